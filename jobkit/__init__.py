@@ -1,0 +1,1 @@
+"""jobkit: which batch size, what to request from the scheduler, how long the corpus takes."""

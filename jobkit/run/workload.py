@@ -1,0 +1,106 @@
+"""What a workload is: one class with a few short methods. Standard library only."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Protocol
+
+from jobkit.errors import JobkitError
+
+SHIPPED = {
+    "stanza-ner": "jobkit.run.stanza_ner:StanzaNer",
+    "count": "jobkit.run.count:Count",
+}
+"""The workloads that a spec may name by one word, and the classes behind them."""
+
+
+class Entity(NamedTuple):
+    """One row of ``entities.tsv``: offsets are into the paragraph as read."""
+
+    paragraph: int
+    text: str
+    label: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one call came to; see `jobkit.records.Batch` for the fields' meaning.
+
+    ``entities`` number their paragraphs from 0 *within the call*.
+    """
+
+    entities: tuple[Entity, ...]
+    load: int
+    sentences: int | None = None
+    tokens: int | None = None
+    longest_sentence_chars: int | None = None
+    padded_chars: int | None = None
+
+
+class Workload(Protocol):
+    """One kind of work, loaded once and called batch by batch.
+
+    Attributes
+    ----------
+    KNOBS
+        The names that a spec may sweep, each a positive integer.
+    NEEDS_MODEL
+        Whether a model folder is staged for it.
+    """
+
+    KNOBS: ClassVar[tuple[str, ...]]
+    NEEDS_MODEL: ClassVar[bool]
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
+        """Get ready: import the framework, load the model, with no network."""
+        ...
+
+    def items_per_call(self) -> int:
+        """Return how many paragraphs one call takes (a batch of ``batches.jsonl``)."""
+        ...
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Do the work on these paragraphs."""
+        ...
+
+    def effective(self) -> Mapping[str, int | None]:
+        """Return what every knob really came to so far, as seen inside the framework."""
+        ...
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of what was imported to do the work."""
+        ...
+
+
+def knobs(name: str) -> tuple[str, ...] | None:
+    """Return the knobs of a workload without importing a framework; ``None`` if unknowable."""
+    return getattr(workload_class(name), "KNOBS", None) if name in SHIPPED else None
+
+
+def workload_class(name: str) -> type[Workload]:
+    """Return the class that a spec's ``workload`` names.
+
+    Parameters
+    ----------
+    name
+        A word of `SHIPPED`, or ``package.module:Class``.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such module or class.
+    """
+    module_name, _, class_name = SHIPPED.get(name, name).partition(":")
+    try:
+        found: type[Workload] = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise JobkitError(
+            f"workload {name!r}: {error}",
+            hint=f"name one of {', '.join(SHIPPED)}, or package.module:Class that imports here",
+        ) from error
+    return found

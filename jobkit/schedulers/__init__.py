@@ -1,0 +1,1 @@
+"""The schedulers: one module each, argv out and text in."""

@@ -1,0 +1,165 @@
+"""What a scheduler module offers: argv out, text in. Nothing here runs anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from jobkit.records import Outcome
+from jobkit.shell import Completed
+
+
+class State(StrEnum):
+    """What the queue says of a task; ``UNKNOWN`` is not success."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDING = "ending"
+    HELD = "held"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class JobId:
+    """The scheduler's name for a job; ``cluster`` only where several share one controller."""
+
+    id: str
+    cluster: str = ""
+
+    def __str__(self) -> str:
+        """Return the id as a person types it."""
+        return f"{self.id};{self.cluster}" if self.cluster else self.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Array:
+    """One array job: tasks ``first`` to ``last``; task k runs point ``k + offset``.
+
+    ``throttle`` is the largest number of tasks at a time, ``None`` for no limit.
+    """
+
+    first: int
+    last: int
+    offset: int
+    throttle: int | None
+
+    @property
+    def points(self) -> range:
+        """The indices of its points."""
+        return range(self.first + self.offset, self.last + self.offset + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """A task as the queue sees it now; ``reason`` is why it waits, in the scheduler's words."""
+
+    job_id: str
+    task: int
+    state: State
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounted:
+    """A task as the accounting tells it.
+
+    Attributes
+    ----------
+    outcome
+        ``None`` where the accounting does not say why the task ended (an exit status of its
+        own), or where it has not ended.
+    ended
+        Whether the task has ended for good.
+    evidence
+        The words of the accounting that led here, for a person.
+    """
+
+    job_id: str
+    task: int
+    ended: bool
+    outcome: Outcome | None
+    exit_status: int | None = None
+    evidence: str = ""
+    node: str = ""
+    max_rss_bytes: int | None = None
+    elapsed_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A question to ask before anything is submitted.
+
+    ``refusal`` reads the answer and returns what is wrong, or ``None``.
+    """
+
+    argv: tuple[str, ...]
+    refusal: Callable[[Completed], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a sweep asks of a scheduler, in the scheduler-free words of the spec."""
+
+    name: str
+    queue: str | None
+    gpus: int
+    gpu_type: str | None
+    cpus: int
+    memory_bytes: int
+    walltime_s: int
+    account: str | None
+    qos: str | None
+
+
+class Scheduler(Protocol):
+    """A module of this package satisfies this; see docs/adding-a-scheduler.md."""
+
+    NAME: str
+    COMMAND: str
+    """The program whose presence on PATH means that this scheduler is here."""
+
+    def submit_argv(self, script: str, array: Array) -> tuple[str, ...]:
+        """Return the command that submits ``script`` as one array job."""
+        ...
+
+    def parse_submit(self, answer: str) -> JobId:
+        """Return the job id out of what the submit command printed, whatever surrounds it.
+
+        Raises JobkitError where there is none.
+        """
+        ...
+
+    def limit_argv(self) -> tuple[str, ...]:
+        """Return the command that tells the array limit."""
+        ...
+
+    def parse_limit(self, answer: str) -> int | None:
+        """Return the largest task *index* of an array, ``None`` where the answer does not say."""
+        ...
+
+    def checks(self, script: str, array: Array, request: Request) -> tuple[Check, ...]:
+        """Return the questions to ask before anything is submitted."""
+        ...
+
+    def cancel_argv(self, job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
+        """Return the command that cancels a job, or only some of its tasks."""
+        ...
+
+    def queue_argv(self, jobs: tuple[JobId, ...]) -> tuple[str, ...]:
+        """Return the one command that lists what the queue still holds of these jobs."""
+        ...
+
+    def parse_queue(self, answer: Completed) -> tuple[Queued, ...] | None:
+        """Return the tasks still in the queue, ``None`` where the answer is no answer."""
+        ...
+
+    def accounting_argv(self, jobs: tuple[JobId, ...], since: str) -> tuple[str, ...]:
+        """Return the one command that asks the accounting; ``since`` is local ISO time."""
+        ...
+
+    def parse_accounting(self, answer: Completed) -> tuple[Accounted, ...] | None:
+        """Return what is known of the tasks, ``None`` where the accounting did not answer."""
+        ...
