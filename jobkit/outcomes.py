@@ -1,0 +1,159 @@
+"""What became of a try: its record, else its exit file, else the accounting. Pure; nothing is guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from jobkit.records import Exit, Outcome, Record
+from jobkit.schedulers.base import Accounted
+
+OVERRULING = frozenset(
+    {Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.RAM_OOM},
+)
+"""What the accounting may say against a provisional outcome: who sent the signal, it knows best."""
+
+SIGNALS = {"USR1": Outcome.TIMEOUT, "XCPU": Outcome.TIMEOUT}
+"""The walltime warnings that jobkit asks for; any other signal is ``cancelled``, provisionally."""
+
+STAGES = {
+    "stage_in": Outcome.STAGE_IN,
+    "environment": Outcome.ENVIRONMENT,
+    "stage_out": Outcome.STAGE_OUT,
+}
+"""A job script that failed in this step, with no better word of its own."""
+
+KILLED = 137
+"""128 + SIGKILL: walltime, memory or a person; the exit status does not tell which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of a try.
+
+    Attributes
+    ----------
+    outcome
+        ``None`` while it is still to come.
+    evidence
+        What says so, in a line for a person.
+    provisional
+        Whether the accounting may still overrule it.
+    """
+
+    outcome: Outcome | None
+    evidence: str
+    provisional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryFiles:
+    """What one try folder holds.
+
+    Attributes
+    ----------
+    number
+        Of the try, from 1.
+    record, exit
+        ``None`` where the file is not home, or cannot be read.
+    problem
+        Why a file that is there cannot be read, else empty.
+    """
+
+    number: int
+    record: Record | None = None
+    exit: Exit | None = None
+    problem: str = ""
+
+
+def judge(tried: TryFiles | None, accounted: Accounted | None = None) -> Verdict:
+    """Return what became of a try.
+
+    Parameters
+    ----------
+    tried
+        Its files; ``None`` for a point that has no try folder.
+    accounted
+        The accounting of the task that ran it, where it is known; only the latest try has one.
+    """
+    if tried is None:
+        return _by_accounting(accounted, "left no try folder", "not started, or its folder is not home yet")
+    if tried.record is not None:
+        return _overruled(_by_record(tried.record, tried.exit), accounted)
+    verdict = _by_exit(tried.exit, accounted) if tried.exit is not None else None
+    if verdict is None:
+        verdict = _by_accounting(accounted, "left no record", "no record yet: running, or not home yet")
+    if not tried.problem:
+        return verdict
+    # A record is written once, at the end: one that cannot be read is no try still to come.
+    outcome = verdict.outcome or Outcome.LOST
+    return replace(verdict, outcome=outcome, evidence=f"{tried.problem}; {verdict.evidence}")
+
+
+def _by_record(record: Record, exit_: Exit | None) -> Verdict:
+    parts = [record.message]
+    if record.signal:
+        parts.append(f"signal {record.signal}")
+    if exit_ is not None and exit_.scratch:
+        parts.append(f"files kept in {_kept(exit_)}")
+    evidence = "; ".join(part for part in parts if part) or "record"
+    return Verdict(outcome=record.outcome, evidence=evidence, provisional=record.provisional)
+
+
+def _kept(exit_: Exit) -> str:
+    return f"{exit_.host}:{exit_.scratch}" if exit_.host else exit_.scratch
+
+
+def _overruled(verdict: Verdict, accounted: Accounted | None) -> Verdict:
+    """Return the accounting's outcome over a provisional one, where it has one that counts."""
+    if not verdict.provisional or accounted is None or not accounted.ended:
+        return verdict
+    if accounted.outcome not in OVERRULING:
+        return verdict
+    return Verdict(outcome=accounted.outcome, evidence=f"{verdict.evidence}; accounting: {_words(accounted)}")
+
+
+def _by_exit(exit_: Exit, accounted: Accounted | None) -> Verdict | None:
+    """Return what the exit file says; ``None`` where only the accounting can tell."""
+    evidence = _exit_words(exit_)
+    if exit_.signal:
+        outcome = exit_.outcome or SIGNALS.get(exit_.signal.removeprefix("SIG"), Outcome.CANCELLED)
+        return _overruled(Verdict(outcome=outcome, evidence=evidence, provisional=True), accounted)
+    if exit_.outcome is not None:
+        return Verdict(outcome=exit_.outcome, evidence=evidence)
+    if exit_.status != 0 and exit_.stage in STAGES:
+        return Verdict(outcome=STAGES[exit_.stage], evidence=evidence)
+    if accounted is not None and accounted.ended and accounted.outcome in OVERRULING:
+        return Verdict(outcome=accounted.outcome, evidence=f"{evidence}; accounting: {_words(accounted)}")
+    if exit_.status == KILLED:
+        evidence += ": killed (walltime, memory, or a person); the accounting does not say by whom"
+        return Verdict(outcome=Outcome.LOST, evidence=evidence, provisional=accounted is None)
+    outcome = Outcome.BUG if exit_.status else Outcome.LOST
+    return Verdict(outcome=outcome, evidence=f"{evidence}, but no record is home")
+
+
+def _exit_words(exit_: Exit) -> str:
+    where = f"status {exit_.status} in step {exit_.stage or 'unknown'}"
+    parts = [f"exit file: {exit_.message or where}"]
+    if exit_.signal:
+        parts.append(f"signal {exit_.signal}")
+    if exit_.scratch:
+        parts.append(f"results kept in {_kept(exit_)}")
+    return "; ".join(parts)
+
+
+def _by_accounting(accounted: Accounted | None, left: str, silent: str) -> Verdict:
+    """Return what the accounting says of a try that left neither record nor exit file."""
+    if accounted is None:
+        return Verdict(outcome=None, evidence=silent)
+    words = _words(accounted)
+    if not accounted.ended:
+        # An outcome before the end is an error state of the queue, which a person may clear.
+        return Verdict(outcome=accounted.outcome, evidence=words, provisional=accounted.outcome is not None)
+    if accounted.outcome in {None, Outcome.OK}:
+        return Verdict(outcome=Outcome.LOST, evidence=f"it ended ({words}) and {left}")
+    return Verdict(outcome=accounted.outcome, evidence=f"accounting: {words}")
+
+
+def _words(accounted: Accounted) -> str:
+    status = "" if accounted.exit_status is None else f"exit status {accounted.exit_status}"
+    return accounted.evidence or status or "no words"

@@ -1,0 +1,105 @@
+"""Sizes and durations as people and schedulers write them; bytes and seconds inside."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+
+from jobkit.errors import JobkitError
+
+GIB = 2**30
+
+SIZE_UNITS = {
+    "B": 1,
+    **{f"{letter}{tail}": 1024**power for power, letter in enumerate("KMGT", 1) for tail in ("iB", "")},
+    **{f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)},
+}
+"""``GiB`` and ``G`` are 2**30, as Slurm (sbatch(1), ``--mem``) and Grid Engine (sge_types(1)) mean
+``G``; only ``GB`` is 10**9. Case counts: Grid Engine's ``g`` is 10**9, so a lone ``g`` is refused."""
+
+DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)", re.ASCII)
+_COUNT = re.compile(r"(\d+) ?([smhd])", re.ASCII)
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d{1,4}):([0-5]\d):([0-5]\d)", re.ASCII)
+
+
+def parse_size(text: str) -> int:
+    """Return a size such as ``8GiB``, ``512M`` or ``30GB`` in bytes.
+
+    Parameters
+    ----------
+    text
+        A positive number, decimals allowed, and a unit of `SIZE_UNITS`. A bare number is
+        refused: schedulers disagree on what it means.
+
+    Raises
+    ------
+    JobkitError
+        Where it is anything else, or not a whole number of bytes above 0 after rounding down.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    scale = SIZE_UNITS.get(match[2]) if match else None
+    if match is None or scale is None:
+        hint = "a number and a unit, for instance 30GiB (or G, 2**30 bytes), 512MiB, 30GB (10**9 bytes)"
+        raise JobkitError(f"size {text!r}: not understood", hint=hint)
+    size_bytes = int(Decimal(match[1]) * scale)
+    if size_bytes <= 0:
+        raise JobkitError(f"size {text!r}: must be more than 0", hint="for instance 30GiB")
+    return size_bytes
+
+
+def parse_duration(text: str) -> int:
+    """Return a duration such as ``00:10:00``, ``1-12:00:00`` or ``90m`` in seconds.
+
+    Parameters
+    ----------
+    text
+        ``HH:MM:SS``, ``D-HH:MM:SS``, or a whole number with one of s, m, h, d. ``MM:SS`` is
+        refused: it is minutes to Slurm and looks like hours to people.
+
+    Raises
+    ------
+    JobkitError
+        Where it is anything else, or 0.
+    """
+    duration_s = _duration_s(text.strip())
+    if duration_s is None:
+        hint = "HH:MM:SS, D-HH:MM:SS, or a number with s, m, h or d; for instance 00:10:00 or 90m"
+        raise JobkitError(f"duration {text!r}: not understood", hint=hint)
+    if duration_s == 0:
+        raise JobkitError(f"duration {text!r}: must be more than 0", hint="for instance 00:10:00")
+    return duration_s
+
+
+def _duration_s(text: str) -> int | None:
+    if match := _COUNT.fullmatch(text):
+        return int(match[1]) * DURATION_UNITS[match[2]]
+    match = _CLOCK.fullmatch(text)
+    if match is None or (match[1] is not None and int(match[2]) > 23):  # noqa: PLR2004 - hours of a day
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def format_walltime(duration_s: float) -> str:
+    """Return seconds, rounded up, as ``HH:MM:SS``: the one form that every scheduler reads.
+
+    Hours go past 24 rather than into days, which Grid Engine does not know.
+    """
+    whole = math.ceil(duration_s)
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:
+    """Return bytes as GiB with the unit: ``7.08 GiB``."""
+    return f"{size_bytes / GIB:,.{digits}f} GiB"
+
+
+def format_size(size_bytes: int) -> str:
+    """Return bytes as `parse_size` reads them back, exactly, in the largest unit that is whole."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size_bytes and size_bytes % SIZE_UNITS[unit] == 0:
+            return f"{size_bytes // SIZE_UNITS[unit]}{unit}"
+    return f"{size_bytes}B"

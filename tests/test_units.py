@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.errors import JobkitError
+from jobkit.units import (
+    SIZE_UNITS,
+    format_bytes_gib,
+    format_size,
+    format_walltime,
+    parse_duration,
+    parse_size,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("30GiB", 30 * 2**30),
+        ("30G", 30 * 2**30),
+        ("30GB", 30 * 10**9),
+        ("1.5 GiB", 3 * 2**29),
+        (" 512M ", 512 * 2**20),
+        ("7B", 7),
+        ("2TiB", 2 * 2**40),
+    ],
+)
+def test_sizes(text: str, size_bytes: int) -> None:
+    assert parse_size(text) == size_bytes
+
+
+@pytest.mark.parametrize(
+    "text", ["", "30", "G", "30g", "-1G", "0G", "0.1B", "1e3G", "1,5G", "٣G", "30 G B", "inf"]
+)
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(JobkitError, match="size"):
+        parse_size(text)
+
+
+@given(st.integers(1, 2**60))
+def test_a_size_survives_the_round_trip(size_bytes: int) -> None:
+    assert parse_size(format_size(size_bytes)) == size_bytes
+
+
+@given(st.integers(1, 10**6), st.sampled_from(sorted(SIZE_UNITS)))
+def test_every_unit_scales(number: int, unit: str) -> None:
+    assert parse_size(f"{number}{unit}") == number * SIZE_UNITS[unit]
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_size_or_a_clear_error(text: str) -> None:
+    try:
+        parsed = parse_size(text)
+    except JobkitError as error:
+        fault = error
+    else:
+        assert parsed > 0
+        return
+    assert repr(text) in fault.message
+    assert fault.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_s"),
+    [
+        ("00:10:00", 600),
+        ("48:00:00", 172_800),
+        ("1-12:00:00", 129_600),
+        ("90m", 5400),
+        ("2h", 7200),
+        ("45s", 45),
+        ("3d", 259_200),
+    ],
+)
+def test_durations(text: str, duration_s: int) -> None:
+    assert parse_duration(text) == duration_s
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10", "10:00", "00:60:00", "00:00:60", "1-24:00:00", "00:00:00", "0m", "-1h", "1.5h", "1w"]
+)
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(JobkitError, match="duration"):
+        parse_duration(text)
+
+
+@given(st.integers(1, 9999 * 3600))
+def test_a_walltime_survives_the_round_trip(duration_s: int) -> None:
+    assert parse_duration(format_walltime(duration_s)) == duration_s
+
+
+def test_a_walltime_rounds_up() -> None:
+    assert format_walltime(599.1) == "00:10:00"
+
+
+def test_gib_are_labelled() -> None:
+    assert format_bytes_gib(7.0809 * 2**30) == "7.08 GiB"
+    assert format_bytes_gib(1500 * 2**30, 0) == "1,500 GiB"
