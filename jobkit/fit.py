@@ -56,7 +56,7 @@ class Estimate:
     line
         ``None`` where there is no estimate; ``reason`` then says why.
     capacity_bytes
-        What must not be exceeded.
+        What must not be exceeded; ``None`` where the card's size is unknown.
     largest
         The largest size on the line; never capped, so that the warnings can say by how much.
     warnings
@@ -64,7 +64,7 @@ class Estimate:
     """
 
     line: Line | None
-    capacity_bytes: float
+    capacity_bytes: float | None
     largest: int | None = None
     warnings: tuple[str, ...] = ()
     reason: str = ""
@@ -138,7 +138,9 @@ def _warnings(line: Line, largest: int, model_bytes: float, failed_at: float | N
     if failed_at is not None and largest >= failed_at:
         warnings.append(f"{failed_at:,.0f} ran out of memory, so the line is too low")
     if line.intercept_bytes < model_bytes:
-        warnings.append("the line meets size 0 below the model's own memory, so growth is steeper than it")
+        warnings.append(
+            "the line meets size 0 below the model's own memory, so memory grows faster than a line"
+        )
     if largest > FAR * line.size_max:
         warnings.append(f"{largest / line.size_max:.0f} times the largest size measured: far beyond evidence")
     return tuple(warnings)

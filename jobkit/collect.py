@@ -1,0 +1,185 @@
+"""The files of runs, and of the systems before jobkit, as two tables. Calls nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from jobkit.records import RESULTS, Outcome
+from jobkit.rows import FIXED, LOG, MEASURES, SETTING, Row
+from jobkit.sources import read_sources
+
+EXIT_DONE, EXIT_NOTHING, EXIT_FAILED, EXIT_TO_COME = 0, 2, 4, 5
+
+FIRST_KNOB = "batch_size"
+LOG_REMARK = (
+    "old logs: batch s is total / number of batches, where the log itself counts a partial batch as whole; "
+    "their GPU peak is the largest of samples at every 50th paragraph, so the true one may be higher"
+)
+_NUMBERS = ("index", "repeat", "tries", "threads", "gpu_capacity_bytes", "items", "items_total", "foreign")
+_OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What was read, as tables in bytes and seconds.
+
+    Attributes
+    ----------
+    points
+        One row per point (of several tries the one that went well, else the latest): the columns
+        of `jobkit.rows.FIXED`, one per knob, ``speedup``, ``group`` and ``size``. ``outcome`` is
+        missing for a point still to come.
+    sizes
+        One row per setting of the knobs within a group: ``n`` points that went well, their mean
+        and, under ``*_sd``, their standard deviation, for every measure; ``speedup`` over the
+        group's smallest setting; ``outcomes`` in words.
+    groups
+        One row per group: the columns of `jobkit.rows.SETTING`. Points of two groups never
+        share a row: they differ in GPU, model, text, versions, or another of these columns.
+    knobs
+        The names of the knob columns, ``batch_size`` first.
+    notes
+        Files skipped and why, and what a reader must know of the rows.
+    """
+
+    points: pd.DataFrame
+    sizes: pd.DataFrame
+    groups: pd.DataFrame
+    knobs: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def failed(self) -> int:
+        """How many points ended with neither a result nor hope of one."""
+        return int((self.points["outcome"].notna() & ~self.points["outcome"].isin(list(RESULTS))).sum())
+
+    @property
+    def to_come(self) -> int:
+        """How many points have no outcome yet."""
+        return int(self.points["outcome"].isna().sum())
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of design: 2 nothing, 5 while points are to come, then 4 or 0."""
+        if self.points.empty:
+            return EXIT_NOTHING
+        if self.to_come:
+            return EXIT_TO_COME
+        return EXIT_FAILED if self.failed else EXIT_DONE
+
+
+def collect(paths: Sequence[Path]) -> Collected:
+    """Read runs and logs into tables.
+
+    Parameters
+    ----------
+    paths
+        Run folders, folders of run folders (``runs/``), and logs of the systems before jobkit.
+
+    Raises
+    ------
+    JobkitError
+        Where a path does not exist. What lies there and cannot be read is a note instead.
+    """
+    rows, notes = read_sources(paths)
+    knobs = _knobs(rows)
+    points, groups = _points(rows, knobs)
+    sizes = _sizes(points, list(knobs.values()))
+    points = _with_speedup(points, sizes)
+    return Collected(
+        points=points,
+        sizes=sizes,
+        groups=groups,
+        knobs=tuple(knobs.values()),
+        notes=(*notes, *_remarks(points, groups)),
+    )
+
+
+def _knobs(rows: list[Row]) -> dict[str, str]:
+    """Return the knobs and their column names: a knob named like another column gets a prefix."""
+    names = dict.fromkeys(name for row in rows for name in row.knobs)
+    ordered = sorted(names, key=lambda name: name != FIRST_KNOB)
+    taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"}
+    return {name: f"knob_{name}" if name in taken else name for name in ordered}
+
+
+def _points(rows: list[Row], knobs: dict[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the points, numbered by group and size, and the groups.
+
+    Only a point with figures belongs to a group: of any other one the GPU or the versions may
+    be unknown. Plain dicts and tuples until the one DataFrame at the end, so that it is linear.
+    """
+    groups: dict[tuple[object, ...], int] = {}
+    sizes: dict[tuple[object, ...], int] = {}
+    lines: list[tuple[object, ...]] = []
+    for row in rows:
+        values, settings = row.columns, tuple(row.knobs.get(name) for name in knobs)
+        group = size = None
+        if _has_figures(values):
+            group = groups.setdefault(tuple(values.get(name) for name in SETTING), len(groups))
+            size = sizes.setdefault((group, *settings), len(sizes))
+        lines.append((*(values.get(name) for name in FIXED), *settings, group, size))
+    frame = pd.DataFrame(lines, columns=[*FIXED, *knobs.values(), "group", "size"])
+    numbers = [*MEASURES, *_NUMBERS, *knobs.values(), "group", "size"]
+    frame[numbers] = frame[numbers].astype("float64")
+    return frame, pd.DataFrame(list(groups), columns=list(SETTING))
+
+
+def _has_figures(values: Mapping[str, object]) -> bool:
+    """Tell whether a point belongs in the table of sizes: what it ran on and with is known."""
+    outcome = values["outcome"]
+    return outcome == Outcome.OK or (outcome == Outcome.GPU_OOM and values.get("versions") is not None)
+
+
+def _sizes(points: pd.DataFrame, knobs: list[str]) -> pd.DataFrame:
+    """Return mean and sd over the repeats of each size that has a result, in order of size."""
+    results = points[points["size"].notna()]
+    sizes = results.groupby("size")[["group", *knobs, *_OF_A_SIZE]].first()
+    sizes["outcomes"] = results.groupby("size")["outcome"].agg(_in_words)
+    well = results[results["outcome"] == Outcome.OK].groupby("size")
+    sizes["n"] = well.size().reindex(sizes.index, fill_value=0)
+    sizes = sizes.join(well[list(MEASURES)].mean())
+    sizes = sizes.join(well[list(MEASURES)].std().add_suffix("_sd"))
+    sizes = sizes.sort_values(["group", *knobs], kind="stable")
+    base = sizes[sizes["n"] > 0].groupby("group")["items_per_s"].first()
+    sizes["speedup"] = sizes["items_per_s"] / sizes["group"].map(base)
+    return sizes.reset_index()
+
+
+def _in_words(outcomes: pd.Series[str]) -> str:
+    counts = outcomes.value_counts(sort=False)
+    if len(counts) == 1:
+        return str(counts.index[0])
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+
+
+def _with_speedup(points: pd.DataFrame, sizes: pd.DataFrame) -> pd.DataFrame:
+    base = sizes[sizes["n"] > 0].groupby("group")["items_per_s"].first()
+    well = points["outcome"] == Outcome.OK
+    return points.assign(speedup=(points["items_per_s"] / points["group"].map(base)).where(well))
+
+
+def _remarks(points: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
+    """Return what a reader must know of the rows, each thing once."""
+    remarks = []
+    if len(groups) > 1:
+        differ = [name for name in SETTING if len(set(groups[name])) > 1]
+        remarks.append(f"{len(groups)} tables, never mixed: they differ in {', '.join(differ)}")
+    if (points["workload"] == LOG).any():
+        remarks.append(LOG_REMARK)
+    for knob, rows in points[points["inert"].fillna("") != ""].groupby("inert"):
+        remarks.append(f"{knob} did not take effect; in effect: {rows['effective'].iloc[0]}")
+    for sentence, rows in points[points["disagreement"].fillna("") != ""].groupby("disagreement"):
+        remarks.append(f"instruments disagree ({_count(len(rows))}): {sentence}")
+    shared = int((points["foreign"] > 0).sum())
+    if shared:
+        remarks.append(f"{_count(shared)} ran beside other processes on the card: distrust speed and memory")
+    return remarks
+
+
+def _count(number: int) -> str:
+    return f"{number} point" if number == 1 else f"{number} points"

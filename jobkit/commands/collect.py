@@ -1,0 +1,101 @@
+"""``jobkit collect``: what runs brought home, as one table."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from jobkit.errors import JobkitError
+from jobkit.records import write_atomically
+from jobkit.units import parse_size
+
+WIDE = 120
+DEFAULT_RUNS = Path("runs")
+NO_RUNS = "make one first: jobkit sweep sweeps/demo.yaml"
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(["table", "csv", "json", "md"]),
+    default="table",
+    show_default=True,
+    help="table and md are for people, in GiB; csv and json for programs, in bytes and seconds.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write there, whole or not at all, and print nothing.",
+)
+@click.option(
+    "--gpu-memory",
+    metavar="SIZE",
+    help="The card to estimate the largest batch for, such as 30GiB. Default: the one measured on.",
+)
+def collect(paths: tuple[Path, ...], fmt: str, output: Path | None, gpu_memory: str | None) -> int:
+    """Read what runs have brought home and print how speed and memory scale with the batch.
+
+    PATHS are run folders, folders that hold run folders, and logs of the Stanza taggers that
+    came before jobkit, in any mixture. Without PATHS it is runs/. Nothing is submitted, asked or
+    changed: what is on disk is read, as often as you like, also while a sweep still runs.
+
+    \b
+      jobkit collect                                  every run under runs/
+      jobkit collect runs/stanza-20260102-101530-3f9a one run
+      jobkit collect runs/ --gpu-memory 80GiB         would a larger card take a larger batch?
+      jobkit collect old.o2650                        a log of the systems before
+      jobkit collect runs/ --format csv --output points.csv
+
+    One table is printed for each combination of text, model, GPU, software versions and settings:
+    points that differ in one of these are never averaged. Means are over the repeats that went
+    well. Points that failed, or are still to come, stand below with the evidence and what to type.
+    The largest batch that a card takes is estimated by a straight line, with a warning.
+
+    csv holds one row per point; json holds points, sizes (means and standard deviations), groups,
+    estimates and notes.
+
+    \b
+    Exit status:
+      0  every point is done (out of GPU memory is a result, not a failure)
+      2  there is nothing to collect
+      4  some points failed
+      5  some points are still to come
+    """
+    gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
+    if not paths and not DEFAULT_RUNS.exists():
+        raise JobkitError(f"nothing to collect: there is no {DEFAULT_RUNS}/ here", hint=NO_RUNS)
+    # Imported here because pandas and rich take most of a second, which --help need not spend.
+    from jobkit.collect import collect as collect_runs
+    from jobkit.report import render
+
+    collected = collect_runs(paths or (DEFAULT_RUNS,))
+    if collected.points.empty:
+        found = "".join(f"\n  {note}" for note in collected.notes)
+        raise JobkitError(f"nothing to collect{found}", hint=NO_RUNS)
+    color = output is None and sys.stdout.isatty()
+    report = render(collected, fmt, width=_width(), gpu_memory_bytes=gpu_memory_bytes, color=color)
+    if output is None:
+        click.echo(report, nl=False)
+    else:
+        _write(output, report)
+    return collected.exit_code
+
+
+def _width() -> int:
+    """Return the terminal's columns; where there is no terminal, COLUMNS or a page's width."""
+    return max(40, shutil.get_terminal_size((WIDE, 24)).columns)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise JobkitError(
+            f"--output {path}: {error.strerror}", hint="name a file in a folder that exists"
+        ) from error

@@ -1,0 +1,115 @@
+"""The largest batch of every group of measurements, by a straight line."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+
+from jobkit.collect import Collected
+from jobkit.fit import Estimate, largest_batch
+from jobkit.records import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEstimate:
+    """The estimate of one group.
+
+    Attributes
+    ----------
+    group
+        Its number, a row of ``Collected.groups``.
+    knob
+        The knob that the estimate is about.
+    by_knob
+        The line in the knob: the answer that a user asks for.
+    by_load
+        The line in the load, what the framework pads to: ``None`` where a point has no load.
+    """
+
+    group: int
+    knob: str
+    by_knob: Estimate
+    by_load: Estimate | None
+
+
+def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
+    """Return an estimate for each group measured on a GPU.
+
+    Parameters
+    ----------
+    collected
+        What was read.
+    gpu_memory_bytes
+        The card to fit; by default the one that the group was measured on.
+    """
+    on_gpu = collected.groups[collected.groups["device"] != "cpu"]
+    return tuple(_estimate(collected, int(group), gpu_memory_bytes) for group in on_gpu.index)
+
+
+def _estimate(collected: Collected, group: int, gpu_memory_bytes: int | None) -> GroupEstimate:
+    rows = collected.points[collected.points["group"] == group]
+    knob = _the_knob(rows, collected.knobs)
+    recorded = rows["gpu_capacity_bytes"].max()  # one value: it is part of what makes the group
+    capacity = float(recorded if gpu_memory_bytes is None else gpu_memory_bytes)
+    measured = rows[(rows["outcome"] == Outcome.OK) & rows["gpu_peak_bytes"].notna()]
+    if reason := _why_not(knob, capacity, measured):
+        none = Estimate(line=None, capacity_bytes=None if math.isnan(capacity) else capacity, reason=reason)
+        return GroupEstimate(group=group, knob=knob or "batch_size", by_knob=none, by_load=None)
+    assert knob is not None  # noqa: S101 - _why_not has a reason for None
+    too_large = rows.loc[rows["outcome"] == Outcome.GPU_OOM]
+    fits = not measured["load_max"].isna().any()
+    return GroupEstimate(
+        group=group,
+        knob=knob,
+        by_knob=_line(measured, knob, capacity, too_large, measured["items_total"].max()),
+        by_load=_line(measured, "load_max", capacity, too_large) if fits else None,
+    )
+
+
+def _the_knob(rows: pd.DataFrame, knobs: tuple[str, ...]) -> str | None:
+    """Return the one knob that varies, knobs that always move together counted once."""
+    distinct: list[str] = []
+    for knob in knobs:
+        varies = len(set(rows[knob])) > 1
+        if varies and not any(rows[knob].equals(rows[other]) for other in distinct):
+            distinct.append(knob)
+    if len(distinct) > 1:
+        return None
+    return distinct[0] if distinct else knobs[0] if knobs else None
+
+
+def _why_not(knob: str | None, capacity: float, measured: pd.DataFrame) -> str:
+    if measured.empty:
+        return "no GPU memory was measured"
+    if knob is None:
+        return "more than one knob varies, or none is named"
+    return "the card's size is not recorded: give it with --gpu-memory" if math.isnan(capacity) else ""
+
+
+def _line(
+    measured: pd.DataFrame,
+    column: str,
+    capacity_bytes: float,
+    too_large: pd.DataFrame,
+    items_total: float = math.inf,
+) -> Estimate:
+    """Return the estimate in one column; a batch beyond the whole text gets a warning."""
+    model, failed = float(measured["model_bytes"].mean()), float(too_large[column].min())
+    found = largest_batch(
+        measured[column].tolist(),
+        measured["gpu_peak_bytes"].tolist(),
+        capacity_bytes,
+        model_bytes=0.0 if math.isnan(model) else model,
+        failed_at=None if math.isnan(failed) else failed,
+    )
+    if found.largest is None or not found.largest > items_total:
+        return found
+    beyond = f"the text has only {items_total:,.0f} paragraphs, so a larger batch cannot be exercised on it"
+    return Estimate(
+        line=found.line,
+        capacity_bytes=capacity_bytes,
+        largest=found.largest,
+        warnings=(*found.warnings, beyond),
+    )

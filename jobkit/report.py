@@ -1,0 +1,220 @@
+"""What was collected, for a person or a program: the only place where bytes become GiB."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from jobkit.collect import Collected
+from jobkit.columns import LEGENDS, Strip, narrowed, strips, without_repetition
+from jobkit.estimates import GroupEstimate, estimates
+from jobkit.sentences import count_lines, estimate_lines, fastest_line, heading, missing_lines
+
+FORMATS = ("table", "csv", "json", "md")
+MOST_NOTES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled piece of the report: lines before a grid, the grid, lines after it."""
+
+    title: str
+    before: tuple[str, ...] = ()
+    grid: tuple[Strip, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+def render(
+    collected: Collected,
+    fmt: str = "table",
+    *,
+    width: int = 80,
+    gpu_memory_bytes: int | None = None,
+    color: bool = False,
+) -> str:
+    """Return the report as text that ends with a newline.
+
+    Parameters
+    ----------
+    collected
+        What was read.
+    fmt
+        One of `FORMATS`. ``table`` and ``md`` are for people, in GiB; ``csv`` holds one row per
+        point and ``json`` points, sizes, groups, estimates and notes, both in bytes and seconds.
+    width
+        Columns of the terminal: the least important columns of a table give way. Only ``table``.
+    gpu_memory_bytes
+        The card to estimate the largest batch for; by default the one measured on.
+    color
+        Whether titles carry terminal colours. Only ``table``.
+    """
+    if fmt == "csv":
+        return _whole(collected.points).to_csv(index=False)
+    found = estimates(collected, gpu_memory_bytes)
+    if fmt == "json":
+        return _json(collected, found)
+    sections = _sections(collected, found, asked=gpu_memory_bytes is not None)
+    return _markdown(sections) if fmt == "md" else _terminal(sections, width, color=color)
+
+
+def _sections(collected: Collected, found: Iterable[GroupEstimate], *, asked: bool) -> list[Section]:
+    by_group = {estimate.group: estimate for estimate in found}
+    sections = [_group(collected, int(group), by_group, asked=asked) for group in collected.groups.index]
+    if missing := missing_lines(collected):
+        sections.append(Section(count_lines(collected), after=missing))
+    if collected.notes:
+        more = len(collected.notes) - MOST_NOTES
+        rest = (f"... and {more} more (--format json has them all)",) if more > 0 else ()
+        notes = tuple(f"- {note}" for note in collected.notes[:MOST_NOTES])
+        sections.append(Section("Notes", after=(*notes, *rest)))
+    return sections
+
+
+def _group(collected: Collected, group: int, found: Mapping[int, GroupEstimate], *, asked: bool) -> Section:
+    rows = _records(collected.sizes[collected.sizes["group"] == group])
+    title, *details = heading(_records(collected.groups)[group], rows)
+    after = fastest_line(rows, collected.knobs)
+    if group in found:
+        after += estimate_lines(found[group])
+    elif asked:
+        after += ("No estimate of the largest batch: these points ran on a CPU.",)
+    used = [knob for knob in collected.knobs if any(_is_known(row[knob]) for row in rows)]
+    return Section(title, tuple(details), tuple(strips(rows, used)), after)
+
+
+def _is_known(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return rows as plain dicts, a missing value as ``None``, a whole number as ``int``."""
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): _whole_number(value) for name, value in row.items()} for row in rows]
+
+
+def _whole_number(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _whole(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose columns of whole numbers print without a decimal point."""
+    floats = frame.select_dtypes("float64").columns
+    whole = [
+        name for name in floats if (frame[name].dropna() % 1 == 0).all() and frame[name].abs().max() < 2**53
+    ]
+    return frame.astype(dict.fromkeys(whole, "Int64"))
+
+
+def _json(collected: Collected, found: Iterable[GroupEstimate]) -> str:
+    report = {
+        "points": _records(collected.points),
+        "sizes": _records(collected.sizes),
+        "groups": _records(collected.groups),
+        "estimates": [asdict(estimate) for estimate in found],
+        "notes": collected.notes,
+        "failed": collected.failed,
+        "to_come": collected.to_come,
+    }
+    return json.dumps(report, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def _legends(grid: Iterable[Strip]) -> list[str]:
+    families = {strip.family for strip in grid}
+    counted = any(strip.name == "n" for strip in grid)
+    return [text for name, text in LEGENDS.items() if name in families and (name != "size" or counted)]
+
+
+def _terminal(sections: Iterable[Section], width: int, *, color: bool) -> str:
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        emoji=False,
+    )
+    for number, section in enumerate(sections):
+        if number:
+            console.print()
+        console.print(Text(section.title, style="bold"))
+        for line in section.before:
+            console.print(Text(line))
+        if section.grid:
+            shown, table = _fitted(console, section.grid)
+            console.print(table)
+            for line in _legends(shown):
+                console.print(Text(line, style="dim"))
+            console.print()
+        for line in section.after:
+            console.print(_hanging(line))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def _hanging(line: str) -> Table | Text:
+    """Return a line that wraps under its own indentation."""
+    indent = len(line) - len(line.lstrip(" -"))
+    if not indent:
+        return Text(line)
+    grid = Table.grid()
+    grid.add_column(width=indent, no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(line[:indent]), Text(line[indent:]))
+    return grid
+
+
+def _fitted(console: Console, grid: tuple[Strip, ...]) -> tuple[list[Strip], Table]:
+    """Return the columns that fit the width, and their table."""
+    found: list[Strip] = list(grid)
+    while True:
+        shown = without_repetition(found)
+        table = _table(shown)
+        fewer = narrowed(found)
+        if fewer is None or console.measure(table).maximum <= console.width:
+            return shown, table
+        found = fewer
+
+
+def _table(grid: Iterable[Strip]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+    shown = list(grid)
+    for strip in shown:
+        table.add_column(Text(strip.head), justify="right", no_wrap=True)
+    for cells in zip(*(strip.cells for strip in shown), strict=True):
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _markdown(sections: Iterable[Section]) -> str:
+    parts: list[str] = []
+    for section in sections:
+        parts += [f"## {_escaped(section.title)}", ""]
+        parts += [f"{_escaped(line)}  " for line in section.before]
+        if section.grid:
+            grid = without_repetition(section.grid)
+            parts += ["", *_markdown_table(grid), "", *(f"- {_escaped(line)}" for line in _legends(grid)), ""]
+        parts += [f"- {_escaped(line.strip(' -'))}" for line in section.after]
+        parts.append("")
+    return "\n".join(
+        line.rstrip() if line.endswith(" ") and not line.endswith("  ") else line for line in parts
+    )
+
+
+def _markdown_table(grid: list[Strip]) -> list[str]:
+    heads = [strip.head.replace("\n", " ").strip() for strip in grid]
+    rows = zip(*(strip.cells for strip in grid), strict=True)
+    lines = [heads, ["--:"] * len(heads), *([_escaped(cell) for cell in cells] for cells in rows)]
+    return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")

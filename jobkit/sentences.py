@@ -1,0 +1,156 @@
+"""The sentences of the report: what was measured, what is missing and what to type. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+from jobkit.collect import Collected
+from jobkit.estimates import GroupEstimate
+from jobkit.fit import Estimate
+from jobkit.records import RESULTS, Outcome
+from jobkit.units import GIB, format_bytes_gib
+
+Row = Mapping[str, object]
+
+MOST_POINTS = 20
+
+KEYS = {
+    Outcome.TIMEOUT: "ask for more time: jobkit sweep {folder}/sweep.yaml --set resources.walltime=HH:MM:SS",
+    Outcome.RAM_OOM: "ask for more memory: jobkit sweep {folder}/sweep.yaml --set resources.memory=SIZE",
+    Outcome.NO_GPU: "ask for a GPU: jobkit sweep {folder}/sweep.yaml --set resources.gpus=1",
+    Outcome.STAGE_OUT: "copy the results from the folder named above before the node cleans it",
+}
+"""What to type after a failure that has one plain remedy."""
+
+BY_HAND = "read {folder}/logs/, then run it by hand: bash {folder}/job.sh {index}"
+WAIT = "look again: jobkit collect {folder}"
+
+
+def heading(group: Row, sizes: Sequence[Row]) -> list[str]:
+    """Return what a table is about: first its title, then the details that set it apart."""
+    items = max((_integer(row["items_total"]) for row in sizes), default=0)
+    paragraphs = f"{items:,} paragraphs" if items else "paragraphs"
+    if group["text_sha256"] is None:
+        file = PurePath(str(group["machine"])).name
+        title = f"{file}: {paragraphs} on {_device(group, with_machine=False)}"
+        return [title, "a log of a tagger before jobkit, which names neither its text nor its model"]
+    lines = [f"{group['workload']}: {group['text']} ({paragraphs}) on {_device(group)}"]
+    if group["model"] is not None:
+        lines.append(f"model {group['model']}")
+    if group["stand_in"]:
+        lines.append("STAND-IN model: built by jobkit from generated text, not the model of that name")
+    allocator = f", allocator {group['allocator']}" if group["allocator"] else ""
+    order = "largest batch first" if group["order"] == "load" else "batches as the text stands"
+    lines.append(f"{order}, CPU threads: {group['threads']}{allocator}")
+    if group["versions"]:
+        lines.append(str(group["versions"]))
+    return lines
+
+
+def _device(group: Row, *, with_machine: bool = True) -> str:
+    if group["device"] == "cpu":
+        return f"a CPU ({group['machine']})" if with_machine else "a CPU"
+    name, capacity = group["gpu"], group["gpu_capacity_bytes"]
+    if name is None:
+        return "a GPU of unknown name"
+    if not isinstance(capacity, int | float) or "GiB" in str(name):
+        return str(name)
+    return f"{name} ({format_bytes_gib(capacity, 1)})"
+
+
+def fastest_line(sizes: Sequence[Row], knobs: Sequence[str]) -> tuple[str, ...]:
+    """Return the sentence on the fastest size, where there is more than one to compare."""
+    well = [row for row in sizes if isinstance(row["speedup"], int | float)]
+    if len(well) < 2:  # noqa: PLR2004 - nothing to compare
+        return ()
+    best = max(well, key=_speedup)
+    if best is well[0]:
+        return (f"Fastest: {setting(best, knobs)}, the smallest.",)
+    saved = f"{100 * (1 - 1 / _speedup(best)):.0f} % less time"
+    than = f"{_speedup(best):.2f} times as fast as {setting(well[0], knobs)}"
+    return (f"Fastest: {setting(best, knobs)}, {than}: {saved}.",)
+
+
+def _speedup(row: Row) -> float:
+    speedup = row["speedup"]
+    return float(speedup) if isinstance(speedup, int | float) else 0.0
+
+
+def setting(row: Row, knobs: Sequence[str]) -> str:
+    """Return the knobs of a row in words: ``batch_size 50``."""
+    return ", ".join(f"{knob} {_integer(row[knob])}" for knob in knobs if _integer(row[knob]))
+
+
+def _integer(value: object) -> int:
+    """Return a whole number, 0 for one that is missing."""
+    return int(value) if isinstance(value, int | float) and value == value else 0  # noqa: PLR0124 - NaN
+
+
+def estimate_lines(found: GroupEstimate) -> tuple[str, ...]:
+    """Return the largest batch in a sentence, and beneath it how far to trust it."""
+    by_knob = found.by_knob
+    if by_knob.capacity_bytes is None or by_knob.largest is None:
+        return (f"No estimate of the largest {found.knob}: {by_knob.reason}.",)
+    card = format_bytes_gib(by_knob.capacity_bytes)
+    title = f"Largest {found.knob} by a straight line: near {by_knob.largest:,} on {card}"
+    lines = [f"{title} ({_error_bar(by_knob)})", f"  {_equation(found)}"]
+    lines += [f"  Beware: {warning}." for warning in by_knob.warnings if not warning.startswith("2 ")]
+    if found.by_load is not None and found.by_load.largest is not None:
+        load = f"a load of {found.by_load.largest:,} padded characters ({_error_bar(found.by_load)})"
+        lines.append(f"  By load, which memory really follows: {load}.")
+    lines.append("  A straight line is a first guess: run that size once before you rely on it.")
+    return tuple(lines)
+
+
+def _error_bar(estimate: Estimate) -> str:
+    line = estimate.line
+    if line is None or line.residual_bytes is None:
+        return next((text for text in estimate.warnings if text.startswith("2 ")), "no error bar")
+    return f"{line.points} points, {format_bytes_gib(line.residual_bytes)} sd about the line"
+
+
+def _equation(found: GroupEstimate) -> str:
+    line = found.by_knob.line
+    if line is None:
+        return ""
+    slope, intercept = line.slope_bytes / GIB, line.intercept_bytes / GIB
+    sign = "-" if intercept < 0 else "+"
+    return (
+        f"GPU total in GiB = {slope:.6f} x {found.knob} {sign} {abs(intercept):.4f}; "
+        f"largest measured: {line.size_max:,.0f}, where it gives {format_bytes_gib(line.at(line.size_max), 4)}"
+    )
+
+
+def count_lines(collected: Collected) -> str:
+    """Return how many points are without figures, in words."""
+    counts = {"failed": collected.failed, "still to come": collected.to_come}
+    words = [f"{count} {name}" for name, count in counts.items() if count]
+    return f"Points: {', '.join(words) or 'without figures'}, of {len(collected.points)}"
+
+
+def missing_lines(collected: Collected) -> tuple[str, ...]:
+    """Return a line for each point that is not in a table: what is known, and what to type."""
+    points = collected.points[collected.points["size"].isna()]
+    # Failed ones first: those to come need nothing but patience.
+    ordered = points.sort_values("outcome", key=lambda column: column.isna(), kind="stable")
+    lines: list[str] = []
+    for row in ordered.head(MOST_POINTS).to_dict("records"):
+        named = {str(name): value for name, value in row.items()}
+        lines += _missing(named, collected.knobs)
+    if len(points) > MOST_POINTS:
+        lines.append(f"... and {len(points) - MOST_POINTS} more (--format csv has them all)")
+    return tuple(lines)
+
+
+def _missing(row: Row, knobs: Sequence[str]) -> list[str]:
+    name = f"{row['point']} ({setting(row, knobs)}, repeat {_integer(row['repeat'])})"
+    outcome = row["outcome"]
+    if not isinstance(outcome, str):
+        return [f"{name}: to come: {row['evidence']}", f"  {WAIT.format(folder=row['folder'])}"]
+    provisional = " (provisional)" if row["provisional"] else ""
+    lines = [f"{name}: {outcome}{provisional}: {row['evidence']}"]
+    if Outcome(outcome) not in RESULTS:
+        advice = KEYS.get(Outcome(outcome), BY_HAND)
+        lines.append("  " + advice.format(folder=row["folder"], index=_integer(row["index"])))
+    return lines

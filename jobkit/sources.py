@@ -1,0 +1,90 @@
+"""Find what can be collected under the paths that a user names; name and skip the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from jobkit.errors import JobkitError
+from jobkit.predecessors import is_gpu_report, parse_log
+from jobkit.rows import Row, row_of_point, rows_of_log
+from jobkit.run_folder import is_run_folder, read_run, runs_below
+
+LOG_LIMIT_BYTES = 16 * 2**20
+"""A larger file is no tagger's log: a job's log of a day is a few MiB."""
+
+
+def read_sources(paths: Sequence[Path]) -> tuple[list[Row], tuple[str, ...]]:
+    """Return the rows of all runs and logs under the paths, and notes on what was skipped.
+
+    Parameters
+    ----------
+    paths
+        Run folders, folders of run folders, and logs, in any mixture.
+
+    Raises
+    ------
+    JobkitError
+        Where a path does not exist.
+    """
+    rows: list[Row] = []
+    notes: list[str] = []
+    read: dict[str, Path] = {}
+    for path in _entries(paths):
+        found, more = _read(path)
+        name = str(found[0].columns["run"]) if found else ""
+        if name in read:
+            notes.append(f"{path}: the same run as {read[name]}: skipped")
+            continue
+        if name:
+            read[name] = path
+        rows.extend(found)
+        notes.extend(more)
+    return rows, tuple(notes)
+
+
+def _entries(paths: Iterable[Path]) -> list[Path]:
+    """Return the run folders and files: a folder that is no run stands for what lies in it."""
+    entries: dict[Path, Path] = {}
+    for path in paths:
+        if not path.exists():
+            raise JobkitError(
+                f"{path}: no such file or folder", hint="jobkit collect --help shows what to name"
+            )
+        inside = [path] if path.is_file() or is_run_folder(path) else runs_below(path)
+        entries.update((entry.resolve(), entry) for entry in inside)
+    return list(entries.values())
+
+
+def _read(path: Path) -> tuple[list[Row], tuple[str, ...]]:
+    if path.is_dir():
+        if not is_run_folder(path):
+            return [], (f"{path}: not a run folder (no points.jsonl): skipped",)
+        run = read_run(path)
+        return [row_of_point(str(path), result) for result in run.points], run.notes
+    return _read_log(path)
+
+
+def _read_log(path: Path) -> tuple[list[Row], tuple[str, ...]]:
+    """Return the rows of a file, which is a predecessor's log or foreign."""
+    try:
+        text = _text(path)
+    except OSError as error:
+        return [], (f"{path}: cannot be read: {error.strerror}: skipped",)
+    if text is None:
+        return [], (f"{path}: not a log (not a plain file, or too large): skipped",)
+    if not text.strip():
+        return [], (f"{path}: empty: skipped",)
+    runs, cut = parse_log(text)
+    notes = [f"{path}: {cut} of its runs cut short: left out"] if cut else []
+    if not runs and is_gpu_report(text):
+        notes.append(f"{path}: a DCGM report of a whole job, which names no batch size: skipped")
+    elif not runs and not cut:
+        notes.append(f"{path}: neither a run folder nor a log that jobkit knows: skipped")
+    return rows_of_log(str(path), runs), tuple(notes)
+
+
+def _text(path: Path) -> str | None:
+    if not path.is_file() or path.stat().st_size > LOG_LIMIT_BYTES:
+        return None
+    return path.read_text(encoding="utf-8", errors="replace")
