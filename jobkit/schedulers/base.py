@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -101,7 +101,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a sweep asks of a scheduler, in the scheduler-free words of the spec."""
+    """What a sweep asks of a scheduler, in the scheduler-free words of the spec.
+
+    ``resources`` are the names that the site file requests them by, where the scheduler has
+    names for them (Grid Engine's ``-l``): they are checked to exist.
+    """
 
     name: str
     queue: str | None
@@ -112,6 +116,7 @@ class Request:
     walltime_s: int
     account: str | None
     qos: str | None
+    resources: tuple[str, ...] = ()
 
 
 class Scheduler(Protocol):
@@ -120,6 +125,8 @@ class Scheduler(Protocol):
     NAME: str
     COMMAND: str
     """The program whose presence on PATH means that this scheduler is here."""
+    ENVIRONMENT: Mapping[str, str]
+    """Variables that its commands need so that what they print can be read."""
 
     def submit_argv(self, script: str, array: Array) -> tuple[str, ...]:
         """Return the command that submits ``script`` as one array job."""
@@ -156,8 +163,12 @@ class Scheduler(Protocol):
         """Return the tasks still in the queue, ``None`` where the answer is no answer."""
         ...
 
-    def accounting_argv(self, jobs: tuple[JobId, ...], since: str) -> tuple[str, ...]:
-        """Return the one command that asks the accounting; ``since`` is local ISO time."""
+    def accounting_argv(self, jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str, ...]:
+        """Return the one command that asks the accounting.
+
+        ``since`` is local ISO time, ``name`` the job name that the jobs share: one scheduler
+        finds them by their ids, another by their name.
+        """
         ...
 
     def parse_accounting(self, answer: Completed) -> tuple[Accounted, ...] | None:

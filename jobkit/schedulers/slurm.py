@@ -1,0 +1,273 @@
+"""Slurm: sbatch, squeue, sacct, scancel.
+
+Man pages: https://slurm.schedmd.com/sbatch.html, squeue.html, sacct.html, scancel.html,
+slurm.conf.html. "Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from jobkit.records import Outcome
+from jobkit.schedulers.base import Accounted, Array, JobId, Queued, State
+from jobkit.schedulers.slurm_checks import checks
+from jobkit.schedulers.text import bytes_of, expand_tasks, find_job_id
+from jobkit.shell import Completed
+
+__all__ = [
+    "COMMAND",
+    "ENVIRONMENT",
+    "NAME",
+    "accounting_argv",
+    "cancel_argv",
+    "checks",
+    "limit_argv",
+    "parse_accounting",
+    "parse_limit",
+    "parse_queue",
+    "parse_submit",
+    "queue_argv",
+    "submit_argv",
+]
+
+NAME = "slurm"
+COMMAND = "sbatch"
+ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
+"""Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
+
+_SUBMITTED = (
+    r"(?P<id>\d+)(?:;(?P<cluster>\S+))?",
+    r".*?Submitted batch job (?P<id>\d+)(?: on cluster (?P<cluster>\S+))?",
+)
+_COLUMNS = ("JobID", "State", "ExitCode", "ElapsedRaw", "MaxRSS", "ReqMem", "AllocCPUS", "NodeList", "Reason")
+_TASK = re.compile(r"(?P<job>\d+)_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?)(?:\.(?P<step>\w+))?")
+
+# https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES; an end state is not in the queue.
+_QUEUE_STATES = {
+    "PENDING": State.PENDING,
+    "CONFIGURING": State.PENDING,
+    "REQUEUED": State.PENDING,
+    "REQUEUE_FED": State.PENDING,
+    "REQUEUE_HOLD": State.HELD,
+    "RESV_DEL_HOLD": State.HELD,
+    "SPECIAL_EXIT": State.HELD,
+    "RUNNING": State.RUNNING,
+    "RESIZING": State.RUNNING,
+    "SIGNALING": State.RUNNING,
+    "SUSPENDED": State.RUNNING,
+    "STOPPED": State.RUNNING,
+    "COMPLETING": State.ENDING,
+    "STAGE_OUT": State.ENDING,
+}
+
+# https://slurm.schedmd.com/squeue.html#SECTION_JOB-REASON-CODES: reasons for which a pending
+# task waits for a person, or for ever.
+_WAITING = {
+    "JobHeldUser": State.HELD,
+    "JobHeldAdmin": State.HELD,
+    "launch failed requeued held": State.HELD,
+    "BadConstraints": State.ERROR,
+    "DependencyNeverSatisfied": State.ERROR,
+    "InvalidAccount": State.ERROR,
+    "InvalidQOS": State.ERROR,
+    "PartitionTimeLimit": State.ERROR,
+}
+
+# https://slurm.schedmd.com/sacct.html#SECTION_JOB-STATE-CODES: states that are an end. COMPLETED
+# and FAILED carry the exit status of the script: the record or the exit file knows what it means.
+_END_STATES: Mapping[str, Outcome | None] = {
+    "BOOT_FAIL": Outcome.NODE_FAIL,
+    "CANCELLED": Outcome.CANCELLED,
+    "COMPLETED": None,
+    "DEADLINE": Outcome.TIMEOUT,
+    "FAILED": None,
+    "NODE_FAIL": Outcome.NODE_FAIL,
+    "OUT_OF_MEMORY": Outcome.RAM_OOM,
+    "PREEMPTED": Outcome.PREEMPTED,
+    "REVOKED": Outcome.CANCELLED,
+    "TIMEOUT": Outcome.TIMEOUT,
+}
+
+
+def submit_argv(script: str, array: Array) -> tuple[str, ...]:
+    """Return the command that submits ``script`` as one array job; its header says the rest."""
+    throttle = f"%{array.throttle}" if array.throttle else ""
+    offset = ("--offset", str(array.offset)) if array.offset else ()
+    return (COMMAND, "--parsable", f"--array={array.first}-{array.last}{throttle}", script, *offset)
+
+
+def parse_submit(answer: str) -> JobId:
+    """Return the job id: ``123``, ``123;cluster``, ``Submitted batch job 123 on cluster c``.
+
+    Raises
+    ------
+    JobkitError
+        Where there is none.
+    """
+    return find_job_id(answer, _SUBMITTED, COMMAND)
+
+
+def limit_argv() -> tuple[str, ...]:
+    """Return the command that tells the array limit."""
+    return ("scontrol", "show", "config")
+
+
+def parse_limit(answer: str) -> int | None:
+    """Return the largest task index: ``MaxArraySize - 1``, or ``max_array_tasks`` where smaller.
+
+    slurm.conf(5): ``MaxArraySize`` is one more than the largest index, and 0 (here: 0 too)
+    turns arrays off; ``max_array_tasks`` in ``SchedulerParameters`` limits their number.
+    """
+    size = re.search(r"^MaxArraySize\s*=\s*(\d+)", answer, re.MULTILINE)
+    number = re.search(r"^SchedulerParameters\s*=.*\bmax_array_tasks=(\d+)", answer, re.MULTILINE)
+    limits = [max(int(size[1]) - 1, 0)] if size else []
+    return min([*limits, *([int(number[1])] if number else [])], default=None)
+
+
+def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
+    """Return the command that cancels a job, or only some of its tasks.
+
+    scancel is silent, with status 0, about a job that it does not know (measured).
+    """
+    return ("scancel", *_clusters((job,)), *([f"{job.id}_{task}" for task in tasks] or [job.id]))
+
+
+def queue_argv(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
+    """Return the one command that lists what the queue still holds, a task a line (``-r``)."""
+    ids = ",".join(job.id for job in jobs)
+    return ("squeue", "-r", "-h", "-o", "%i|%T|%r", *_clusters(jobs), "-j", ids)
+
+
+def _clusters(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
+    names = sorted({job.cluster for job in jobs if job.cluster})
+    return ("-M", ",".join(names)) if names else ()
+
+
+def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
+    """Return the tasks still in the queue, ``None`` where the answer is no answer.
+
+    squeue ends with 1 and ``Invalid job id specified`` where it is asked for one job and has
+    forgotten it (``MinJobAge`` after its end): nothing is left. Of several ids it drops those
+    it does not know without a word (measured).
+    """
+    if not answer.ok:
+        return () if "Invalid job id specified" in answer.said else None
+    return tuple(
+        Queued(job_id=job, task=task, state=state, reason="" if reason == "None" else reason)
+        for job, tasks, _, (word, reason) in _rows(answer.stdout, 3)
+        if (state := _queue_state(word, reason)) is not None
+        for task in tasks
+    )
+
+
+def _queue_state(word: str, reason: str) -> State | None:
+    if word in _END_STATES:
+        return None
+    state = _QUEUE_STATES.get(word, State.UNKNOWN)
+    return _WAITING.get(reason, state) if state is State.PENDING else state
+
+
+def _rows(text: str, columns: int) -> Iterator[tuple[str, tuple[int, ...], str, list[str]]]:
+    """Yield ``job id, tasks, step, the other columns`` of the rows about array tasks."""
+    for line in text.splitlines():
+        name, *rest = line.strip().split("|", columns - 1)
+        found = _TASK.fullmatch(name)
+        if found and len(rest) == columns - 1:
+            yield found["job"], expand_tasks(found["tasks"]), found["step"] or "", rest
+
+
+def accounting_argv(jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str, ...]:
+    """Return the one command that asks the accounting.
+
+    ``-S`` because sacct otherwise begins at midnight (sacct(1), DEFAULT TIME WINDOW), ``-P``
+    because columns are cut otherwise; with the steps (no ``-X``), for they hold the memory.
+    """
+    del name  # sacct finds jobs by their ids
+    ids = ",".join(job.id for job in jobs)
+    columns = ",".join(_COLUMNS)
+    return ("sacct", "-n", "-P", *_clusters(jobs), "-S", since, "-j", ids, f"--format={columns}")
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What sacct says of one task: its own row, and of its steps what matters here."""
+
+    own: dict[str, str] = field(default_factory=dict)
+    max_rss_bytes: int | None = None
+    out_of_memory: bool = False
+
+    def add_step(self, row: Mapping[str, str]) -> None:
+        rss = bytes_of(row["MaxRSS"])
+        self.max_rss_bytes = max(filter(None, (rss, self.max_rss_bytes)), default=None)
+        self.out_of_memory = self.out_of_memory or row["State"].startswith("OUT_OF_ME")
+
+
+def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
+    """Return what is known of the tasks, ``None`` where the accounting did not answer.
+
+    A task that is missing is not known *yet*: rows come up to 4.5 s late (measured). sacct
+    without ``-D`` shows the last run of a requeued task only.
+    """
+    if not answer.ok:
+        return None
+    found: dict[tuple[str, int], _Rows] = {}
+    for job, tasks, step, rest in _rows(answer.stdout, len(_COLUMNS)):
+        row = dict(zip(_COLUMNS[1:], rest, strict=True))
+        for task in tasks:
+            rows = found.setdefault((job, task), _Rows())
+            if step:
+                rows.add_step(row)
+            else:
+                rows.own = row
+    return tuple(_accounted(job, task, rows) for (job, task), rows in found.items() if rows.own)
+
+
+def _accounted(job: str, task: int, rows: _Rows) -> Accounted:
+    row = rows.own
+    word = _whole_word(row["State"].partition(" ")[0])  # "CANCELLED by 1234"
+    ended = word in _END_STATES
+    status, _, signal = row["ExitCode"].partition(":")
+    over = _over_memory(rows)
+    evidence = f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
+    if over:
+        evidence += f", MaxRSS {rows.max_rss_bytes} bytes of ReqMem {row['ReqMem']}"
+    return Accounted(
+        job_id=job,
+        task=task,
+        ended=ended,
+        outcome=Outcome.RAM_OOM if word == "FAILED" and over else _END_STATES.get(word),
+        exit_status=(128 + int(signal) if signal.strip("0") else int(status)) if ended and status else None,
+        evidence=evidence,
+        node="" if row["NodeList"] == "None assigned" else row["NodeList"],
+        max_rss_bytes=rows.max_rss_bytes,
+        elapsed_s=float(row["ElapsedRaw"]) if ended and row["ElapsedRaw"] else None,
+    )
+
+
+def _whole_word(word: str) -> str:
+    """Return the end state that ``OUT_OF_ME+`` is the beginning of; other words as they are."""
+    if not word.endswith("+"):
+        return word
+    return next((state for state in _END_STATES if state.startswith(word[:-1])), word)
+
+
+def _over_memory(rows: _Rows) -> bool:
+    """Tell whether a failed task was killed for its memory.
+
+    Only the step may say OUT_OF_MEMORY (autosubmit#382); with ``OverMemoryKill`` no row does:
+    the task is FAILED with 0:9 and only MaxRSS above ReqMem tells (measured).
+    """
+    required = _required_bytes(rows.own)
+    killed = rows.own["ExitCode"].endswith(":9")
+    over = required is not None and (rows.max_rss_bytes or 0) > required
+    return rows.out_of_memory or (killed and over)
+
+
+def _required_bytes(row: Mapping[str, str]) -> int | None:
+    """Return ReqMem in bytes: before Slurm 21.08 ``4Gn`` is per node, ``2Gc`` per CPU (sacct(1))."""
+    size = bytes_of(row["ReqMem"].rstrip("nc"))
+    if size is None or not row["ReqMem"].endswith("c"):
+        return size
+    return size * int(row["AllocCPUS"] or 1)

@@ -1,0 +1,95 @@
+"""What more than one scheduler prints: lists of tasks, sizes, durations, names."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from jobkit.errors import JobkitError
+from jobkit.schedulers.base import JobId
+
+REFUSED = 3
+"""Exit code where a scheduler's answer to a submission is not one (see docs, exit codes)."""
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+
+
+def expand_tasks(text: str) -> tuple[int, ...]:
+    """Return the task numbers of a list: ``3``, ``[1,4-8%2]`` (Slurm), ``1,3-9:2`` (Grid Engine).
+
+    A list that was cut off is read as far as it is whole: Slurm without ``SLURM_BITSTR_LEN=0``
+    prints ``[1,4,7,3`` (no bracket, the last number perhaps half) or ``[1,4,...%2]``
+    (measured, Slurm 22.05.8). Words that are no numbers are left out.
+    """
+    parts = text.removeprefix("[").partition("%")[0].removesuffix("]").split(",")
+    if text.startswith("[") and not text.endswith("]"):
+        parts = parts[:-1]
+    tasks: dict[int, None] = {}
+    for part in parts:
+        if found := re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part):
+            first, last, step = (int(group) if group else 0 for group in found.groups())
+            tasks.update(dict.fromkeys(range(first, (last or first) + 1, step or 1)))
+    return tuple(tasks)
+
+
+def bytes_of(text: str) -> int | None:
+    """Return a size in bytes: ``323760K``, ``50M``, ``2G``, ``4.688MB``; ``None`` where it is none.
+
+    Both schedulers count in powers of two (sacct(1) MaxRSS; sge_types(1) memory_specifier,
+    whose lower-case multipliers are powers of ten and are not told apart here).
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)B?", text.strip().upper())
+    return int(float(found[1]) * _UNITS[found[2]]) if found else None
+
+
+def seconds_of(text: str) -> float | None:
+    """Return a duration in seconds: ``90``, ``3s``, ``1:00:00``, ``2-00:00:00``; else ``None``.
+
+    ``None`` stands for no limit as well (``infinite``, ``UNLIMITED``, ``INFINITY``).
+    """
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?", text.strip())
+    if not found:
+        return None
+    days, hours, minutes, seconds = (float(group or 0) for group in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def as_walltime(seconds: float) -> str:
+    """Return a duration as the spec writes it: ``HH:MM:SS``."""
+    whole = int(seconds)
+    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def no_such(kind: str, name: str, known: Iterable[str], key: str) -> str:
+    """Return the sentence for a name that the cluster does not have, with the nearest it has."""
+    names = sorted(set(known))
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    advice = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names) or 'none'}"
+    return f"the cluster has no {kind} {name!r}; {advice} (change {key})"
+
+
+def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
+    """Return the job id out of what a submit command printed, whatever surrounds it.
+
+    Parameters
+    ----------
+    patterns
+        Tried in this order, each against the whole of every line from the last one up; the
+        groups ``id`` and, where there is one, ``cluster`` are the answer. Wrappers and hooks
+        print lines of their own before the id (dask-jobqueue#227, MISO#105).
+
+    Raises
+    ------
+    JobkitError
+        Where no line matches.
+    """
+    lines = [line.strip() for line in reversed(answer.splitlines())]
+    for pattern in patterns:
+        for found in filter(None, (re.fullmatch(pattern, line) for line in lines)):
+            return JobId(found["id"], found.groupdict().get("cluster") or "")
+    raise JobkitError(
+        f"{command} printed no job id; it said: {answer.strip() or 'nothing'}",
+        hint=f"look with your own eyes whether {command} has made a job, and cancel it",
+        exit_code=REFUSED,
+    )

@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# Writes slurm/*.txt and sge/*.txt anew: what real daemons answered, one file an answer
+# (the command, its status, its two streams). tests/schedulers/ read them.
+#
+#   capture.sh slurm     with SLURM_CONF set as tests/cluster/slurm-up prints it   (4 minutes)
+#   capture.sh sge       with SGE_ROOT and SGE_CELL as tests/cluster/sge-up prints (1 minute)
+#
+# It takes node n2 down for a moment: use it on a cluster that nobody else is using.
+# shellcheck disable=SC2329 # several functions are called by wait_until and keep, by name
+set -uo pipefail
+which=${1:?slurm or sge}
+here=$(cd "$(dirname "$0")" && pwd)/$which
+work=$(mktemp -d /tmp/jobkit-capture-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+mkdir logs
+
+keep() { # keep NAME COMMAND...: run it and write its answer to NAME.txt
+    local name=$1 status=0
+    shift
+    "$@" >"$work/stdout" 2>"$work/stderr" || status=$?
+    {
+        printf '$ %s\nstatus %s\n--- stdout\n' "$*" "$status"
+        cat "$work/stdout"
+        printf -- '--- stderr\n'
+        cat "$work/stderr"
+    } | sed "s|$work|/tmp/work|g" >"$here/$name.txt"
+}
+wait_until() { # wait_until SECONDS COMMAND...
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1 || ((SECONDS >= end)); do sleep 0.5; done
+}
+printf '#!/bin/bash\nsleep 1\n' >ok.sh
+printf '#!/bin/bash\nsleep 300 & wait\n' >long.sh
+cat >life.sh <<'LIFE'
+#!/bin/bash
+case ${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID} in
+2) exit 7 ;;
+3) [[ -n ${SLURM_JOB_ID:-} ]] || exit 100
+   python3 -c 'import time; x = bytearray(320_000_000); time.sleep(6)' ;;
+4) sleep 300 & wait ;;
+*) sleep 1 ;;
+esac
+LIFE
+
+slurm() {
+    local columns=JobID,State,ExitCode,ElapsedRaw,MaxRSS,ReqMem,AllocCPUS,NodeList,Reason
+    local small=(--mem=50M --cpus-per-task=1 --output=logs/%A_%a.log)
+    job_of() { sed -n '/--- stdout/,/--- stderr/s/^\([0-9][0-9]*\).*/\1/p' "$here/$1.txt" | head -n 1; }
+    account=(env SLURM_BITSTR_LEN=0 sacct -n -P -S now-1hours --format="$columns")
+
+    keep submit-parsable sbatch --parsable "${small[@]}" --array=1-5 life.sh
+    keep submit-cluster sbatch --parsable -M lab "${small[@]}" --time=1 --array=1-1 long.sh
+    keep submit-plain sbatch "${small[@]}" ok.sh
+    keep submit-plain-cluster sbatch -M lab "${small[@]}" ok.sh
+    keep submit-irregular sbatch --parsable --hold "${small[@]}" --array=1-60:3,61-99:2%2 ok.sh
+    keep submit-requeue sbatch --parsable "${small[@]}" --array=1-3 long.sh
+    keep submit-preempted sbatch --parsable -p low -w n1 --no-requeue --mem=6000M --array=1-1 long.sh
+    keep submit-node-fail sbatch --parsable -w n2 --no-requeue "${small[@]}" --array=1-1 long.sh
+    local life late requeue preempted failing irregular high
+    life=$(job_of submit-parsable) late=$(job_of submit-cluster) irregular=$(job_of submit-irregular)
+    requeue=$(job_of submit-requeue) preempted=$(job_of submit-preempted) failing=$(job_of submit-node-fail)
+    started() { [[ $(squeue -h -r -t R -o %i -j "${life},${late},${requeue},${preempted},${failing}" | wc -l) -ge 7 ]]; }
+    wait_until 10 started
+    keep squeue-live squeue -r -h -o '%i|%T|%r' -j "$life,$late,$irregular,$requeue"
+    keep squeue-truncated squeue -h -o '%i|%T|%r' -j "$irregular"
+    keep squeue-full env SLURM_BITSTR_LEN=0 squeue -h -o '%i|%T|%r' -j "$irregular"
+    scancel "${life}_4"
+    scancel "${requeue}_3"
+    scontrol requeue "${requeue}_2"
+    high=$(sbatch --parsable -p high -w n1 --mem=4000M --array=1-1 -o /dev/null ok.sh)
+    wait_until 10 eval "! squeue -h -j $preempted | grep -q ."
+    scontrol update nodename=n2 state=down reason=capture
+    wait_until 10 eval "! squeue -h -j $failing | grep -q ."
+    keep squeue-requeued squeue -r -h -o '%i|%T|%r' -j "$requeue"
+    scontrol update nodename=n2 state=resume
+    wait_until 15 eval "! squeue -h -j $life,$high | grep -q ."
+    keep squeue-gone squeue -r -h -o '%i|%T|%r' -j "$life"
+    keep squeue-unknown squeue -r -h -o '%i|%T|%r' -j 999999
+    sleep 4 # the accounting lags by that much
+    keep sacct-life "${account[@]}" -j "$life"
+    keep sacct-preempted "${account[@]}" -j "$preempted,$failing"
+    keep sacct-truncated sacct -n -P -S now-1hours -j "$irregular" --format="$columns"
+    keep sacct-pending "${account[@]}" -j "$irregular"
+    keep sacct-requeued "${account[@]}" -j "$requeue"
+    keep sacct-unknown "${account[@]}" -j 999999
+    scancel "$irregular"
+    slurm_checks
+    wait_until 150 eval "! squeue -h -j $late | grep -q ."
+    sleep 4
+    keep sacct-timeout "${account[@]}" -j "$late"
+    keep sacct-cancelled-pending "${account[@]}" -j "$irregular"
+    scancel "$requeue"
+    slurm_unreachable
+}
+slurm_checks() {
+    keep config scontrol show config
+    keep sinfo sinfo -a -h -o '%P|%l|%G'
+    keep associations sacctmgr -n -P show assoc user=root format=Account
+    keep associations-none sacctmgr -n -P show assoc user=nobody format=Account
+    keep qos sacctmgr -n -P show qos format=Name
+    keep refused-partition sbatch --parsable -p nope ok.sh
+    keep test-only-ok sbatch --test-only ok.sh
+    keep test-only-walltime sbatch --test-only --time=999 ok.sh
+    keep test-only-partition sbatch --test-only -p nope ok.sh
+    keep test-only-gres sbatch --test-only --gres=fpga:1 ok.sh
+    keep test-only-gpus sbatch --test-only --gres=gpu:5 ok.sh
+    keep test-only-memory sbatch --test-only --mem=99G ok.sh
+    keep test-only-array sbatch --test-only --array=1-20000 ok.sh
+    keep test-only-script sbatch --test-only missing.sh
+}
+slurm_unreachable() { # the same cluster, at ports where nobody listens
+    { grep -v '^Accounting' "$SLURM_CONF"; echo 'SlurmctldPort=16817'; } >off.conf
+    { cat "$SLURM_CONF"; echo 'AccountingStoragePort=16819'; } >nodbd.conf
+    SLURM_CONF=$work/off.conf keep squeue-unreachable squeue -r -h -j 1
+    SLURM_CONF=$work/off.conf keep sacct-off sacct -n -P -j 1
+    SLURM_CONF=$work/off.conf keep sacctmgr-off sacctmgr -n -P show assoc user=root format=Account
+    SLURM_CONF=$work/nodbd.conf keep sacct-unreachable sacct -n -P -j 1
+}
+
+sge() {
+    local name=jobkit-capture-$$ base=(-S /bin/bash -cwd -o logs -e logs)
+    base+=(-N "$name")
+    job_of() { sed -n '/--- stdout/,/--- stderr/s/^\([0-9][0-9]*\).*/\1/p' "$here/$1.txt" | head -n 1; }
+    gone() { ! qstat | grep -Eq "^ *$1 "; }
+    printf '#!/bin/bash\n[[ -e marker ]] && exit 3\ntouch marker; exit 99\n' >retry.sh
+    printf '#!/bin/bash\nkill -9 $$\n' >killed.sh
+    printf "#!/bin/bash\npython3 -c 'import time; x = bytearray(300_000_000); time.sleep(3)'\n" >hog.sh
+
+    keep submit-terse qsub -terse "${base[@]}" -t 1-5 -tc 5 life.sh
+    keep submit-plain qsub "${base[@]}" ok.sh
+    keep submit-plain-array qsub "${base[@]}" -t 1-2 ok.sh
+    keep submit-limit qsub -terse "${base[@]}" -l h_rt=3 -t 1-1 long.sh
+    keep submit-held qsub -terse "${base[@]}" -h -t 1-200 ok.sh
+    keep submit-waiting qsub -terse "${base[@]}" -l ngpus=2 -t 1-9 -tc 1 long.sh
+    keep submit-retry qsub -terse "${base[@]}" -t 1-1 retry.sh
+    keep submit-killed qsub -terse "${base[@]}" -t 1-1 killed.sh
+    keep submit-memory qsub -terse "${base[@]}" -l h_vmem=2G -t 1-1 hog.sh
+    local life held waiting k
+    life=$(job_of submit-terse) held=$(job_of submit-held) waiting=$(job_of submit-waiting)
+    for k in {2..128..6}; do qdel "$held.$k"; done >/dev/null
+    wait_until 10 eval "qstat | grep -q Eqw && qstat | grep -q '^ *$waiting .* r '"
+    keep qstat-live qstat -u "$(id -un)" -xml
+    qdel "$life.4" >/dev/null
+    keep qstat-deleting qstat -u "$(id -un)" -xml
+    keep qdel-unknown qdel 999999
+    wait_until 20 gone "$(job_of submit-limit)"
+    wait_until 20 gone "$(job_of submit-retry)"
+    wait_until 20 eval "! qstat | grep -q '^ *$life .* dr '"
+    qdel "$life" "$held" "$waiting" >/dev/null
+    wait_until 20 eval "! qstat | grep -q '$waiting '"
+    sleep 2 # the accounting lags by that much
+    keep qstat-empty qstat -u "$(id -un)" -xml
+    keep qacct qacct -j "$name"
+    keep qacct-unknown qacct -j nosuchname
+    keep qacct-no-file qacct -f /nonexistent -j "$name"
+    SGE_QMASTER_PORT=9 keep qstat-unreachable qstat -u "$(id -un)" -xml
+    sge_checks
+}
+sge_checks() {
+    keep config qconf -sconf
+    keep complexes qconf -sc
+    qconf -sq gpu.q | sed -e 's/^qname .*/qname short.q/' -e 's/^h_rt .*/h_rt 00:10:00/' >short.q
+    qconf -Aq short.q
+    keep queues qconf -sq '*'
+    keep verify-ok qsub -w v -cwd -t 1-3 ok.sh
+    keep verify-h-rt qsub -w v -cwd -q short.q -l h_rt=3600 ok.sh
+    qconf -dq short.q
+    keep verify-queue qsub -w v -cwd -q nope.q ok.sh
+    keep verify-resource qsub -w v -cwd -l nogpus=1 ok.sh
+    keep verify-gpus qsub -w v -cwd -l ngpus=9 ok.sh
+    keep verify-pe qsub -w v -cwd -pe nope 2 ok.sh
+    keep verify-script qsub -w v missing.sh
+    keep refused-queue qsub -terse -cwd -q nope.q ok.sh
+    keep refused-tasks qsub -terse -cwd -t 1-80000 ok.sh
+}
+"$which"

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.errors import JobkitError
+from jobkit.records import Outcome
+from jobkit.schedulers import sge
+from jobkit.schedulers.base import Accounted, Array, JobId, Queued, State
+from jobkit.shell import Completed
+
+Captured = Callable[[str], Completed]
+
+
+@pytest.fixture
+def job(captured: Captured) -> Callable[[str], str]:
+    """Return a reader of the id that a captured submission got."""
+    return lambda name: sge.parse_submit(captured(f"sge/submit-{name}").stdout).id
+
+
+def queued(answer: tuple[Queued, ...] | None, job_id: str) -> dict[int, Queued]:
+    assert answer is not None
+    return {task.task: task for task in answer if task.job_id == job_id}
+
+
+def accounted(answer: tuple[Accounted, ...] | None, job_id: str) -> dict[int, Accounted]:
+    assert answer is not None
+    return {task.task: task for task in answer if task.job_id == job_id}
+
+
+def test_submit_argv(array: Array) -> None:
+    assert sge.submit_argv("job.sh", array) == ("qsub", "-terse", "-t", "1-3", "-tc", "2", "job.sh")
+
+
+def test_an_offset_is_an_argument_of_the_script() -> None:
+    argv = sge.submit_argv("job.sh", Array(first=1, last=5, offset=75_000, throttle=None))
+
+    assert argv == ("qsub", "-terse", "-t", "1-5", "job.sh", "--offset", "75000")
+
+
+@pytest.mark.parametrize("name", ["terse", "plain", "plain-array"])
+def test_the_job_id_of_every_form_of_answer(name: str, job: Callable[[str], str]) -> None:
+    assert job(name).isdigit()
+
+
+@given(
+    st.integers(1, 10**9),
+    st.sampled_from(["{}", "{}.1-10:1", 'Your job-array {}.1-9:1 ("x 5") has been submitted']),
+)
+def test_noise_before_and_after_does_not_hide_the_job_id(number: int, form: str) -> None:
+    noise = "JSV: checked 12 resources\nYour project has 3 jobs\n"
+
+    assert sge.parse_submit(f"{noise}{form.format(number)}\nGood luck, user 7\n") == JobId(str(number))
+
+
+def test_no_job_id_is_an_error_with_what_was_said() -> None:
+    with pytest.raises(JobkitError, match="no job id; it said: Unable to run job"):
+        sge.parse_submit("Unable to run job: denied\nExiting.\n")
+
+
+def test_the_array_limit(captured: Captured) -> None:
+    assert sge.parse_limit(captured("sge/config").stdout) == 75_000
+    assert sge.parse_limit("max_aj_tasks                 0\n") is None
+    assert sge.parse_limit("nothing of the sort") is None
+
+
+def test_cancel_argv() -> None:
+    assert sge.cancel_argv(JobId("12")) == ("qdel", "12")
+    assert sge.cancel_argv(JobId("12"), (3, 5)) == ("qdel", "12.3", "12.5")
+
+
+def test_queue_argv_asks_for_ones_own_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ann")
+
+    assert sge.queue_argv((JobId("12"),)) == ("qstat", "-u", "ann", "-xml")
+
+
+def test_running_and_pending_and_error(captured: Captured, job: Callable[[str], str]) -> None:
+    answer = sge.parse_queue(captured("sge/qstat-live"))
+
+    life = queued(answer, job("terse"))
+    assert {number: task.state for number, task in life.items()} == {3: State.ERROR, 4: State.RUNNING}
+    assert life[3].reason == "Eqw: in error: `qstat -j ID` says why, `qmod -cj ID` tries again"
+    waiting = queued(answer, job("waiting"))
+    assert [task.state for task in waiting.values()] == [State.RUNNING, *[State.PENDING] * 8]
+
+
+def test_ranges_with_holes_come_back_whole(captured: Captured, job: Callable[[str], str]) -> None:
+    held = queued(sge.parse_queue(captured("sge/qstat-live")), job("held"))
+
+    assert sorted(held) == [task for task in range(1, 201) if task > 128 or task % 6 != 2]
+    assert {task.state for task in held.values()} == {State.HELD}
+
+
+def test_gone_is_empty_and_no_answer_is_unknown(captured: Captured) -> None:
+    assert sge.parse_queue(captured("sge/qstat-empty")) == ()
+    assert sge.parse_queue(captured("sge/qstat-unreachable")) is None
+    assert sge.parse_queue(Completed(("qstat",), 0, "<job_info><queue", "")) is None
+    assert sge.parse_queue(Completed(("qstat",), 0, "", "")) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "state"),
+    [
+        ("qw", State.PENDING),
+        ("Rq", State.PENDING),
+        ("hqw", State.HELD),
+        ("hRwq", State.HELD),
+        ("r", State.RUNNING),
+        ("hr", State.RUNNING),
+        ("t", State.RUNNING),
+        ("Rr", State.RUNNING),
+        ("s", State.RUNNING),
+        ("tS", State.RUNNING),
+        ("RtT", State.RUNNING),
+        ("Eqw", State.ERROR),
+        ("Ehqw", State.ERROR),
+        ("EhRqw", State.ERROR),
+        ("dr", State.ENDING),
+        ("dRt", State.ENDING),
+        ("dT", State.ENDING),
+        ("", State.UNKNOWN),
+        ("?", State.UNKNOWN),
+    ],
+)
+def test_states_of_the_man_page(flags: str, state: State) -> None:
+    row = f"<job_list><JB_job_number>5</JB_job_number><state>{flags}</state><tasks>1</tasks></job_list>"
+    xml = f"<job_info><job_info>{row}</job_info></job_info>"
+
+    (task,) = sge.parse_queue(Completed(("qstat",), 0, xml, "")) or ()
+
+    assert task.state is state
+
+
+def test_accounting_argv_asks_by_name() -> None:
+    assert sge.accounting_argv((JobId("1"), JobId("2")), "2026-01-02T03:04:05", "demo") == (
+        "qacct",
+        "-j",
+        "demo",
+    )
+
+
+def test_the_accounting_of_a_life(captured: Captured, job: Callable[[str], str]) -> None:
+    tasks = accounted(sge.parse_accounting(captured("sge/qacct")), job("terse"))
+
+    outcomes = {number: (task.outcome, task.exit_status) for number, task in sorted(tasks.items())}
+    assert outcomes == {
+        1: (None, 0),
+        2: (None, 7),
+        3: (Outcome.QUEUE_ERROR, 100),
+        4: (None, 137),
+        5: (None, 0),
+    }
+    assert all(task.ended for task in tasks.values())
+    assert tasks[4].evidence == "qacct: failed 100 : assumedly after job, exit_status 137 (Killed)"
+    assert tasks[1].node == "localhost"
+    assert tasks[1].elapsed_s == 1
+
+
+def test_a_task_past_h_rt_timed_out(captured: Captured, job: Callable[[str], str]) -> None:
+    (task,) = accounted(sge.parse_accounting(captured("sge/qacct")), job("limit")).values()
+
+    assert (task.outcome, task.exit_status) == (Outcome.TIMEOUT, 137)
+    assert "of h_rt 3 s" in task.evidence
+
+
+def test_the_last_attempt_counts(captured: Captured, job: Callable[[str], str]) -> None:
+    answer = captured("sge/qacct")
+    retried = job("retry")
+    (task,) = accounted(sge.parse_accounting(answer), retried).values()
+    assert (task.ended, task.outcome, task.exit_status) == (True, None, 3)
+
+    first = next(r for r in answer.stdout.split("=" * 62) if f"jobnumber    {retried} " in r)
+    (task,) = sge.parse_accounting(Completed(("qacct",), 0, first, "")) or ()
+    assert (task.ended, task.exit_status) == (False, 99)
+
+
+def test_resident_memory_is_in_kib_whatever_the_unit_says(
+    captured: Captured, job: Callable[[str], str]
+) -> None:
+    (task,) = accounted(sge.parse_accounting(captured("sge/qacct")), job("memory")).values()
+
+    assert 300_000_000 < (task.max_rss_bytes or 0) < 330_000_000
+
+
+def test_not_known_yet_is_not_unreachable(captured: Captured) -> None:
+    assert sge.parse_accounting(captured("sge/qacct-unknown")) == ()
+    assert sge.parse_accounting(captured("sge/qacct-no-file")) is None
+    assert sge.parse_accounting(Completed(("qacct",), 127, "", "qacct: command not found")) is None
+
+
+def record(**fields: str) -> str:
+    lines = {
+        "jobnumber": "5",
+        "taskid": "2",
+        "failed": "100 : assumedly after job",
+        "exit_status": "137 (Killed)",
+    }
+    return "=" * 62 + "\n" + "".join(f"{key:13}{value}\n" for key, value in (lines | fields).items())
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome"),
+    [
+        ({"ru_wallclock": "60s", "category": "-l h_rt=60"}, Outcome.TIMEOUT),
+        ({"ru_wallclock": "59s", "category": "-q x -l h_rt=0:1:0"}, None),
+        ({"ru_wallclock": "5s", "maxvmem": "2.5G", "category": "-l h_rt=60,h_vmem=2G"}, Outcome.RAM_OOM),
+        ({"maxvmem": "2.5G", "slots": "2", "category": "-l h_vmem=2G -pe smp 2"}, None),
+        ({"failed": "37 : qmaster enforced h_rt"}, Outcome.TIMEOUT),
+        ({"failed": "0", "exit_status": "1", "maxvmem": "3G", "category": "-l h_vmem=2G"}, None),
+        ({"failed": "26 : opening output file", "exit_status": "0"}, Outcome.QUEUE_ERROR),
+        ({"failed": "19 : before writing exit_status", "exit_status": "0"}, Outcome.NODE_FAIL),
+        (
+            {
+                "ru_wallclock": "0s",
+                "start_time": "Sat Nov 21 02:11:46 2026",
+                "end_time": "Sat Nov 21 02:12:47 2026",
+                "category": "-l h_rt=60",
+            },
+            Outcome.TIMEOUT,
+        ),
+    ],
+)
+def test_a_kill_is_held_against_the_limits(fields: dict[str, str], outcome: Outcome | None) -> None:
+    (task,) = sge.parse_accounting(Completed(("qacct",), 0, record(**fields), "")) or ()
+
+    assert (task.job_id, task.task, task.ended, task.outcome) == ("5", 2, True, outcome)
+
+
+@given(st.text(alphabet="0123456789= \nabcdefjobnumbertaskidfailedexit_status", max_size=300))
+def test_no_answer_however_broken_raises(text: str) -> None:
+    sge.parse_accounting(Completed(("qacct",), 0, record() + text, ""))
+    sge.parse_queue(Completed(("qstat",), 0, text, ""))

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.errors import JobkitError
+from jobkit.records import Outcome
+from jobkit.schedulers import slurm
+from jobkit.schedulers.base import Accounted, Array, JobId, State
+from jobkit.shell import Completed
+
+Captured = Callable[[str], Completed]
+
+
+def tasks_of(answer: tuple[Accounted, ...] | None) -> dict[int, Accounted]:
+    assert answer is not None
+    return {task.task: task for task in answer}
+
+
+def sacct(*rows: str, status: int = 0) -> tuple[Accounted, ...] | None:
+    return slurm.parse_accounting(Completed(("sacct",), status, "\n".join(rows), ""))
+
+
+def test_submit_argv(array: Array) -> None:
+    assert slurm.submit_argv("job.sh", array) == ("sbatch", "--parsable", "--array=1-3%2", "job.sh")
+
+
+def test_an_offset_is_an_argument_of_the_script() -> None:
+    argv = slurm.submit_argv("job.sh", Array(first=1, last=5, offset=1000, throttle=None))
+
+    assert argv == ("sbatch", "--parsable", "--array=1-5", "job.sh", "--offset", "1000")
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("submit-parsable", ""),
+        ("submit-cluster", "lab"),
+        ("submit-plain", ""),
+        ("submit-plain-cluster", "lab"),
+    ],
+)
+def test_the_job_id_of_every_form_of_answer(name: str, cluster: str, captured: Captured) -> None:
+    job = slurm.parse_submit(captured(f"slurm/{name}").stdout)
+
+    assert job.id.isdigit()
+    assert job.cluster == cluster
+
+
+@given(st.integers(1, 10**9), st.sampled_from(["{}", "{};lab2", "Submitted batch job {} on cluster lab2"]))
+def test_noise_before_and_after_does_not_hide_the_job_id(number: int, form: str) -> None:
+    noise = "sbatch: Verify job 12 of yours\nquota: 3 of 5 GB used\n"
+
+    job = slurm.parse_submit(f"{noise}{form.format(number)}\n\nHave a nice day, user 7\n")
+
+    assert job == JobId(str(number), "lab2" if "lab2" in form else "")
+
+
+@given(st.text().filter(lambda text: not any(line.strip()[:1].isdigit() for line in text.splitlines())))
+def test_no_job_id_is_an_error_with_what_was_said(text: str) -> None:
+    with pytest.raises(JobkitError, match="no job id") as raised:
+        slurm.parse_submit(text)
+    assert raised.value.exit_code == 3
+
+
+def test_the_array_limit_is_on_the_index(captured: Captured) -> None:
+    assert slurm.parse_limit(captured("slurm/config").stdout) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("config", "limit"),
+    [
+        ("MaxArraySize            = 1001\nSchedulerParameters     = bf_interval=1,max_array_tasks=300", 300),
+        ("MaxArraySize = 0", 0),
+        ("ClusterName = lab", None),
+    ],
+)
+def test_other_array_limits(config: str, limit: int | None) -> None:
+    assert slurm.parse_limit(config) == limit
+
+
+def test_cancel_argv() -> None:
+    assert slurm.cancel_argv(JobId("12")) == ("scancel", "12")
+    assert slurm.cancel_argv(JobId("12", "lab"), (3, 5)) == ("scancel", "-M", "lab", "12_3", "12_5")
+
+
+def test_queue_argv_asks_for_all_jobs_at_once() -> None:
+    argv = slurm.queue_argv((JobId("12"), JobId("13")))
+
+    assert argv == ("squeue", "-r", "-h", "-o", "%i|%T|%r", "-j", "12,13")
+    assert "-M" in slurm.queue_argv((JobId("12", "lab"),))
+
+
+def test_the_queue_tells_held_and_running(captured: Captured) -> None:
+    tasks = slurm.parse_queue(captured("slurm/squeue-live"))
+
+    assert tasks is not None
+    held = [task for task in tasks if task.state is State.HELD]
+    assert [task.task for task in held] == [*range(1, 61, 3), *range(61, 100, 2)]
+    assert {task.reason for task in held} == {"JobHeldUser"}
+    assert [task.reason for task in tasks if task.state is State.RUNNING][:3] == ["", "", ""]
+
+
+def test_a_requeued_task_is_pending_again(captured: Captured) -> None:
+    tasks = slurm.parse_queue(captured("slurm/squeue-requeued"))
+
+    assert tasks is not None
+    assert next((task.task, task.state, task.reason) for task in tasks) == (2, State.PENDING, "BeginTime")
+
+
+def test_a_cut_off_list_gives_the_tasks_that_are_whole(captured: Captured) -> None:
+    whole, cut = (slurm.parse_queue(captured(f"slurm/squeue-{name}")) for name in ("full", "truncated"))
+
+    assert whole is not None
+    assert cut is not None
+    assert len(whole) == 40
+    assert 5 < len(cut) < 40
+    assert set(cut) <= set(whole)
+
+
+def test_gone_is_empty_and_no_answer_is_unknown(captured: Captured) -> None:
+    assert slurm.parse_queue(captured("slurm/squeue-gone")) == ()
+    assert slurm.parse_queue(captured("slurm/squeue-unknown")) == ()
+    assert slurm.parse_queue(captured("slurm/squeue-unreachable")) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        ("5_1|PENDING|Resources", State.PENDING),
+        ("5_1|PENDING|PartitionTimeLimit", State.ERROR),
+        ("5_1|PENDING|DependencyNeverSatisfied", State.ERROR),
+        ("5_1|COMPLETING|None", State.ENDING),
+        ("5_1|SUSPENDED|None", State.RUNNING),
+        ("5_1|A_STATE_OF_TOMORROW|None", State.UNKNOWN),
+        ("5_[1%1]|PENDING|JobArrayTaskLimit", State.PENDING),
+    ],
+)
+def test_states_of_the_queue(row: str, state: State) -> None:
+    (task,) = slurm.parse_queue(Completed(("squeue",), 0, row + "\n", "")) or ()
+
+    assert (task.job_id, task.task, task.state) == ("5", 1, state)
+
+
+def test_a_task_that_has_ended_is_not_in_the_queue() -> None:
+    assert slurm.parse_queue(Completed(("squeue",), 0, "5_1|COMPLETED|None\n", "")) == ()
+
+
+def test_accounting_argv_gives_the_start_and_keeps_the_steps() -> None:
+    argv = slurm.accounting_argv((JobId("12"), JobId("13")), "2026-01-02T03:04:05", "demo")
+
+    assert argv[:7] == ("sacct", "-n", "-P", "-S", "2026-01-02T03:04:05", "-j", "12,13")
+    assert "-X" not in argv
+    assert slurm.ENVIRONMENT["SLURM_BITSTR_LEN"] == "0"
+
+
+def test_the_accounting_of_a_life(captured: Captured) -> None:
+    tasks = tasks_of(slurm.parse_accounting(captured("slurm/sacct-life")))
+
+    assert all(task.ended for task in tasks.values())
+    outcomes = {number: (task.outcome, task.exit_status) for number, task in tasks.items()}
+    assert outcomes == {
+        1: (None, 0),
+        2: (None, 7),
+        3: (Outcome.RAM_OOM, 137),
+        4: (Outcome.CANCELLED, 0),
+        5: (None, 0),
+    }
+    assert (tasks[3].max_rss_bytes or 0) > 300_000_000
+    assert "MaxRSS" in tasks[3].evidence
+    assert "CANCELLED by 0" in tasks[4].evidence
+    assert tasks[1].node in {"n1", "n2"}
+    assert tasks[1].elapsed_s is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "outcomes"),
+    [
+        ("sacct-preempted", [Outcome.PREEMPTED, Outcome.NODE_FAIL]),
+        ("sacct-timeout", [Outcome.TIMEOUT]),
+    ],
+)
+def test_ends_that_the_cluster_brought_about(name: str, outcomes: list[Outcome], captured: Captured) -> None:
+    tasks = slurm.parse_accounting(captured(f"slurm/{name}"))
+
+    assert tasks is not None
+    assert [task.outcome for task in tasks] == outcomes
+    assert all(task.ended for task in tasks)
+
+
+def test_what_has_not_ended_has_no_outcome(captured: Captured) -> None:
+    requeued = tasks_of(slurm.parse_accounting(captured("slurm/sacct-requeued")))
+
+    assert (requeued[2].ended, requeued[2].outcome, requeued[2].exit_status) == (False, None, None)
+    assert (requeued[1].ended, requeued[1].elapsed_s) == (False, None)
+    assert requeued[3].outcome is Outcome.CANCELLED
+
+
+def test_the_row_of_many_pending_tasks(captured: Captured) -> None:
+    whole, cut = (
+        tasks_of(slurm.parse_accounting(captured(f"slurm/sacct-{n}"))) for n in ("pending", "truncated")
+    )
+
+    assert len(whole) == 40
+    assert set(cut) < set(whole)
+    assert not any(task.ended for task in whole.values())
+
+
+def test_tasks_cancelled_before_they_began(captured: Captured) -> None:
+    tasks = tasks_of(slurm.parse_accounting(captured("slurm/sacct-cancelled-pending")))
+
+    assert len(tasks) == 40
+    assert {(task.ended, task.outcome) for task in tasks.values()} == {(True, Outcome.CANCELLED)}
+
+
+def test_not_known_yet_is_not_unreachable(captured: Captured) -> None:
+    assert slurm.parse_accounting(captured("slurm/sacct-unknown")) == ()
+    assert slurm.parse_accounting(captured("slurm/sacct-unreachable")) is None
+    assert slurm.parse_accounting(captured("slurm/sacct-off")) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome"),
+    [
+        ("OUT_OF_MEMORY", Outcome.RAM_OOM),
+        ("OUT_OF_ME+", Outcome.RAM_OOM),
+        ("CANCELLED by 1234", Outcome.CANCELLED),
+        ("BOOT_FAIL", Outcome.NODE_FAIL),
+        ("DEADLINE", Outcome.TIMEOUT),
+    ],
+)
+def test_end_states_of_the_man_page(state: str, outcome: Outcome) -> None:
+    (task,) = sacct(f"9_4|{state}|0:125|12||50M|1|n1|None") or ()
+
+    assert (task.task, task.ended, task.outcome) == (4, True, outcome)
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "REQUEUED", "COMPLETING", "SUSPENDED", "A_STATE_OF_TOMORROW"])
+def test_a_state_that_is_no_end(state: str) -> None:
+    (task,) = sacct(f"9_4|{state}|0:0|12||50M|1|n1|None") or ()
+
+    assert (task.ended, task.outcome) == (False, None)
+
+
+def test_out_of_memory_may_stand_at_the_step_alone() -> None:
+    (task,) = sacct("9_4|FAILED|1:0|12||50M|1|n1|None", "9_4.batch|OUT_OF_MEMORY|0:125|12|4000K||1|n1|") or ()
+
+    assert task.outcome is Outcome.RAM_OOM
+
+
+@pytest.mark.parametrize(
+    ("required", "outcome"), [("2Gc", None), ("1Gc", Outcome.RAM_OOM), ("3Gn", Outcome.RAM_OOM)]
+)
+def test_memory_per_cpu_of_older_versions(required: str, outcome: Outcome | None) -> None:
+    own = f"9_4|FAILED|0:9|12||{required}|2|n1|None"
+
+    (task,) = sacct(own, "9_4.batch|CANCELLED|0:9|12|3.5G||2|n1|") or ()
+
+    assert task.outcome is outcome
+
+
+@given(st.text(alphabet="0123456789_[].,-%|\nCANCELD by", max_size=200))
+def test_no_answer_however_broken_raises(text: str) -> None:
+    slurm.parse_queue(Completed(("squeue",), 0, text, ""))
+    slurm.parse_accounting(Completed(("sacct",), 0, text, ""))
