@@ -116,10 +116,8 @@ def _equation(found: GroupEstimate) -> str:
         return ""
     slope, intercept = line.slope_bytes / GIB, line.intercept_bytes / GIB
     sign = "-" if intercept < 0 else "+"
-    return (
-        f"GPU total in GiB = {slope:.6f} x {found.knob} {sign} {abs(intercept):.4f}; "
-        f"largest measured: {line.size_max:,.0f}, where it gives {format_bytes_gib(line.at(line.size_max), 4)}"
-    )
+    there = f"{format_bytes_gib(line.at(line.size_max), 4)} at {line.size_max:,.0f}, the largest measured"
+    return f"GPU total in GiB = {slope:.6f} x {found.knob} {sign} {abs(intercept):.4f}: {there}"
 
 
 def count_lines(collected: Collected) -> str:

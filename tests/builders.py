@@ -1,0 +1,187 @@
+"""Run folders for tests, made of the real records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from jobkit.records import (
+    ACCOUNTING_FILE,
+    BATCHES_FILE,
+    EXIT_FILE,
+    JOURNAL_FILE,
+    POINTS_FILE,
+    RECORD_FILE,
+    Batch,
+    Exit,
+    Gpu,
+    Job,
+    Memory,
+    ModelRef,
+    Outcome,
+    Point,
+    Record,
+    Summary,
+    TextRef,
+    append_line,
+    to_json,
+    write_atomically,
+)
+from jobkit.units import GIB
+
+TEXT = TextRef(path="/texts/sample.txt", sha256="5a" * 32, size_bytes=174_693, name="sample")
+MODEL = ModelRef(
+    path="/models/en", name="en", size="full", stand_in=True, fingerprint="f1" * 8, size_bytes=10**8
+)
+GPU = Gpu(name="NVIDIA H200", uuid="GPU-1", total_bytes=140 * GIB, driver="550.1", cuda="12.4")
+VERSIONS = {"stanza": "1.10.1", "torch": "2.5.0"}
+ITEMS = 881
+
+
+def point(index: int = 1, *, params: Mapping[str, int] | None = None, device: str = "cuda") -> Point:
+    """Return a point of run ``demo``."""
+    return Point(
+        run_id="demo-20260102-101530-3f9a",
+        index=index,
+        point_id=f"p{index:03d}",
+        workload="stanza-ner",
+        params=params or {"batch_size": 50},
+        repeat=1,
+        text=TEXT,
+        model=MODEL,
+        device=device,
+        order="load",
+        allocator=None,
+        threads=2,
+    )
+
+
+def grid(sizes: Iterable[int], repeats: int = 1, *, device: str = "cuda") -> list[Point]:
+    """Return points over batch sizes and repeats, numbered from 1."""
+    pairs = [(size, repeat) for size in sizes for repeat in range(1, repeats + 1)]
+    return [
+        replace(point(index, params={"batch_size": size}, device=device), repeat=repeat)
+        for index, (size, repeat) in enumerate(pairs, 1)
+    ]
+
+
+def summary(batch_size: int, work_s: float, load_max: int) -> Summary:
+    """Return the summary of a whole pass over the text."""
+    batches = -(-ITEMS // batch_size)
+    return Summary(
+        items_total=ITEMS,
+        batches_total=batches,
+        items=ITEMS,
+        sentences=2 * ITEMS,
+        characters=170_000,
+        batches=batches,
+        work_s=work_s,
+        items_per_s=ITEMS / work_s,
+        batch_mean_s=work_s / batches,
+        batch_p50_s=work_s / batches,
+        batch_p95_s=1.5 * work_s / batches,
+        padding_efficiency=0.26,
+        load_max=load_max,
+    )
+
+
+def memory(batch_size: int) -> Memory:
+    """Return memory that is 1 GiB and 0.01 GiB for each paragraph of the batch, on a GPU."""
+    activations = batch_size * GIB // 100
+    return Memory(
+        context_bytes=3 * GIB // 4,
+        weights_bytes=GIB // 4,
+        activations_bytes=activations,
+        process_peak_bytes=GIB + activations,
+        rss_peak_bytes=2 * GIB,
+        maxrss_bytes=2 * GIB + 1024,
+    )
+
+
+def record(of: Point, *, work_s: float = 8.0) -> Record:
+    """Return the record of a try of a point that went well."""
+    size = of.params["batch_size"]
+    on_gpu = of.device != "cpu"
+    return Record(
+        point=of,
+        try_number=1,
+        outcome=Outcome.OK,
+        job=Job(scheduler="slurm", job_id="77", task_id=str(of.index)),
+        host="node1",
+        started_at="2026-01-02T10:15:30+00:00",
+        ended_at="2026-01-02T10:16:30+00:00",
+        effective={"batch_size": size},
+        versions=VERSIONS,
+        gpu=GPU if on_gpu else None,
+        memory=memory(size) if on_gpu else Memory(maxrss_bytes=size * GIB // 100),
+        summary=summary(size, work_s, 900 * size),
+        load_s=4.0,
+    )
+
+
+def batch(index: int, items: int = 50, seconds: float = 0.5) -> Batch:
+    """Return a line of ``batches.jsonl``."""
+    return Batch(
+        index=index, first_item=index * items, items=items, characters=100 * items, load=900, seconds=seconds
+    )
+
+
+def write_points(run: Path, points: Iterable[Point]) -> Path:
+    """Make a run folder that lists its points and holds nothing else."""
+    (run / "results").mkdir(parents=True)
+    write_atomically(run / POINTS_FILE, "".join(to_json(p) + "\n" for p in points))
+    return run
+
+
+def try_folder(run: Path, of: Point, number: int = 1) -> Path:
+    """Make the folder of a try."""
+    folder = run / "results" / of.point_id / f"try-{number}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def write_record(run: Path, what: Record) -> None:
+    """Bring a record home."""
+    folder = try_folder(run, what.point, what.try_number)
+    write_atomically(folder / RECORD_FILE, to_json(what))
+
+
+def write_exit(run: Path, of: Point, what: Exit, number: int = 1) -> None:
+    """Bring an exit file home, in the form that the job script writes."""
+    pairs = {
+        "status": what.status,
+        "stage": what.stage,
+        "outcome": what.outcome or "",
+        "signal": what.signal or "",
+        "message": what.message,
+        "scratch": what.scratch,
+        "host": what.host,
+    }
+    text = "".join(f"{key}={value}\n" for key, value in pairs.items())
+    write_atomically(try_folder(run, of, number) / EXIT_FILE, text)
+
+
+def write_batches(run: Path, of: Point, batches: Iterable[Batch], *, half: str = "") -> None:
+    """Bring batch lines home, and perhaps half of another."""
+    text = "".join(to_json(b) + "\n" for b in batches) + half
+    (try_folder(run, of) / BATCHES_FILE).write_text(text)
+
+
+def write_submitted(
+    run: Path, scheduler: str, job_id: str, *, first: int, last: int, offset: int = 0
+) -> None:
+    """Note a submission in the journal."""
+    line = {"at": "2026-01-02T10:15:00+00:00", "event": "submitted", "scheduler": scheduler, "cluster": ""}
+    line |= {"job_id": job_id, "first": first, "last": last, "offset": offset}  # type: ignore[dict-item]
+    append_line(run / JOURNAL_FILE, json.dumps(line))
+
+
+def write_answer(
+    run: Path, scheduler: str, kind: str, stdout: str, *, argv: Iterable[str] = ("ask",)
+) -> None:
+    """Keep a scheduler's raw answer."""
+    line = {"at": "2026-01-02T11:00:00+00:00", "kind": kind, "scheduler": scheduler, "argv": list(argv)}
+    line |= {"status": 0, "stdout": stdout, "stderr": ""}
+    append_line(run / ACCOUNTING_FILE, json.dumps(line))

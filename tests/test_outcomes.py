@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.outcomes import OVERRULING, TryFiles, judge
+from jobkit.records import Exit, Outcome
+from jobkit.schedulers.base import Accounted
+from tests.builders import point, record
+
+
+def accounted(outcome: Outcome | None, *, ended: bool = True, status: int | None = None) -> Accounted:
+    return Accounted(
+        job_id="77", task=1, ended=ended, outcome=outcome, exit_status=status, evidence="State WORDS"
+    )
+
+
+def with_exit(**fields: object) -> TryFiles:
+    defaults: dict[str, object] = {"status": 1, "stage": "run"}
+    return TryFiles(number=1, exit=Exit(**(defaults | fields)))  # type: ignore[arg-type]
+
+
+CUT = replace(record(point()), outcome=Outcome.CANCELLED, provisional=True, signal="TERM")
+FULL = record(point())
+
+
+@given(st.sampled_from(Outcome), st.sampled_from([*Outcome, None]), st.booleans())
+def test_a_record_that_is_not_provisional_is_the_truth(
+    outcome: Outcome,
+    told: Outcome | None,
+    ended: bool,  # noqa: FBT001 - hypothesis passes by name
+) -> None:
+    tried = TryFiles(number=1, record=replace(FULL, outcome=outcome), exit=Exit(status=137, stage="run"))
+    verdict = judge(tried, accounted(told, ended=ended))
+    assert (verdict.outcome, verdict.provisional) == (outcome, False)
+
+
+@pytest.mark.parametrize("told", sorted(OVERRULING))
+def test_the_accounting_overrules_a_provisional_record(told: Outcome) -> None:
+    verdict = judge(TryFiles(number=1, record=CUT), accounted(told))
+    assert (verdict.outcome, verdict.provisional) == (told, False)
+    assert verdict.evidence == "signal TERM; accounting: State WORDS"
+
+
+@pytest.mark.parametrize(
+    "told", [None, accounted(None), accounted(Outcome.OK), accounted(Outcome.TIMEOUT, ended=False)]
+)
+def test_nothing_less_overrules_it(told: Accounted | None) -> None:
+    verdict = judge(TryFiles(number=1, record=CUT), told)
+    assert (verdict.outcome, verdict.provisional) == (Outcome.CANCELLED, True)
+
+
+def test_an_exit_file_never_overrules_a_record() -> None:
+    exit_ = Exit(
+        status=23, stage="stage_out", outcome=Outcome.STAGE_OUT, scratch="/scratch/77.1", host="node1"
+    )
+    verdict = judge(TryFiles(number=1, record=FULL, exit=exit_))
+    assert verdict.outcome is Outcome.OK
+    assert verdict.evidence == "files kept in node1:/scratch/77.1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome"),
+    [
+        ({"outcome": Outcome.SCRATCH_FULL, "stage": "stage_in"}, Outcome.SCRATCH_FULL),
+        ({"stage": "stage_in"}, Outcome.STAGE_IN),
+        ({"stage": "environment"}, Outcome.ENVIRONMENT),
+        ({"stage": "stage_out"}, Outcome.STAGE_OUT),
+        ({"stage": "run"}, Outcome.BUG),
+        ({"stage": "done", "status": 0}, Outcome.LOST),
+    ],
+)
+def test_without_a_record_the_exit_file_speaks(fields: dict[str, object], outcome: Outcome) -> None:
+    verdict = judge(with_exit(**fields))
+    assert (verdict.outcome, verdict.provisional) == (outcome, False)
+
+
+@pytest.mark.parametrize(
+    ("signal", "outcome"),
+    [
+        ("USR1", Outcome.TIMEOUT),
+        ("SIGUSR1", Outcome.TIMEOUT),
+        ("TERM", Outcome.CANCELLED),
+        ("USR2", Outcome.CANCELLED),
+        ("INT", Outcome.CANCELLED),
+    ],
+)
+def test_a_signal_in_the_exit_file_is_provisional(signal: str, outcome: Outcome) -> None:
+    tried = with_exit(signal=signal, status=143)
+    assert (judge(tried).outcome, judge(tried).provisional) == (outcome, True)
+    told = judge(tried, accounted(Outcome.PREEMPTED))
+    assert (told.outcome, told.provisional) == (Outcome.PREEMPTED, False)
+
+
+def test_stage_out_names_the_folder_that_was_kept() -> None:
+    verdict = judge(with_exit(stage="stage_out", scratch="/scratch/77.1", host="node1", status=11))
+    assert verdict.outcome is Outcome.STAGE_OUT
+    assert "results kept in node1:/scratch/77.1" in verdict.evidence
+
+
+def test_killed_is_for_the_accounting_to_explain() -> None:
+    killed = with_exit(status=137)
+    assert judge(killed, accounted(Outcome.RAM_OOM)).outcome is Outcome.RAM_OOM
+    silent = judge(killed)
+    assert (silent.outcome, silent.provisional) == (Outcome.LOST, True)
+    assert judge(killed, accounted(None)).provisional is False
+
+
+@pytest.mark.parametrize("tried", [None, TryFiles(number=1)])
+def test_with_nothing_home_the_accounting_speaks(tried: TryFiles | None) -> None:
+    assert judge(tried).outcome is None
+    assert judge(tried, accounted(None, ended=False)).outcome is None
+    assert judge(tried, accounted(Outcome.NODE_FAIL)).outcome is Outcome.NODE_FAIL
+
+
+@pytest.mark.parametrize("tried", [None, TryFiles(number=1)])
+@pytest.mark.parametrize("told", [None, Outcome.OK])
+def test_an_end_that_left_nothing_is_no_success(tried: TryFiles | None, told: Outcome | None) -> None:
+    verdict = judge(tried, accounted(told, status=0))
+    assert verdict.outcome is Outcome.LOST
+    assert "State WORDS" in verdict.evidence
+
+
+def test_an_error_state_of_the_queue_may_be_cleared() -> None:
+    verdict = judge(None, accounted(Outcome.QUEUE_ERROR, ended=False))
+    assert (verdict.outcome, verdict.provisional) == (Outcome.QUEUE_ERROR, True)
+
+
+def test_a_record_that_cannot_be_read_is_not_still_to_come() -> None:
+    verdict = judge(TryFiles(number=1, problem="record.json: not JSON"))
+    assert verdict.outcome is Outcome.LOST
+    assert verdict.evidence.startswith("record.json: not JSON; ")
