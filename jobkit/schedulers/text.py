@@ -12,6 +12,7 @@ from jobkit.schedulers.base import JobId
 REFUSED = 3
 """Exit code where a scheduler's answer to a submission is not one (see docs, exit codes)."""
 
+_MOST_NAMES = 12
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 
 
@@ -64,9 +65,10 @@ def as_walltime(seconds: float) -> str:
 def no_such(kind: str, name: str, known: Iterable[str], key: str) -> str:
     """Return the sentence for a name that the cluster does not have, with the nearest it has."""
     names = sorted(set(known))
+    listed = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    advice = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names) or 'none'}"
-    return f"the cluster has no {kind} {name!r}; {advice} (change {key})"
+    advice = f"did you mean {near[0]!r}? (change {key})" if near else f"change {key}"
+    return f"the cluster has no {kind} {name!r} (it has: {listed or 'none'}); {advice}"
 
 
 def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:

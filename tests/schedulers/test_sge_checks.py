@@ -30,12 +30,12 @@ def answers(captured: Captured) -> dict[str, Completed]:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"queue": "gpus.q"}, "no queue 'gpus.q'; did you mean 'gpu.q'?"),
+        ({"queue": "gpus.q"}, "no queue 'gpus.q' (it has: gpu.q, serial.q, short.q); did you mean 'gpu.q'?"),
         (
             {"queue": "short.q", "walltime_s": 3600},
             "01:00:00 is longer than queue 'short.q' allows (h_rt): at most 00:10:00",
         ),
-        ({"resources": ("ngpu", "h_vmem")}, "no resource 'ngpu'; did you mean 'ngpus'?"),
+        ({"resources": ("ngpu", "h_vmem")}, "did you mean 'ngpus'? (change the site file"),
     ],
 )
 def test_a_refusal_names_the_value_and_what_to_change(

@@ -31,12 +31,15 @@ def answers(captured: Captured) -> dict[str, Completed]:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"queue": "gqu"}, "no partition 'gqu'; did you mean 'gpu'?"),
+        ({"queue": "gqu"}, "no partition 'gqu' (it has: cpu, gpu, high, low); did you mean 'gpu'?"),
         ({"walltime_s": 7200}, "walltime 02:00:00 is longer than partition 'cpu' allows: at most 01:00:00"),
         ({"queue": "gpu", "gpus": 5}, "partition 'gpu' has at most 2 GPUs a node; asked for: 5"),
-        ({"gpus": 1, "gpu_type": "v10"}, "no GPU type in partition 'cpu' 'v10'; did you mean 'v100'?"),
-        ({"account": "rot"}, "no account of yours 'rot'; did you mean 'root'?"),
-        ({"qos": "norml"}, "no QOS 'norml'; did you mean 'normal'?"),
+        (
+            {"gpus": 1, "gpu_type": "v10"},
+            "no GPU type in partition 'cpu' 'v10' (it has: v100); did you mean 'v100'?",
+        ),
+        ({"account": "rot"}, "no account of yours 'rot' (it has: root); did you mean 'root'?"),
+        ({"qos": "norml"}, "no QOS 'norml' (it has: normal); did you mean 'normal'?"),
     ],
 )
 def test_a_refusal_names_the_value_and_what_to_change(

@@ -1,0 +1,120 @@
+"""Real Slurm and real Grid Engine on this machine, for the tests marked ``slurm`` and ``sge``.
+
+Without ``JOBKIT_CLUSTER=1`` those tests are skipped and no daemon is installed or started. A cluster
+that is up already is used and left up. With pytest-xdist say ``--dist loadgroup``: the tests of one
+cluster then run in one worker; several workers, or several sessions, may still share it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+HERE = Path(__file__).parent
+UP_TIMEOUT_S = 600
+"""With the packages still to install."""
+
+Wait = Callable[[Callable[[], bool], float], None]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a cluster, by its name, where none is asked for."""
+    needs = [name for name in ("slurm", "sge") if item.get_closest_marker(name)]
+    if needs and os.environ.get("JOBKIT_CLUSTER") != "1":
+        pytest.skip(f"{item.name} needs real {' and '.join(needs)}: set JOBKIT_CLUSTER=1")
+
+
+@pytest.fixture
+def wait_until() -> Wait:
+    """Return ``wait_until(condition, deadline_s)``: ask until it is true, fail at the deadline."""
+
+    def wait(condition: Callable[[], bool], deadline_s: float) -> None:
+        end = time.monotonic() + deadline_s
+        while not condition():
+            if time.monotonic() > end:
+                pytest.fail(f"not within {deadline_s:g} s")
+            time.sleep(0.25)
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[None]:
+    """Have a Slurm running, and ``SLURM_CONF`` in the environment."""
+    with _cluster("slurm-up", ("scontrol", "ping")):
+        yield
+
+
+@pytest.fixture(scope="session")
+def sge() -> Iterator[None]:
+    """Have a Grid Engine running, and ``SGE_ROOT`` and ``SGE_CELL`` in the environment."""
+    with _cluster("sge-up", ("qconf", "-sm")):
+        yield
+
+
+@contextmanager
+def _cluster(script: str, probe: tuple[str, ...]) -> Iterator[None]:
+    """Bring a cluster up unless it is up, and down again after its last user, if we began it.
+
+    Every user holds the lock shared; who gets it alone is the first or the last one. The
+    mark tells that a test began the cluster, whichever process that was.
+    """
+    mark = Path(tempfile.gettempdir()) / f"jobkit-{script}.began"
+    with mark.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        environment = _bring_up(script, probe, mark)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            yield
+        if mark.exists() and _alone(lock):
+            subprocess.run([HERE / script, "--down"], check=True, timeout=UP_TIMEOUT_S)
+            mark.unlink()
+
+
+def _alone(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _bring_up(script: str, probe: tuple[str, ...], mark: Path) -> dict[str, str]:
+    """Run the script, which finds a running cluster by itself; return what it says to export."""
+    defaults = {
+        "SLURM_CONF": str(Path(tempfile.gettempdir()) / "slurm-lab" / "slurm.conf"),
+        "SGE_ROOT": "/var/lib/gridengine",
+        "SGE_CELL": "default",
+    }
+    if not _answers(probe, defaults):
+        mark.touch()
+    # To files, not pipes: the daemons inherit them and would hold a pipe open.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        done = subprocess.run(
+            [HERE / script], stdout=out, stderr=err, check=False, timeout=UP_TIMEOUT_S, start_new_session=True
+        )
+        out.seek(0)
+        err.seek(0)
+        if done.returncode:
+            pytest.fail(f"{script} ended with status {done.returncode}: {err.read()[-2000:]}")
+        return dict(re.findall(r"(\w+)=(\S+)", out.read()))
+
+
+def _answers(probe: tuple[str, ...], environment: dict[str, str]) -> bool:
+    try:
+        env = {**os.environ, **environment}
+        return subprocess.run(probe, env=env, capture_output=True, timeout=60, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
