@@ -11,14 +11,14 @@ from jobkit.units import GIB
 Row = Mapping[str, object]
 
 LEGENDS = {
-    "size": "n: points that went well; figures are means over them, ± their standard deviation",
-    "speed": "speed: of the work alone, without loading and warm-up; speed-up is over the smallest size",
-    "batch": "batch s: mean seconds of one call",
-    "p95": "p95 s: 95 in 100 calls take no longer",
-    "gpu": "GPU: total is all that the run held at its peak; model is CUDA context and weights together",
+    "size": "n: points that went well; figures are means over them ± standard deviation",
+    "speed": "speed: of the work, no loading, no warm-up; speed-up: over the smallest size",
+    "batch": "batch mean s: seconds of one call",
+    "p95": "batch p95 s: 95 in 100 calls take no longer",
+    "gpu": "GPU: total is the peak of the whole run; model is CUDA context and weights",
     "ram": "RAM: the most resident memory of the worker",
-    "text": "text of padded: the share of the padded characters that are text, the rest is filling",
-    "load": "load: characters of the largest batch once padded, which is what memory follows",
+    "text": "text of padded: share of the padded characters that are text, not filling",
+    "load": "load: characters of the largest batch once padded; memory follows it",
 }
 """A line for each family of columns, shown where one of them is."""
 
@@ -117,8 +117,9 @@ def _strip(column: Column, rows: Sequence[Row]) -> Strip:
     values = [_number(row[column.name], column.scale) for row in rows]
     spreads = [_number(row[f"{column.name}_sd"], column.scale) if column.spread else None for row in rows]
     known = [abs(value) for value in values if value]
-    decisive = max if column.scale == GIB else min  # memory is compared with the card, speed by ratio
-    places = max(column.places, _places(decisive(known, default=1000.0)))
+    # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
+    decisive = 10 * max(known, default=100.0) if column.scale == GIB else min(known, default=1000.0)
+    places = max(column.places, _places(decisive))
     cells = tuple(_cell(value, spread, places) for value, spread in zip(values, spreads, strict=True))
     return Strip(column.name, column.head, column.family, column.rank, cells)
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 FAR = 8.0
 """An estimate beyond so many times the largest measured size is flagged."""
 
+NEAR = 0.05
+"""A line may meet size 0 so far below the model's memory, as a share of it, and still be called straight."""
+
 FEW = 2
 """So many distinct sizes give a line, but nothing to judge it by."""
 
@@ -137,7 +140,7 @@ def _warnings(line: Line, largest: int, model_bytes: float, failed_at: float | N
         warnings.append("2 points, no error bar" if line.points == FEW else "2 sizes, no error bar")
     if failed_at is not None and largest >= failed_at:
         warnings.append(f"{failed_at:,.0f} ran out of memory, so the line is too low")
-    if line.intercept_bytes < model_bytes:
+    if line.intercept_bytes < (1 - NEAR) * model_bytes or line.intercept_bytes < 0:
         warnings.append(
             "the line meets size 0 below the model's own memory, so memory grows faster than a line"
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +23,8 @@ from jobkit.sentences import count_lines, estimate_lines, fastest_line, heading,
 
 FORMATS = ("table", "csv", "json", "md")
 MOST_NOTES = 20
+GAP = 2
+"""Blanks between two columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +153,17 @@ def _terminal(sections: Iterable[Section], width: int, *, color: bool) -> str:
         for line in section.before:
             console.print(Text(line))
         if section.grid:
-            shown, table = _fitted(console, section.grid)
+            shown, table = _fitted(width, section.grid)
+            console.print()
             console.print(table)
+            console.print()
             for line in _legends(shown):
                 console.print(Text(line, style="dim"))
             console.print()
         for line in section.after:
-            console.print(_hanging(line))
+            # A command to type stays in one piece: the terminal wraps it, a copy of it works.
+            typed = ": jobkit " in line or ": bash " in line
+            console.print(Text(line) if typed else _hanging(line), soft_wrap=typed)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
@@ -172,20 +179,23 @@ def _hanging(line: str) -> Table | Text:
     return grid
 
 
-def _fitted(console: Console, grid: tuple[Strip, ...]) -> tuple[list[Strip], Table]:
+def _fitted(width: int, grid: tuple[Strip, ...]) -> tuple[list[Strip], Table]:
     """Return the columns that fit the width, and their table."""
     found: list[Strip] = list(grid)
     while True:
         shown = without_repetition(found)
-        table = _table(shown)
         fewer = narrowed(found)
-        if fewer is None or console.measure(table).maximum <= console.width:
-            return shown, table
+        if fewer is None or sum(_wide(strip) + GAP for strip in shown) <= width + GAP:
+            return shown, _table(shown)
         found = fewer
 
 
+def _wide(strip: Strip) -> int:
+    return max(cell_len(text) for text in (*strip.head.split("\n"), *strip.cells))
+
+
 def _table(grid: Iterable[Strip]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
     shown = list(grid)
     for strip in shown:
         table.add_column(Text(strip.head), justify="right", no_wrap=True)
@@ -202,11 +212,15 @@ def _markdown(sections: Iterable[Section]) -> str:
         if section.grid:
             grid = without_repetition(section.grid)
             parts += ["", *_markdown_table(grid), "", *(f"- {_escaped(line)}" for line in _legends(grid)), ""]
-        parts += [f"- {_escaped(line.strip(' -'))}" for line in section.after]
+        parts += [_bullet(line) for line in section.after]
         parts.append("")
     return "\n".join(
         line.rstrip() if line.endswith(" ") and not line.endswith("  ") else line for line in parts
     )
+
+
+def _bullet(line: str) -> str:
+    return f"{'  ' if line.startswith('  ') else ''}- {_escaped(line.strip(' -'))}"
 
 
 def _markdown_table(grid: list[Strip]) -> list[str]:

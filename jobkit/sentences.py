@@ -24,7 +24,6 @@ KEYS = {
 """What to type after a failure that has one plain remedy."""
 
 BY_HAND = "read {folder}/logs/, then run it by hand: bash {folder}/job.sh {index}"
-WAIT = "look again: jobkit collect {folder}"
 
 
 def heading(group: Row, sizes: Sequence[Row]) -> list[str]:
@@ -36,10 +35,11 @@ def heading(group: Row, sizes: Sequence[Row]) -> list[str]:
         title = f"{file}: {paragraphs} on {_device(group, with_machine=False)}"
         return [title, "a log of a tagger before jobkit, which names neither its text nor its model"]
     lines = [f"{group['workload']}: {group['text']} ({paragraphs}) on {_device(group)}"]
-    if group["model"] is not None:
-        lines.append(f"model {group['model']}")
     if group["stand_in"]:
-        lines.append("STAND-IN model: built by jobkit from generated text, not the model of that name")
+        name = str(group["model"]).removesuffix(" (stand-in)")
+        lines.append(f"STAND-IN model, trained by jobkit on generated text, in place of {name}")
+    elif group["model"] is not None:
+        lines.append(f"model {group['model']}")
     allocator = f", allocator {group['allocator']}" if group["allocator"] else ""
     order = "largest batch first" if group["order"] == "load" else "batches as the text stands"
     lines.append(f"{order}, CPU threads: {group['threads']}{allocator}")
@@ -107,7 +107,7 @@ def _error_bar(estimate: Estimate) -> str:
     line = estimate.line
     if line is None or line.residual_bytes is None:
         return next((text for text in estimate.warnings if text.startswith("2 ")), "no error bar")
-    return f"{line.points} points, {format_bytes_gib(line.residual_bytes)} sd about the line"
+    return f"{line.points} points, {format_bytes_gib(line.residual_bytes, 3)} sd about the line"
 
 
 def _equation(found: GroupEstimate) -> str:
@@ -134,10 +134,12 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
     ordered = points.sort_values("outcome", key=lambda column: column.isna(), kind="stable")
     lines: list[str] = []
     for row in ordered.head(MOST_POINTS).to_dict("records"):
-        named = {str(name): value for name, value in row.items()}
-        lines += _missing(named, collected.knobs)
+        lines += _missing({str(name): value for name, value in row.items()}, collected.knobs)
     if len(points) > MOST_POINTS:
         lines.append(f"... and {len(points) - MOST_POINTS} more (--format csv has them all)")
+    waiting = points.loc[points["outcome"].isna(), "folder"].unique()
+    if len(waiting):
+        lines.append(f"look again later: jobkit collect {' '.join(map(str, waiting))}")
     return tuple(lines)
 
 
@@ -145,7 +147,7 @@ def _missing(row: Row, knobs: Sequence[str]) -> list[str]:
     name = f"{row['point']} ({setting(row, knobs)}, repeat {_integer(row['repeat'])})"
     outcome = row["outcome"]
     if not isinstance(outcome, str):
-        return [f"{name}: to come: {row['evidence']}", f"  {WAIT.format(folder=row['folder'])}"]
+        return [f"{name}: to come: {row['evidence']}"]
     provisional = " (provisional)" if row["provisional"] else ""
     lines = [f"{name}: {outcome}{provisional}: {row['evidence']}"]
     if Outcome(outcome) not in RESULTS:

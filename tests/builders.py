@@ -173,8 +173,8 @@ def write_submitted(
     run: Path, scheduler: str, job_id: str, *, first: int, last: int, offset: int = 0
 ) -> None:
     """Note a submission in the journal."""
-    line = {"at": "2026-01-02T10:15:00+00:00", "event": "submitted", "scheduler": scheduler, "cluster": ""}
-    line |= {"job_id": job_id, "first": first, "last": last, "offset": offset}  # type: ignore[dict-item]
+    line: dict[str, object] = {"at": "2026-01-02T10:15:00+00:00", "event": "submitted", "cluster": ""}
+    line |= {"scheduler": scheduler, "job_id": job_id, "first": first, "last": last, "offset": offset}
     append_line(run / JOURNAL_FILE, json.dumps(line))
 
 
@@ -182,6 +182,6 @@ def write_answer(
     run: Path, scheduler: str, kind: str, stdout: str, *, argv: Iterable[str] = ("ask",)
 ) -> None:
     """Keep a scheduler's raw answer."""
-    line = {"at": "2026-01-02T11:00:00+00:00", "kind": kind, "scheduler": scheduler, "argv": list(argv)}
-    line |= {"status": 0, "stdout": stdout, "stderr": ""}
+    line: dict[str, object] = {"at": "2026-01-02T11:00:00+00:00", "kind": kind, "scheduler": scheduler}
+    line |= {"argv": list(argv), "status": 0, "stdout": stdout, "stderr": ""}
     append_line(run / ACCOUNTING_FILE, json.dumps(line))
