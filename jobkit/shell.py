@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from jobkit.errors import JobkitError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 DEFAULT_TIMEOUT_S = 60.0
 
@@ -98,3 +96,24 @@ def check(done: Completed, what: str, *, hint: str = "", exit_code: int = 3) -> 
         return done
     message = f"{what}: {shlex.join(done.argv)}\n  ended with status {done.status}: {done.said}"
     raise JobkitError(message, hint=hint, exit_code=exit_code)
+
+
+def detach(argv: Sequence[str], log: Path) -> int:
+    """Start a command that outlives this process and its terminal; return its process id.
+
+    Parameters
+    ----------
+    argv
+        The command and its arguments.
+    log
+        Gets both streams, appended.
+    """
+    with log.open("ab") as stream:
+        process = subprocess.Popen(  # noqa: S603 - an argv list, no shell
+            tuple(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return process.pid

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Mapping
 
 from jobkit.errors import JobkitError
-from jobkit.schedulers import sge, slurm
+from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.base import Scheduler
 
-SCHEDULERS: Mapping[str, Scheduler] = {"slurm": slurm, "sge": sge}
+SCHEDULERS: Mapping[str, Scheduler] = {"slurm": slurm, "sge": sge, "local": local}
 
 
 def by_name(name: str) -> Scheduler:

@@ -1,0 +1,47 @@
+# Needs Python 3.11 and make; each target sets up .venv by itself, once.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+STAMP := .venv/.set-up
+
+.PHONY: help setup demo test lint docs bench constraints clean
+
+help:                 ## what there is to make
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+setup: $(STAMP)       ## the virtual environment, with all that tests need
+$(STAMP): pyproject.toml constraints.txt
+	@test -d .venv || $(PYTHON) -m venv .venv || { echo "on Debian: apt install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup           ## the main job, small, on this machine: prints the scaling table
+	$(BIN)/jobkit sweep sweeps/demo.yaml
+
+test: lint unit cluster docs   ## all that CI runs (JOBKIT_CLUSTER=1 adds real Slurm and Grid Engine)
+
+lint: setup           ## style, types, import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: unit cluster
+unit: setup
+	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --ignore tests/cluster --cov --cov-report=term
+
+cluster: setup
+	$(BIN)/python -m pytest tests/cluster -n 2 --dist loadgroup -rs
+
+docs: setup           ## links, commands and keys in the documentation
+	$(BIN)/python -m pytest tests/test_docs.py -q
+
+bench: setup          ## measure jobkit itself; see docs/benchmarks.md
+	$(BIN)/python -m pytest benchmarks -q
+
+constraints: setup    ## write the versions that stand in .venv to constraints.txt
+	{ grep '^#' constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | grep -v '^pip=' | sed 's/^torch==.*/torch==2.13.0/'; } > constraints.new
+	mv constraints.new constraints.txt
+
+clean:                ## the virtual environment and all caches of this checkout
+	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* build dist

@@ -1,0 +1,91 @@
+"""The settings of a sweep: product of the axes, ``zip``, ``include``, ``exclude``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from jobkit.nearest import nearest
+from jobkit.run.workload import knobs
+
+Loc = tuple[int | str, ...]
+
+
+def settings(
+    axes: Mapping[str, Sequence[int]],
+    zipped: Mapping[str, Sequence[int]],
+    include: Sequence[Mapping[str, int]],
+    exclude: Sequence[Mapping[str, int]],
+) -> tuple[dict[str, int], ...]:
+    """Return the settings of a sweep, each once, in the order of the axes.
+
+    Parameters
+    ----------
+    axes
+        Knob to values: every combination of them.
+    zipped
+        Knobs that advance together; as one more axis.
+    include
+        Settings to add, whatever ``exclude`` says.
+    exclude
+        A setting is dropped if it agrees with all knobs of one of these.
+    """
+    rows = [dict(zip(zipped, values, strict=True)) for values in zip(*zipped.values(), strict=True)] or [{}]
+    if not (axes or zipped):
+        rows = [] if include else [{}]
+    combined = [
+        {**dict(zip(axes, values, strict=True)), **row} for values in product(*axes.values()) for row in rows
+    ]
+    kept = [setting for setting in combined if not any(_matches(setting, rule) for rule in exclude)]
+    unique = {tuple(sorted(setting.items())): dict(setting) for setting in [*kept, *include]}
+    return tuple(unique.values())
+
+
+def _matches(setting: Mapping[str, int], rule: Mapping[str, int]) -> bool:
+    return bool(rule) and all(setting.get(knob) == value for knob, value in rule.items())
+
+
+def axis_faults(axes: Mapping[str, Any], workload: str) -> Iterator[tuple[Loc, str]]:
+    """Yield ``(place below sweep, what is wrong)`` for raw YAML of any shape."""
+    known = knobs(workload)
+    mapping = axes.get("zip") if isinstance(axes.get("zip"), dict) else {}
+    names: list[Loc] = [(name,) for name in axes if name not in {"zip", "include", "exclude"}]
+    names += [("zip", name) for name in mapping or {}]
+    yield from _unknown(names, known)
+    yield from _uneven(mapping or {})
+    yield from _twice(axes, mapping or {})
+    for key in ("include", "exclude"):
+        yield from _unknown(_setting_names(key, axes.get(key)), known)
+    yield from _no_points(axes)
+
+
+def _setting_names(key: str, rows: object) -> list[Loc]:
+    if not isinstance(rows, list):
+        return []
+    return [(key, i, name) for i, row in enumerate(rows) if isinstance(row, dict) for name in row]
+
+
+def _unknown(names: Sequence[Loc], known: Sequence[str] | None) -> Iterator[tuple[Loc, str]]:
+    for loc in names:
+        if known is not None and loc[-1] not in known:
+            yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{nearest(str(loc[-1]), list(known))}"
+
+
+def _uneven(zipped: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+    lengths = {name: len(values) for name, values in zipped.items() if isinstance(values, list)}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        yield ("zip",), f"sweep.zip: knobs that advance together need as many values each: {told}"
+
+
+def _twice(axes: Mapping[str, Any], zipped: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+    for name in zipped:
+        if name in axes:
+            yield ("zip", name), f"sweep.zip.{name}: an axis of its own too; keep one of the two"
+
+
+def _no_points(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+    for name, values in axes.items():
+        if isinstance(values, list) and not values and name not in {"include", "exclude"}:
+            yield (name,), f"sweep.{name}: no values, so the sweep has no points"

@@ -1,0 +1,107 @@
+"""The app: the commands by name, and errors to exit codes. The only place that exits."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+import traceback
+from importlib import metadata
+from pathlib import Path
+
+import click
+
+from jobkit.errors import JobkitError
+
+COMMANDS = {
+    "sweep": "Run one tagger once per batch size: submit to Slurm or Grid Engine, or run here.",
+    "collect": "Turn the records of runs into a scaling table.",
+    "models": "Fetch, build and list models, so that jobs need no network.",
+}
+"""Name to first line of help: the modules are imported only when their command runs."""
+
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BUG = 1
+
+
+class Commands(click.Group):
+    """A group whose commands live in `jobkit.commands`, one file each."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
+        """Import and return one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"jobkit.commands.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="jobkit")
+def app() -> None:
+    """Which batch size, what to request, how long it will take.
+
+    jobkit runs an instrumented tagger once per batch size, on Slurm, on Grid Engine or on this
+    machine, and turns what it measured into a table.
+
+    \b
+      jobkit sweep sweeps/demo.yaml                 a minute on a laptop, prints a table
+      jobkit sweep sweeps/stanza.yaml --dry-run     what would be submitted, word for word
+      jobkit sweep sweeps/stanza.yaml               submits one array job and returns
+      jobkit collect runs/                          the scaling table of all runs
+
+    \b
+    Exit status
+      0   done as asked (also: submitted and returned)
+      2   bad usage or a bad spec, or nothing to collect
+      3   the scheduler refused
+      4   some points failed (out of GPU memory is a result, not a failure)
+      5   points are still to come
+      130 interrupted
+      1   a bug in jobkit: the traceback is in a file
+    """
+
+
+def main() -> None:
+    """Run a command and exit with its code."""
+    sys.exit(_exit_code(sys.argv[1:]))
+
+
+def _exit_code(arguments: list[str]) -> int:
+    try:
+        code = app.main(args=arguments, prog_name="jobkit", standalone_mode=False)
+    except JobkitError as error:
+        click.echo(f"jobkit: {error}", err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return EXIT_USAGE
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("jobkit: interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives until exit
+        return 0
+    except Exception:  # noqa: BLE001 - the last resort: a bug must not throw a traceback at the user
+        return _bug()
+    return code if isinstance(code, int) else 0
+
+
+def _bug() -> int:
+    with tempfile.NamedTemporaryFile("w", prefix="jobkit-bug-", suffix=".txt", delete=False) as stream:
+        stream.write(f"jobkit {metadata.version('jobkit')}, Python {sys.version}\n{sys.argv}\n\n")
+        traceback.print_exc(file=stream)
+    reason = "".join(traceback.format_exception_only(*sys.exc_info()[:2])).strip()
+    click.echo(f"jobkit: a bug, sorry: {reason}\n  hint: please report it with {stream.name}", err=True)
+    return EXIT_BUG

@@ -1,0 +1,64 @@
+"""``jobkit models``: fetch, build and find models before a job needs them."""
+
+from __future__ import annotations
+
+import click
+
+SIZES = click.Choice(["full", "tiny"])
+
+
+@click.group("models")
+def models() -> None:
+    """Fetch, build and find models, so that jobs need no network.
+
+    A job never downloads: a model must be on disk before `jobkit sweep` submits anything.
+
+    \b
+      jobkit models fetch en              Stanza's English model, tokenizer and NER
+      jobkit models build --size tiny     jobkit's own trained stand-in, for trying things
+      jobkit models path en               where it lies
+    """
+
+
+@models.command("fetch")
+@click.argument("name")
+@click.option("--resources-url", metavar="URL", help="Another place than Stanza's own, such as a mirror.")
+def fetch(name: str, resources_url: str | None) -> int:
+    """Download Stanza's tokenizer and NER model NAME (a language, such as en)."""
+    from jobkit.launch import say
+    from jobkit.models import fetch_model
+    from jobkit.places import cache_dir
+
+    model = fetch_model(name, cache_dir(), resources_url=resources_url, say=say)
+    click.echo(model.path)
+    return 0
+
+
+@models.command("build")
+@click.option("--size", type=SIZES, default="tiny", show_default=True, help="full has the English model's dimensions.")
+def build(size: str) -> int:
+    """Build jobkit's stand-in model now, and print its folder.
+
+    It is a real Stanza tokenizer and NER tagger, trained on text that jobkit generates. Tables
+    and records name it as a stand-in: its speed and memory are real, its English is not.
+    """
+    from jobkit.launch import say
+    from jobkit.models import build_stand_in
+    from jobkit.places import cache_dir
+
+    click.echo(build_stand_in(size, cache_dir(), say=say).path)
+    return 0
+
+
+@models.command("path")
+@click.argument("name")
+@click.option("--size", type=SIZES, default="full", show_default=True, help="Of the stand-in, if it comes to that.")
+@click.option("--fallback", type=click.Choice(["stand-in"]), help="Also name a stand-in that is already built.")
+def path(name: str, size: str, fallback: str | None) -> int:
+    """Print the folder that a spec naming this model would load."""
+    from jobkit.launch import say
+    from jobkit.models import find_model
+    from jobkit.places import cache_dir
+
+    click.echo(find_model(name, size, fallback=fallback, cache=cache_dir(), say=say, build=False).path)
+    return 0

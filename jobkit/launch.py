@@ -1,0 +1,133 @@
+"""What `jobkit sweep` does once a run is prepared: preview, run here, detach, or submit."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from jobkit import local, shell, submit, watch
+from jobkit.errors import JobkitError
+from jobkit.journal import note
+from jobkit.prepare import Prepared
+from jobkit.schedulers.registry import by_name
+from jobkit.submit import Submitted
+
+EXIT_INTERRUPTED = 130
+
+
+def say(text: str) -> None:
+    """Print a line for a person, on stderr: stdout is for what was asked for."""
+    click.echo(text, err=True)
+
+
+def preview(prepared: Prepared) -> str:
+    """Return the script and the commands that would submit it, as the shell would take them."""
+    lines = [prepared.script.rstrip("\n"), "", f"# Nothing was written or submitted ({headline(prepared)})."]
+    lines += [f"# The script would be {prepared.run_dir}/job.sh, submitted by:"]
+    return "\n".join([*lines, *(f"#   {shlex.join(argv)}" for argv in submit_commands(prepared))])
+
+
+def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
+    """Return the submit commands of a run, one an array.
+
+    Where the controller does not answer, for the scheduler is not on this machine, one array
+    is taken to hold all points.
+    """
+    scheduler = by_name(prepared.spec.scheduler)
+    try:
+        limit = submit.array_limit(scheduler)
+    except JobkitError:
+        limit = None
+        say(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
+    arrays = submit.chunks(len(prepared.points), limit, prepared.spec.max_parallel)
+    return [scheduler.submit_argv(str(prepared.run_dir / "job.sh"), array) for array in arrays]
+
+
+def headline(prepared: Prepared) -> str:
+    """Return in a line what is about to run, where, and why there."""
+    spec = prepared.spec
+    points = (
+        f"{len(prepared.points)} points ({len(prepared.points) // spec.repeats} settings x {spec.repeats})"
+    )
+    where = "this machine" if spec.scheduler == "local" else f"{spec.scheduler}, site {prepared.site.name}"
+    return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
+
+
+def here(prepared: Prepared) -> int:
+    """Run all points on this machine, with progress, then print the table."""
+    say(f"{headline(prepared)}\nrun folder: {_short(prepared.run_dir)}")
+    submit.write_run(prepared)
+    try:
+        with watch.Progress(prepared.run_dir, prepared.points) as progress:
+            local.drive(prepared.run_dir, lambda _: progress.look())
+    except KeyboardInterrupt:
+        note(prepared.run_dir, "cancelled", job_id="", cluster="", status=0, said="interrupted")
+        say(f"interrupted; what was measured is in {_short(prepared.run_dir)}")
+        say(f"  see it:   jobkit collect {_short(prepared.run_dir)}")
+        return EXIT_INTERRUPTED
+    return print_table(prepared.run_dir)
+
+
+def detached(prepared: Prepared) -> int:
+    """Start the local run in a process of its own and return."""
+    submit.write_run(prepared)
+    run_dir = prepared.run_dir
+    argv = by_name("local").submit_argv(
+        str(run_dir / "job.sh"), submit.chunks(len(prepared.points), None, None)[0]
+    )
+    pid = shell.detach(argv, run_dir / "logs" / "driver.out")
+    _done(prepared, f"running here as process {pid}", f"kill {pid}")
+    return 0
+
+
+def on_cluster(prepared: Prepared, *, wait: bool) -> int:
+    """Submit; return at once, or stay until the last point is home and print the table."""
+    say(headline(prepared))
+    taken = submit.submit(prepared)
+    scheduler = by_name(prepared.spec.scheduler)
+    jobs = ", ".join(str(one.job) for one in taken)
+    cancel = "; ".join(shlex.join(scheduler.cancel_argv(one.job)) for one in taken)
+    if not wait:
+        _done(prepared, f"submitted: {scheduler.NAME} job {jobs}", cancel)
+        return 0
+    say(f"submitted: {scheduler.NAME} job {jobs}\nrun folder: {_short(prepared.run_dir)}")
+    return _stay(prepared, taken, cancel)
+
+
+def _stay(prepared: Prepared, taken: Sequence[Submitted], cancel: str) -> int:
+    """Wait for the points of a submitted run; Ctrl-C leaves the job alone."""
+    try:
+        watch.until_done(prepared.run_dir, prepared.points, taken, by_name(prepared.spec.scheduler))
+    except KeyboardInterrupt:
+        say("no longer waiting; the job goes on")
+        say(f"  later:    jobkit collect {_short(prepared.run_dir)}\n  cancel:   {cancel}")
+        return EXIT_INTERRUPTED
+    return print_table(prepared.run_dir)
+
+
+def _done(prepared: Prepared, what: str, cancel: str) -> None:
+    run_dir = _short(prepared.run_dir)
+    say(what)
+    say(f"  run folder   {run_dir}")
+    say(f"  results      jobkit collect {run_dir}")
+    say(f"  logs         {run_dir}/logs/")
+    say(f"  cancel       {cancel}")
+
+
+def print_table(run_dir: Path) -> int:
+    """Print the scaling table of a run and return `jobkit collect`'s exit code."""
+    from jobkit.commands.collect import collect
+
+    code = collect.main(args=[str(run_dir)], prog_name="jobkit collect", standalone_mode=False)
+    return code if isinstance(code, int) else 0
+
+
+def _short(path: Path) -> str:
+    """Return a path relative to here where that is shorter."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

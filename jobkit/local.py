@@ -1,0 +1,166 @@
+"""Run the points of a run folder here, one after the other, through submitit's local executor.
+
+submitit keeps the process group, the logs and the clean-up; the walltime and the devices are
+ours, for its own defaults are two minutes and no device at all (submitit 1.5, LocalExecutor).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from jobkit import journal, records
+from jobkit.records import ACCOUNTING_FILE, POINTS_FILE, Point
+from jobkit.site import load_site
+from jobkit.spec import SweepSpec, load_spec
+
+POLL_S = 0.2
+END_GRACE_S = 30.0
+"""How long a stopped point may take to bring its results home."""
+
+_NAME_AND_EXEC = 'echo $$ >"$1"; shift; exec "$@"'
+"""submitit's cancel leaves the command alive, so the command tells its process id first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a point is warned and when it is killed, in seconds after its start."""
+
+    warn_s: int
+    kill_after_s: int
+
+
+def drive(run_dir: Path, tick: Callable[[Point], None]) -> None:
+    """Run every point of a run folder in turn.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, written.
+    tick
+        Called with the running point, a few times a second.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After the running point has been told to end and its results are home.
+    """
+    spec = load_spec(run_dir / "sweep.yaml")
+    points = list(_points(run_dir))
+    limits = _limits(spec)
+    job_id = str(os.getpid())
+    span = {"first": 1, "last": len(points), "offset": 0, "throttle": 1}
+    argv = [sys.executable, "-m", "jobkit.local", str(run_dir)]
+    journal.note(run_dir, "submitting", scheduler="local", argv=argv, **span)
+    journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster="", **span)
+    for point in points:
+        start = time.monotonic()
+        evidence = _run_point(run_dir, point, limits, job_id, functools.partial(tick, point))
+        _account(run_dir, point, job_id, evidence, time.monotonic() - start)
+
+
+def _points(run_dir: Path) -> Iterator[Point]:
+    path = run_dir / POINTS_FILE
+    for number, line in records.read_lines(path):
+        yield records.from_json(Point, line, where=f"{path}:{number}")
+
+
+def _limits(spec: SweepSpec) -> Limits:
+    walltime_s = spec.resources.walltime
+    warning_s = max(1, min(load_site(spec.site, "local").warning_s, walltime_s // 4))
+    return Limits(warn_s=walltime_s - warning_s, kill_after_s=warning_s)
+
+
+def _run_point(run_dir: Path, point: Point, limits: Limits, job_id: str, tick: Callable[[], None]) -> str:
+    """Run one point to its end; return submitit's word for how it ended."""
+    pid_file = run_dir / "logs" / "running.pid"
+    job = _start(run_dir, _command(run_dir, point, limits, pid_file), job_id, point)
+    try:
+        while not job.done():
+            tick()
+            time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        _stop(pid_file, job)
+        raise
+    finally:
+        pid_file.unlink(missing_ok=True)
+        for path in (job.paths.submitted_file, job.paths.result_pickle):
+            path.unlink(missing_ok=True)
+    return f"submitit: {job.state}"
+
+
+def _command(run_dir: Path, point: Point, limits: Limits, pid_file: Path) -> list[str]:
+    """Return the command of one point: timeout(1) warns it with USR1, and kills it later."""
+    timeout = ["timeout", "--signal=USR1", f"--kill-after={limits.kill_after_s}", str(limits.warn_s)]
+    script = ["bash", str(run_dir / "job.sh"), "--offset", "0"]
+    return ["bash", "-c", _NAME_AND_EXEC, f"jobkit-{point.index}", str(pid_file), *timeout, *script]
+
+
+def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:  # noqa: ANN401 - submitit is untyped
+    import submitit
+
+    executor = submitit.LocalExecutor(folder=run_dir / "logs")
+    executor.update_parameters(timeout_min=60 * 24 * 365, stderr_to_stdout=True)
+    env = {**os.environ, "JOBKIT_JOB": job_id, "JOBKIT_TASK": str(point.index)}
+    return executor.submit(submitit.helpers.CommandFunction(command, env=env))
+
+
+def _stop(pid_file: Path, job: Any) -> None:  # noqa: ANN401 - submitit is untyped
+    """Tell the running point to end, and wait until it has brought its results home."""
+    with contextlib.suppress(OSError, ValueError):
+        os.kill(int(pid_file.read_text(encoding="ascii")), signal.SIGTERM)
+    deadline = time.monotonic() + END_GRACE_S
+    while not job.done() and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def _account(run_dir: Path, point: Point, job_id: str, evidence: str, elapsed_s: float) -> None:
+    row = {
+        "job_id": job_id,
+        "task": point.index,
+        "evidence": evidence,
+        "host": platform.node(),
+        "elapsed_s": round(elapsed_s, 3),
+    }
+    line = {
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "kind": "accounting",
+        "scheduler": "local",
+        "argv": [],
+        "status": 0,
+        "stdout": json.dumps(row),
+        "stderr": "",
+    }
+    records.append_line(run_dir / ACCOUNTING_FILE, json.dumps(line))
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    """Drive a run folder named on the command line: the detached local run."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    run_dir = Path(sys.argv[1])
+    try:
+        drive(run_dir, lambda _: None)
+    except KeyboardInterrupt:
+        journal.note(run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

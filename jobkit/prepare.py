@@ -1,0 +1,220 @@
+"""From a spec file to all that a run needs, nothing submitted and nothing written but the cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from jobkit.errors import JobkitError
+from jobkit.models import find_model
+from jobkit.places import cache_dir
+from jobkit.plan import Inputs, plan
+from jobkit.records import ModelRef, Point
+from jobkit.render import directives, render
+from jobkit.run import gpu
+from jobkit.run.workload import workload_class
+from jobkit.schedulers.base import Request
+from jobkit.site import Site, load_site
+from jobkit.spec import SweepSpec, load_spec
+from jobkit.texts import find_text
+from jobkit.yaml_files import Document
+
+DEFAULT_RUNS_DIR = "runs"
+RESOURCE = re.compile(r"(?:^|\s)-l\s+(\w+)=", re.MULTILINE)
+"""A resource requested by name in a Grid Engine header line."""
+
+PROGRAMS = {"slurm": ("sbatch",), "sge": ("qsub", "qconf")}
+"""What must be on PATH for a scheduler to be here; ``qsub`` alone may be PBS's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says beside the spec.
+
+    Attributes
+    ----------
+    overrides
+        ``key=value`` of each ``--set``.
+    scheduler, site
+        Override the spec's where given.
+    runs_dir
+        Override the site's where given.
+    """
+
+    overrides: tuple[str, ...] = ()
+    scheduler: str | None = None
+    site: str | None = None
+    runs_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A run that could be submitted now.
+
+    Attributes
+    ----------
+    spec
+        With everything ``auto`` decided.
+    why
+        Why this scheduler, for a person.
+    run_dir
+        Where the run folder will be; it does not exist yet.
+    script
+        The text of ``job.sh``.
+    """
+
+    spec: SweepSpec
+    site: Site
+    why: str
+    points: tuple[Point, ...]
+    run_dir: Path
+    script: str
+
+    @property
+    def request(self) -> Request:
+        """What is asked of the scheduler, in the spec's words."""
+        asked = self.spec.resources
+        return Request(
+            name=self.run_dir.name,
+            queue=asked.queue or self.site.queue,
+            gpus=asked.gpus,
+            gpu_type=asked.gpu_type,
+            cpus=asked.cpus,
+            memory_bytes=asked.memory,
+            walltime_s=asked.walltime,
+            account=asked.account,
+            qos=asked.qos,
+            resources=tuple(RESOURCE.findall("\n".join(directives(asked, self.site)))),
+        )
+
+
+def prepare(path: Path, options: Options, *, build: bool, say: Callable[[str], None]) -> Prepared:
+    """Return the run that a spec describes.
+
+    Parameters
+    ----------
+    path
+        The spec.
+    options
+        What the command line adds.
+    build
+        Whether a missing stand-in model is built now (not for ``--dry-run``).
+    say
+        Told in a line what takes time.
+
+    Raises
+    ------
+    JobkitError
+        With every fault of the spec at once; a missing text, model or site is one.
+    """
+    overrides = (*options.overrides, *_flags(options))
+    spec = load_spec(path, overrides, (_text_check(path), _model_check, _site_check))
+    name, why = choose_scheduler(spec.scheduler)
+    site = load_site(spec.site, name)
+    text = find_text(spec.text, base=path.parent, cache=cache_dir())
+    model = _model(spec, build=build, say=say)
+    decided = {"scheduler": name, "site": site.name if spec.site == "auto" else spec.site, "text": text.name}
+    decided["device"] = device(spec, name)
+    spec = spec.model_copy(update=decided)
+    run_dir = _runs_dir(options, site) / run_id(spec.name)
+    points = plan(spec, Inputs(run_id=run_dir.name, text=text, model=model, device=spec.device))
+    script = render(spec, site, points[0], run_dir)
+    return Prepared(spec=spec, site=site, why=why, points=points, run_dir=run_dir, script=script)
+
+
+def _flags(options: Options) -> list[str]:
+    pairs = (("scheduler", options.scheduler), ("site", options.site))
+    return [f"{key}={value}" for key, value in pairs if value]
+
+
+def _text_check(path: Path) -> Callable[[Document], None]:
+    def check(document: Document) -> None:
+        name = document.data.get("text", "sample")
+        if isinstance(name, str):
+            _found(document, "text", lambda: find_text(name, base=path.parent, cache=cache_dir()))
+
+    return check
+
+
+def _model_check(document: Document) -> None:
+    model = document.data.get("model", {})
+    workload = document.data.get("workload", "stanza-ner")
+    if isinstance(model, dict) and isinstance(workload, str) and _needs_model(workload):
+        name, size = str(model.get("name", "en")), str(model.get("size", "full"))
+        fallback = model.get("fallback")
+        _found(
+            document,
+            "model",
+            lambda: find_model(
+                name, size, fallback=fallback, cache=cache_dir(), say=lambda _: None, build=False
+            ),
+        )
+
+
+def _site_check(document: Document) -> None:
+    name, scheduler = document.data.get("site", "auto"), document.data.get("scheduler", "auto")
+    if isinstance(name, str) and scheduler in {"auto", "slurm", "sge", "local"}:
+        _found(document, "site", lambda: load_site(name, choose_scheduler(scheduler)[0]))
+
+
+def _found(document: Document, key: str, find: Callable[[], object]) -> None:
+    try:
+        find()
+    except JobkitError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        document.faults.append(document.fault((key,), f"{key}: {error.message}{hint}"))
+
+
+def _needs_model(workload: str) -> bool:
+    try:
+        return workload_class(workload).NEEDS_MODEL
+    except JobkitError:
+        return False
+
+
+def _model(spec: SweepSpec, *, build: bool, say: Callable[[str], None]) -> ModelRef | None:
+    if not workload_class(spec.workload).NEEDS_MODEL:
+        return None
+    asked = spec.model
+    return find_model(
+        asked.name, asked.size, fallback=asked.fallback, cache=cache_dir(), say=say, build=build
+    )
+
+
+def choose_scheduler(name: str) -> tuple[str, str]:
+    """Return the scheduler to use, and why in a few words."""
+    if name != "auto":
+        return name, "as asked"
+    for scheduler, programs in PROGRAMS.items():
+        if all(shutil.which(program) for program in programs):
+            return scheduler, f"{programs[0]} is on PATH"
+    return "local", "neither sbatch nor qsub is on PATH"
+
+
+def device(spec: SweepSpec, scheduler: str) -> str:
+    """Return ``cpu`` or ``cuda``: for ``auto``, what the job asks the scheduler for.
+
+    Without a scheduler it is what this machine has.
+    """
+    if spec.device != "auto":
+        return spec.device
+    if scheduler == "local":
+        return "cuda" if spec.resources.gpus and gpu.idle_bytes() else "cpu"
+    return "cuda" if spec.resources.gpus else "cpu"
+
+
+def run_id(name: str) -> str:
+    """Return a new run id: the name, the local time, and four random hexadecimal digits."""
+    now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    return f"{name}-{now}-{secrets.token_hex(2)}"
+
+
+def _runs_dir(options: Options, site: Site) -> Path:
+    named = options.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
+    return named.expanduser().absolute()

@@ -1,0 +1,180 @@
+"""From a spec, a site and the inputs to the text of a job script."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+import traceback
+from pathlib import Path
+
+import jinja2
+
+from jobkit.errors import JobkitError
+from jobkit.plan import ALLOCATOR_VARIABLES
+from jobkit.records import Point
+from jobkit.shipped import shipped_folder
+from jobkit.site import Site, config_folder
+from jobkit.spec import Resources, SweepSpec
+from jobkit.units import format_walltime
+
+SCRATCH_MARGIN_BYTES = 64 * 2**20
+"""Room asked for on scratch beyond the inputs: results are a few MiB."""
+
+MODEL_FILES = ("resources.json",)
+
+
+def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
+    """Return the job script of a run.
+
+    Parameters
+    ----------
+    spec, site
+        What is asked for, and how the site spells it.
+    point
+        Any point of the run: they share text, model and device.
+    run_dir
+        The run folder, absolute.
+
+    Raises
+    ------
+    JobkitError
+        Where a path cannot stand in a script, the site lacks what is asked for, or a template
+        uses a value that does not exist (names the template and its line).
+    """
+    _check_paths(run_dir, point)
+    try:
+        template = _templates().get_template(f"{site.scheduler}.sh.j2")
+        return template.render(_values(spec, site, point, run_dir))
+    except jinja2.TemplateError as error:
+        raise JobkitError(
+            f"template {_place(error)}: {error}",
+            hint="docs/templates-and-sites.md lists the values that a template may use",
+        ) from error
+
+
+def _templates() -> jinja2.Environment:
+    folders = [config_folder() / "templates", shipped_folder("templates")]
+    environment = jinja2.Environment(  # noqa: S701 - shell, not HTML: every value goes through a quoting filter
+        loader=jinja2.FileSystemLoader(folders),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(q=shlex.quote, slurm=_slurm_path, sge=_sge_path)
+    return environment
+
+
+def _place(error: jinja2.TemplateError) -> str:
+    """Return ``file:line`` of a template's fault: told by the error, else by its innermost frame."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return f"{error.filename or error.name}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    return next(
+        (f"{frame.filename}:{frame.lineno}" for frame in reversed(frames) if ".j2" in frame.filename), ""
+    )
+
+
+def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[str, object]:
+    model = point.model
+    warning_s = min(site.warning_s, spec.resources.walltime // 4)
+    return {
+        "name": spec.name,
+        "run_id": point.run_id,
+        "run_dir": str(run_dir),
+        "logs": str(run_dir / "logs"),
+        "directives": directives(spec.resources, site),
+        "warning_s": warning_s,
+        "soft_walltime": format_walltime(spec.resources.walltime - warning_s),
+        "scratch": f'"{site.scratch}"' if site.scratch else '"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"',
+        "need_bytes": point.text.size_bytes + (model.size_bytes if model else 0) + SCRATCH_MARGIN_BYTES,
+        "text_path": point.text.path,
+        "model_parts": [str(Path(model.path) / part) for part in (model.name, *MODEL_FILES)] if model else [],
+        "activation": activation(spec, site),
+        "variables": variables(spec, point),
+        "python": "python" if spec.environment.conda or spec.environment.venv else sys.executable,
+        "sync_interval_s": site.sync_interval_s,
+    }
+
+
+def directives(resources: Resources, site: Site) -> list[str]:
+    """Return the header lines, less their prefix, by which this site is asked for resources.
+
+    Raises
+    ------
+    JobkitError
+        Where something is asked for that the site file has no spelling for.
+    """
+    asked: dict[str, object] = {
+        "queue": resources.queue or site.queue,
+        "gpu_type": resources.gpu_type if resources.gpus else None,
+        "gpus": resources.gpus or None,
+        "cpus": resources.cpus,
+        "memory": _memory(resources, site),
+        "walltime": format_walltime(resources.walltime),
+        "account": resources.account,
+        "qos": resources.qos,
+    }
+    if site.scheduler == "local":
+        return []
+    names = [name for name, value in asked.items() if value is not None]
+    if "gpu_type" in names:
+        names.remove("gpus")
+    if resources.cpus == 1 and site.requests.cpus is None:
+        names.remove("cpus")
+    lines = [_request(site, name).format(**asked) for name in names]
+    return [*lines, *site.options, *resources.options.get(site.scheduler, [])]
+
+
+def _request(site: Site, name: str) -> str:
+    spelling: str | None = getattr(site.requests, name)
+    if spelling is None:
+        raise JobkitError(
+            f"resources.{name} is asked for, but site {site.name!r} does not say how",
+            hint=f"put requests.{name} into the site file, or leave resources.{name} out",
+        )
+    return spelling
+
+
+def _memory(resources: Resources, site: Site) -> str:
+    slots = resources.cpus if site.memory_per == "slot" else 1
+    mebibytes = math.ceil(resources.memory / slots / 2**20)
+    return f"{mebibytes // 1024}G" if mebibytes % 1024 == 0 else f"{mebibytes}M"
+
+
+def activation(spec: SweepSpec, site: Site) -> list[str]:
+    """Return the shell lines that make the environment ready, in order."""
+    environment = spec.environment
+    lines = list(site.setup)
+    lines += [f"module load {shlex.quote(module)}" for module in environment.modules]
+    if environment.conda:
+        lines += ['eval "$(conda shell.bash hook)"', f"conda activate {shlex.quote(environment.conda)}"]
+    if environment.venv:
+        lines.append(f"source {shlex.quote(environment.venv + '/bin/activate')}")
+    return [*lines, *environment.setup] or [":"]
+
+
+def variables(spec: SweepSpec, point: Point) -> dict[str, str]:
+    """Return what is exported to the worker."""
+    chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator) if point.allocator else {}
+    return {**{k: v for k, v in chosen.items() if v}, **spec.environment.variables}
+
+
+def _check_paths(run_dir: Path, point: Point) -> None:
+    for path in (str(run_dir), point.text.path, point.model.path if point.model else ""):
+        if any(ord(char) < ord(" ") for char in path):
+            raise JobkitError(
+                f"{path!r}: a path with a control character cannot stand in a job script",
+                hint="rename the folder",
+            )
+
+
+def _slurm_path(path: str) -> str:
+    """Return a path for an ``#SBATCH`` line: ``%`` doubled (sbatch(1), filename pattern), quoted."""
+    return shlex.quote(path.replace("%", "%%"))
+
+
+def _sge_path(path: str) -> str:
+    """Return a path for a ``#$ -o`` line: a colon would name a host before it (qsub(1))."""
+    return shlex.quote(f":{path}" if ":" in path else path)

@@ -1,0 +1,74 @@
+"""The worker: ``python -m jobkit.run`` as the job script calls it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from jobkit import records
+from jobkit.errors import JobkitError
+from jobkit.records import Job, Outcome, Point
+from jobkit.run.signals import Signals
+from jobkit.run.work import Task, run
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_STOPPED = 143
+"""128 + SIGTERM, as a shell would report it."""
+
+
+def main() -> int:
+    """Run one try and return the worker's exit status."""
+    arguments = _parser().parse_args()
+    out: Path = arguments.out
+    job = Job(
+        scheduler=arguments.scheduler,
+        job_id=arguments.job,
+        task_id=arguments.task,
+        restart=arguments.restart,
+    )
+    try:
+        point = read_point(arguments.points, arguments.point)
+    except JobkitError as error:
+        sys.stderr.write(f"jobkit: {error}\n")
+        return EXIT_FAILED
+    task = Task(point=point, try_number=arguments.try_number, inputs=arguments.inputs, out=out, job=job)
+    outcome = run(task, Signals(arguments.signal_file))
+    sys.stderr.write(f"jobkit: point {point.index} {point.point_id}: {outcome}\n")
+    if outcome in records.RESULTS:
+        return EXIT_OK
+    return EXIT_STOPPED if outcome in {Outcome.TIMEOUT, Outcome.CANCELLED} else EXIT_FAILED
+
+
+def read_point(path: Path, index: int) -> Point:
+    """Return point ``index`` of a ``points.jsonl``: its line of that number.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such line or it is no point.
+    """
+    for number, line in records.read_lines(path):
+        if number == index:
+            return records.from_json(Point, line, where=f"{path}:{number}")
+    raise JobkitError(f"{path}: no line {index}", hint="points count from 1")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m jobkit.run", description=__doc__)
+    parser.add_argument("--points", type=Path, required=True, help="the run's points.jsonl")
+    parser.add_argument("--point", type=int, required=True, help="line of the point, from 1")
+    parser.add_argument("--try", type=int, default=1, dest="try_number", help="number of this try, from 1")
+    parser.add_argument("--inputs", type=Path, required=True, help="folder with text and model on this node")
+    parser.add_argument("--out", type=Path, required=True, help="folder for what is brought home")
+    parser.add_argument("--signal-file", type=Path, help="where the job script names the signal it got")
+    parser.add_argument("--scheduler", default="hand")
+    parser.add_argument("--job", default="")
+    parser.add_argument("--task", default="")
+    parser.add_argument("--restart", type=int, default=0)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""The device that a try works on, and torch's own account of its memory.
+
+torch is imported here only where CUDA was asked for, and then a CUDA device must be there:
+a try never falls back to the CPU in silence.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from jobkit.records import Outcome
+from jobkit.run.failure import TryFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A CPU (``torch`` is ``None``) or the first visible CUDA device."""
+
+    name: str
+    torch: Any = None
+
+    @property
+    def cuda_uuid(self) -> str | None:
+        """The UUID as CUDA tells it, ``None`` where torch is too old to say."""
+        if self.torch is None:
+            return None
+        uuid = getattr(self.torch.cuda.get_device_properties(0), "uuid", None)
+        return str(uuid) if uuid else None
+
+    def synchronise(self) -> None:
+        """Wait until all work on the device is done."""
+        if self.torch:
+            self.torch.cuda.synchronize()
+
+    def reset_peaks(self) -> None:
+        """Start torch's peaks anew."""
+        if self.torch:
+            self.torch.cuda.reset_peak_memory_stats()
+
+    def allocated_bytes(self) -> int | None:
+        """Return what torch's tensors hold now."""
+        return int(self.torch.cuda.memory_allocated()) if self.torch else None
+
+    def peaks(self) -> tuple[int | None, int | None]:
+        """Return the allocated and the reserved peak since the last reset, in bytes."""
+        if not self.torch:
+            return None, None
+        cuda = self.torch.cuda
+        return int(cuda.max_memory_allocated()), int(cuda.max_memory_reserved())
+
+    def retries(self) -> int | None:
+        """Return how often the allocator has flushed its cache and tried again."""
+        return int(self.torch.cuda.memory_stats().get("num_alloc_retries", 0)) if self.torch else None
+
+
+def open_device(name: str) -> Device:
+    """Return the device, its CUDA context made.
+
+    Raises
+    ------
+    TryFailed
+        ``environment`` where torch cannot be imported, ``no_gpu`` where it finds no device.
+    """
+    if name != "cuda":
+        return Device(name)
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise TryFailed(Outcome.ENVIRONMENT, f"device cuda needs torch: {error}") from error
+    if not torch.cuda.is_available():
+        built = getattr(torch.version, "cuda", None)
+        why = "sees no device" if built else "is a CPU build"
+        raise TryFailed(Outcome.NO_GPU, f"CUDA was asked for, but torch {torch.__version__} {why}")
+    torch.zeros(1, device="cuda")
+    return Device(name, torch)

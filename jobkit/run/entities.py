@@ -1,0 +1,33 @@
+"""``entities.tsv``: what was found, in text order. Standard library only."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+
+from jobkit.run.workload import Entity
+
+
+def write_entities(path: Path, entities: Iterable[Entity]) -> None:
+    """Write the entities, sorted by paragraph and offset, under a header line.
+
+    UTF-8, tab-separated; an entity that holds a newline or a tab stands in double quotes, as
+    Python's csv module writes and reads it. Paragraphs count from 0, offsets are into the
+    paragraph as read.
+    """
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, dialect="excel-tab", lineterminator="\n")
+        writer.writerow(Entity._fields)
+        rows = sorted(entities, key=lambda row: (row.paragraph, row.start, row.end))
+        writer.writerows(rows)
+    part.replace(path)
+
+
+def read_entities(path: Path) -> list[Entity]:
+    """Read back what `write_entities` wrote."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = csv.reader(stream, dialect="excel-tab")
+        next(rows)
+        return [Entity(int(p), text, label, int(start), int(end)) for p, text, label, start, end in rows]

@@ -1,0 +1,71 @@
+"""From an exception to an outcome. Standard library only: exceptions are told by name and text."""
+
+from __future__ import annotations
+
+import errno
+import re
+
+from jobkit.errors import JobkitError
+from jobkit.records import Outcome
+
+_GPU_OOM = re.compile(
+    # cuDNN and cuBLAS report a lack of memory as failures of their own (pytorch#17774).
+    r"CUDA out of memory|out of memory.*CUDA|CUDA error: out of memory"
+    r"|CU(BLAS|DNN|SOLVER)_STATUS_(ALLOC_FAILED|INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)"
+    r"|(?i:cudnn error: CUDNN_STATUS_(EXECUTION_FAILED|NOT_SUPPORTED).*(memory|workspace))",
+)
+_RAM_OOM = re.compile(r"DefaultCPUAllocator: (can't allocate|not enough) memory|Cannot allocate memory")
+_BUSY = re.compile(r"CUDA-capable device\(s\) is/are busy or unavailable")
+_NO_GPU = re.compile(
+    r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver|not compiled with CUDA"
+)
+
+
+class Stopped(BaseException):
+    """A signal told the work to end.
+
+    Parameters
+    ----------
+    signal
+        ``USR1`` for the walltime warning, else the signal's name.
+    """
+
+    def __init__(self, signal: str) -> None:
+        super().__init__(signal)
+        self.signal = signal
+
+
+class TryFailed(JobkitError):  # noqa: N818 - the name of what happened
+    """The work cannot go on, for a reason that has an outcome of its own."""
+
+    def __init__(self, outcome: Outcome, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+def outcome_of(error: BaseException) -> tuple[Outcome, str]:
+    """Return the outcome that an exception means, and its message in one line."""
+    text = f"{type(error).__name__}: {error}"
+    line = " ".join(text.split())[:500]
+    if isinstance(error, TryFailed):
+        return error.outcome, " ".join(error.message.split())
+    if isinstance(error, Stopped):
+        return (
+            Outcome.TIMEOUT if error.signal == "USR1" else Outcome.CANCELLED
+        ), f"stopped by SIG{error.signal}"
+    return _by_type(error, text), line
+
+
+def _by_type(error: BaseException, text: str) -> Outcome:
+    """Return the outcome of an exception from the framework or from Python."""
+    if _GPU_OOM.search(text) or type(error).__name__ == "OutOfMemoryError":
+        return Outcome.GPU_OOM
+    if isinstance(error, MemoryError) or _RAM_OOM.search(text):
+        return Outcome.RAM_OOM
+    if _BUSY.search(text):
+        return Outcome.GPU_BUSY
+    if _NO_GPU.search(text):
+        return Outcome.NO_GPU
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return Outcome.SCRATCH_FULL
+    return Outcome.ENVIRONMENT if isinstance(error, ImportError) else Outcome.BUG

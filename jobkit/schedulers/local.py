@@ -1,0 +1,93 @@
+"""The machine itself as a scheduler: a driver process that runs one point after the other.
+
+There is no queue to ask; the driver (`jobkit.local`) writes the accounting itself, one JSON
+object a point.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from jobkit.errors import JobkitError
+from jobkit.schedulers.base import Accounted, Array, Check, JobId, Queued, Request
+from jobkit.shell import Completed
+
+NAME = "local"
+COMMAND = sys.executable
+ENVIRONMENT: Mapping[str, str] = {}
+
+
+def submit_argv(script: str, array: Array) -> tuple[str, ...]:  # noqa: ARG001 - a driver runs all points
+    """Return the command of the driver that runs the whole run folder."""
+    return (sys.executable, "-m", "jobkit.local", str(Path(script).parent))
+
+
+def parse_submit(answer: str) -> JobId:
+    """Return the driver's process id.
+
+    Raises
+    ------
+    JobkitError
+        Where the driver printed none.
+    """
+    if not answer.strip().isdigit():
+        raise JobkitError(f"the local driver printed no process id: {answer!r}")
+    return JobId(answer.strip())
+
+
+def limit_argv() -> tuple[str, ...]:
+    """Return no command: this machine takes any number of points."""
+    return ()
+
+
+def parse_limit(answer: str) -> int | None:  # noqa: ARG001 - the same for any answer
+    """Return ``None``: no limit."""
+    return None
+
+
+def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:  # noqa: ARG001 - nothing to ask
+    """Return no questions."""
+    return ()
+
+
+def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - one driver
+    """Return the command that asks the driver to stop."""
+    return ("kill", "-TERM", job.id)
+
+
+def queue_argv(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
+    """Return the command that tells whether the drivers live."""
+    return ("ps", "-o", "pid=", "-p", ",".join(job.id for job in jobs))
+
+
+def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:  # noqa: ARG001 - a driver is no task
+    """Return no tasks: only the records say which point a driver has reached."""
+    return ()
+
+
+def accounting_argv(jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str, ...]:  # noqa: ARG001 - see below
+    """Return no command: the driver has written the accounting already."""
+    return ()
+
+
+def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
+    """Return the points that the driver has finished, from its lines of JSON."""
+    try:
+        rows = [json.loads(line) for line in answer.stdout.splitlines() if line.strip()]
+        return tuple(
+            Accounted(
+                job_id=str(row["job_id"]),
+                task=int(row["task"]),
+                ended=True,
+                outcome=None,
+                evidence=str(row["evidence"]),
+                node=str(row["host"]),
+                elapsed_s=float(row["elapsed_s"]),
+            )
+            for row in rows
+        )
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,146 @@
+"""What this cluster calls its queue, its GPUs, its memory and its scratch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field
+
+from jobkit.errors import JobkitError
+from jobkit.nearest import nearest
+from jobkit.shipped import shipped_folder
+from jobkit.yaml_files import read_document, refuse, validated
+
+SchedulerName = Literal["slurm", "sge", "local"]
+
+
+class Requests(BaseModel):
+    """How the site spells what a sweep asks for: one header line each.
+
+    The words in braces are filled in; ``null`` means that the site has no such thing.
+    ``{memory}`` is in the scheduler's units (``8G``, ``1500M``: powers of 1024).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    queue: str | None = None
+    gpus: str | None = None
+    gpu_type: str | None = None
+    cpus: str | None = None
+    memory: str | None = None
+    walltime: str | None = None
+    account: str | None = None
+    qos: str | None = None
+
+
+class Site(BaseModel):
+    """A site file, whole.
+
+    Attributes
+    ----------
+    scheduler
+        The scheduler that the site runs.
+    about
+        One line for a person.
+    queue
+        The queue or partition that jobs go to unless the spec names another; ``null`` for the
+        scheduler's default.
+    requests
+        See `Requests`. ``gpu_type`` replaces ``gpus`` where the spec names a type.
+    memory_per
+        Whether the scheduler counts memory for the job or for each slot (CPU).
+    options
+        Further header lines for every job.
+    scratch
+        A shell expression for the node's scratch folder, such as ``/disk/scratch/$USER``;
+        ``null`` for ``$SLURM_TMPDIR``, ``$TMPDIR`` or ``/tmp``, the first that is set.
+    setup
+        Shell lines to run before the environment is activated.
+    sync_interval_s
+        How often results are brought home while the job runs.
+    warning_s
+        How long before the walltime the job asks to be warned.
+    runs_dir
+        Where run folders go on this site; ``null`` for ``runs/`` here.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    scheduler: SchedulerName
+    about: str = ""
+    queue: str | None = None
+    requests: Requests = Requests()
+    memory_per: Literal["job", "slot"] = "job"
+    options: list[str] = []
+    scratch: str | None = None
+    setup: list[str] = []
+    sync_interval_s: Annotated[int, Field(ge=1)] = 30
+    warning_s: Annotated[int, Field(ge=0)] = 60
+    runs_dir: str | None = None
+
+
+def config_folder() -> Path:
+    """Return the user's own folder for sites and templates: ``$JOBKIT_CONFIG`` or ``~/.config/jobkit``."""
+    named = os.environ.get("JOBKIT_CONFIG")
+    return Path(named).expanduser().absolute() if named else Path(platformdirs.user_config_path("jobkit"))
+
+
+def load_site(name: str, scheduler: str) -> Site:
+    """Return the site that a spec names.
+
+    Parameters
+    ----------
+    name
+        ``auto`` (the user's own ``site.yaml`` if it is for this scheduler, else the shipped
+        default of the scheduler), the name of a site file, or a path to one.
+    scheduler
+        The scheduler that will be used; the site must be one of its.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such site, it has faults, or it is for another scheduler.
+    """
+    site = _read(_own_or_default(scheduler) if name == "auto" else _find(name))
+    if site.scheduler != scheduler:
+        raise JobkitError(
+            f"site {name!r} is for {site.scheduler}, not for {scheduler}",
+            hint=f"pass --scheduler {site.scheduler}, or name another site",
+        )
+    return site
+
+
+def _folders() -> tuple[Path, Path]:
+    return config_folder() / "sites", shipped_folder("templates") / "sites"
+
+
+def _own_or_default(scheduler: str) -> Path:
+    own = config_folder() / "site.yaml"
+    if own.is_file() and _read(own).scheduler == scheduler:
+        return own
+    return _find(f"{scheduler}-default")
+
+
+def _find(name: str) -> Path:
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        return Path(name).expanduser()
+    for folder in _folders():
+        if (path := folder / f"{name}.yaml").is_file():
+            return path
+    known = sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})
+    raise JobkitError(
+        f"no site {name!r}{nearest(name, known)}",
+        hint="name a shipped site, one in your config folder's sites/, or a path ending in .yaml",
+    )
+
+
+def _read(path: Path) -> Site:
+    document = read_document(path)
+    site = validated(document, Site)
+    refuse(document, "every key of a site file stands in docs/templates-and-sites.md")
+    assert site is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
+    return site

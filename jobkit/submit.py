@@ -1,0 +1,170 @@
+"""Check, write the run folder, journal, submit; cancel what a refusal leaves half done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit import journal, records, shell
+from jobkit.errors import JobkitError
+from jobkit.prepare import Prepared
+from jobkit.schedulers.base import Array, JobId, Scheduler
+from jobkit.schedulers.registry import by_name
+
+REFUSED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """An array that the scheduler took."""
+
+    job: JobId
+    array: Array
+
+
+def write_run(prepared: Prepared) -> None:
+    """Write the run folder: spec, points, script, and empty folders for logs and results.
+
+    Raises
+    ------
+    JobkitError
+        Where it cannot be written.
+    """
+    run_dir = prepared.run_dir
+    try:
+        for folder in (run_dir / "logs", run_dir / "results"):
+            folder.mkdir(parents=True)
+        records.write_atomically(run_dir / "sweep.yaml", prepared.spec.as_yaml())
+        lines = "".join(records.to_json(point) + "\n" for point in prepared.points)
+        records.write_atomically(run_dir / records.POINTS_FILE, lines)
+        records.write_atomically(run_dir / "job.sh", prepared.script)
+        for name in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
+            (run_dir / name).touch()
+    except OSError as error:
+        raise JobkitError(
+            f"run folder {run_dir}: {error.strerror}", hint="choose another place with --runs-dir"
+        ) from error
+
+
+def submit(prepared: Prepared) -> tuple[Submitted, ...]:
+    """Write the run folder and submit the sweep, one array job per array limit.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 where the scheduler refuses. Where a check refuses, no run folder is left;
+        where a later array is refused, the earlier ones are cancelled and the journal says so.
+    """
+    scheduler = by_name(prepared.spec.scheduler)
+    arrays = chunks(len(prepared.points), array_limit(scheduler), prepared.spec.max_parallel)
+    write_run(prepared)
+    script = str(prepared.run_dir / "job.sh")
+    try:
+        ask(scheduler, prepared, script, arrays[0])
+    except JobkitError:
+        shutil.rmtree(prepared.run_dir)
+        raise
+    taken: list[Submitted] = []
+    for array in arrays:
+        try:
+            taken.append(Submitted(submit_array(scheduler, prepared.run_dir, script, array), array))
+        except JobkitError:
+            cancel(scheduler, prepared.run_dir, [one.job for one in taken])
+            raise
+    return tuple(taken)
+
+
+def array_limit(scheduler: Scheduler) -> int | None:
+    """Return the largest task index that the controller takes, ``None`` for no limit."""
+    argv = scheduler.limit_argv()
+    if not argv:
+        return None
+    answer = shell.check(shell.run(argv), "the scheduler does not answer", hint="is this a submit host?")
+    limit = scheduler.parse_limit(answer.stdout)
+    if limit == 0:
+        message = f"{scheduler.NAME} takes no array jobs here: its array limit is 0"
+        raise JobkitError(message, hint="ask the cluster's support about array jobs", exit_code=REFUSED)
+    return limit
+
+
+def chunks(points: int, limit: int | None, max_parallel: int | None) -> tuple[Array, ...]:
+    """Return the arrays that cover points 1 to ``points``.
+
+    The limit is on the task *index*, so each array starts at 1 and its points are offset. The
+    throttle is divided, for the arrays run beside each other.
+    """
+    size = min(points, limit) if limit else points
+    starts = range(0, points, size)
+    throttle = max(1, max_parallel // len(starts)) if max_parallel else None
+    return tuple(
+        Array(first=1, last=min(size, points - start), offset=start, throttle=throttle) for start in starts
+    )
+
+
+def ask(scheduler: Scheduler, prepared: Prepared, script: str, array: Array) -> None:
+    """Ask the scheduler what it would say.
+
+    Raises
+    ------
+    JobkitError
+        With every refusal, exit code 3.
+    """
+    env = clean_environment()
+    asked = scheduler.checks(script, array, prepared.request)
+    found = [one.refusal(shell.run(one.argv, env=env)) for one in asked]
+    refusals = list(dict.fromkeys(text for text in found if text))
+    if refusals:
+        raise JobkitError(
+            "\n  ".join([f"{scheduler.NAME} would refuse this sweep; nothing was submitted", *refusals]),
+            hint="change `resources` in the spec (or --set resources.…), or the site file",
+            exit_code=REFUSED,
+        )
+
+
+def submit_array(scheduler: Scheduler, run_dir: Path, script: str, array: Array) -> JobId:
+    """Submit one array of a run, the intent journalled before and the answer after.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3, where the scheduler refuses or prints no job id.
+    """
+    argv = scheduler.submit_argv(script, array)
+    span = {"first": array.first, "last": array.last, "offset": array.offset, "throttle": array.throttle}
+    journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
+    done = shell.run(argv, env=clean_environment())
+    try:
+        shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
+        job = scheduler.parse_submit(done.stdout)
+    except JobkitError as error:
+        journal.note(run_dir, "refused", scheduler=scheduler.NAME, status=done.status, said=done.said, **span)
+        error.exit_code = REFUSED
+        raise
+    journal.note(run_dir, "submitted", scheduler=scheduler.NAME, job_id=job.id, cluster=job.cluster, **span)
+    return job
+
+
+def cancel(scheduler: Scheduler, run_dir: Path, jobs: Sequence[JobId]) -> None:
+    """Cancel jobs of a run, and note each with what the scheduler said."""
+    for job in jobs:
+        done = shell.run(scheduler.cancel_argv(job))
+        journal.note(
+            run_dir, "cancelled", job_id=job.id, cluster=job.cluster, status=done.status, said=done.said
+        )
+
+
+def clean_environment() -> Mapping[str, str]:
+    """Return this environment without what would change a submission behind its back.
+
+    ``SBATCH_*`` are options in disguise (sbatch(1), input environment variables), and the
+    ``SLURM_*`` of a surrounding job leak into the new one; ``SLURM_CONF`` and its like stay.
+    """
+    kept = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in kept or not name.startswith(("SBATCH_", "SLURM_"))
+    }

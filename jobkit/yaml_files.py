@@ -1,0 +1,237 @@
+"""Read a YAML file against a pydantic model and name every fault by file:line:column.
+
+PyYAML speaks YAML 1.1, where ``24:00:00`` is 86400 and ``on`` is a bool; the loader here leaves
+both as text, for a walltime is written with colons and nobody means a bool by ``no``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from jobkit.errors import JobkitError
+from jobkit.nearest import nearest
+
+Loc = tuple[int | str, ...]
+M = TypeVar("M", bound=BaseModel)
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader with YAML 1.2's idea of a number and of a bool."""
+
+
+_PLAIN = {
+    "tag:yaml.org,2002:bool": (r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    "tag:yaml.org,2002:int": (r"^[-+]?(?:0|[1-9][0-9]*)$", "-+0123456789"),
+    "tag:yaml.org,2002:float": (
+        r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$",
+        "-+.0123456789",
+    ),
+}
+_Loader.yaml_implicit_resolvers = {
+    first: [pair for pair in pairs if pair[0] not in _PLAIN and not pair[0].endswith(":timestamp")]
+    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _tag, (_pattern, _first) in _PLAIN.items():
+    _Loader.add_implicit_resolver(_tag, re.compile(_pattern), list(_first))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One thing wrong in a file: sorts by place."""
+
+    line: int
+    column: int
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+@dataclass(slots=True)
+class Document:
+    """A YAML file, read: its data, and where each key stands.
+
+    Attributes
+    ----------
+    path
+        As the user wrote it.
+    data
+        The mapping that the file holds, with the overrides in it.
+    overrides
+        The keys given by ``--set``, and how they were written.
+    """
+
+    path: str
+    node: yaml.Node | None
+    data: dict[str, Any]
+    overrides: dict[Loc, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def fault(self, loc: Loc, what: str, *, on_key: bool = False) -> Fault:
+        """Return a fault at the deepest part of ``loc`` that stands in the file."""
+        for length in range(len(loc), 0, -1):
+            if loc[:length] in self.overrides:
+                return Fault(0, 0, f"--set {self.overrides[loc[:length]]}", what)
+        mark = _locate(self.node, loc, on_key=on_key) if self.node else None
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        return Fault(line, column, f"{self.path}:{line}:{column}", what)
+
+
+def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
+    """Read a YAML mapping and put ``key=value`` overrides into it.
+
+    Parameters
+    ----------
+    path
+        The file.
+    overrides
+        Each ``dotted.key=value``; the value is YAML.
+
+    Raises
+    ------
+    JobkitError
+        Where the file cannot be read or is no YAML mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=_Loader)
+        data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except OSError as error:
+        raise JobkitError(f"{path}: {error.strerror}", hint="name a YAML file that exists") from error
+    except UnicodeDecodeError as error:
+        raise JobkitError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from error
+    except yaml.YAMLError as error:
+        raise JobkitError(_syntax(path, error), hint="mend the YAML there") from error
+    if not isinstance(node, yaml.MappingNode):
+        raise JobkitError(f"{path}:1:1: not a mapping of keys to values", hint="see docs/spec.md")
+    document = Document(str(path), node, data)
+    document.faults += _duplicates(document, node)
+    for override in overrides:
+        _override(document, override)
+    return document
+
+
+def validated(document: Document, model: type[M]) -> M | None:
+    """Return the document as the model, or ``None`` with the faults added to the document."""
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        for found in error.errors():
+            what = _words(found["type"], found["msg"], found["input"], found["loc"], model)
+            document.faults.append(
+                document.fault(found["loc"], what, on_key=found["type"] in {"extra_forbidden", "missing"})
+            )
+    return None
+
+
+def refuse(document: Document, what: str) -> None:
+    """Raise all faults of the document at once.
+
+    Raises
+    ------
+    JobkitError
+        With one line a fault, in the order of the file, where there is any.
+    """
+    if not document.faults:
+        return
+    lines = [str(fault) for fault in sorted(set(document.faults))]
+    count = f"{len(lines)} fault{'s' * (len(lines) > 1)}"
+    raise JobkitError(
+        "\n".join([f"{document.path}: {count}, nothing was done", *(f"  {line}" for line in lines)]),
+        hint=what,
+    )
+
+
+def _syntax(path: Path, error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+    return f"{path}{at}: not YAML: {getattr(error, 'problem', None) or error}"
+
+
+def _pairs(node: yaml.Node) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+    return {key.value: (key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+
+
+def _duplicates(document: Document, node: yaml.Node, loc: Loc = ()) -> Iterator[Fault]:
+    if isinstance(node, yaml.SequenceNode):
+        for index, child in enumerate(node.value):
+            yield from _duplicates(document, child, (*loc, index))
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: dict[str, int] = {}
+    for key, value in node.value:
+        line, column = key.start_mark.line + 1, key.start_mark.column + 1
+        if str(key.value) in seen:
+            what = f"{key.value}: given twice, first on line {seen[str(key.value)]}"
+            yield Fault(line, column, f"{document.path}:{line}:{column}", what)
+        seen.setdefault(str(key.value), line)
+        yield from _duplicates(document, value, (*loc, str(key.value)))
+
+
+def _locate(node: yaml.Node, loc: Loc, *, on_key: bool) -> Any:  # noqa: ANN401 - PyYAML's marks are untyped
+    """Return the mark of the deepest node that loc reaches; parts that name no node are skipped."""
+    mark = node.start_mark
+    for part in loc:
+        if isinstance(node, yaml.MappingNode) and str(part) in (pairs := _pairs(node)):
+            key, node = pairs[str(part)]
+            mark = key.start_mark if on_key or not node.start_mark else node.start_mark
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            mark = node.start_mark
+    return mark
+
+
+def _override(document: Document, override: str) -> None:
+    """Put one ``dotted.key=value`` into the data, or add the fault."""
+    dotted, equals, text = override.partition("=")
+    loc: Loc = tuple(dotted.strip().split("."))
+    here = Fault(0, 0, f"--set {override}", "not key=value, for instance resources.cpus=4")
+    if not equals or not all(loc):
+        document.faults.append(here)
+        return
+    try:
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError:
+        document.faults.append(Fault(0, 0, here.where, "the value is not YAML"))
+        return
+    target: Any = document.data
+    for part in loc[:-1]:
+        if not isinstance(target.get(str(part)), dict):
+            target[str(part)] = {}
+        target = target[str(part)]
+    target[str(loc[-1])] = value
+    document.overrides[loc] = override
+
+
+def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseModel]) -> str:
+    """Return a fault of pydantic's in words that name the key, the value and the nearest key."""
+    names = [part for part in loc if isinstance(part, int) or not part.startswith("function-")]
+    key = ".".join(str(part) for part in names)
+    if kind == "extra_forbidden":
+        return f"{key}: no such key{nearest(str(loc[-1]), _keys(model, loc[:-1]))}"
+    if kind == "missing":
+        return f"{key}: missing"
+    said = message.removeprefix("Value error, ").removeprefix("Input ")
+    return f"{key}: {value!r}: {said[:1].lower()}{said[1:]}"
+
+
+def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
+    """Return the keys that the model knows at ``loc``."""
+    for part in loc:
+        annotation = model.model_fields[str(part)].annotation if str(part) in model.model_fields else None
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    return list(model.model_fields)
+
+
+def as_yaml(data: Mapping[str, Any]) -> str:
+    """Return a mapping as YAML that this module reads back to the same data."""
+    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, default_flow_style=False)

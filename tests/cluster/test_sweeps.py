@@ -1,0 +1,237 @@
+"""Whole sweeps through the real daemons, by the command that a user types."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from jobkit import submit
+from jobkit.prepare import Options, prepare
+from jobkit.records import ModelRef
+from jobkit.schedulers.registry import by_name
+
+ROOT = Path(__file__).parents[2]
+WORKLOADS = ROOT / "tests" / "workloads"
+JOBKIT = Path(sys.executable).with_name("jobkit")
+SWEEP_DEADLINE_S = 240
+
+Wait = Callable[[Callable[[], bool], float], None]
+
+COUNT = """\
+name: count
+workload: count
+sweep: {batch_size: [1, 10, 100]}
+repeats: 2
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+max_parallel: 2
+"""
+SITE = """\
+name: lab
+scheduler: %s
+queue: %s
+requests: {%s}
+scratch: %s
+sync_interval_s: 1
+warning_s: 5
+"""
+REQUESTS = {
+    "slurm": 'queue: "--partition={queue}", cpus: "--cpus-per-task={cpus}", memory: "--mem={memory}", '
+    'walltime: "--time={walltime}", gpus: "--gres=gpu:{gpus}"',
+    "sge": 'queue: "-q {queue}", cpus: "-pe smp {cpus}", memory: "-l h_vmem={memory}", '
+    'walltime: "-l h_rt={walltime}", gpus: "-l ngpus={gpus}"',
+}
+QUEUE = {"slurm": "cpu", "sge": "serial.q"}
+
+
+@dataclass
+class Lab:
+    """A user's folder on a cluster."""
+
+    scheduler: str
+    home: Path
+    scratch: Path
+
+    def spec(self, text: str, name: str = "spec.yaml") -> Path:
+        path = self.home / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def jobkit(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [JOBKIT, *arguments],
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SWEEP_DEADLINE_S,
+            env={**os.environ, "COLUMNS": "140"},
+        )
+
+    def sweep(self, spec: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.jobkit("sweep", spec, "--scheduler", self.scheduler, "--site", str(self.home / "lab.yaml"), *arguments)
+
+    def run_dir(self) -> Path:
+        (folder,) = (self.home / "runs").iterdir()
+        return folder
+
+    def points(self) -> list[dict[str, object]]:
+        done = self.jobkit("collect", "runs", "--format", "json")
+        data = json.loads(done.stdout)
+        rows: list[dict[str, object]] = data["points"]
+        return rows
+
+    def events(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in (self.run_dir() / "journal.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")]),
+        pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")]),
+    ]
+)
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    request.getfixturevalue(request.param)
+    home, scratch = tmp_path / "my home", tmp_path / "scratch"
+    home.mkdir()
+    scratch.mkdir()
+    site = SITE % (request.param, QUEUE[request.param], REQUESTS[request.param], scratch)
+    (home / "lab.yaml").write_text(site, encoding="utf-8")
+    yield Lab(request.param, home, scratch)
+
+
+def test_a_sweep_goes_out_and_its_records_come_home(lab: Lab) -> None:
+    done = lab.sweep(lab.spec(COUNT), "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    points = lab.points()
+    assert [point["outcome"] for point in points] == ["ok"] * 6
+    assert [event["event"] for event in lab.events()] == ["submitting", "submitted"]
+    assert list(lab.scratch.iterdir()) == []
+    entities = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
+    assert len(list(lab.run_dir().glob("results/*/try-1/entities.tsv"))) == 6
+    assert len(entities) == 1, "the batch size must not change what is found"
+    accounting = [json.loads(line) for line in (lab.run_dir() / "accounting.jsonl").read_text().splitlines()]
+    assert accounting
+    assert accounting[-1]["kind"] == "accounting"
+    logs = list((lab.run_dir() / "logs").iterdir())
+    assert len(logs) == 6
+
+
+def test_it_returns_at_once_and_tells_what_to_type_next(lab: Lab, wait_until: Wait) -> None:
+    start = time.monotonic()
+    done = lab.sweep(lab.spec(COUNT))
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - start < 30
+    job_id = str(lab.events()[-1]["job_id"])
+    assert job_id in done.stderr
+    advised = re.search(r"results\s+jobkit (collect .*)", done.stderr)
+    assert advised
+    wait_until(lambda: lab.jobkit(*advised[1].split()).returncode == 0, 120)
+
+
+def test_the_throttle_is_respected(lab: Lab) -> None:
+    done = lab.sweep(lab.spec(COUNT), "--wait", "--set", "max_parallel=1")
+    assert done.returncode == 0, done.stderr
+    spans = []
+    for path in lab.run_dir().glob("results/*/try-1/record.json"):
+        record = json.loads(path.read_text())
+        spans.append((record["started_at"], record["ended_at"]))
+    spans.sort()
+    assert len(spans) == 6
+    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+
+
+def test_a_refusal_leaves_nothing_behind(lab: Lab) -> None:
+    done = lab.sweep(lab.spec(COUNT), "--set", "resources.queue=nowhere")
+    assert done.returncode == 3
+    assert "nowhere" in done.stderr
+    assert "nothing was submitted" in done.stderr
+    assert list((lab.home / "runs").iterdir()) == []
+
+
+def test_a_dry_run_writes_nothing_and_its_script_is_the_one_that_is_submitted(lab: Lab) -> None:
+    spec = lab.spec(COUNT)
+    dry = lab.sweep(spec, "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert not (lab.home / "runs").exists()
+    lab.sweep(spec, "--wait")
+    run_id = lab.run_dir().name
+    script = (lab.run_dir() / "job.sh").read_text()
+    shown = dry.stdout.split("\n# Nothing was written")[0]
+    dry_id = re.search(r"count-\d{8}-\d{6}-[0-9a-f]{4}", shown)
+    assert dry_id
+    assert shown.replace(dry_id[0], run_id).strip() == script.strip()
+    submitting = lab.events()[0]["argv"]
+    assert isinstance(submitting, list)
+    assert submitting[0] in dry.stdout
+
+
+def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) -> None:
+    """Points 1 to 6 as two arrays of three, as a controller with a limit of 3 would get them."""
+    options = Options(scheduler=lab.scheduler, site=str(lab.home / "lab.yaml"), runs_dir=lab.home / "runs")
+    prepared = prepare(lab.spec(COUNT), options, build=True, say=print)
+    submit.write_run(prepared)
+    scheduler = by_name(lab.scheduler)
+    for array in submit.chunks(6, 3, 2):
+        submit.submit_array(scheduler, prepared.run_dir, str(prepared.run_dir / "job.sh"), array)
+    wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)
+
+
+def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab) -> None:
+    text = COUNT.replace("workload: count", "workload: odd:Exits").replace("[1, 10, 100]", "[1]")
+    text += f"environment: {{variables: {{PYTHONPATH: '{WORKLOADS}', ODD_STATUS: '7'}}}}\n"
+    done = subprocess.run(
+        [JOBKIT, "sweep", lab.spec(text), "--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml", "--wait"],
+        cwd=lab.home,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SWEEP_DEADLINE_S,
+        env={**os.environ, "PYTHONPATH": str(WORKLOADS)},
+    )
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert list(lab.scratch.iterdir()) == []
+
+
+def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(lab: Lab) -> None:
+    told = lab.home / "told"
+    text = COUNT.replace("workload: count", "workload: odd:Slow").replace("[1, 10, 100]", "[100]")
+    text = text.replace("repeats: 2", "repeats: 1").replace("00:02:00", "00:00:20")
+    text += f"environment: {{variables: {{PYTHONPATH: '{WORKLOADS}', ODD_TOLD: '{told}'}}}}\n"
+    done = subprocess.run(
+        [JOBKIT, "sweep", lab.spec(text), "--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml", "--wait"],
+        cwd=lab.home,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SWEEP_DEADLINE_S,
+        env={**os.environ, "PYTHONPATH": str(WORKLOADS)},
+    )
+    assert done.returncode == 4, done.stdout + done.stderr
+    (point,) = lab.points()
+    assert point["outcome"] == "timeout"
+    record = json.loads(next(lab.run_dir().glob("results/*/try-1/record.json")).read_text())
+    assert record["summary"]["batches"] == 1
+    assert record["signal"] == "USR1"
+    assert list(lab.scratch.iterdir()) == []
+
+
+def test_the_real_tagger_finds_the_same_everywhere(lab: Lab, tiny_model: ModelRef) -> None:
+    text = (ROOT / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
+    text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
+    del tiny_model  # built before, so that two clusters do not build it at once
+    done = lab.sweep(lab.spec(text), "--wait", "--set", "resources.memory=2GiB", "--set", "resources.cpus=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "STAND-IN" in done.stdout
+    found = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
+    assert len(found) == 1
+    assert list(lab.scratch.iterdir()) == []

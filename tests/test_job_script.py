@@ -1,0 +1,262 @@
+"""The rendered job script, run by bash on this machine as `bash job.sh K`: no scheduler needed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobkit import records
+from jobkit.plan import Inputs, plan
+from jobkit.records import Outcome, Record, TextRef
+from jobkit.render import render
+from jobkit.run.entities import read_entities
+from jobkit.site import Site
+from jobkit.spec import SweepSpec
+
+WORKLOADS = Path(__file__).parent / "workloads"
+TEXT = "One paragraph. It has two sentences.\n\n  An indented one,\n  on two lines.\n\nThe third.\n"
+DEADLINE_S = 30
+
+
+class Run:
+    """A run folder with one script, and what became of its points."""
+
+    def __init__(self, folder: Path, **changes: object) -> None:
+        self.dir = folder / "my runs" / "r1"
+        self.scratch = folder / "scratch"
+        self.text = folder / "text.txt"
+        self.text.write_text(TEXT, encoding="utf-8")
+        for name in ("logs", "results"):
+            (self.dir / name).mkdir(parents=True)
+        data = self.text.read_bytes()
+        text = TextRef(
+            path=str(self.text),
+            sha256=hashlib.sha256(data).hexdigest(),
+            size_bytes=len(data),
+            name="text.txt",
+        )
+        spec = SweepSpec.model_validate(
+            {"name": "t", "workload": "count", "repeats": 1, "sweep": {"batch_size": [1, 2]}, **changes}
+        )
+        points = plan(spec, Inputs(run_id="t-1", text=text, model=None, device="cpu"))
+        (self.dir / "points.jsonl").write_text(
+            "".join(records.to_json(p) + "\n" for p in points), encoding="utf-8"
+        )
+        site = Site(name="x", scheduler="local", scratch=str(self.scratch), sync_interval_s=1)
+        (self.dir / "job.sh").write_text(render(spec, site, points[0], self.dir), encoding="utf-8")
+
+    def start(self, point: int, **env: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", self.dir / "job.sh", str(point)],
+            env={**os.environ, "PYTHONPATH": str(WORKLOADS), **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, point: int, **env: str) -> tuple[int, str]:
+        process = self.start(point, **env)
+        said, _ = process.communicate(timeout=DEADLINE_S)
+        return process.returncode, said
+
+    def home(self, point: int = 1, number: int = 1) -> Path:
+        return self.dir / "results" / f"batch_size-{point}-r1" / f"try-{number}"
+
+    def record(self, point: int = 1, number: int = 1) -> Record:
+        path = self.home(point, number) / "record.json"
+        return records.from_json(Record, path.read_text(encoding="utf-8"), where=str(path))
+
+    def exit(self, point: int = 1) -> records.Exit:
+        return records.read_exit(self.home(point) / "exit")
+
+    def left_on_scratch(self) -> list[str]:
+        return sorted(path.name for path in self.scratch.iterdir())
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.02)
+
+
+def test_a_point_by_hand(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    status, said = run.run(2)
+    assert status == 0, said
+    record = run.record(2)
+    assert record.outcome is Outcome.OK
+    assert record.job.scheduler == "hand"
+    assert record.summary is not None
+    assert (record.summary.items, record.summary.batches) == (3, 2)
+    assert record.effective == {"batch_size": 2}
+    assert run.exit(2) == records.Exit(status=0, stage="done", host=record.host)
+    paragraphs = [
+        "One paragraph. It has two sentences.\n",
+        "  An indented one,\n  on two lines.\n",
+        "The third.\n",
+    ]
+    rows = read_entities(run.home(2) / "entities.tsv")
+    assert len(rows) == 3
+    assert all(paragraphs[row.paragraph][row.start : row.end] == row.text for row in rows)
+    assert run.left_on_scratch() == []
+
+
+def test_a_second_try_never_overwrites_the_first(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert run.run(1)[0] == run.run(1)[0] == 0
+    assert (run.record(number=1).try_number, run.record(number=2).try_number) == (1, 2)
+
+
+@pytest.mark.parametrize("arguments", ["0", "3", "x", "../1"])
+def test_a_point_that_does_not_exist(tmp_path: Path, arguments: str) -> None:
+    run = Run(tmp_path)
+    done = subprocess.run(
+        ["bash", run.dir / "job.sh", arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "no point" in done.stderr
+    assert not list((run.dir / "results").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("sent", "outcome"),
+    [(signal.SIGTERM, "cancelled"), (signal.SIGUSR1, "timeout"), (signal.SIGUSR2, "cancelled")],
+)
+def test_a_signal_brings_partial_results_home(tmp_path: Path, sent: signal.Signals, outcome: str) -> None:
+    run = Run(tmp_path, workload="odd:Slow")
+    told = tmp_path / "told"
+    process = run.start(1, ODD_TOLD=str(told))
+    wait_until(told.exists)
+    process.send_signal(sent)
+    said, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 143, said
+    record = run.record()
+    assert (record.outcome, record.provisional) == (outcome, True)
+    assert record.signal == sent.name.removeprefix("SIG")
+    assert record.summary is not None
+    assert (record.summary.batches, record.summary.batches_total) == (1, 3)
+    assert len((run.home() / "batches.jsonl").read_text(encoding="utf-8").splitlines()) == 1
+    assert run.exit().signal == record.signal
+    assert run.left_on_scratch() == []
+
+
+def test_results_come_home_while_the_work_runs(tmp_path: Path) -> None:
+    run = Run(tmp_path, workload="odd:Slow")
+    process = run.start(1, ODD_TOLD=str(tmp_path / "told"))
+    wait_until((run.home() / "batches.jsonl").exists)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=DEADLINE_S)
+
+
+@pytest.mark.parametrize(("raises", "outcome"), [("memory", Outcome.RAM_OOM), ("bug", Outcome.BUG)])
+def test_an_exception_leaves_a_record(tmp_path: Path, raises: str, outcome: Outcome) -> None:
+    run = Run(tmp_path, workload="odd:Broken")
+    status, said = run.run(1, ODD_RAISES=raises)
+    assert status == 1
+    assert "Traceback" in said
+    assert run.record().outcome is outcome
+    assert "on purpose" in run.record().message
+    assert run.exit().stage == "run"
+
+
+@pytest.mark.parametrize(("status", "seen"), [(7, 7), (99, 98), (100, 98)])
+def test_a_status_that_grid_engine_would_obey_is_remapped(tmp_path: Path, status: int, seen: int) -> None:
+    run = Run(tmp_path, workload="odd:Exits")
+    assert run.run(1, ODD_STATUS=str(status))[0] == seen
+    assert run.exit().status == status
+    assert not (run.home() / "record.json").exists()
+
+
+def test_an_environment_that_cannot_be_activated(tmp_path: Path) -> None:
+    run = Run(tmp_path, environment={"setup": ["false"]})
+    assert run.run(1)[0] == 1
+    assert run.exit().outcome is Outcome.ENVIRONMENT
+    assert run.left_on_scratch() == []
+
+
+def test_activation_may_read_unset_variables(tmp_path: Path) -> None:
+    run = Run(tmp_path, environment={"setup": ['test -z "$SURELY_NOT_SET_ANYWHERE"']})
+    assert run.run(1)[0] == 0
+
+
+def test_a_text_that_has_gone_is_a_failed_stage_in(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.text.unlink()
+    assert run.run(1)[0] == 1
+    assert run.exit().outcome is Outcome.STAGE_IN
+
+
+def test_a_text_that_has_changed_is_not_tagged(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.text.write_text("Another text.\n", encoding="utf-8")
+    assert run.run(1)[0] == 1
+    assert run.record().outcome is Outcome.STAGE_IN
+
+
+def test_cuda_is_never_replaced_by_the_cpu(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    points = run.dir / "points.jsonl"
+    points.write_text(points.read_text(encoding="utf-8").replace('"device": "cpu"', '"device": "cuda"'))
+    assert run.run(1, CUDA_VISIBLE_DEVICES="")[0] == 1
+    assert run.record().outcome is Outcome.NO_GPU
+
+
+def test_results_that_cannot_come_home_stay_on_scratch(tmp_path: Path) -> None:
+    run = Run(tmp_path, workload="odd:Slow")
+    told = tmp_path / "told"
+    process = run.start(1, ODD_TOLD=str(told))
+    wait_until(told.exists)
+    target = run.home() / "record.json"
+    target.mkdir()
+    (target / "in-the-way").touch()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=DEADLINE_S)
+    exit_ = run.exit()
+    assert exit_.outcome is Outcome.STAGE_OUT
+    assert (Path(exit_.scratch) / "out" / "record.json").is_file()
+
+
+def test_tasks_on_one_node_share_inputs_and_the_last_one_cleans_up(tmp_path: Path) -> None:
+    run = Run(tmp_path, workload="odd:Slow")
+    told = [tmp_path / "told1", tmp_path / "told2"]
+    processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(told, 1)]
+    wait_until(lambda: all(path.exists() for path in told))
+    assert sum(name.endswith(".inputs") for name in run.left_on_scratch()) == 1
+    processes[0].send_signal(signal.SIGTERM)
+    processes[0].communicate(timeout=DEADLINE_S)
+    assert (run.scratch / "t-1.inputs" / "text").is_file()
+    processes[1].send_signal(signal.SIGTERM)
+    processes[1].communicate(timeout=DEADLINE_S)
+    assert run.left_on_scratch() == []
+
+
+def test_a_scratch_that_is_too_small(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    job = run.dir / "job.sh"
+    job.write_text(job.read_text().replace("((free > ", "((free > 1000000000000000000 + "), encoding="utf-8")
+    assert run.run(1)[0] == 1
+    assert run.exit().outcome is Outcome.SCRATCH_FULL
+
+
+def test_without_rsync_a_local_run_copies(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for folder in os.environ["PATH"].split(":"):
+        for program in Path(folder).glob("*") if Path(folder).is_dir() else ():
+            link = tools / program.name
+            if program.name != "rsync" and not link.is_symlink():
+                link.symlink_to(program)
+    status, said = run.run(1, PATH=str(tools))
+    assert status == 0, said
+    assert run.record().outcome is Outcome.OK
+    assert run.left_on_scratch() == []

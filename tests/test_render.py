@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobkit.errors import JobkitError
+from jobkit.plan import Inputs, plan
+from jobkit.records import ModelRef, Point, TextRef
+from jobkit.render import directives, render
+from jobkit.site import load_site
+from jobkit.spec import SweepSpec
+
+MODEL = ModelRef(
+    path="/cache/models/en", name="en", size="tiny", stand_in=True, fingerprint="f", size_bytes=15_000_000
+)
+SITES = {
+    "slurm": ["slurm-default", "edinburgh-ilcc"],
+    "sge": ["sge-default", "lancaster-hec"],
+    "local": ["local-default"],
+}
+
+
+def point(
+    text_path: str = "/data/a text.txt", *, model: ModelRef | None = MODEL, device: str = "cuda"
+) -> Point:
+    text = TextRef(path=text_path, sha256="0" * 64, size_bytes=165_000, name="sample")
+    inputs = Inputs(run_id="stanza-20260101-120000-beef", text=text, model=model, device=device)
+    return plan(SweepSpec(name="stanza"), inputs)[0]
+
+
+def spec(**changes: object) -> SweepSpec:
+    return SweepSpec.model_validate({"name": "stanza", **changes})
+
+
+def script(scheduler: str, site: str, run_dir: str = "/home/me/runs/r1", **changes: object) -> str:
+    return render(spec(**changes), load_site(site, scheduler), point(), Path(run_dir))
+
+
+def shellcheck(text: str, path: Path) -> str:
+    path.write_text(text, encoding="utf-8")
+    program = Path(sys.executable).with_name("shellcheck")
+    return subprocess.run([program, path], capture_output=True, text=True, check=False).stdout
+
+
+EVERYTHING = {
+    "environment": {
+        "modules": ["cuda/12", "anaconda 3"],
+        "conda": "my env",
+        "setup": ["ulimit -n 4096"],
+        "variables": {"OMP_NUM_THREADS": "2", "NOTE": "it's quoted"},
+    },
+    "resources": {"options": {"slurm": ["--nice=100"], "sge": ["-p -10"]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "site"), [(name, site) for name, sites in SITES.items() for site in sites]
+)
+@pytest.mark.parametrize("changes", [{}, EVERYTHING], ids=["plain", "everything"])
+def test_shellcheck_has_nothing_to_say(
+    scheduler: str, site: str, changes: dict[str, object], tmp_path: Path
+) -> None:
+    assert shellcheck(script(scheduler, site, "/home/me/my runs/it's", **changes), tmp_path / "job.sh") == ""
+
+
+def test_the_slurm_header() -> None:
+    header = [line for line in script("slurm", "slurm-default").splitlines() if line.startswith("#SBATCH")]
+    assert header == [
+        "#SBATCH --job-name=stanza-20260101-120000-beef",
+        "#SBATCH --output=/home/me/runs/r1/logs/%A_%a.out",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --signal=B:USR1@60",
+        "#SBATCH --gres=gpu:1",
+        "#SBATCH --cpus-per-task=2",
+        "#SBATCH --mem=8G",
+        "#SBATCH --time=00:10:00",
+        "#SBATCH --nodes=1",
+        "#SBATCH --ntasks=1",
+    ]
+
+
+def test_the_header_of_the_lancaster_example() -> None:
+    header = [line for line in script("sge", "lancaster-hec").splitlines() if line.startswith("#$")]
+    assert header == [
+        "#$ -S /bin/bash",
+        "#$ -cwd",
+        "#$ -N stanza-20260101-120000-beef",
+        "#$ -o /home/me/runs/r1/logs",
+        "#$ -j y",
+        "#$ -r n",
+        "#$ -notify",
+        "#$ -l s_rt=00:09:00",
+        "#$ -q short",
+        "#$ -l ngpus=1",
+        "#$ -l ncpus=2",
+        "#$ -l h_vmem=8G",
+        "#$ -l h_rt=00:10:00",
+    ]
+
+
+def test_edinburgh_stages_to_its_scratch_disk() -> None:
+    assert 'scratch="/disk/scratch/$USER"' in script("slurm", "edinburgh-ilcc")
+
+
+def test_no_directive_stands_after_the_first_command() -> None:
+    for scheduler, mark in (("slurm", "#SBATCH"), ("sge", "#$ ")):
+        lines = script(scheduler, f"{scheduler}-default").splitlines()
+        first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+        assert not [line for line in lines[first:] if line.startswith(mark)]
+
+
+def test_memory_per_slot_is_the_share_of_a_slot() -> None:
+    lines = directives(
+        spec(resources={"memory": "9GiB", "cpus": 4}).resources, load_site("sge-default", "sge")
+    )
+    assert "-l h_vmem=2304M" in lines
+
+
+def test_a_gpu_type_replaces_the_plain_request() -> None:
+    lines = directives(spec(resources={"gpu_type": "a100"}).resources, load_site("slurm-default", "slurm"))
+    assert "--gres=gpu:a100:1" in lines
+    assert "--gres=gpu:1" not in lines
+
+
+def test_what_a_site_cannot_spell_is_an_error() -> None:
+    with pytest.raises(JobkitError, match="gpu_type is asked for, but site 'sge-default' does not say how"):
+        directives(spec(resources={"gpu_type": "a100"}).resources, load_site("sge-default", "sge"))
+
+
+def test_a_template_of_the_users_that_lacks_a_value_names_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "slurm.sh.j2").write_text("#!/bin/bash\n{{ nmae }}\n", encoding="utf-8")
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
+    with pytest.raises(JobkitError, match=r"slurm\.sh\.j2:2: 'nmae' is undefined"):
+        script("slurm", "slurm-default")
+
+
+def test_a_newline_in_a_path_is_refused() -> None:
+    with pytest.raises(JobkitError, match="control character"):
+        script("slurm", "slurm-default", "/home/me/a\nb")
+
+
+awkward = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters="/"), min_size=1
+)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(folder=awkward, variable=awkward)
+def test_nothing_in_a_spec_reaches_the_shell(folder: str, variable: str, tmp_path: Path) -> None:
+    """Bash itself reads the rendered assignments back to the very same text."""
+    text = script("local", "local-default", f"/x/a{folder}", environment={"variables": {"V": variable}})
+    lines = [line for line in text.split("\n") if re.match(r"(run|export V)=", line)]
+    path = tmp_path / "echo.sh"
+    path.write_text("\n".join([*lines, 'printf "%s\\0%s" "$run" "$V"']), encoding="utf-8")
+    done = subprocess.run(["bash", path], capture_output=True, check=True)
+    assert done.stdout.decode() == f"/x/a{folder}\0{variable}"

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobkit.errors import JobkitError
+from jobkit.shipped import shipped_folder
+from jobkit.spec import SweepSpec, load_spec
+
+BAD = """\
+name: 1st try
+workload: stanza-nre
+sweep:
+  batch_sise: [50]
+  batch_size: [0, many]
+repeats: 0
+resources:
+  memory: 8
+  walltime: 10
+  gpu: 1
+environment: {conda: a, venv: b}
+policy: {gpu_oom: again}
+schedular: slurm
+"""
+
+
+def refused(tmp_path: Path, text: str, *overrides: str) -> list[str]:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        load_spec(path, overrides)
+    assert caught.value.exit_code == 2
+    return [line.strip().removeprefix(f"{path}:") for line in caught.value.message.splitlines()[1:]]
+
+
+def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    assert refused(tmp_path, BAD, "repeats=none") == [
+        "--set repeats=none: repeats: 'none': should be a valid integer",
+        "1:7: name: '1st try': string should match pattern '^[A-Za-z][A-Za-z0-9_-]*$'",
+        "2:11: workload: 'stanza-nre': no such workload; did you mean 'stanza-ner'?",
+        "5:16: sweep.batch_size.0: 0: should be greater than 0",
+        "5:19: sweep.batch_size.1: 'many': should be a valid integer",
+        "8:11: resources.memory: 8: a size needs a unit, for instance 8GiB",
+        '9:13: resources.walltime: 10: a duration is text, for instance "00:10:00" or 90m',
+        "10:3: resources.gpu: no such key; did you mean 'gpus'?",
+        "11:25: environment.venv: given beside conda; keep one of the two",
+        "12:9: policy: {'gpu_oom': 'again'}: this jobkit does not act on it yet; leave it out",
+        "13:1: schedular: no such key; did you mean 'scheduler'?",
+    ]
+
+
+def test_the_knobs_of_a_known_workload_are_checked(tmp_path: Path) -> None:
+    assert refused(tmp_path, "name: x\nsweep:\n  batch_sise: [50]\n") == [
+        "3:3: sweep.batch_sise: no such knob; did you mean 'batch_size'?"
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(shipped_folder("sweeps").glob("*.yaml")), ids=lambda path: path.name)
+def test_every_shipped_sweep_is_a_spec_and_reads_back(path: Path, tmp_path: Path) -> None:
+    spec = load_spec(path)
+    copy = tmp_path / "sweep.yaml"
+    copy.write_text(spec.as_yaml(), encoding="utf-8")
+    assert load_spec(copy) == spec
+
+
+def test_the_predecessors_experiment_is_whole() -> None:
+    spec = load_spec(shipped_folder("sweeps") / "stanza.yaml")
+    sizes = spec.sweep.product["batch_size"]
+    assert (min(sizes), max(sizes)) == (50, 300)
+    assert len(sizes) >= 5
+    assert (spec.repeats, spec.resources.gpus, spec.resources.cpus) == (3, 1, 2)
+    assert (spec.resources.memory, spec.resources.walltime) == (8 * 2**30, 600)
+
+
+def test_defaults_are_written_out() -> None:
+    text = SweepSpec(name="x").as_yaml()
+    assert "memory: 8GiB" in text
+    assert "walltime: 00:10:00" in text
+    assert "max_parallel: 4" in text
+
+
+def test_a_value_may_stand_for_a_list_of_one() -> None:
+    assert SweepSpec.model_validate({"name": "x", "sweep": {"batch_size": 50}}).sweep.product == {
+        "batch_size": [50]
+    }

@@ -1,0 +1,128 @@
+"""Submission against fake controllers: small programs on PATH that say what real ones said."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit import submit
+from jobkit.errors import JobkitError
+from jobkit.prepare import Options, Prepared, prepare
+
+SPEC = """\
+name: t
+workload: count
+text: text.txt
+sweep: {batch_size: [1, 2, 3]}
+repeats: 2
+resources: {gpus: 0, memory: 1GiB}
+"""
+
+
+@given(st.integers(1, 5000), st.none() | st.integers(1, 1000), st.none() | st.integers(1, 50))
+def test_arrays_cover_every_point_once_and_stay_below_the_limit(
+    points: int, limit: int | None, parallel: int | None
+) -> None:
+    arrays = submit.chunks(points, limit, parallel)
+    assert [index for array in arrays for index in array.points] == list(range(1, points + 1))
+    assert all(array.first == 1 and array.last <= (limit or points) for array in arrays)
+    throttles = [array.throttle or 0 for array in arrays]
+    if parallel is None:
+        assert set(throttles) == {0}
+    else:
+        assert all(throttle >= 1 for throttle in throttles)
+        assert sum(throttles) <= max(parallel, len(arrays))
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
+    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC, encoding="utf-8")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    for name in ("sinfo", "sacctmgr"):
+        program(tmp_path, name, "exit 1")
+    return prepare(spec, Options(scheduler="slurm", runs_dir=tmp_path / "runs"), build=True, say=print)
+
+
+def program(folder: Path, name: str, body: str) -> None:
+    path = folder / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/bash\necho {name} \"$@\" >>{folder}/calls\n{body}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def events(prepared: Prepared) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (prepared.run_dir / "journal.jsonl").read_text().splitlines()]
+
+
+SBATCH = 'case "$*" in *--test-only*) exit 0;; *--offset*) {second};; *) echo "prolog says hello"; echo "7;lab"; exit 0;; esac'
+
+
+def test_intent_stands_in_the_journal_before_the_act(prepared: Prepared, tmp_path: Path) -> None:
+    program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
+    program(tmp_path, "sbatch", f"wc -l <{prepared.run_dir}/journal.jsonl >>{tmp_path}/seen; echo 7")
+    (one,) = submit.submit(prepared)
+    assert (tmp_path / "seen").read_text().split() == ["0", "1"]
+    assert [event["event"] for event in events(prepared)] == ["submitting", "submitted"]
+    assert one.array.throttle == 4
+
+
+def test_a_refused_later_array_cancels_the_earlier_ones(prepared: Prepared, tmp_path: Path) -> None:
+    program(tmp_path, "scontrol", "echo MaxArraySize = 4")
+    program(tmp_path, "sbatch", SBATCH.format(second='echo "Job limit reached" >&2; exit 1'))
+    program(tmp_path, "scancel", "exit 0")
+    with pytest.raises(JobkitError, match="Job limit reached") as caught:
+        submit.submit(prepared)
+    assert caught.value.exit_code == 3
+    assert [event["event"] for event in events(prepared)] == [
+        "submitting",
+        "submitted",
+        "submitting",
+        "refused",
+        "cancelled",
+    ]
+    assert "scancel -M lab 7" in (tmp_path / "calls").read_text()
+
+
+def test_a_refused_check_leaves_no_run_folder(prepared: Prepared, tmp_path: Path) -> None:
+    program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
+    program(tmp_path, "sbatch", 'echo "allocation failure: Requested node configuration is not available" >&2; exit 1')
+    with pytest.raises(JobkitError, match="nothing was submitted") as caught:
+        submit.submit(prepared)
+    assert caught.value.exit_code == 3
+    assert not prepared.run_dir.exists()
+
+
+def test_a_cluster_without_arrays_says_so(prepared: Prepared, tmp_path: Path) -> None:
+    program(tmp_path, "scontrol", "echo MaxArraySize = 1")
+    with pytest.raises(JobkitError, match="takes no array jobs"):
+        submit.submit(prepared)
+    assert not prepared.run_dir.exists()
+
+
+def test_no_controller_is_a_clear_refusal(prepared: Prepared, tmp_path: Path) -> None:
+    program(tmp_path, "scontrol", "echo 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2; exit 1")
+    with pytest.raises(JobkitError, match="Unable to contact slurm controller"):
+        submit.submit(prepared)
+
+
+def test_the_surrounding_job_does_not_leak_into_a_submission(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SBATCH_PARTITION", "SLURM_JOB_ID", "SLURM_MEM_PER_NODE"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+    kept = submit.clean_environment()
+    assert kept["SLURM_CONF"] == "/etc/slurm/slurm.conf"
+    assert not {name for name in kept if name.startswith(("SBATCH_", "SLURM_JOB", "SLURM_MEM"))}
+
+
+def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file is in the way", encoding="utf-8")
+    program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
+    with pytest.raises(JobkitError, match="run folder .*runs"):
+        submit.submit(prepared)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from jobkit.errors import JobkitError
+from jobkit.yaml_files import as_yaml, read_document, refuse, validated
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    cpus: int = 1
+    memory: str = "1G"
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str
+    inner: Inner = Inner()
+    values: list[int] = []
+
+
+def faults(tmp_path: Path, text: str, *overrides: str) -> list[str]:
+    path = tmp_path / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    document = read_document(path, overrides)
+    validated(document, Outer)
+    return [str(fault).removeprefix(f"{path}:") for fault in sorted(document.faults)]
+
+
+def test_every_fault_is_told_with_its_place(tmp_path: Path) -> None:
+    text = "inner:\n  cpuz: 3\n  memory: 4\nvalues: [1, two]\nvalues: [1, two]\nnmae: x\n"
+    assert faults(tmp_path, text) == [
+        "1:1: name: missing",
+        "2:3: inner.cpuz: no such key; did you mean 'cpus'?",
+        "3:11: inner.memory: 4: should be a valid string",
+        "5:1: values: given twice, first on line 4",
+        "5:13: values.1: 'two': should be a valid integer",
+        "6:1: nmae: no such key; did you mean 'name'?",
+    ]
+
+
+def test_an_override_is_named_as_it_was_typed(tmp_path: Path) -> None:
+    assert faults(tmp_path, "name: x\n", "inner.cpus=many", "inner.x=1", "nonsense") == [
+        "--set inner.cpus=many: inner.cpus: 'many': should be a valid integer",
+        "--set inner.x=1: inner.x: no such key; one of: cpus, memory",
+        "--set nonsense: not key=value, for instance resources.cpus=4",
+    ]
+
+
+def test_an_override_wins_and_makes_the_way_to_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("name: x\n", encoding="utf-8")
+    document = read_document(path, ("inner.cpus=4", "values=[1, 2]"))
+    assert validated(document, Outer) == Outer(name="x", inner=Inner(cpus=4), values=[1, 2])
+
+
+@pytest.mark.parametrize("text", ["24:00:00", "on", "no", "2026-11-21", "1_000"])
+def test_what_yaml_1_1_would_change_stays_text(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(f"name: {text}\n", encoding="utf-8")
+    assert read_document(path).data == {"name": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [1\nb: 2", "not YAML"),
+        ("- 1\n", "not a mapping"),
+        ("", "not a mapping"),
+        ("just text", "not a mapping"),
+    ],
+)
+def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(JobkitError, match=said):
+        read_document(path)
+
+
+def test_a_missing_file_and_one_in_latin_1_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    with pytest.raises(JobkitError, match="No such file"):
+        read_document(path)
+    path.write_bytes("name: caf\xe9".encode("latin-1"))
+    with pytest.raises(JobkitError, match="not UTF-8 at byte 9"):
+        read_document(path)
+
+
+def test_refuse_counts_the_faults(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("nmae: x\n", encoding="utf-8")
+    document = read_document(path)
+    validated(document, Outer)
+    with pytest.raises(JobkitError, match="2 faults, nothing was done"):
+        refuse(document, "read the docs")
+
+
+def test_what_is_written_reads_back(tmp_path: Path) -> None:
+    data = {"name": "x", "values": [1, 2], "walltime": "24:00:00", "on": "no", "nested": {"é": None}}
+    path = tmp_path / "x.yaml"
+    path.write_text(as_yaml(data), encoding="utf-8")
+    assert read_document(path).data == data
