@@ -11,8 +11,8 @@ import json
 import os
 import types
 import typing
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -460,39 +460,56 @@ def from_dict(kind: type[T], data: object, *, where: str) -> T:
             f"{where}: schema {schema!r} is newer than this jobkit's {SCHEMA}",
             hint="read it with the jobkit that wrote it, or a newer one",
         )
-    hints = _hints(kind)  # type: ignore[arg-type]  # mypy takes a type[T] for unhashable
-    known = {name: _convert(hint, data[name], where) for name, hint in hints.items() if name in data}
+    readers = _readers(kind)  # type: ignore[arg-type]  # mypy takes a type[T] for unhashable
+    known = {name: read(data[name], where) for name, read in readers.items() if name in data}
     try:
         return kind(**known)
     except TypeError as error:
-        missing = sorted(f.name for f in fields(kind) if f.name not in known)  # type: ignore[arg-type]
-        raise JobkitError(f"{where}: not a {kind.__name__}: lacks some of {missing}") from error
+        missing = [name for name in _required(kind) if name not in known]  # type: ignore[arg-type]  # the same
+        raise JobkitError(f"{where}: not a {kind.__name__}: lacks {', '.join(missing)}") from error
+
+
+Reader = Callable[[Any, str], Any]
+"""Takes a JSON value and where it stands; returns the field's value or raises JobkitError."""
 
 
 @functools.cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+def _readers(kind: type) -> dict[str, Reader]:
+    """Return a reader for each field: looking at types once a class, not once a value."""
+    return {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()}
 
 
-def _convert(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401 - JSON is Any
-    """Return a JSON value as the field's type: nested dataclasses, enums and tuples."""
+@functools.cache
+def _required(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING)
+
+
+def _reader(hint: Any) -> Reader:  # noqa: ANN401 - a type hint is Any
+    """Return the reader of a field: nested dataclasses, enums, tuples, mappings, plain values."""
     if isinstance(hint, types.UnionType):
-        if value is None:
-            return None
-        hint = next(arg for arg in hint.__args__ if arg is not types.NoneType)
+        inner = _reader(next(arg for arg in hint.__args__ if arg is not types.NoneType))
+        return lambda value, where: None if value is None else inner(value, where)
     if isinstance(hint, type) and is_dataclass(hint):
-        return from_dict(hint, value, where=where)
+        return lambda value, where: from_dict(hint, value, where=where)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        try:
-            return hint(value)
-        except ValueError as error:
-            raise JobkitError(f"{where}: {value!r} is no {hint.__name__}") from error
-    if typing.get_origin(hint) is tuple and isinstance(value, list):
-        return tuple(value)
+        return functools.partial(_read_enum, hint)
+    if typing.get_origin(hint) is tuple:
+        return lambda value, where: tuple(_read_plain((list,), value, where))
     plain = typing.get_origin(hint) or hint
-    if not isinstance(value, int | float if plain is float else plain):
-        raise JobkitError(f"{where}: {value!r} where {getattr(plain, '__name__', plain)} is expected")
-    return value
+    return functools.partial(_read_plain, (int, float) if plain is float else (plain,))
+
+
+def _read_enum(hint: type[StrEnum], value: str, where: str) -> StrEnum:
+    try:
+        return hint(value)
+    except ValueError as error:
+        raise JobkitError(f"{where}: {value!r} is no {hint.__name__}") from error
+
+
+def _read_plain(wanted: tuple[type, ...], value: Any, where: str) -> Any:  # noqa: ANN401 - JSON is Any
+    if isinstance(value, wanted):
+        return value
+    raise JobkitError(f"{where}: {value!r} where {wanted[-1].__name__} is expected")
 
 
 def append_line(path: Path, line: str) -> None:
