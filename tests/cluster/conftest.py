@@ -64,28 +64,40 @@ def sge() -> Iterator[None]:
 
 @contextmanager
 def _cluster(script: str, probe: tuple[str, ...]) -> Iterator[None]:
-    """Bring a cluster up unless it is up, and down again after its last user, if we began it.
+    """Bring a cluster up unless it is up, and down again after its last user, if a test began it.
 
-    Every user holds the lock shared; who gets it alone is the first or the last one. The
-    mark tells that a test began the cluster, whichever process that was.
+    Every user holds the lock ``users`` shared; who can have it alone is the last one. It is only
+    ever asked for under ``gate``, which nobody holds while tests run: so two workers that use
+    both clusters cannot wait for each other. The mark tells that a test began the cluster,
+    whichever process that was.
     """
     mark = Path(tempfile.gettempdir()) / f"jobkit-{script}.began"
-    with mark.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        environment = _bring_up(script, probe, mark)
-        fcntl.flock(lock, fcntl.LOCK_SH)
+    with mark.with_suffix(".gate").open("w") as gate, mark.with_suffix(".users").open("w") as users:
+        with _held(gate):
+            environment = _bring_up(script, probe, mark)
+            fcntl.flock(users, fcntl.LOCK_SH)
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
             yield
-        if mark.exists() and _alone(lock):
-            subprocess.run([HERE / script, "--down"], check=True, timeout=UP_TIMEOUT_S)
-            mark.unlink()
+        with _held(gate):
+            if mark.exists() and _alone(users):
+                subprocess.run([HERE / script, "--down"], check=True, timeout=UP_TIMEOUT_S)
+                mark.unlink()
 
 
-def _alone(lock: IO[str]) -> bool:
+@contextmanager
+def _held(lock: IO[str]) -> Iterator[None]:
+    fcntl.flock(lock, fcntl.LOCK_EX)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def _alone(users: IO[str]) -> bool:
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
