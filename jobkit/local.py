@@ -96,7 +96,7 @@ def _run_point(run_dir: Path, point: Point, limits: Limits, job_id: str, tick: C
         raise
     finally:
         pid_file.unlink(missing_ok=True)
-        for path in (job.paths.submitted_file, job.paths.result_pickle):
+        for path in (job.paths.submitted_pickle, job.paths.result_pickle):
             path.unlink(missing_ok=True)
     return f"submitit: {job.state}"
 

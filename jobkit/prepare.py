@@ -104,7 +104,8 @@ def prepare(path: Path, options: Options, *, build: bool, say: Callable[[str], N
     options
         What the command line adds.
     build
-        Whether a missing stand-in model is built now (not for ``--dry-run``).
+        Whether a missing stand-in model is built and a missing text fetched now; not for
+        ``--dry-run``, which writes nothing.
     say
         Told in a line what takes time.
 
@@ -114,10 +115,10 @@ def prepare(path: Path, options: Options, *, build: bool, say: Callable[[str], N
         With every fault of the spec at once; a missing text, model or site is one.
     """
     overrides = (*options.overrides, *_flags(options))
-    spec = load_spec(path, overrides, (_text_check(path), _model_check, _site_check))
+    spec = load_spec(path, overrides, (_text_check(path, write=build), _model_check, _site_check))
     name, why = choose_scheduler(spec.scheduler)
     site = load_site(spec.site, name)
-    text = find_text(spec.text, base=path.parent, cache=cache_dir())
+    text = find_text(spec.text, base=path.parent, cache=cache_dir(), write=build)
     model = _model(spec, build=build, say=say)
     decided = {"scheduler": name, "site": site.name if spec.site == "auto" else spec.site, "text": text.name}
     decided["device"] = device(spec, name)
@@ -133,11 +134,13 @@ def _flags(options: Options) -> list[str]:
     return [f"{key}={value}" for key, value in pairs if value]
 
 
-def _text_check(path: Path) -> Callable[[Document], None]:
+def _text_check(path: Path, *, write: bool) -> Callable[[Document], None]:
     def check(document: Document) -> None:
         name = document.data.get("text", "sample")
         if isinstance(name, str):
-            _found(document, "text", lambda: find_text(name, base=path.parent, cache=cache_dir()))
+            _found(
+                document, "text", lambda: find_text(name, base=path.parent, cache=cache_dir(), write=write)
+            )
 
     return check
 

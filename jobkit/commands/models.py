@@ -35,7 +35,9 @@ def fetch(name: str, resources_url: str | None) -> int:
 
 
 @models.command("build")
-@click.option("--size", type=SIZES, default="tiny", show_default=True, help="full has the English model's dimensions.")
+@click.option(
+    "--size", type=SIZES, default="tiny", show_default=True, help="full has the English model's dimensions."
+)
 def build(size: str) -> int:
     """Build jobkit's stand-in model now, and print its folder.
 
@@ -52,8 +54,12 @@ def build(size: str) -> int:
 
 @models.command("path")
 @click.argument("name")
-@click.option("--size", type=SIZES, default="full", show_default=True, help="Of the stand-in, if it comes to that.")
-@click.option("--fallback", type=click.Choice(["stand-in"]), help="Also name a stand-in that is already built.")
+@click.option(
+    "--size", type=SIZES, default="full", show_default=True, help="Of the stand-in, if it comes to that."
+)
+@click.option(
+    "--fallback", type=click.Choice(["stand-in"]), help="Also name a stand-in that is already built."
+)
 def path(name: str, size: str, fallback: str | None) -> int:
     """Print the folder that a spec naming this model would load."""
     from jobkit.launch import say

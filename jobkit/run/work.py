@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from jobkit import records
+from jobkit.errors import JobkitError
 from jobkit.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import gpu, memory, surroundings
 from jobkit.run.device import Device, open_device
@@ -155,7 +156,10 @@ def _load(state: _Try, device: Device) -> None:
     model = state.task.inputs / "model" if point.model else None
     start = time.perf_counter()
     workload = workload_class(point.workload)()
-    workload.load(model, point.device, point.params, point.threads)
+    try:
+        workload.load(model, point.device, point.params, point.threads)
+    except (JobkitError, FileNotFoundError) as error:
+        raise TryFailed(Outcome.MODEL_MISSING, f"{error}") from error
     device.synchronise()
     state.load_s = time.perf_counter() - start
     readings.rss_model = surroundings.rss_now()

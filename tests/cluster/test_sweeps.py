@@ -77,7 +77,9 @@ class Lab:
         )
 
     def sweep(self, spec: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.jobkit("sweep", spec, "--scheduler", self.scheduler, "--site", str(self.home / "lab.yaml"), *arguments)
+        return self.jobkit(
+            "sweep", spec, "--scheduler", self.scheduler, "--site", str(self.home / "lab.yaml"), *arguments
+        )
 
     def run_dir(self) -> Path:
         (folder,) = (self.home / "runs").iterdir()
@@ -190,7 +192,16 @@ def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab) -> None:
     text = COUNT.replace("workload: count", "workload: odd:Exits").replace("[1, 10, 100]", "[1]")
     text += f"environment: {{variables: {{PYTHONPATH: '{WORKLOADS}', ODD_STATUS: '7'}}}}\n"
     done = subprocess.run(
-        [JOBKIT, "sweep", lab.spec(text), "--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml", "--wait"],
+        [
+            JOBKIT,
+            "sweep",
+            lab.spec(text),
+            "--scheduler",
+            lab.scheduler,
+            "--site",
+            lab.home / "lab.yaml",
+            "--wait",
+        ],
         cwd=lab.home,
         capture_output=True,
         text=True,
@@ -208,7 +219,16 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(lab: La
     text = text.replace("repeats: 2", "repeats: 1").replace("00:02:00", "00:00:20")
     text += f"environment: {{variables: {{PYTHONPATH: '{WORKLOADS}', ODD_TOLD: '{told}'}}}}\n"
     done = subprocess.run(
-        [JOBKIT, "sweep", lab.spec(text), "--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml", "--wait"],
+        [
+            JOBKIT,
+            "sweep",
+            lab.spec(text),
+            "--scheduler",
+            lab.scheduler,
+            "--site",
+            lab.home / "lab.yaml",
+            "--wait",
+        ],
         cwd=lab.home,
         capture_output=True,
         text=True,
