@@ -14,8 +14,9 @@ from jobkit.sample import Sample, join_paragraphs
 
 LONGEST_TRAINED_CHARS = 120
 """Sentences longer than this are not trained on: they cost much and teach nothing new."""
-EMPTY_SHARE = 0.15
-"""How many of the sentences without an entity the tagger is trained on."""
+COMMON = frozenset({"PERSON", "GPE", "DATE"})
+EMPTY_SHARE, COMMON_SHARE = 0.15, 0.5
+"""How many of the sentences without an entity, and with common ones only, are trained on."""
 
 _TOKEN = re.compile(r"(?:Mr|Mrs|Dr)\.|\d+(?:,\d{3})*|[^\W\d_]+(?:\u2019[^\W\d_]+)*|[^\w\s]|_")
 
@@ -28,7 +29,7 @@ def word_counts(sample: Sample) -> Counter[str]:
 def tagged_sentences(sample: Sample) -> Iterator[list[dict[str, Any]]]:
     """Yield sentences to train on, as Stanza's token dictionaries with BIES tags.
 
-    Long sentences are left out, and most of those without an entity.
+    Long sentences are left out, and many of those that have little to teach.
     """
     gold: dict[int, list[Entity]] = {}
     for entity in sample.gold:
@@ -36,11 +37,17 @@ def tagged_sentences(sample: Sample) -> Iterator[list[dict[str, Any]]]:
     for number, (text, sentences) in enumerate(zip(sample.paragraphs, sample.sentences, strict=True)):
         for start, end in sentences:
             inside = [entity for entity in gold.get(number, []) if start <= entity.start < end]
-            if end - start <= LONGEST_TRAINED_CHARS and (inside or random.random() < EMPTY_SHARE):  # noqa: S311
+            if end - start <= LONGEST_TRAINED_CHARS and random.random() < _share(inside):  # noqa: S311
                 tokens = enumerate(_TOKEN.finditer(text, start, end), 1)
                 yield [
                     {"id": (at,), "text": token.group(), "ner": _tag(token, inside)} for at, token in tokens
                 ]
+
+
+def _share(entities: Sequence[Entity]) -> float:
+    if not entities:
+        return EMPTY_SHARE
+    return COMMON_SHARE if {entity.label for entity in entities} <= COMMON else 1.0
 
 
 def _tag(token: re.Match[str], entities: Sequence[Entity]) -> str:

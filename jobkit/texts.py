@@ -1,0 +1,134 @@
+"""Find the text that a spec names, and see that a job could read it."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import IO
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from jobkit.errors import JobkitError
+from jobkit.records import TextRef
+from jobkit.run.paragraphs import split_paragraphs
+from jobkit.sample import sample_path, sample_text, write_sample
+
+SAMPLE = "sample"
+TIMEOUT_S = 60
+BLOCK_BYTES = 1 << 20
+KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
+
+
+def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> TextRef:
+    """Return the text that a spec names.
+
+    Parameters
+    ----------
+    name
+        ``sample`` for the built-in one; a path, relative to ``base`` or else to the working
+        folder; or an http(s) address, downloaded once.
+    base
+        The folder of the spec.
+    cache
+        The cache folder: the sample and downloads lie in its ``texts/``.
+    write
+        Whether the cache may be written: without, the sample is described as it would be, and
+        an address must have been downloaded before.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such text, or it is a folder, empty, binary, not UTF-8, or white space.
+    """
+    texts = cache / "texts"
+    if name == SAMPLE:
+        return _sample(texts, write=write)
+    if name.startswith(("http://", "https://")):
+        return _checked(_downloaded(name, texts, write=write), name)
+    return _checked(_on_disk(name, base), name)
+
+
+def _sample(texts: Path, *, write: bool) -> TextRef:
+    data = sample_text().encode()
+    path = write_sample(texts) if write else sample_path(texts, data.decode())
+    return _ref(path, data, SAMPLE)
+
+
+def _ref(path: Path, data: bytes, name: str) -> TextRef:
+    digest = hashlib.sha256(data).hexdigest()
+    return TextRef(path=str(path.absolute()), sha256=digest, size_bytes=len(data), name=name)
+
+
+def _on_disk(name: str, base: Path) -> Path:
+    """Return the file of a path as the spec gives it."""
+    given = Path(name).expanduser()
+    places = [base / given, Path.cwd() / given]  # an absolute path stays what it is
+    for place in places:
+        if place.exists():
+            return place.resolve()
+    looked = " nor ".join(dict.fromkeys(str(place.absolute()) for place in places))
+    raise JobkitError(f"text {name!r}: there is no {looked}", hint=KEY_HINT)
+
+
+def _checked(path: Path, name: str) -> TextRef:
+    """Return a text that has been read whole, as a job will read it."""
+    try:
+        data = path.read_bytes()
+    except IsADirectoryError as error:
+        raise JobkitError(f"text {path}: is a folder", hint="name one file") from error
+    except OSError as error:
+        raise JobkitError(f"text {path}: {error.strerror}", hint=KEY_HINT) from error
+    if not data:
+        raise JobkitError(f"text {path}: is empty", hint=KEY_HINT)
+    if b"\0" in data:
+        at = data.index(b"\0")
+        raise JobkitError(f"text {path}: is binary (a NUL at byte {at})", hint="name a plain UTF-8 text")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        hint = f"convert it first, for instance: iconv -f latin1 -t utf-8 {path} > {path}.utf8"
+        raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
+    if not split_paragraphs(text):
+        raise JobkitError(f"text {path}: holds no paragraph, only white space", hint=KEY_HINT)
+    return _ref(path, data, name)
+
+
+def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
+    """Return the file of an address, from the cache or fetched into it."""
+    path = texts / f"url-{hashlib.sha256(address.encode()).hexdigest()[:12]}.txt"
+    if path.exists():
+        return path
+    if not write:
+        raise JobkitError(f"text {address}: is not downloaded yet", hint=f"curl -L -o {path} {address}")
+    texts.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=texts, prefix=path.stem, suffix=".part", delete=False) as part:
+        try:
+            _fetch(address, part)
+        except (OSError, ValueError) as error:
+            Path(part.name).unlink()
+            reason = error.reason if type(error) is URLError else str(error)
+            if isinstance(error, HTTPError):
+                error.close()  # it holds the connection
+            hint = f"fetch it where there is a network and name the file: curl -LO {address}"
+            raise JobkitError(f"text {address}: could not be downloaded: {reason}", hint=hint) from error
+    Path(part.name).replace(path)
+    return path
+
+
+def _fetch(address: str, into: IO[bytes]) -> None:
+    """Write what an address gives into a file.
+
+    Raises
+    ------
+    OSError
+        Where it cannot be had whole.
+    """
+    request = Request(address, headers={"User-Agent": "jobkit"})  # noqa: S310 - http(s) was checked
+    with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the same
+        expected = answer.headers.get("Content-Length")
+        while block := answer.read(BLOCK_BYTES):
+            into.write(block)
+        into.flush()
+    if expected is not None and into.tell() != int(expected):
+        raise OSError(f"{into.tell()} of {expected} bytes came")
