@@ -56,8 +56,8 @@ def headline(prepared: Prepared) -> str:
     return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
 
 
-def here(prepared: Prepared) -> int:
-    """Run all points on this machine, with progress, then print the table."""
+def here(prepared: Prepared) -> int | None:
+    """Run all points on this machine, with progress; return an exit code if it did not get so far."""
     say(f"{headline(prepared)}\nrun folder: {_short(prepared.run_dir)}")
     submit.write_run(prepared)
     try:
@@ -68,7 +68,7 @@ def here(prepared: Prepared) -> int:
         say(f"interrupted; what was measured is in {_short(prepared.run_dir)}")
         say(f"  see it:   jobkit collect {_short(prepared.run_dir)}")
         return EXIT_INTERRUPTED
-    return print_table(prepared.run_dir)
+    return None
 
 
 def detached(prepared: Prepared) -> int:
@@ -83,8 +83,8 @@ def detached(prepared: Prepared) -> int:
     return 0
 
 
-def on_cluster(prepared: Prepared, *, wait: bool) -> int:
-    """Submit; return at once, or stay until the last point is home and print the table."""
+def on_cluster(prepared: Prepared, *, wait: bool) -> int | None:
+    """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
     say(headline(prepared))
     taken = submit.submit(prepared)
     scheduler = by_name(prepared.spec.scheduler)
@@ -97,7 +97,7 @@ def on_cluster(prepared: Prepared, *, wait: bool) -> int:
     return _stay(prepared, taken, cancel)
 
 
-def _stay(prepared: Prepared, taken: Sequence[Submitted], cancel: str) -> int:
+def _stay(prepared: Prepared, taken: Sequence[Submitted], cancel: str) -> int | None:
     """Wait for the points of a submitted run; Ctrl-C leaves the job alone."""
     try:
         watch.until_done(prepared.run_dir, prepared.points, taken, by_name(prepared.spec.scheduler))
@@ -105,7 +105,7 @@ def _stay(prepared: Prepared, taken: Sequence[Submitted], cancel: str) -> int:
         say("no longer waiting; the job goes on")
         say(f"  later:    jobkit collect {_short(prepared.run_dir)}\n  cancel:   {cancel}")
         return EXIT_INTERRUPTED
-    return print_table(prepared.run_dir)
+    return None
 
 
 def _done(prepared: Prepared, what: str, cancel: str) -> None:
@@ -115,14 +115,6 @@ def _done(prepared: Prepared, what: str, cancel: str) -> None:
     say(f"  results      jobkit collect {run_dir}")
     say(f"  logs         {run_dir}/logs/")
     say(f"  cancel       {cancel}")
-
-
-def print_table(run_dir: Path) -> int:
-    """Print the scaling table of a run and return `jobkit collect`'s exit code."""
-    from jobkit.commands.collect import collect
-
-    code = collect.main(args=[str(run_dir)], prog_name="jobkit collect", standalone_mode=False)
-    return code if isinstance(code, int) else 0
 
 
 def _short(path: Path) -> str:

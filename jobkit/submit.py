@@ -82,7 +82,11 @@ def array_limit(scheduler: Scheduler) -> int | None:
     argv = scheduler.limit_argv()
     if not argv:
         return None
-    answer = shell.check(shell.run(argv, env=clean_environment()), "the scheduler does not answer", hint="is this a submit host?")
+    answer = shell.check(
+        shell.run(argv, env=clean_environment()),
+        "the scheduler does not answer",
+        hint="is this a submit host?",
+    )
     limit = scheduler.parse_limit(answer.stdout)
     if limit == 0:
         message = f"{scheduler.NAME} takes no array jobs here: its array limit is 0"

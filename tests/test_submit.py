@@ -53,7 +53,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
 def program(folder: Path, name: str, body: str) -> None:
     path = folder / "bin" / name
     path.parent.mkdir(exist_ok=True)
-    path.write_text(f"#!/bin/bash\necho {name} \"$@\" >>{folder}/calls\n{body}\n", encoding="utf-8")
+    path.write_text(f'#!/bin/bash\necho {name} "$@" >>{folder}/calls\n{body}\n', encoding="utf-8")
     path.chmod(0o755)
 
 
@@ -61,7 +61,11 @@ def events(prepared: Prepared) -> list[dict[str, object]]:
     return [json.loads(line) for line in (prepared.run_dir / "journal.jsonl").read_text().splitlines()]
 
 
-SBATCH = 'case "$*" in *--test-only*) exit 0;; *--offset*) {second};; *) echo "prolog says hello"; echo "7;lab"; exit 0;; esac'
+SBATCH = (
+    'case "$*" in *--test-only*) exit 0;; '
+    "*--offset*) {second};; "
+    '*) echo "prolog says hello"; echo "7;lab"; exit 0;; esac'
+)
 
 
 def test_intent_stands_in_the_journal_before_the_act(prepared: Prepared, tmp_path: Path) -> None:
@@ -92,7 +96,11 @@ def test_a_refused_later_array_cancels_the_earlier_ones(prepared: Prepared, tmp_
 
 def test_a_refused_check_leaves_no_run_folder(prepared: Prepared, tmp_path: Path) -> None:
     program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
-    program(tmp_path, "sbatch", 'echo "allocation failure: Requested node configuration is not available" >&2; exit 1')
+    program(
+        tmp_path,
+        "sbatch",
+        'echo "allocation failure: Requested node configuration is not available" >&2; exit 1',
+    )
     with pytest.raises(JobkitError, match="nothing was submitted") as caught:
         submit.submit(prepared)
     assert caught.value.exit_code == 3
@@ -107,7 +115,11 @@ def test_a_cluster_without_arrays_says_so(prepared: Prepared, tmp_path: Path) ->
 
 
 def test_no_controller_is_a_clear_refusal(prepared: Prepared, tmp_path: Path) -> None:
-    program(tmp_path, "scontrol", "echo 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2; exit 1")
+    program(
+        tmp_path,
+        "scontrol",
+        "echo 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2; exit 1",
+    )
     with pytest.raises(JobkitError, match="Unable to contact slurm controller"):
         submit.submit(prepared)
 
@@ -124,5 +136,5 @@ def test_the_surrounding_job_does_not_leak_into_a_submission(monkeypatch: pytest
 def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file is in the way", encoding="utf-8")
     program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
-    with pytest.raises(JobkitError, match="run folder .*runs"):
+    with pytest.raises(JobkitError, match=r"run folder .*runs"):
         submit.submit(prepared)

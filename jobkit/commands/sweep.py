@@ -56,6 +56,16 @@ def sweep(
     if dry_run:
         click.echo(launch.preview(prepared))
         return 0
-    if prepared.spec.scheduler == "local":
-        return launch.detached(prepared) if detach else launch.here(prepared)
-    return launch.on_cluster(prepared, wait=wait)
+    if prepared.spec.scheduler != "local":
+        code = launch.on_cluster(prepared, wait=wait)
+    else:
+        code = launch.detached(prepared) if detach else launch.here(prepared)
+    return _table(prepared.run_dir) if code is None else code
+
+
+def _table(run_dir: Path) -> int:
+    """Print the scaling table of a finished run; return the exit code of `jobkit collect`."""
+    from jobkit.commands.collect import collect
+
+    code: int = collect.main(args=[str(run_dir)], prog_name="jobkit collect", standalone_mode=False)
+    return code

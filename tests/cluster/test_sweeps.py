@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,14 +102,14 @@ class Lab:
         pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")]),
     ]
 )
-def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Lab:
     request.getfixturevalue(request.param)
     home, scratch = tmp_path / "my home", tmp_path / "scratch"
     home.mkdir()
     scratch.mkdir()
     site = SITE % (request.param, QUEUE[request.param], REQUESTS[request.param], scratch)
     (home / "lab.yaml").write_text(site, encoding="utf-8")
-    yield Lab(request.param, home, scratch)
+    return Lab(request.param, home, scratch)
 
 
 def test_a_sweep_goes_out_and_its_records_come_home(lab: Lab) -> None:
@@ -149,7 +150,7 @@ def test_the_throttle_is_respected(lab: Lab) -> None:
         spans.append((record["started_at"], record["ended_at"]))
     spans.sort()
     assert len(spans) == 6
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 def test_a_refusal_leaves_nothing_behind(lab: Lab) -> None:

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobkit import prepare as stage
+from jobkit.errors import JobkitError
+from jobkit.prepare import Options, prepare
+
+SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1, 2]}\nresources: {gpus: 0}\n"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    (tmp_path / "text.txt").write_text("One.\n", encoding="utf-8")
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC, encoding="utf-8")
+    return path
+
+
+def programs(folder: Path, *names: str) -> str:
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("there", "chosen"),
+    [
+        (["sbatch", "qsub", "qconf"], "slurm"),
+        (["qsub", "qconf"], "sge"),
+        (["qsub"], "local"),
+        ([], "local"),
+    ],
+)
+def test_auto_looks_for_sbatch_then_qsub_then_runs_here(
+    there: list[str], chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", programs(tmp_path / "bin", *there))
+    name, why = stage.choose_scheduler("auto")
+    assert name == chosen
+    assert why == ("neither sbatch nor qsub is on PATH" if chosen == "local" else f"{there[0]} is on PATH")
+
+
+def test_everything_auto_is_decided_and_nothing_is_written(spec: Path, tmp_path: Path) -> None:
+    options = Options(overrides=("repeats=1",), scheduler="slurm", runs_dir=tmp_path / "runs")
+    prepared = prepare(spec, options, build=False, say=print)
+    assert (prepared.spec.scheduler, prepared.spec.site, prepared.spec.device) == (
+        "slurm",
+        "slurm-default",
+        "cpu",
+    )
+    assert len(prepared.points) == 2
+    assert prepared.request.walltime_s == 600
+    assert not (tmp_path / "runs").exists()
+
+
+def test_missing_things_are_faults_among_the_others(spec: Path) -> None:
+    text = SPEC.replace("text.txt", "gone.txt").replace("count", "stanza-ner")
+    spec.write_text(text + "site: nowhere\nscheduler: sge\nmodel: {name: xx}\nrepeat: 1\n", encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        prepare(spec, Options(), build=False, say=print)
+    lines = [line.strip().removeprefix(f"{spec}:") for line in caught.value.message.splitlines()[1:]]
+    places = [line.split(" ")[0] for line in lines]
+    assert places == ["3:7:", "6:7:", "8:8:", "9:1:"]
+    assert "gone.txt" in lines[0]
+    assert "no site 'nowhere'" in lines[1]
+    assert "jobkit models fetch xx" in lines[2]
+    assert "did you mean 'repeats'?" in lines[3]
+
+
+def test_the_resources_that_a_site_names_are_handed_on_to_be_checked(spec: Path, tmp_path: Path) -> None:
+    options = Options(scheduler="sge", site="lancaster-hec", runs_dir=tmp_path)
+    prepared = prepare(spec, options, build=False, say=print)
+    assert prepared.request.resources == ("ncpus", "h_vmem", "h_rt")
+
+
+def test_cuda_is_what_a_job_with_a_gpu_gets(spec: Path, tmp_path: Path) -> None:
+    options = Options(overrides=("resources.gpus=1",), scheduler="slurm", runs_dir=tmp_path)
+    assert prepare(spec, options, build=False, say=print).spec.device == "cuda"
+
+
+def test_run_ids_are_names_that_both_schedulers_take() -> None:
+    ids = {stage.run_id("t") for _ in range(50)}
+    assert len(ids) > 1
+    assert all(one.startswith("t-") and len(one) == len("t-20260101-120000-beef") for one in ids)
