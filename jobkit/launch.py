@@ -61,7 +61,7 @@ def here(prepared: Prepared) -> int | None:
     say(f"{headline(prepared)}\nrun folder: {_short(prepared.run_dir)}")
     submit.write_run(prepared)
     try:
-        with watch.Progress(prepared.run_dir, prepared.points) as progress:
+        with local.ended_by_signals(), watch.Progress(prepared.run_dir, prepared.points) as progress:
             local.drive(prepared.run_dir, lambda _: progress.look())
     except KeyboardInterrupt:
         note(prepared.run_dir, "cancelled", job_id="", cluster="", status=0, said="interrupted")

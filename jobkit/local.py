@@ -146,16 +146,27 @@ def _account(run_dir: Path, point: Point, job_id: str, evidence: str, elapsed_s:
     records.append_line(run_dir / ACCOUNTING_FILE, json.dumps(line))
 
 
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Take TERM and HUP for Ctrl-C inside the block: the running point must not be left alone."""
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
 def main() -> int:
     """Drive a run folder named on the command line: the detached local run."""
-    signal.signal(signal.SIGTERM, _interrupt)
     run_dir = Path(sys.argv[1])
     try:
-        drive(run_dir, lambda _: None)
+        with ended_by_signals():
+            drive(run_dir, lambda _: None)
     except KeyboardInterrupt:
         journal.note(run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
         return 130

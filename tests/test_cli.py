@@ -120,7 +120,8 @@ def test_a_detached_run_goes_on_alone(home: Path) -> None:
         assert time.monotonic() < deadline
 
 
-def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(home: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(home: Path, sent: signal.Signals) -> None:
     told = home / "told"
     text = SPEC.replace("workload: count", "workload: odd:Slow").replace("[1, 2]", "[1]")
     (home / "spec.yaml").write_text(
@@ -138,7 +139,7 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(home: Path)
         deadline = time.monotonic() + 60
         while not told.exists():
             assert time.monotonic() < deadline
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted; what was measured is in runs/" in said
