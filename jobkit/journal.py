@@ -19,7 +19,7 @@ def note(run_dir: Path, event: str, **fields: Any) -> None:  # noqa: ANN401 - wh
     run_dir
         The run folder.
     event
-        ``submitting``, ``submitted``, ``refused``, ``cancelled``, ``started``, ``ended``.
+        ``submitting``, ``submitted``, ``refused``, ``cancelled``.
     fields
         What belongs to it: argv, job ids, first and last task, offset.
     """

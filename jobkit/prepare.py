@@ -15,22 +15,21 @@ from jobkit.errors import JobkitError
 from jobkit.models import find_model
 from jobkit.places import cache_dir
 from jobkit.plan import Inputs, plan
-from jobkit.records import ModelRef, Point
+from jobkit.records import ModelRef, Point, TextRef
 from jobkit.render import directives, render
 from jobkit.run import gpu
 from jobkit.run.workload import workload_class
 from jobkit.schedulers.base import Request
+from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.texts import find_text
 from jobkit.yaml_files import Document
 
 DEFAULT_RUNS_DIR = "runs"
+LAST_RESORT = "local"
 RESOURCE = re.compile(r"(?:^|\s)-l\s+(\w+)=", re.MULTILINE)
 """A resource requested by name in a Grid Engine header line."""
-
-PROGRAMS = {"slurm": ("sbatch",), "sge": ("qsub", "qconf")}
-"""What must be on PATH for a scheduler to be here; ``qsub`` alone may be PBS's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +119,22 @@ def prepare(path: Path, options: Options, *, build: bool, say: Callable[[str], N
     site = load_site(spec.site, name)
     text = find_text(spec.text, base=path.parent, cache=cache_dir(), write=build)
     model = _model(spec, build=build, say=say)
-    decided = {"scheduler": name, "site": site.name if spec.site == "auto" else spec.site, "text": text.name}
+    decided = {
+        "scheduler": name,
+        "site": site.name if spec.site == "auto" else spec.site,
+        "text": _again(spec, text),
+    }
     decided["device"] = device(spec, name)
     spec = spec.model_copy(update=decided)
     run_dir = _runs_dir(options, site) / run_id(spec.name)
     points = plan(spec, Inputs(run_id=run_dir.name, text=text, model=model, device=spec.device))
     script = render(spec, site, points[0], run_dir)
     return Prepared(spec=spec, site=site, why=why, points=points, run_dir=run_dir, script=script)
+
+
+def _again(spec: SweepSpec, text: TextRef) -> str:
+    """Return the text as a spec anywhere else may name it: a path made absolute."""
+    return spec.text if text.name == "sample" or "://" in spec.text else text.path
 
 
 def _flags(options: Options) -> list[str]:
@@ -162,7 +170,7 @@ def _model_check(document: Document) -> None:
 
 def _site_check(document: Document) -> None:
     name, scheduler = document.data.get("site", "auto"), document.data.get("scheduler", "auto")
-    if isinstance(name, str) and scheduler in {"auto", "slurm", "sge", "local"}:
+    if isinstance(name, str) and scheduler in {"auto", *SCHEDULERS}:
         _found(document, "site", lambda: load_site(name, choose_scheduler(scheduler)[0]))
 
 
@@ -194,10 +202,12 @@ def choose_scheduler(name: str) -> tuple[str, str]:
     """Return the scheduler to use, and why in a few words."""
     if name != "auto":
         return name, "as asked"
-    for scheduler, programs in PROGRAMS.items():
-        if all(shutil.which(program) for program in programs):
-            return scheduler, f"{programs[0]} is on PATH"
-    return "local", "neither sbatch nor qsub is on PATH"
+    looked_for: list[str] = []
+    for scheduler in SCHEDULERS.values():
+        if scheduler.PROGRAMS and all(shutil.which(program) for program in scheduler.PROGRAMS):
+            return scheduler.NAME, f"{scheduler.PROGRAMS[0]} is on PATH"
+        looked_for += scheduler.PROGRAMS[:1]
+    return LAST_RESORT, f"neither {' nor '.join(looked_for)} is on PATH"
 
 
 def device(spec: SweepSpec, scheduler: str) -> str:

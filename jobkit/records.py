@@ -194,7 +194,7 @@ class Memory:
     Attributes
     ----------
     context_bytes
-        The CUDA context: the process as NVML sees it before any tensor.
+        The CUDA context: the process as NVML sees it before the model is loaded.
     weights_bytes
         torch allocated after the model was loaded, before the first batch.
     activations_bytes
@@ -299,7 +299,7 @@ class Summary:
     batch_mean_s, batch_p50_s, batch_p95_s
         Of the batches' seconds; mean over what ran, partial batches too.
     padding_efficiency
-        characters the sentences hold over characters padded to, 0 to 1.
+        characters of the paragraphs over characters padded to, at most 1.
     load_max
         The largest load of a batch.
     """
@@ -395,7 +395,7 @@ class Exit:
     status
         Of the worker, or of the step that failed.
     stage
-        The step that the script was in: ``stage_in``, ``environment``, ``run``, ``stage_out``,
+        The step that the script was in: ``scratch``, ``stage_in``, ``environment``, ``run``,
         ``done``.
     outcome
         Set where the script itself knows, before or instead of a record; else ``None``.

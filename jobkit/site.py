@@ -7,14 +7,24 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from jobkit.errors import JobkitError
 from jobkit.nearest import nearest
+from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.shipped import shipped_folder
 from jobkit.yaml_files import read_document, refuse, validated
 
-SchedulerName = Literal["slurm", "sge", "local"]
+
+def known_scheduler(name: str) -> str:
+    """Return the name if the registry has it, else raise ``ValueError`` with the nearest."""
+    if name not in SCHEDULERS:
+        raise ValueError(f"no such scheduler{nearest(name, list(SCHEDULERS))}")
+    return name
+
+
+SchedulerName = Annotated[str, AfterValidator(known_scheduler)]
+"""A scheduler of the registry."""
 
 
 class Requests(BaseModel):

@@ -12,10 +12,9 @@ from jobkit.axes import axis_faults
 from jobkit.errors import JobkitError
 from jobkit.nearest import nearest
 from jobkit.run.workload import SHIPPED
+from jobkit.site import SchedulerName, known_scheduler
 from jobkit.units import format_size, format_walltime, parse_duration, parse_size
 from jobkit.yaml_files import Document, as_yaml, read_document, refuse, validated
-
-SCHEDULERS = ("slurm", "sge", "local")
 
 
 def _parsed(parse: Callable[[str], int], wanted: str) -> Callable[[object], object]:
@@ -47,6 +46,10 @@ Duration = Annotated[
 Positive = Annotated[int, Field(gt=0)]
 Setting = dict[str, Positive]
 Values = Annotated[list[Positive], BeforeValidator(lambda v: v if isinstance(v, list) else [v])]
+
+
+def _known_or_auto(name: str) -> str:
+    return name if name == "auto" else known_scheduler(name)
 
 
 def _not_yet(value: object) -> object:
@@ -102,7 +105,7 @@ class Resources(_Part):
     queue: str | None = None
     account: str | None = None
     qos: str | None = None
-    options: dict[Literal["slurm", "sge", "local"], list[str]] = {}
+    options: dict[SchedulerName, list[str]] = {}
 
 
 class Environment(_Part):
@@ -166,7 +169,7 @@ class SweepSpec(_Part):
     sweep: Axes = Axes()
     repeats: Positive = 3
     resources: Resources = Resources()
-    scheduler: Literal["auto", "slurm", "sge", "local"] = "auto"
+    scheduler: Annotated[str, AfterValidator(_known_or_auto)] = "auto"
     site: str = "auto"
     environment: Environment = Environment()
     max_parallel: Positive | None = 4

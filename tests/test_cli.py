@@ -121,7 +121,9 @@ def test_a_detached_run_goes_on_alone(home: Path) -> None:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(home: Path, sent: signal.Signals) -> None:
+def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
+    home: Path, sent: signal.Signals
+) -> None:
     told = home / "told"
     text = SPEC.replace("workload: count", "workload: odd:Slow").replace("[1, 2]", "[1]")
     (home / "spec.yaml").write_text(
@@ -192,3 +194,12 @@ def test_bad_usage_ends_with_2_and_no_traceback(home: Path, arguments: list[str]
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_run_can_be_run_again_from_its_own_spec(home: Path) -> None:
+    assert jobkit(home, "sweep", "spec.yaml", "--set", "repeats=1").returncode == 0
+    (run,) = (home / "runs").iterdir()
+    elsewhere = home / "elsewhere"
+    elsewhere.mkdir()
+    done = jobkit(elsewhere, "sweep", str(run / "sweep.yaml"))
+    assert done.returncode == 0, done.stderr

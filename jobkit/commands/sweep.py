@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
+from jobkit.schedulers.registry import SCHEDULERS
+
 
 @click.command("sweep", short_help="Run one tagger once per batch size.")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the spec.")
-@click.option(
-    "--scheduler", type=click.Choice(["auto", "slurm", "sge", "local"]), help="Override `scheduler`."
-)
+@click.option("--scheduler", type=click.Choice(["auto", *SCHEDULERS]), help="Override `scheduler`.")
 @click.option("--site", metavar="NAME|FILE", help="Override `site`: a shipped name or a site file.")
 @click.option(
     "--runs-dir", type=click.Path(file_okay=False, path_type=Path), help="Where run folders go. [runs]"

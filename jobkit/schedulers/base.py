@@ -123,8 +123,8 @@ class Scheduler(Protocol):
     """A module of this package satisfies this; see docs/adding-a-scheduler.md."""
 
     NAME: str
-    COMMAND: str
-    """The program whose presence on PATH means that this scheduler is here."""
+    PROGRAMS: tuple[str, ...]
+    """What must be on PATH for ``scheduler: auto`` to choose it; nothing for the last resort."""
     ENVIRONMENT: Mapping[str, str]
     """Variables that its commands need so that what they print can be read."""
 

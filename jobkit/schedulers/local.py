@@ -16,7 +16,7 @@ from jobkit.schedulers.base import Accounted, Array, Check, JobId, Queued, Reque
 from jobkit.shell import Completed
 
 NAME = "local"
-COMMAND = sys.executable
+PROGRAMS: tuple[str, ...] = ()
 ENVIRONMENT: Mapping[str, str] = {}
 
 

@@ -1,4 +1,4 @@
-"""The schedulers that jobkit knows; a new one is a line here."""
+"""The schedulers that jobkit knows: a new one is a line here, in the order that ``auto`` looks."""
 
 from __future__ import annotations
 

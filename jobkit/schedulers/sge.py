@@ -19,9 +19,9 @@ from jobkit.schedulers.text import expand_tasks, find_job_id
 from jobkit.shell import Completed
 
 __all__ = [
-    "COMMAND",
     "ENVIRONMENT",
     "NAME",
+    "PROGRAMS",
     "accounting_argv",
     "cancel_argv",
     "checks",
@@ -35,7 +35,8 @@ __all__ = [
 ]
 
 NAME = "sge"
-COMMAND = "qsub"
+PROGRAMS: tuple[str, ...] = ("qsub", "qconf")
+"""``qsub`` alone may be PBS's."""
 ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}
 """qconf then prints a long value on one line, without backslashes (qconf(1))."""
 
@@ -61,7 +62,7 @@ def submit_argv(script: str, array: Array) -> tuple[str, ...]:
 
     ``-terse`` stands on the command line, not in the header: there it may be ignored.
     """
-    return (COMMAND, "-terse", *submit_words(script, array))
+    return (PROGRAMS[0], "-terse", *submit_words(script, array))
 
 
 def parse_submit(answer: str) -> JobId:
@@ -72,7 +73,7 @@ def parse_submit(answer: str) -> JobId:
     JobkitError
         Where there is none.
     """
-    return find_job_id(answer, _SUBMITTED, COMMAND)
+    return find_job_id(answer, _SUBMITTED, PROGRAMS[0])
 
 
 def limit_argv() -> tuple[str, ...]:

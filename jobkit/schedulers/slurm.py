@@ -17,9 +17,9 @@ from jobkit.schedulers.text import bytes_of, expand_tasks, find_job_id
 from jobkit.shell import Completed
 
 __all__ = [
-    "COMMAND",
     "ENVIRONMENT",
     "NAME",
+    "PROGRAMS",
     "accounting_argv",
     "cancel_argv",
     "checks",
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 NAME = "slurm"
-COMMAND = "sbatch"
+PROGRAMS: tuple[str, ...] = ("sbatch",)
 ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
 """Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
 
@@ -95,7 +95,7 @@ def submit_argv(script: str, array: Array) -> tuple[str, ...]:
     """Return the command that submits ``script`` as one array job; its header says the rest."""
     throttle = f"%{array.throttle}" if array.throttle else ""
     offset = ("--offset", str(array.offset)) if array.offset else ()
-    return (COMMAND, "--parsable", f"--array={array.first}-{array.last}{throttle}", script, *offset)
+    return (PROGRAMS[0], "--parsable", f"--array={array.first}-{array.last}{throttle}", script, *offset)
 
 
 def parse_submit(answer: str) -> JobId:
@@ -106,7 +106,7 @@ def parse_submit(answer: str) -> JobId:
     JobkitError
         Where there is none.
     """
-    return find_job_id(answer, _SUBMITTED, COMMAND)
+    return find_job_id(answer, _SUBMITTED, PROGRAMS[0])
 
 
 def limit_argv() -> tuple[str, ...]:
