@@ -23,7 +23,7 @@ from jobkit.schedulers.base import Request
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec, load_spec
-from jobkit.texts import find_text
+from jobkit.texts import SAMPLE, find_text
 from jobkit.yaml_files import Document
 
 DEFAULT_RUNS_DIR = "runs"
@@ -134,7 +134,7 @@ def prepare(path: Path, options: Options, *, build: bool, say: Callable[[str], N
 
 def _again(spec: SweepSpec, text: TextRef) -> str:
     """Return the text as a spec anywhere else may name it: a path made absolute."""
-    return spec.text if text.name == "sample" or "://" in spec.text else text.path
+    return spec.text if SAMPLE.fullmatch(spec.text) or "://" in spec.text else text.path
 
 
 def _flags(options: Options) -> list[str]:

@@ -194,7 +194,8 @@ class Memory:
     Attributes
     ----------
     context_bytes
-        The CUDA context: the process as NVML sees it before the model is loaded.
+        The CUDA context with the kernels loaded by the warm-up: what NVML sees of the process
+        beyond what torch has reserved.
     weights_bytes
         torch allocated after the model was loaded, before the first batch.
     activations_bytes

@@ -22,7 +22,8 @@ from typing import NamedTuple
 from jobkit.records import write_atomically
 from jobkit.run.workload import Entity
 
-SEED = 1865
+SEED = 1867
+"""Puts the longest sentence into the first fifth, so that the load grows with the batch size."""
 PARAGRAPHS = 881
 COLUMNS = 72
 LONG_SENTENCE_CHARS = 920
@@ -115,9 +116,9 @@ def generate(seed: int, paragraphs: int = PARAGRAPHS) -> Sample:
     )
 
 
-def sample_text() -> str:
+def sample_text(paragraphs: int = PARAGRAPHS) -> str:
     r"""Return the sample text, paragraphs separated by blank lines, line ends ``\n``."""
-    return join_paragraphs(generate(SEED).paragraphs)
+    return join_paragraphs(generate(SEED, paragraphs).paragraphs)
 
 
 def join_paragraphs(paragraphs: Iterable[str]) -> str:
@@ -130,20 +131,22 @@ def sample_path(folder: Path, text: str) -> Path:
     return folder / f"sample-{hashlib.sha256(text.encode()).hexdigest()[:12]}.txt"
 
 
-def write_sample(folder: Path) -> Path:
+def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
     """Have the sample text in a folder, and its gold entities beside it.
 
     Parameters
     ----------
     folder
         Made where it is not there.
+    paragraphs
+        How many.
 
     Returns
     -------
     Path
         ``sample-<first 12 of its sha256>.txt``; the gold is ``sample-<the same>.gold.tsv``.
     """
-    sample = generate(SEED)
+    sample = generate(SEED, paragraphs)
     text = join_paragraphs(sample.paragraphs)
     path = sample_path(folder, text)
     gold = path.with_suffix(".gold.tsv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 from pathlib import Path
 from typing import IO
@@ -12,9 +13,10 @@ from urllib.request import Request, urlopen
 from jobkit.errors import JobkitError
 from jobkit.records import TextRef
 from jobkit.run.paragraphs import split_paragraphs
-from jobkit.sample import sample_path, sample_text, write_sample
+from jobkit.sample import PARAGRAPHS, sample_path, sample_text, write_sample
 
-SAMPLE = "sample"
+SAMPLE = re.compile(r"sample(?::([1-9]\d{0,5}))?", re.ASCII)
+"""``sample``, or ``sample:300`` for one of so many paragraphs."""
 TIMEOUT_S = 60
 BLOCK_BYTES = 1 << 20
 KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
@@ -26,8 +28,8 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
     Parameters
     ----------
     name
-        ``sample`` for the built-in one; a path, relative to ``base`` or else to the working
-        folder; or an http(s) address, downloaded once.
+        ``sample`` for the built-in one, ``sample:300`` for one of 300 paragraphs; a path,
+        relative to ``base`` or else to the working folder; or an http(s) address, downloaded once.
     base
         The folder of the spec.
     cache
@@ -42,17 +44,17 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
         Where there is no such text, or it is a folder, empty, binary, not UTF-8, or white space.
     """
     texts = cache / "texts"
-    if name == SAMPLE:
-        return _sample(texts, write=write)
+    if found := SAMPLE.fullmatch(name):
+        return _sample(texts, name, int(found[1] or PARAGRAPHS), write=write)
     if name.startswith(("http://", "https://")):
         return _checked(_downloaded(name, texts, write=write), name)
     return _checked(_on_disk(name, base), name)
 
 
-def _sample(texts: Path, *, write: bool) -> TextRef:
-    data = sample_text().encode()
-    path = write_sample(texts) if write else sample_path(texts, data.decode())
-    return _ref(path, data, SAMPLE)
+def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
+    data = sample_text(paragraphs).encode()
+    path = write_sample(texts, paragraphs) if write else sample_path(texts, data.decode())
+    return _ref(path, data, name)
 
 
 def _ref(path: Path, data: bytes, name: str) -> TextRef:

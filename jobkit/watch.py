@@ -101,9 +101,8 @@ class Progress:
             self._report(point)
 
     def _report(self, point: Point) -> None:
-        finished = self._total - len(self._left)
         if not self._console.is_terminal:
-            self._console.print(f"  {finished}/{self._total} {point.point_id} {self._eta()}", highlight=False)
+            self._console.print(f"  {point.point_id:<20} {self._eta()}", highlight=False)
 
     def _eta(self) -> str:
         finished = self._total - len(self._left)

@@ -20,7 +20,7 @@ from jobkit.sample import (
     write_sample,
 )
 
-SHA256 = "995ba5de4bd68473929b4ee7a5671ce5143c7c74bc4e581d20d03668c1d111f1"
+SHA256 = "3893a1c6adf0f8557b80cd358db4ff686c1487e35e7d72f4fe1bb498d5a93570"
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,8 @@ def server(folder: Path, serve: Callable[[Path], str]) -> str:
 
 def test_the_sample_is_written_to_the_cache(folder: Path, cache: Path) -> None:
     found = find_text("sample", base=folder, cache=cache)
+    short = find_text("sample:30", base=folder, cache=cache)
+    assert len(read_paragraphs(Path(short.path))) == 30
     assert found.name == "sample"
     assert Path(found.path).parent == cache / "texts"
     assert found.sha256[:12] in Path(found.path).name

@@ -37,7 +37,7 @@ def split(readings: Readings, peaks: Peaks | None) -> Memory:
         By the sampler process, over the whole try.
     """
     activations = _less(readings.allocated_peak, readings.weights)
-    total = _process_peak(readings, peaks)
+    total = process_peak(readings, peaks)
     return Memory(
         context_bytes=readings.context,
         weights_bytes=readings.weights,
@@ -57,7 +57,7 @@ def split(readings: Readings, peaks: Peaks | None) -> Memory:
     )
 
 
-def _process_peak(readings: Readings, peaks: Peaks | None) -> int | None:
+def process_peak(readings: Readings, peaks: Peaks | None) -> int | None:
     """Return NVML's peak of the process; where it does not tell, the device's rise above idle."""
     if peaks is None:
         return None
@@ -76,10 +76,14 @@ def disagreement(readings: Readings, peaks: Peaks | None) -> str:
     NVML's process peak must cover the context and what torch reserved, and must not exceed
     them by more than the tolerance: the rest would be memory that nobody accounts for.
     """
-    total = _process_peak(readings, peaks)
+    total = process_peak(readings, peaks)
     if total is None or readings.context is None or readings.reserved_peak is None:
         return ""
     told = readings.context + readings.reserved_peak
     if abs(total - told) <= TOLERANCE * total:
         return ""
-    return f"NVML saw {total} bytes at the peak, context and torch's reserve come to {told}"
+    return f"NVML saw {_mib(total)} at the peak, context and torch's reserve come to {_mib(told)}"
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:,.0f} MiB"

@@ -116,7 +116,7 @@ def _work(state: _Try, stack: ExitStack) -> None:
     )
     state.batches_total = len(todo)
     state.warm_up_s = _warm_up(state.workload, device, paragraphs)
-    state.sampler.ask("mark")
+    _read_context(state, device, state.sampler.ask("mark"))
     with (state.task.out / records.BATCHES_FILE).open("a", encoding="utf-8") as stream:
         for batch in _batches(state, device, todo):
             stream.write(records.to_json(batch) + "\n")
@@ -133,7 +133,7 @@ def _read_text(task: Task) -> list[str]:
 
 
 def _open_gpu(state: _Try, idle: dict[str, int | None], uuid: str | None) -> None:
-    """Describe the card and read the context: what the process holds before any tensor."""
+    """Describe the card, and note what it held before this process came."""
     if state.task.point.device != "cuda":
         return
     state.gpu = gpu.describe(uuid, surroundings.own_pid()) if uuid else None
@@ -141,12 +141,18 @@ def _open_gpu(state: _Try, idle: dict[str, int | None], uuid: str | None) -> Non
         raise TryFailed(
             Outcome.NO_GPU, f"NVML knows no card for {NVML_UUID_VARIABLE}={surroundings.visible()!r}"
         )
-    peaks = state.sampler.ask("peaks") if state.sampler else None
     state.readings.device_idle = idle.get(state.gpu.uuid)
-    if peaks and peaks.process_bytes:
-        state.readings.context = peaks.process_bytes
-    elif peaks and peaks.device_bytes and state.readings.device_idle is not None:
-        state.readings.context = peaks.device_bytes - state.readings.device_idle
+
+
+def _read_context(state: _Try, device: Device, peaks: Peaks | None) -> None:
+    """Read the context: what NVML sees of the process beyond what torch has reserved.
+
+    After the warm-up, for kernels are loaded when they are first used (74 MiB on an H200).
+    """
+    reserved = device.peaks()[1]
+    total = memory.process_peak(state.readings, peaks)
+    if total is not None and reserved is not None:
+        state.readings.context = total - reserved
 
 
 def _load(state: _Try, device: Device) -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from jobkit.run.memory import Readings, split
 from jobkit.run.sampler import Peaks
 
+MIB = 2**20
 size = st.integers(0, 2**40)
 
 
@@ -36,7 +37,9 @@ def test_without_the_process_the_rise_of_the_device_stands_in() -> None:
 
 
 def test_instruments_that_disagree_are_named() -> None:
-    agree = split(Readings(context=600, reserved_peak=400), Peaks(process_bytes=1010))
+    agree = split(Readings(context=600 * MIB, reserved_peak=400 * MIB), Peaks(process_bytes=1010 * MIB))
     assert agree.disagreement == ""
-    differ = split(Readings(context=600, reserved_peak=400), Peaks(process_bytes=2000))
-    assert differ.disagreement == "NVML saw 2000 bytes at the peak, context and torch's reserve come to 1000"
+    differ = split(Readings(context=600 * MIB, reserved_peak=400 * MIB), Peaks(process_bytes=2000 * MIB))
+    assert (
+        differ.disagreement == "NVML saw 2,000 MiB at the peak, context and torch's reserve come to 1,000 MiB"
+    )
