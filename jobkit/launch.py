@@ -35,14 +35,19 @@ def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
 
     Where the controller does not answer, for the scheduler is not on this machine, one array
     is taken to hold all points.
+
+    Raises
+    ------
+    JobkitError
+        Where the controller's limits forbid so many points.
     """
     scheduler = by_name(prepared.spec.scheduler)
     try:
-        limit = submit.array_limit(scheduler)
+        limits = submit.ask_limits(scheduler)
     except JobkitError:
-        limit = None
+        limits = ""
         say(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
-    arrays = submit.chunks(len(prepared.points), limit, prepared.spec.max_parallel)
+    arrays = submit.arrays_within(scheduler, limits, len(prepared.points), prepared.spec.max_parallel)
     return [scheduler.submit_argv(str(prepared.run_dir / "job.sh"), array) for array in arrays]
 
 

@@ -59,7 +59,8 @@ def submit(prepared: Prepared) -> tuple[Submitted, ...]:
         where a later array is refused, the earlier ones are cancelled and the journal says so.
     """
     scheduler = by_name(prepared.spec.scheduler)
-    arrays = chunks(len(prepared.points), array_limit(scheduler), prepared.spec.max_parallel)
+    limits = ask_limits(scheduler)
+    arrays = arrays_within(scheduler, limits, len(prepared.points), prepared.spec.max_parallel)
     write_run(prepared)
     script = str(prepared.run_dir / "job.sh")
     try:
@@ -77,21 +78,40 @@ def submit(prepared: Prepared) -> tuple[Submitted, ...]:
     return tuple(taken)
 
 
-def array_limit(scheduler: Scheduler) -> int | None:
-    """Return the largest task index that the controller takes, ``None`` for no limit."""
+def ask_limits(scheduler: Scheduler) -> str:
+    """Return what the controller says of its limits; nothing where it has none.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 where it does not answer.
+    """
     argv = scheduler.limit_argv()
     if not argv:
-        return None
-    answer = shell.check(
-        shell.run(argv, env=clean_environment()),
-        "the scheduler does not answer",
-        hint="is this a submit host?",
-    )
-    limit = scheduler.parse_limit(answer.stdout)
+        return ""
+    done = shell.run(argv, env=clean_environment())
+    return shell.check(done, "the scheduler does not answer", hint="is this a submit host?").stdout
+
+
+def arrays_within(
+    scheduler: Scheduler, limits: str, points: int, max_parallel: int | None
+) -> tuple[Array, ...]:
+    """Return the arrays of a sweep, within the limits that the controller told.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 where it takes no arrays, or cannot hold so many points.
+    """
+    limit = scheduler.parse_limit(limits)
     if limit == 0:
         message = f"{scheduler.NAME} takes no array jobs here: its array limit is 0"
         raise JobkitError(message, hint="ask the cluster's support about array jobs", exit_code=REFUSED)
-    return limit
+    arrays = chunks(points, limit, max_parallel)
+    if refusal := scheduler.too_many(limits, arrays):
+        hint = "split the sweep into several specs, or lower `repeats`"
+        raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=REFUSED)
+    return arrays
 
 
 def chunks(points: int, limit: int | None, max_parallel: int | None) -> tuple[Array, ...]:

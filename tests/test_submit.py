@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit import submit
+from jobkit import launch, submit
 from jobkit.errors import JobkitError
 from jobkit.prepare import Options, Prepared, prepare
 
@@ -112,6 +112,22 @@ def test_a_cluster_without_arrays_says_so(prepared: Prepared, tmp_path: Path) ->
     with pytest.raises(JobkitError, match="takes no array jobs"):
         submit.submit(prepared)
     assert not prepared.run_dir.exists()
+
+
+def test_more_points_than_the_controller_holds_are_refused_before_anything(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    program(tmp_path, "scontrol", "echo MaxArraySize = 1001; echo MaxJobCount = 5")
+    program(tmp_path, "sbatch", "exit 0")
+    with pytest.raises(
+        JobkitError, match=r"6 points, but .* at most 5 jobs .*nothing was submitted"
+    ) as caught:
+        submit.submit(prepared)
+    assert caught.value.exit_code == 3
+    assert not prepared.run_dir.exists()
+    assert (tmp_path / "calls").read_text() == "scontrol show config\n"
+    with pytest.raises(JobkitError, match="at most 5 jobs"):
+        launch.preview(prepared)
 
 
 def test_no_controller_is_a_clear_refusal(prepared: Prepared, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -145,6 +145,13 @@ class Scheduler(Protocol):
 
     def parse_limit(self, answer: str) -> int | None:
         """Return the largest task *index* of an array, ``None`` where the answer does not say."""
+        ...
+
+    def too_many(self, answer: str, arrays: Sequence[Array]) -> str | None:
+        """Return why the controller cannot hold so many tasks or jobs, from the limits' answer.
+
+        ``None`` where it can, or does not say.
+        """
         ...
 
     def checks(self, script: str, array: Array, request: Request) -> tuple[Check, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jobkit.errors import JobkitError
@@ -45,6 +45,11 @@ def limit_argv() -> tuple[str, ...]:
 
 def parse_limit(answer: str) -> int | None:  # noqa: ARG001 - the same for any answer
     """Return ``None``: no limit."""
+    return None
+
+
+def too_many(answer: str, arrays: Sequence[Array]) -> str | None:  # noqa: ARG001 - never too many
+    """Return ``None``: the points wait in a file."""
     return None
 
 

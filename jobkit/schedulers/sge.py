@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
 from jobkit.schedulers.base import Array, JobId, Queued, State
@@ -32,6 +32,7 @@ __all__ = [
     "parse_submit",
     "queue_argv",
     "submit_argv",
+    "too_many",
 ]
 
 NAME = "sge"
@@ -85,6 +86,23 @@ def parse_limit(answer: str) -> int | None:
     """Return ``max_aj_tasks``; 0 is no limit (sge_conf(5)), and ``None`` here."""
     found = re.search(r"^max_aj_tasks\s+(\d+)", answer, re.MULTILINE)
     return (int(found[1]) or None) if found else None
+
+
+def too_many(answer: str, arrays: Sequence[Array]) -> str | None:
+    """Return why there cannot be so many arrays, ``None`` where there can or nothing is said.
+
+    ``max_jobs`` is for all users and ``max_u_jobs`` for each; 0 is no limit, and an array counts
+    as one job (sge_conf(5)). ``max_aj_instances`` only says how many tasks run at a time.
+    """
+    known = {
+        name: int(most) for name, most in re.findall(r"^(max_(?:u_)?jobs)\s+(\d+)", answer, re.MULTILINE)
+    }
+    below = [name for name, most in known.items() if 0 < most < len(arrays)]
+    if not below:
+        return None
+    name = min(below, key=lambda one: known[one])
+    points = sum(len(array.points) for array in arrays)
+    return f"{points:,} points are {len(arrays)} array jobs, but at most {known[name]} are allowed ({name})"
 
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ slurm.conf.html. "Measured" is Slurm 22.05.8; the answers stand in tests/data/sl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobkit.records import Outcome
@@ -30,6 +30,7 @@ __all__ = [
     "parse_submit",
     "queue_argv",
     "submit_argv",
+    "too_many",
 ]
 
 NAME = "slurm"
@@ -124,6 +125,19 @@ def parse_limit(answer: str) -> int | None:
     number = re.search(r"^SchedulerParameters\s*=.*\bmax_array_tasks=(\d+)", answer, re.MULTILINE)
     limits = [max(int(size[1]) - 1, 0)] if size else []
     return min([*limits, *([int(number[1])] if number else [])], default=None)
+
+
+def too_many(answer: str, arrays: Sequence[Array]) -> str | None:
+    """Return why the controller cannot hold so many tasks, ``None`` where it can or does not say.
+
+    slurm.conf(5), ``MaxJobCount``: the most jobs that slurmctld holds at a time, and each task of
+    an array counts as one. sbatch would not say so: it tries again and again.
+    """
+    found = re.search(r"^MaxJobCount\s*=\s*(\d+)", answer, re.MULTILINE)
+    points = sum(len(array.points) for array in arrays)
+    if not found or points <= int(found[1]):
+        return None
+    return f"{points:,} points, but the controller holds at most {int(found[1]):,} jobs (MaxJobCount)"
 
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:

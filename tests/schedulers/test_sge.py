@@ -67,6 +67,14 @@ def test_the_array_limit(captured: Captured) -> None:
     assert sge.parse_limit("nothing of the sort") is None
 
 
+def test_an_array_counts_as_one_job(captured: Captured) -> None:
+    three = tuple(Array(first=1, last=5, offset=offset, throttle=None) for offset in (0, 5, 10))
+    assert sge.too_many(captured("sge/config").stdout, three) is None
+    assert sge.too_many("max_u_jobs 3\nmax_jobs 0\nmax_aj_instances 2\n", three) is None
+    told = sge.too_many("max_u_jobs   2\nmax_jobs   1\n", three)
+    assert told == "15 points are 3 array jobs, but at most 1 are allowed (max_jobs)"
+
+
 def test_cancel_argv() -> None:
     assert sge.cancel_argv(JobId("12")) == ("qdel", "12")
     assert sge.cancel_argv(JobId("12"), (3, 5)) == ("qdel", "12.3", "12.5")

@@ -82,6 +82,21 @@ def test_other_array_limits(config: str, limit: int | None) -> None:
     assert slurm.parse_limit(config) == limit
 
 
+@pytest.mark.parametrize(("points", "refused"), [(20_000, False), (20_001, True)])
+def test_every_task_counts_for_the_controllers_job_count(
+    captured: Captured, points: int, refused: bool  # noqa: FBT001 - pytest passes by name
+) -> None:
+    arrays = (
+        Array(first=1, last=10_000, offset=0, throttle=None),
+        Array(first=1, last=points - 10_000, offset=10_000, throttle=None),
+    )
+    told = slurm.too_many(captured("slurm/config").stdout, arrays)
+    assert (told is not None) is refused
+    if told:
+        assert told == "20,001 points, but the controller holds at most 20,000 jobs (MaxJobCount)"
+    assert slurm.too_many("ClusterName = lab", arrays) is None
+
+
 def test_cancel_argv() -> None:
     assert slurm.cancel_argv(JobId("12")) == ("scancel", "12")
     assert slurm.cancel_argv(JobId("12", "lab"), (3, 5)) == ("scancel", "-M", "lab", "12_3", "12_5")
