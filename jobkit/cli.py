@@ -5,9 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import tempfile
-import traceback
-from importlib import metadata
 from pathlib import Path
 
 import click
@@ -99,6 +96,11 @@ def _exit_code(arguments: list[str]) -> int:
 
 
 def _bug() -> int:
+    # Imported here: together they take as long as click, and a bug is rare.
+    import tempfile
+    import traceback
+    from importlib import metadata
+
     with tempfile.NamedTemporaryFile("w", prefix="jobkit-bug-", suffix=".txt", delete=False) as stream:
         stream.write(f"jobkit {metadata.version('jobkit')}, Python {sys.version}\n{sys.argv}\n\n")
         traceback.print_exc(file=stream)

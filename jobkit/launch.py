@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from jobkit import local, shell, submit, watch
+from jobkit import local, shell, submit
 from jobkit.errors import JobkitError
 from jobkit.journal import note
 from jobkit.prepare import Prepared
@@ -63,6 +63,8 @@ def headline(prepared: Prepared) -> str:
 
 def here(prepared: Prepared) -> int | None:
     """Run all points on this machine, with progress; return an exit code if it did not get so far."""
+    from jobkit import watch  # brings rich, which a submission that returns at once does not need
+
     say(f"{headline(prepared)}\nrun folder: {_short(prepared.run_dir)}")
     submit.write_run(prepared)
     try:
@@ -104,6 +106,8 @@ def on_cluster(prepared: Prepared, *, wait: bool) -> int | None:
 
 def _stay(prepared: Prepared, taken: Sequence[Submitted], cancel: str) -> int | None:
     """Wait for the points of a submitted run; Ctrl-C leaves the job alone."""
+    from jobkit import watch  # as above
+
     try:
         watch.until_done(prepared.run_dir, prepared.points, taken, by_name(prepared.spec.scheduler))
     except KeyboardInterrupt:

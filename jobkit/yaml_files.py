@@ -102,8 +102,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        node = yaml.compose(text, Loader=_Loader)
-        data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+        node, data = _composed(text)
     except OSError as error:
         raise JobkitError(f"{path}: {error.strerror}", hint="name a YAML file that exists") from error
     except UnicodeDecodeError as error:
@@ -117,6 +116,16 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
     for override in overrides:
         _override(document, override)
     return document
+
+
+def _composed(text: str) -> tuple[yaml.Node | None, Any]:
+    """Return a text's node, which knows its places, and its data, parsed once for both."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        return node, loader.construct_document(node) if node else None
+    finally:
+        loader.dispose()
 
 
 def validated(document: Document, model: type[M]) -> M | None:
