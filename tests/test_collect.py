@@ -185,7 +185,7 @@ def test_a_spoilt_line_before_the_last_is_named(tmp_path: Path) -> None:
         ('{"schema": 1, "po', "not JSON"),
         ("[" * 100_000, "nested too deep"),
         ('{"schema": 99}', "schema 99 is newer"),
-        ('{"schema": 1}', "lacks some of"),
+        ('{"schema": 1}', "lacks "),
         ("\0\0\0", "not JSON"),
     ],
 )
@@ -231,7 +231,7 @@ def test_spoilt_points_are_named_and_the_others_stand(tmp_path: Path) -> None:
         stream.write('{"params": {}}\n{"schema": 99}\n')
     found = collect([run])
     assert len(found.points) == 1
-    assert "lacks some of" in found.notes[0]
+    assert "lacks " in found.notes[0]
 
 
 def test_a_run_named_twice_counts_once(tmp_path: Path) -> None:
