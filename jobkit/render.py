@@ -115,6 +115,10 @@ def directives(resources: Resources, site: Site) -> list[str]:
         "walltime": format_walltime(resources.walltime),
         "account": resources.account,
         "qos": resources.qos,
+        "mail": resources.mail,
+        "constraint": resources.constraint,
+        "exclude": ",".join(resources.exclude) or None,
+        "reservation": resources.reservation,
     }
     if site.scheduler == "local":
         return []
@@ -123,7 +127,8 @@ def directives(resources: Resources, site: Site) -> list[str]:
         names.remove("gpus")
     if resources.cpus == 1 and site.requests.cpus is None:
         names.remove("cpus")
-    lines = [_request(site, name).format(**asked) for name in names]
+    words = asked | {"exclude_bars": "|".join(resources.exclude)}
+    lines = [_request(site, name).format(**words) for name in names]
     return [*lines, *site.options, *resources.options.get(site.scheduler, [])]
 
 

@@ -7,43 +7,37 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from jobkit.errors import JobkitError
 from jobkit.nearest import nearest
-from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.shipped import shipped_folder
+from jobkit.values import Line, SchedulerName, Word
 from jobkit.yaml_files import read_document, refuse, validated
 
 
-def known_scheduler(name: str) -> str:
-    """Return the name if the registry has it, else raise ``ValueError`` with the nearest."""
-    if name not in SCHEDULERS:
-        raise ValueError(f"no such scheduler{nearest(name, list(SCHEDULERS))}")
-    return name
-
-
-SchedulerName = Annotated[str, AfterValidator(known_scheduler)]
-"""A scheduler of the registry."""
-
-
 class Requests(BaseModel):
-    """How the site spells what a sweep asks for: one header line each.
+    """How the site spells what a sweep asks for: one header line each, of one option or several.
 
     The words in braces are filled in; ``null`` means that the site has no such thing.
-    ``{memory}`` is in the scheduler's units (``8G``, ``1500M``: powers of 1024).
+    ``{memory}`` is in the scheduler's units (``8G``, ``1500M``: powers of 1024). ``{exclude}``
+    has commas between the nodes, ``{exclude_bars}`` the ``|`` of Grid Engine's patterns.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    queue: str | None = None
-    gpus: str | None = None
-    gpu_type: str | None = None
-    cpus: str | None = None
-    memory: str | None = None
-    walltime: str | None = None
-    account: str | None = None
-    qos: str | None = None
+    queue: Line | None = None
+    gpus: Line | None = None
+    gpu_type: Line | None = None
+    cpus: Line | None = None
+    memory: Line | None = None
+    walltime: Line | None = None
+    account: Line | None = None
+    qos: Line | None = None
+    mail: Line | None = None
+    constraint: Line | None = None
+    exclude: Line | None = None
+    reservation: Line | None = None
 
 
 class Site(BaseModel):
@@ -82,10 +76,10 @@ class Site(BaseModel):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     scheduler: SchedulerName
     about: str = ""
-    queue: str | None = None
+    queue: Word | None = None
     requests: Requests = Requests()
     memory_per: Literal["job", "slot"] = "job"
-    options: list[str] = []
+    options: list[Line] = []
     scratch: str | None = None
     setup: list[str] = []
     sync_interval_s: Annotated[int, Field(ge=1)] = 30

@@ -6,50 +6,29 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from jobkit.axes import axis_faults
 from jobkit.errors import JobkitError
 from jobkit.nearest import nearest
 from jobkit.run.workload import SHIPPED
-from jobkit.site import SchedulerName, known_scheduler
-from jobkit.units import format_size, format_walltime, parse_duration, parse_size
+from jobkit.values import (
+    Address,
+    Constraint,
+    Duration,
+    Line,
+    Name,
+    Node,
+    Positive,
+    SchedulerName,
+    SchedulerOrAuto,
+    Size,
+    Values,
+    Word,
+)
 from jobkit.yaml_files import Document, as_yaml, read_document, refuse, validated
 
-
-def _parsed(parse: Callable[[str], int], wanted: str) -> Callable[[object], object]:
-    """Return a validator of text; a bare number is refused, for schedulers disagree on its unit."""
-
-    def parsed(value: object) -> object:
-        if not isinstance(value, str):
-            raise ValueError(wanted)  # noqa: TRY004 - pydantic collects ValueError
-        try:
-            return parse(value)
-        except JobkitError as error:
-            raise ValueError(error.message) from error
-
-    return parsed
-
-
-Size = Annotated[
-    int,
-    BeforeValidator(_parsed(parse_size, "a size needs a unit, for instance 8GiB")),
-    PlainSerializer(format_size),
-    Field(gt=0),
-]
-Duration = Annotated[
-    int,
-    BeforeValidator(_parsed(parse_duration, 'a duration is text, for instance "00:10:00" or 90m')),
-    PlainSerializer(format_walltime),
-    Field(gt=0),
-]
-Positive = Annotated[int, Field(gt=0)]
 Setting = dict[str, Positive]
-Values = Annotated[list[Positive], BeforeValidator(lambda v: v if isinstance(v, list) else [v])]
-
-
-def _known_or_auto(name: str) -> str:
-    return name if name == "auto" else known_scheduler(name)
 
 
 def _not_yet(value: object) -> object:
@@ -77,7 +56,7 @@ class ModelSpec(_Part):
         without it a missing model is an error.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")] = "en"
+    name: Name = "en"
     size: Literal["full", "tiny"] = "full"
     fallback: Literal["stand-in"] | None = None
 
@@ -87,25 +66,47 @@ class Resources(_Part):
 
     Attributes
     ----------
+    gpus
+        GPUs for one point; the workloads use one.
+    gpu_type
+        The kind of GPU, as the cluster calls it.
+    cpus
+        CPUs for one point; also the CPU threads of the framework.
     memory
         For the whole task: ``8GiB``, ``500MiB``.
     walltime
         For one point: ``"00:10:00"``, ``90m``, ``1-12:00:00``.
     queue
         Queue (SGE) or partition (Slurm); ``null`` for the site's.
+    account
+        Account (Slurm) or project (SGE) to charge.
+    qos
+        Slurm's quality of service.
+    mail
+        An address that is told when the job ends or fails.
+    constraint
+        Features that the nodes must have (Slurm): ``a100&infiniband``.
+    exclude
+        Nodes to stay away from: ``[node07, node12]``.
+    reservation
+        The reservation to run in (Slurm), or the number of an advance reservation (SGE).
     options
-        Further header lines by scheduler: ``{slurm: [--constraint=a100], sge: [-m e]}``.
+        Further header lines by scheduler: ``{slurm: [--nice=100], sge: [-p -10]}``.
     """
 
     gpus: Annotated[int, Field(ge=0)] = 1
-    gpu_type: str | None = None
+    gpu_type: Word | None = None
     cpus: Positive = 2
     memory: Size = 8 * 2**30
     walltime: Duration = 600
-    queue: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    options: dict[SchedulerName, list[str]] = {}
+    queue: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    mail: Address | None = None
+    constraint: Constraint | None = None
+    exclude: list[Node] = []
+    reservation: Word | None = None
+    options: dict[SchedulerName, list[Line]] = {}
 
 
 class Environment(_Part):
@@ -160,7 +161,7 @@ class Axes(BaseModel):
 class SweepSpec(_Part):
     """The whole spec; every key with its default stands in docs/spec.md."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=40)]
+    name: Annotated[Name, Field(max_length=40)]
     workload: str = "stanza-ner"
     text: str = "sample"
     model: ModelSpec = ModelSpec()
@@ -169,7 +170,7 @@ class SweepSpec(_Part):
     sweep: Axes = Axes()
     repeats: Positive = 3
     resources: Resources = Resources()
-    scheduler: Annotated[str, AfterValidator(_known_or_auto)] = "auto"
+    scheduler: SchedulerOrAuto = "auto"
     site: str = "auto"
     environment: Environment = Environment()
     max_parallel: Positive | None = 4

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from jobkit.errors import JobkitError
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Point, TextRef
 from jobkit.render import directives, render
-from jobkit.site import load_site
+from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec
 
 MODEL = ModelRef(
@@ -126,6 +127,61 @@ def test_a_gpu_type_replaces_the_plain_request() -> None:
     lines = directives(spec(resources={"gpu_type": "a100"}).resources, load_site("slurm-default", "slurm"))
     assert "--gres=gpu:a100:1" in lines
     assert "--gres=gpu:1" not in lines
+
+
+PLAIN = {
+    "account": "nlp",
+    "mail": "ada@example.org",
+    "exclude": ["node07", "n[1-3]"],
+    "reservation": "42",
+}
+
+
+@pytest.mark.parametrize("site", SITES["slurm"])
+def test_plain_keys_on_slurm(site: str) -> None:
+    asked = spec(resources={**PLAIN, "qos": "long", "constraint": "a100&(ib|opa)"}).resources
+    assert directives(asked, load_site(site, "slurm"))[-8:-2] == [
+        "--account=nlp",
+        "--qos=long",
+        "--mail-type=END,FAIL --mail-user=ada@example.org",
+        "--constraint=a100&(ib|opa)",
+        "--exclude=node07,n[1-3]",
+        "--reservation=42",
+    ]
+
+
+def test_plain_keys_on_grid_engine() -> None:
+    lines = directives(spec(resources=PLAIN).resources, load_site("sge-default", "sge"))
+    assert lines[-4:] == ["-P nlp", "-m ea -M ada@example.org", "-l h=!(node07|n[1-3])", "-ar 42"]
+
+
+def test_grid_engine_has_no_general_form_of_a_constraint() -> None:
+    with pytest.raises(JobkitError, match="constraint is asked for, but site 'sge-default' does not say"):
+        directives(spec(resources={"constraint": "a100"}).resources, load_site("sge-default", "sge"))
+
+
+WORDS = ("queue", "gpu_type", "account", "qos", "mail", "constraint", "reservation")
+
+
+@pytest.mark.parametrize("key", [*WORDS, "exclude", "options"])
+@pytest.mark.parametrize("value", ["x\n#SBATCH --uid=0", "x\nrm -rf ~", "x\n", "x\r", "x\x00", "x\x1b[2J"])
+def test_no_value_becomes_a_header_line_of_its_own(key: str, value: str) -> None:
+    given = {"exclude": [value], "options": {"slurm": [value]}}.get(key, value)
+    with pytest.raises(ValidationError, match=r"should match pattern"):
+        spec(resources={key: given})
+
+
+@pytest.mark.parametrize("key", [*WORDS, "exclude"])
+@pytest.mark.parametrize("value", ["", "a b", "--uid=0", "a'b", 'a"b', "a#b", "a\\b", "$HOME", "`id`"])
+def test_a_value_is_one_word_of_its_line(key: str, value: str) -> None:
+    with pytest.raises(ValidationError, match=r"should match pattern"):
+        spec(resources={key: [value] if key == "exclude" else value})
+
+
+@pytest.mark.parametrize("place", [{"options": ["a\nb"]}, {"queue": "a\nb"}, {"requests": {"gpus": "a\nb"}}])
+def test_a_site_file_holds_one_line_a_line(place: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match=r"should match pattern"):
+        Site.model_validate({"name": "x", "scheduler": "slurm", **place})
 
 
 def test_what_a_site_cannot_spell_is_an_error() -> None:

@@ -1,0 +1,107 @@
+"""The kinds of value that specs and site files hold, each as an editor is told of it (JSON schema)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from jobkit.errors import JobkitError
+from jobkit.nearest import nearest
+from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.units import DURATION_UNITS, SIZE_UNITS, format_size, format_walltime, parse_duration, parse_size
+
+SIZE_PATTERN = rf"^\s*\d+(\.\d+)? ?({'|'.join(SIZE_UNITS)})\s*$"
+DURATION_PATTERN = rf"^\s*(\d+ ?[{''.join(DURATION_UNITS)}]|(\d+-)?\d{{1,4}}:[0-5]\d:[0-5]\d)\s*$"
+
+
+def _parsed(parse: Callable[[str], int], wanted: str) -> Callable[[object], object]:
+    """Return a validator of text; a bare number is refused, for schedulers disagree on its unit."""
+
+    def parsed(value: object) -> object:
+        if not isinstance(value, str):
+            raise ValueError(wanted)  # noqa: TRY004 - pydantic collects ValueError
+        try:
+            return parse(value)
+        except JobkitError as error:
+            raise ValueError(error.message) from error
+
+    return parsed
+
+
+def known_scheduler(name: str) -> str:
+    """Return the name if the registry has it, else raise ``ValueError`` with the nearest."""
+    if name not in SCHEDULERS:
+        raise ValueError(f"no such scheduler{nearest(name, list(SCHEDULERS))}")
+    return name
+
+
+def _known_or_auto(name: str) -> str:
+    return name if name == "auto" else known_scheduler(name)
+
+
+Positive = Annotated[int, Field(gt=0)]
+Values = Annotated[
+    list[Positive],
+    BeforeValidator(lambda v: v if isinstance(v, list) else [v]),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "exclusiveMinimum": 0},
+                {"type": "array", "items": {"type": "integer", "exclusiveMinimum": 0}, "minItems": 1},
+            ]
+        }
+    ),
+]
+"""The values of a knob: a list, or one number."""
+
+Size = Annotated[
+    int,
+    BeforeValidator(_parsed(parse_size, "a size needs a unit, for instance 8GiB")),
+    PlainSerializer(format_size),
+    Field(gt=0),
+    WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN}),
+]
+"""Bytes, written with a unit."""
+
+Duration = Annotated[
+    int,
+    BeforeValidator(_parsed(parse_duration, 'a duration is text, for instance "00:10:00" or 90m')),
+    PlainSerializer(format_walltime),
+    Field(gt=0),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
+]
+"""Seconds, written as a clock or with a unit."""
+
+SchedulerName = Annotated[
+    str, AfterValidator(known_scheduler), WithJsonSchema({"type": "string", "enum": list(SCHEDULERS)})
+]
+"""A scheduler of the registry."""
+
+SchedulerOrAuto = Annotated[
+    str,
+    AfterValidator(_known_or_auto),
+    WithJsonSchema({"type": "string", "enum": ["auto", *SCHEDULERS]}),
+]
+"""A scheduler of the registry, or ``auto``."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+"""A name that begins with a letter: what a scheduler takes as a job's name."""
+
+# What becomes part of a header line: no space, quote, `#` or line end, and no dash at its head,
+# so that a value is one word of the line and never an option, a comment or a line of its own.
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*$")]
+"""A queue, an account, a GPU type, a reservation."""
+
+Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_(\[][A-Za-z0-9_.,:+=%@/&|*()\[\]!-]*$")]
+"""Features of nodes, with the operators of sbatch(1), ``--constraint``."""
+
+Node = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.*?\[\],-]*$")]
+"""A node, or nodes as the scheduler writes several: ``n[1-3]``."""
+
+Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.%+-]*(@[A-Za-z0-9][A-Za-z0-9.-]*)?$")]
+"""A mail address, or the name of a user on the cluster."""
+
+Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""A header line, whole: no line end or other control character."""
