@@ -1,0 +1,103 @@
+"""What a spec asks for by plain keys, as the real schedulers read it back."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+JOBKIT = Path(sys.executable).with_name("jobkit")
+SPEC = """\
+name: asks
+workload: count
+sweep: {batch_size: [1]}
+repeats: 1
+resources:
+  gpus: 0
+  cpus: 1
+  memory: 200MiB
+  walltime: "00:02:00"
+  queue: %s
+  mail: ada@example.org
+  exclude: [%s]
+  options: {slurm: ["--hold"], sge: ["-h"]}
+"""
+
+
+def sweep(home: Path, scheduler: str, queue: str, node: str, *more: str) -> subprocess.CompletedProcess[str]:
+    (home / "spec.yaml").write_text(SPEC % (queue, node), encoding="utf-8")
+    argv = [JOBKIT, "sweep", "spec.yaml", "--scheduler", scheduler, "--site", f"{scheduler}-default", *more]
+    return subprocess.run(argv, cwd=home, capture_output=True, text=True, check=False, timeout=120)
+
+
+@contextmanager
+def held(home: Path, scheduler: str, cancel: str, queue: str, node: str) -> Iterator[str]:
+    """Submit the sweep held, yield its job id, and cancel it."""
+    done = sweep(home, scheduler, queue, node)
+    assert done.returncode == 0, done.stderr
+    (journal,) = home.glob("runs/*/journal.jsonl")
+    job_id = str(json.loads(journal.read_text(encoding="utf-8").splitlines()[-1])["job_id"])
+    try:
+        yield job_id
+    finally:
+        subprocess.run([cancel, job_id], check=True, capture_output=True)
+
+
+def said(*argv: str) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env={**os.environ})
+    return done.stdout
+
+
+@pytest.mark.slurm
+@pytest.mark.xdist_group("slurm")
+def test_slurm_reads_the_plain_keys(slurm: None, tmp_path: Path) -> None:
+    del slurm
+    with held(tmp_path, "slurm", "scancel", "cpu", "n2") as job_id:
+        job = said("scontrol", "show", "job", job_id)
+    assert "MailUser=ada@example.org" in job
+    assert "MailType=END,FAIL" in job
+    assert "ExcNodeList=n2" in job
+
+
+@pytest.mark.slurm
+@pytest.mark.xdist_group("slurm")
+@pytest.mark.parametrize(
+    ("key", "value", "refusal"),
+    [("constraint", "a100&ib", "feature"), ("reservation", "nowhere", "reservation")],
+)
+def test_slurm_refuses_what_it_does_not_have(
+    slurm: None, tmp_path: Path, key: str, value: str, refusal: str
+) -> None:
+    del slurm
+    done = sweep(tmp_path, "slurm", "cpu", "n2", "--set", f"resources.{key}={value}")
+    assert done.returncode == 3, done.stderr
+    assert refusal in done.stderr
+
+
+@pytest.mark.sge
+@pytest.mark.xdist_group("sge")
+def test_grid_engine_reads_the_plain_keys(sge: None, tmp_path: Path) -> None:
+    del sge
+    with held(tmp_path, "sge", "qdel", "serial.q", "node07, node12") as job_id:
+        job = said("qstat", "-j", job_id)
+    assert "ada@example.org" in job
+    assert "hostname=!(node07|node12)" in job
+
+
+@pytest.mark.sge
+@pytest.mark.xdist_group("sge")
+def test_grid_engine_keeps_away_from_an_excluded_host(sge: None, tmp_path: Path) -> None:
+    """Of a cluster of one host, excluding it leaves none: the check before the submission says so."""
+    del sge
+    host = said("qconf", "-sel").split()[0]
+    assert host in {"localhost", socket.gethostname(), socket.getfqdn()}
+    done = sweep(tmp_path, "sge", "serial.q", host)
+    assert done.returncode == 3, done.stderr
+    assert "hostname" in done.stderr
