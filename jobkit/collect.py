@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,9 +152,9 @@ def _sizes(points: pd.DataFrame, knobs: list[str]) -> pd.DataFrame:
 
 
 def _in_words(outcomes: pd.Series[str]) -> str:
-    counts = outcomes.value_counts(sort=False)
+    counts = Counter(outcomes)
     if len(counts) == 1:
-        return str(counts.index[0])
+        return str(next(iter(counts)))
     return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
 
 

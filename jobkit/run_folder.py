@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jobkit.accounts import Accounts, read_accounts
 from jobkit.errors import JobkitError
-from jobkit.jsonl import read_tolerantly
+from jobkit.jsonl import parse_object, read_tolerantly
 from jobkit.outcomes import TryFiles, Verdict, judge
 from jobkit.records import (
     BATCHES_FILE,
@@ -21,6 +22,7 @@ from jobkit.records import (
     Outcome,
     Point,
     Record,
+    from_dict,
     from_json,
     read_exit,
 )
@@ -163,18 +165,28 @@ def _read_try(home: Path, number: int, point: Point) -> TryFiles:
 
 def _read_record(path: Path, point: Point) -> Record | None:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_bytes().decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
     try:
-        record = from_json(Record, text, where=str(path))
+        record = from_dict(Record, _with_point(parse_object(text, str(path)), point), where=str(path))
     except RecursionError as error:
         raise JobkitError(f"{path}: nested too deep") from error
     if (record.point.run_id, record.point.point_id) != (point.run_id, point.point_id):
         raise JobkitError(f"{path}: of another point ({record.point.run_id} {record.point.point_id})")
     return record
+
+
+def _with_point(data: dict[str, Any], point: Point) -> dict[str, Any]:
+    """Return a record's JSON with its point as already read, where it is that one: a third less to read."""
+    told = data.get("point")
+    same = isinstance(told, dict) and (told.get("run_id"), told.get("point_id")) == (
+        point.run_id,
+        point.point_id,
+    )
+    return {**data, "point": point} if same else data
 
 
 def _read_exit(path: Path) -> Exit | None:
