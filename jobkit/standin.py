@@ -64,15 +64,15 @@ SIZES: Mapping[str, Size] = MappingProxyType(
             word_dim=100,
             characters=944,
             words=250_000,
-            ner_steps=300,
-            ner_rate=0.003,
+            ner_steps=600,
+            ner_rate=0.001,
             tokenizer_steps=200,
         ),
     }
 )
 """The stand-ins that there are."""
 
-SIZE_BYTES: Mapping[str, int] = MappingProxyType({"tiny": 3_000_000, "full": 200_000_000})
+SIZE_BYTES: Mapping[str, int] = MappingProxyType({"tiny": 3_600_000, "full": 198_000_000})
 """About what each takes on disk, for a plan made before it is built."""
 
 
@@ -135,7 +135,8 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
     Parameters
     ----------
     size
-        ``tiny`` (half a minute on two cores) or ``full`` (minutes; a GPU is used where there is one).
+        ``tiny`` (under a minute on one core) or ``full`` (half a minute on a GPU where there is one,
+        else about ten minutes).
     cache
         The cache folder.
     say
