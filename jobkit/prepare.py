@@ -16,7 +16,7 @@ from jobkit.models import find_model
 from jobkit.places import cache_dir
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Point, TextRef
-from jobkit.render import directives, render
+from jobkit.render import directives, find_template, render
 from jobkit.run import gpu
 from jobkit.run.workload import workload_class
 from jobkit.schedulers.base import Request
@@ -111,10 +111,11 @@ def prepare(path: Path, options: Options, *, build: bool, say: Callable[[str], N
     Raises
     ------
     JobkitError
-        With every fault of the spec at once; a missing text, model or site is one.
+        With every fault of the spec at once; a missing text, model, site or template is one.
     """
     overrides = (*options.overrides, *_flags(options))
-    spec = load_spec(path, overrides, (_text_check(path, write=build), _model_check, _site_check))
+    checks = (_text_check(path, write=build), _model_check, _site_check, _template_check(path))
+    spec = load_spec(path, overrides, checks)
     name, why = choose_scheduler(spec.scheduler)
     site = load_site(spec.site, name)
     text = find_text(spec.text, base=path.parent, cache=cache_dir(), write=build)
@@ -123,6 +124,7 @@ def prepare(path: Path, options: Options, *, build: bool, say: Callable[[str], N
         "scheduler": name,
         "site": site.name if spec.site == "auto" else spec.site,
         "text": _again(spec, text),
+        "template": find_template(spec.template, path.parent) if spec.template else None,
     }
     decided["device"] = device(spec, name)
     spec = spec.model_copy(update=decided)
@@ -172,6 +174,15 @@ def _site_check(document: Document) -> None:
     name, scheduler = document.data.get("site", "auto"), document.data.get("scheduler", "auto")
     if isinstance(name, str) and scheduler in {"auto", *SCHEDULERS}:
         _found(document, "site", lambda: load_site(name, choose_scheduler(scheduler)[0]))
+
+
+def _template_check(path: Path) -> Callable[[Document], None]:
+    def check(document: Document) -> None:
+        name = document.data.get("template")
+        if isinstance(name, str):
+            _found(document, "template", lambda: find_template(name, path.parent))
+
+    return check
 
 
 def _found(document: Document, key: str, find: Callable[[], object]) -> None:

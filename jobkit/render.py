@@ -6,6 +6,7 @@ import math
 import shlex
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import jinja2
@@ -43,20 +44,52 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
         uses a value that does not exist (names the template and its line).
     """
     _check_paths(run_dir, point)
+    values = _values(spec, site, point, run_dir)
+    name = spec.template or values["base"]
     try:
-        template = _templates().get_template(f"{site.scheduler}.sh.j2")
-        return template.render(_values(spec, site, point, run_dir))
-    except jinja2.TemplateError as error:
+        return _templates(spec.template).get_template(str(name)).render(values)
+    except RecursionError as error:
+        hint = f'a template that stands in for a shipped one extends it as "shipped/{site.scheduler}.sh.j2"'
+        raise JobkitError(f"template {name}: extends itself", hint=hint) from error
+    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise JobkitError(
-            f"template {_place(error)}: {error}",
+            f"template {_place(error) or name}: {_said(error)}",
             hint="docs/templates-and-sites.md lists the values that a template may use",
         ) from error
 
 
-def _templates() -> jinja2.Environment:
-    folders = [config_folder() / "templates", shipped_folder("templates")]
+def find_template(name: str, base: Path) -> str:
+    """Return the absolute path of a spec's own template.
+
+    Parameters
+    ----------
+    name
+        As the spec says it.
+    base
+        The spec's folder, which a relative path starts from.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such file.
+    """
+    path = (base / Path(name).expanduser()).absolute()
+    if not path.is_file():
+        raise JobkitError(f"there is no template {path}", hint="write one that says {% extends base %}")
+    return str(path)
+
+
+def _templates(own: str | None) -> jinja2.Environment:
+    """Return where templates are found: the spec's own by its path, the user's, then the shipped."""
+    shipped = jinja2.FileSystemLoader(shipped_folder("templates"))
+    loaders = [
+        jinja2.FunctionLoader(lambda name: _source(name) if name == own else None),
+        jinja2.FileSystemLoader(config_folder() / "templates"),
+        shipped,
+        jinja2.PrefixLoader({"shipped": shipped}),
+    ]
     environment = jinja2.Environment(  # noqa: S701 - shell, not HTML: every value goes through a quoting filter
-        loader=jinja2.FileSystemLoader(folders),
+        loader=jinja2.ChoiceLoader(loaders),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -66,14 +99,26 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
-def _place(error: jinja2.TemplateError) -> str:
+def _source(path: str) -> tuple[str, str, Callable[[], bool]]:
+    try:
+        return Path(path).read_text(encoding="utf-8"), path, lambda: True
+    except OSError as error:
+        raise JobkitError(f"template {path}: {error.strerror}", hint="see `template` in the spec") from error
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, jinja2.TemplateNotFound):
+        return f"there is no template {error.name!r} to extend"
+    return str(error)
+
+
+def _place(error: Exception) -> str:
     """Return ``file:line`` of a template's fault: told by the error, else by its innermost frame."""
     if isinstance(error, jinja2.TemplateSyntaxError):
         return f"{error.filename or error.name}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    return next(
-        (f"{frame.filename}:{frame.lineno}" for frame in reversed(frames) if ".j2" in frame.filename), ""
-    )
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    own = (frame for frame in frames if not frame.filename.endswith(".py") and frame.filename[:1] != "<")
+    return next((f"{frame.filename}:{frame.lineno}" for frame in own), "")
 
 
 def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[str, object]:
@@ -81,6 +126,7 @@ def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[st
     warning_s = min(site.warning_s, spec.resources.walltime // 4)
     return {
         "name": spec.name,
+        "base": f"{site.scheduler}.sh.j2",
         "run_id": point.run_id,
         "run_dir": str(run_dir),
         "logs": str(run_dir / "logs"),

@@ -173,6 +173,7 @@ class SweepSpec(_Part):
     scheduler: SchedulerOrAuto = "auto"
     site: str = "auto"
     environment: Environment = Environment()
+    template: str | None = None
     max_parallel: Positive | None = 4
     policy: Annotated[dict[str, Any], AfterValidator(_not_yet)] = {}
     find_max: Annotated[Any, AfterValidator(_not_yet)] = None

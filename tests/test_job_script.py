@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ DEADLINE_S = 30
 class Run:
     """A run folder with one script, and what became of its points."""
 
-    def __init__(self, folder: Path, **changes: object) -> None:
+    def __init__(self, folder: Path, *, site: Mapping[str, object] | None = None, **changes: object) -> None:
         self.dir = folder / "my runs" / "r1"
         self.scratch = folder / "scratch"
         self.text = folder / "text.txt"
@@ -49,8 +50,9 @@ class Run:
         (self.dir / "points.jsonl").write_text(
             "".join(records.to_json(p) + "\n" for p in points), encoding="utf-8"
         )
-        site = Site(name="x", scheduler="local", scratch=str(self.scratch), sync_interval_s=1)
-        (self.dir / "job.sh").write_text(render(spec, site, points[0], self.dir), encoding="utf-8")
+        here = {"name": "x", "scheduler": "local", "scratch": str(self.scratch), "sync_interval_s": 1}
+        script = render(spec, Site.model_validate({**here, **(site or {})}), points[0], self.dir)
+        (self.dir / "job.sh").write_text(script, encoding="utf-8")
 
     def start(self, point: int, **env: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -186,6 +188,19 @@ def test_an_environment_that_cannot_be_activated(tmp_path: Path) -> None:
 def test_activation_may_read_unset_variables(tmp_path: Path) -> None:
     run = Run(tmp_path, environment={"setup": ['test -z "$SURELY_NOT_SET_ANYWHERE"']})
     assert run.run(1)[0] == 0
+
+
+def test_the_template_on_the_page_runs_and_what_it_leaves_comes_home(tmp_path: Path) -> None:
+    page = Path(__file__).parents[1] / "docs" / "templates-and-sites.md"
+    (example,) = re.findall(
+        r"^```jinja\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "mine.sh.j2").write_text(example, encoding="utf-8")
+    run = Run(tmp_path, template=str(tmp_path / "mine.sh.j2"))
+    status, said = run.run(1)
+    assert status == 0, said
+    assert run.record().outcome is Outcome.OK
+    assert "open files" in (run.home() / "limits.txt").read_text(encoding="utf-8")
 
 
 def test_a_text_that_has_gone_is_a_failed_stage_in(tmp_path: Path) -> None:

@@ -72,6 +72,31 @@ def test_missing_things_are_faults_among_the_others(spec: Path) -> None:
     assert "did you mean 'repeats'?" in lines[3]
 
 
+def test_a_template_stands_beside_the_spec_and_in_the_run_by_its_whole_path(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.sh.j2").write_text("{% extends base %}{% block work %}true\n{% endblock %}")
+    spec.write_text(SPEC + "template: mine.sh.j2\n", encoding="utf-8")
+    monkeypatch.chdir("/")
+    prepared = prepare(spec, Options(runs_dir=tmp_path), build=False, say=print)
+    assert prepared.script.endswith("\ntrue\n")
+    assert prepared.spec.template == str(tmp_path / "mine.sh.j2")
+    again = tmp_path / "elsewhere" / "sweep.yaml"
+    again.parent.mkdir()
+    again.write_text(prepared.spec.as_yaml(), encoding="utf-8")
+    assert prepare(again, Options(runs_dir=tmp_path), build=False, say=print).spec == prepared.spec
+
+
+def test_a_missing_template_is_a_fault_among_the_others(spec: Path) -> None:
+    spec.write_text(SPEC + "template: gone.j2\nrepeat: 1\n", encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        prepare(spec, Options(), build=False, say=print)
+    assert caught.value.exit_code == 2
+    lines = [line.strip().removeprefix(f"{spec}:") for line in caught.value.message.splitlines()[1:]]
+    assert lines[0].startswith(f"6:11: template: there is no template {spec.parent}/gone.j2")
+    assert lines[1].startswith("7:1: repeat")
+
+
 def test_the_resources_that_a_site_names_are_handed_on_to_be_checked(spec: Path, tmp_path: Path) -> None:
     options = Options(scheduler="sge", site="lancaster-hec", runs_dir=tmp_path)
     prepared = prepare(spec, options, build=False, say=print)

@@ -14,6 +14,7 @@ from jobkit.errors import JobkitError
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Point, TextRef
 from jobkit.render import directives, render
+from jobkit.shipped import shipped_folder
 from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec
 
@@ -197,6 +198,80 @@ def test_a_template_of_the_users_that_lacks_a_value_names_its_line(
     monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
     with pytest.raises(JobkitError, match=r"slurm\.sh\.j2:2: 'nmae' is undefined"):
         script("slurm", "slurm-default")
+
+
+def own_template(folder: Path, text: str, name: str = "mine.sh") -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+@pytest.mark.parametrize("scheduler", SITES)
+def test_a_template_of_the_specs_own_overrides_one_block(scheduler: str, tmp_path: Path) -> None:
+    mine = own_template(
+        tmp_path, "{% extends base %}{% block environment %}\n{{ super() }}\nnvidia-smi\n{% endblock %}"
+    )
+    plain = script(scheduler, f"{scheduler}-default").splitlines()
+    changed = script(scheduler, f"{scheduler}-default", template=mine).splitlines()
+    added = changed.index("nvidia-smi")
+    assert "import jobkit.run" in changed[added - 2]
+    assert [line for line in changed if line and line != "nvidia-smi"] == [line for line in plain if line]
+
+
+@pytest.mark.parametrize("extended", ["shipped/slurm.sh.j2", "shipped/job.sh.j2", "base"])
+def test_every_block_of_the_body_can_be_overridden(extended: str, tmp_path: Path) -> None:
+    body = (shipped_folder("templates") / "job.sh.j2").read_text(encoding="utf-8")
+    extended = extended if extended == "base" else f'"{extended}"'
+    names = re.findall(r"\{% block (\w+) %\}", body)
+    blocks = "".join(f"{{% block {name} %}}# mine: {name}\n{{% endblock %}}" for name in names)
+    mine = own_template(tmp_path, f"{{% extends {extended} %}}{blocks}")
+    text = script("slurm", "slurm-default", template=mine)
+    assert re.findall(r"^# mine: (\w+)$", text, re.MULTILINE) == [name for name in names if name != "worker"]
+
+
+def test_a_template_in_the_config_folder_extends_the_shipped_one_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = '{% extends "shipped/slurm.sh.j2" %}{% block header %}{{ super() }}#SBATCH --nice\n{% endblock %}'
+    own_template(tmp_path / "templates", text, "slurm.sh.j2")
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
+    lines = script("slurm", "slurm-default").splitlines()
+    assert lines[lines.index("#SBATCH --nice") - 1] == "#SBATCH --ntasks=1"
+    mine = own_template(tmp_path, "{% extends base %}{% block work %}true\n{% endblock %}")
+    both = script("slurm", "slurm-default", template=mine)
+    assert "#SBATCH --nice" in both
+    assert both.endswith("true\n")
+
+
+def test_a_template_that_extends_itself_is_told_how_to_extend_the_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_template(tmp_path / "templates", '{% extends "slurm.sh.j2" %}', "slurm.sh.j2")
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
+    with pytest.raises(JobkitError, match="extends itself") as caught:
+        script("slurm", "slurm-default")
+    assert "shipped/slurm.sh.j2" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("{% extends base %}\n{% block work %}\n{{ nmae }}\n{% endblock %}", r":3: 'nmae' is undefined"),
+        ("{% extends base %}\n{% block work %}\n", r":2: Unexpected end of template"),
+        ("\n{{ warning_s + name }}", r":2: unsupported operand"),
+        ('{% extends "slurm.sh" %}', r":1: there is no template 'slurm.sh' to extend"),
+        ("{{ name | quote }}", r":1: No filter named 'quote'"),
+    ],
+)
+def test_a_fault_in_a_template_names_its_line(text: str, fault: str, tmp_path: Path) -> None:
+    mine = own_template(tmp_path, text)
+    with pytest.raises(JobkitError, match=rf"template {re.escape(mine)}{fault}"):
+        script("slurm", "slurm-default", template=mine)
+
+
+def test_a_template_that_has_gone(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="No such file"):
+        script("slurm", "slurm-default", template=str(tmp_path / "gone.j2"))
 
 
 def test_a_newline_in_a_path_is_refused() -> None:
