@@ -25,7 +25,7 @@ lint: setup           ## style, types, import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck .ci/run tests/cluster/*-up tests/data/capture.sh
+	$(BIN)/shellcheck .ci/run tests/cluster/*-up tests/data/capture.sh tests/fakes/conda
 
 .PHONY: unit cluster
 unit: setup

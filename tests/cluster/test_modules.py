@@ -1,0 +1,92 @@
+"""`environment.modules` with Debian's own environment-modules: by hand, and as a Slurm job."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from jobkit import records
+from jobkit.records import Outcome
+from tests.test_job_script import Run
+
+JOBKIT = Path(sys.executable).with_name("jobkit")
+INIT = Path("/etc/profile.d/modules.sh")
+MODULEFILE = """\
+#%Module1.0
+setenv MADE_READY by-modules
+"""
+SPEC = """\
+name: modules
+workload: count
+sweep: {batch_size: [1]}
+repeats: 1
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+"""
+
+
+@pytest.fixture(scope="session")
+def modules() -> None:
+    """Have environment-modules on this machine; installed only where clusters may be (JOBKIT_CLUSTER=1)."""
+    if INIT.is_file():
+        return
+    if os.environ.get("JOBKIT_CLUSTER") != "1":
+        pytest.skip("environment-modules is not installed: set JOBKIT_CLUSTER=1")
+    with (Path(tempfile.gettempdir()) / "jobkit-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not INIT.is_file():
+            install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "environment-modules"]
+            subprocess.run(["apt-get", "update", "-qq"], check=True, stdout=sys.stderr)
+            subprocess.run(install, check=True, stdout=sys.stderr)
+
+
+def environment(tmp_path: Path, module: str) -> dict[str, object]:
+    (tmp_path / "modulefiles").mkdir()
+    (tmp_path / "modulefiles" / "ready").write_text(MODULEFILE, encoding="utf-8")
+    return {"modules": [module], "setup": [f'echo "$MADE_READY" >"{tmp_path}/told"']}
+
+
+def ready(tmp_path: Path) -> list[str]:
+    """Return what a site's ``setup`` would hold."""
+    return [f"source {INIT}", f"module use {tmp_path}/modulefiles"]
+
+
+def test_a_module_is_loaded(modules: None, tmp_path: Path) -> None:
+    del modules
+    run = Run(tmp_path, site={"setup": ready(tmp_path)}, environment=environment(tmp_path, "ready"))
+    status, said = run.run(1)
+    assert status == 0, said
+    assert (tmp_path / "told").read_text(encoding="utf-8") == "by-modules\n"
+
+
+def test_a_module_that_is_not_there_ends_the_try(modules: None, tmp_path: Path) -> None:
+    del modules
+    run = Run(tmp_path, site={"setup": ready(tmp_path)}, environment=environment(tmp_path, "nope"))
+    status, said = run.run(1)
+    assert status == 1
+    assert "nope" in said
+    assert run.exit().outcome is Outcome.ENVIRONMENT
+
+
+@pytest.mark.slurm
+@pytest.mark.xdist_group("slurm")
+@pytest.mark.parametrize(("module", "code"), [("ready", 0), ("nope", 4)])
+def test_a_module_in_a_slurm_job(modules: None, slurm: None, tmp_path: Path, module: str, code: int) -> None:
+    del modules, slurm
+    spec = f"{SPEC}environment: {json.dumps(environment(tmp_path, module))}\n"
+    site = {"name": "lab", "scheduler": "slurm", "queue": "cpu", "setup": ready(tmp_path)}
+    requests = {"queue": "-p {queue}", "memory": "--mem={memory}", "walltime": "-t {walltime}"}
+    (tmp_path / "spec.yaml").write_text(spec, encoding="utf-8")
+    (tmp_path / "lab.yaml").write_text(json.dumps(site | {"requests": requests}), encoding="utf-8")
+    argv = [str(JOBKIT), "sweep", "spec.yaml", "--scheduler", "slurm", "--site", "./lab.yaml", "--wait"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == code, done.stdout + done.stderr
+    (exit_file,) = tmp_path.glob("runs/*/results/*/try-1/exit")
+    assert records.read_exit(exit_file).outcome is (Outcome.ENVIRONMENT if code else None)
+    assert (tmp_path / "told").is_file() == (code == 0)
