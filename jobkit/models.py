@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import platformdirs
 
 from jobkit.errors import JobkitError
+from jobkit.locks import only_one
 from jobkit.records import ModelRef
 from jobkit.run.stanza_ner import PROCESSORS
 from jobkit.standin import SIZE_BYTES, is_built, make_standin, standin_path
@@ -91,6 +93,9 @@ def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
 def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) -> ModelRef:
     """Download Stanza's tokenizer and tagger of a language into the cache, whole or not at all.
 
+    Stanza holds every file against its md5. What an interrupted fetch had whole is kept beside
+    the models, in ``.fetch-NAME``, and is not fetched again.
+
     Parameters
     ----------
     name
@@ -109,15 +114,17 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
     folder.parent.mkdir(parents=True, exist_ok=True)
     options = {"resources_url": resources_url} if resources_url else {}
     say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
-    with TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as scratch:
-        made = Path(scratch) / "model"
+    made = folder.with_name(f".fetch-{name}")
+    busy = partial(say, f"another jobkit is fetching {name}: waiting for it")
+    with only_one(folder.with_name(f".fetch-{name}.lock"), busy):
         try:
             stanza.download(name, model_dir=str(made), processors=PROCESSORS, verbose=False, **options)
         except Exception as error:  # Stanza lets through whatever requests, its hub client and zip raise
             raise _not_fetched(name, error) from error
         if missing := lacks(made, name):
             raise _not_fetched(name, missing)
-        _swap(made, folder, Path(scratch) / "old")
+        with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
+            _swap(made, folder, Path(scratch) / "old")
     return _real(folder, name, FULL)
 
 
@@ -126,6 +133,28 @@ def model_places(name: str, cache: Path) -> tuple[Path, ...]:
     named = os.environ.get("STANZA_RESOURCES_DIR")
     places = [cache / "models" / name, Path(named) if named else None, _stanzas_own()]
     return tuple(place.expanduser().absolute() for place in places if place is not None)
+
+
+def list_models(cache: Path) -> tuple[ModelRef, ...]:
+    """Return the models that are on this machine: fetched ones, Stanza's own, stand-ins."""
+    named = {place for name in _languages(cache) for place in model_places(name, cache)}
+    real = [
+        _real(place, name, FULL)
+        for place in sorted(named)
+        for name in _languages(cache)
+        if (place.parent != cache.absolute() / "models" or place.name == name) and not lacks(place, name)
+    ]
+    built = [_as_is(size, cache) for size in SIZE_BYTES if is_built(standin_path(size, cache))]
+    return (*real, *built)
+
+
+def _languages(cache: Path) -> list[str]:
+    """Return the names that a model folder on this machine may go by."""
+    folders = [cache / "models", *model_places("", cache)]
+    inside = {
+        path.name for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_dir()
+    }
+    return sorted(name for name in inside if re.fullmatch(r"[a-z]{2,3}(-[a-z]+)?", name))
 
 
 def lacks(folder: Path, name: str) -> str:

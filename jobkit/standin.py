@@ -7,18 +7,19 @@ outside text of `jobkit.sample`'s kind. torch and stanza are imported inside the
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from jobkit.errors import JobkitError
+from jobkit.locks import only_one
 from jobkit.records import from_json, to_json, write_atomically
 from jobkit.run.stanza_ner import StanzaNer
 from jobkit.run.workload import Entity
@@ -149,25 +150,14 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
     """
     folder = standin_path(size, cache)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_name(f".{folder.name}.lock"), say):
+    busy = partial(say, "another jobkit is building the stand-in model: waiting for it")
+    with only_one(folder.with_name(f".{folder.name}.lock"), busy):
         if not is_built(folder):
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
                 made = Path(scratch) / folder.name
                 _build_into(made, size, say)
                 made.replace(folder)
     return read_card(folder)
-
-
-@contextmanager
-def _locked(path: Path, say: Say) -> Iterator[None]:
-    """Hold a lock file; other processes wait for it, and get it when its holder dies."""
-    with path.open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("another jobkit is building the stand-in model: waiting for it")
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.errors import JobkitError
-from jobkit.models import NOT_BUILT, fetch_model, find_model, fingerprint, lacks, model_places
+from jobkit.models import NOT_BUILT, fetch_model, find_model, fingerprint, lacks, list_models, model_places
 from jobkit.records import ModelRef
 from jobkit.run.stanza_ner import StanzaNer
 
@@ -37,6 +37,11 @@ def mirror(tmp_path: Path, tiny_model: ModelRef, serve: Callable[[Path], str]) -
     resources["url"] = f"{address}/{{lang}}/{{filename}}"
     (folder / f"resources_{stanza.__resources_version__}.json").write_text(json.dumps(resources))
     return folder, address
+
+
+def shown(cache: Path) -> list[str]:
+    """Return what stands in the model folder, what is hidden left out."""
+    return [path.name for path in (cache / "models").iterdir() if not path.name.startswith(".")]
 
 
 def find(cache: Path, size: str = "full", fallback: str | None = None, name: str = "en") -> ModelRef:
@@ -154,7 +159,7 @@ def test_a_fetched_model_is_found_and_loads(
     assert not fetched.stand_in
     assert len(said) == 1
     assert capsys.readouterr() == ("", "")
-    assert [path.name for path in (cache / "models").iterdir()] == ["en"]
+    assert shown(cache) == ["en"]
     workload = StanzaNer()
     workload.load(Path(fetched.path), "cpu", {}, 1)
     again = fetch_model("en", cache, resources_url=mirror[1], say=said.append)
@@ -172,7 +177,7 @@ def test_a_fetch_that_fails_leaves_the_old_model(cache: Path, mirror: tuple[Path
     with pytest.raises(JobkitError, match="could not be fetched"):
         fetch_model("en", cache, resources_url=address, say=print)
     assert find(cache) == fetched
-    assert [path.name for path in (cache / "models").iterdir()] == ["en"]
+    assert shown(cache) == ["en"]
 
 
 def test_no_network_and_no_such_language_are_errors(cache: Path, mirror: tuple[Path, str]) -> None:
@@ -180,4 +185,34 @@ def test_no_network_and_no_such_language_are_errors(cache: Path, mirror: tuple[P
         fetch_model("en", cache, resources_url="http://127.0.0.1:1", say=print)
     with pytest.raises(JobkitError, match="Unknown language requested: xx"):
         fetch_model("xx", cache, resources_url=mirror[1], say=print)
-    assert not list((cache / "models").iterdir())
+    assert shown(cache) == []
+
+
+def test_a_fetch_goes_on_where_it_was_cut(cache: Path, mirror: tuple[Path, str]) -> None:
+    folder, address = mirror
+    late = folder / "en" / "ner" / "jobkit.pt"
+    whole = late.read_bytes()
+    late.write_bytes(b"cut short")
+    with pytest.raises(JobkitError, match="could not be fetched: md5"):
+        fetch_model("en", cache, resources_url=address, say=print)
+    kept = cache / "models" / ".fetch-en" / "en" / "tokenize" / "jobkit.pt"
+    before = kept.stat()
+    late.write_bytes(whole)
+    (folder / "en" / "tokenize" / "jobkit.pt").unlink()
+    fetched = fetch_model("en", cache, resources_url=address, say=print)
+    assert find(cache) == fetched
+    after = (Path(fetched.path) / "en" / "tokenize" / "jobkit.pt").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert not (cache / "models" / ".fetch-en").exists()
+
+
+def test_what_is_on_this_machine_is_listed(
+    cache: Path, tmp_path: Path, tiny_model: ModelRef, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert list_models(cache) == ()
+    shutil.copytree(tiny_model.path, cache / "models" / "en")
+    named = tmp_path / "named"
+    shutil.copytree(tiny_model.path, named)
+    monkeypatch.setenv("STANZA_RESOURCES_DIR", str(named))
+    assert [model.path for model in list_models(cache)] == [str(cache / "models" / "en"), str(named)]
+    assert tiny_model in list_models(kept_cache)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+MIB = 2**20
 SIZES = click.Choice(["full", "tiny"])
 
 
@@ -17,6 +20,7 @@ def models() -> None:
       jobkit models fetch en              Stanza's English model, tokenizer and NER
       jobkit models build --size tiny     jobkit's own trained stand-in, for trying things
       jobkit models path en               where it lies
+      jobkit models list                  what is on this machine
     """
 
 
@@ -49,6 +53,24 @@ def build(size: str) -> int:
     from jobkit.places import cache_dir
 
     click.echo(build_stand_in(size, cache_dir(), say=say).path)
+    return 0
+
+
+@models.command("list")
+def list_() -> int:
+    """Print the models that are on this machine, one a line: name, kind, size on disk, folder."""
+    from jobkit.models import list_models
+    from jobkit.places import cache_dir
+    from jobkit.standin import read_card
+
+    found = list_models(cache_dir())
+    for model in found:
+        kind = "Stanza's own"
+        if model.stand_in:
+            kind = f"stand-in {model.size}, F1 {read_card(Path(model.path)).f1:.3f}"
+        click.echo(f"{model.name}  {kind:<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
+    if not found:
+        click.echo("no model on this machine; see `jobkit models --help`", err=True)
     return 0
 
 

@@ -1,0 +1,28 @@
+"""One process at a time. Standard library only."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def only_one(path: Path, busy: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock file; other processes wait for it, and get it when its holder ends or dies.
+
+    Parameters
+    ----------
+    path
+        The lock file; it stays, empty.
+    busy
+        Called where another process holds it, before the wait.
+    """
+    with path.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            busy()
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
