@@ -15,6 +15,7 @@ COMMANDS = {
     "sweep": "Run one tagger once per batch size: submit to Slurm or Grid Engine, or run here.",
     "collect": "Turn the records of runs into a scaling table.",
     "models": "Fetch, build and list models, so that jobs need no network.",
+    "schema": "Print the JSON schema of specs, by which an editor checks and completes them.",
 }
 """Name to first line of help: the modules are imported only when their command runs."""
 

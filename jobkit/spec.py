@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from jobkit.axes import axis_faults
 from jobkit.errors import JobkitError
@@ -29,6 +29,8 @@ from jobkit.values import (
 from jobkit.yaml_files import Document, as_yaml, read_document, refuse, validated
 
 Setting = dict[str, Positive]
+WORKLOADS = {"anyOf": [{"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."}]}
+"""What an editor is told of ``workload``."""
 
 
 def _not_yet(value: object) -> object:
@@ -159,10 +161,46 @@ class Axes(BaseModel):
 
 
 class SweepSpec(_Part):
-    """The whole spec; every key with its default stands in docs/spec.md."""
+    """The whole spec; every key with its default stands in docs/spec.md.
+
+    Attributes
+    ----------
+    name
+        Begins the run id and so the job's name.
+    workload
+        What runs: a shipped workload, or ``package.module:Class`` of your own.
+    text
+        The text to work on: ``sample``, ``sample:300``, a path, or an http(s) address.
+    model
+        Which model.
+    device
+        ``auto`` is ``cuda`` where GPUs are asked for.
+    order
+        Of the calls inside a try: largest load first, or as the text stands.
+    sweep
+        Knobs and their values; every combination runs.
+    repeats
+        How often each setting runs, each time as a point of its own.
+    resources
+        What one point asks of the scheduler.
+    scheduler
+        ``auto`` is the first whose commands are on PATH, else this machine.
+    site
+        The name of a site file, or a path to one; ``auto`` is your own, else the scheduler's default.
+    environment
+        What the job makes ready before the worker starts.
+    template
+        A job template of your own, relative to the spec's folder.
+    max_parallel
+        Most tasks at a time; ``null`` for no limit.
+    policy
+        Reserved; anything but empty is a fault.
+    find_max
+        Reserved; anything but empty is a fault.
+    """
 
     name: Annotated[Name, Field(max_length=40)]
-    workload: str = "stanza-ner"
+    workload: Annotated[str, WithJsonSchema(WORKLOADS)] = "stanza-ner"
     text: str = "sample"
     model: ModelSpec = ModelSpec()
     device: Literal["auto", "cpu", "cuda"] = "auto"
