@@ -12,12 +12,10 @@ from datetime import datetime
 from pathlib import Path
 
 from jobkit.errors import JobkitError
-from jobkit.models import find_model
 from jobkit.places import cache_dir
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Point, TextRef
 from jobkit.render import directives, find_template, render
-from jobkit.run import gpu
 from jobkit.run.workload import workload_class
 from jobkit.schedulers.base import Request
 from jobkit.schedulers.registry import SCHEDULERS
@@ -159,6 +157,8 @@ def _model_check(document: Document) -> None:
     model = document.data.get("model", {})
     workload = document.data.get("workload", "stanza-ner")
     if isinstance(model, dict) and isinstance(workload, str) and _needs_model(workload):
+        from jobkit.models import find_model  # here, for a workload without a model starts sooner
+
         name, size = str(model.get("name", "en")), str(model.get("size", "full"))
         fallback = model.get("fallback")
         _found(
@@ -203,6 +203,8 @@ def _needs_model(workload: str) -> bool:
 def _model(spec: SweepSpec, *, build: bool, say: Callable[[str], None]) -> ModelRef | None:
     if not workload_class(spec.workload).NEEDS_MODEL:
         return None
+    from jobkit.models import find_model  # as above
+
     asked = spec.model
     return find_model(
         asked.name, asked.size, fallback=asked.fallback, cache=cache_dir(), say=say, build=build
@@ -229,6 +231,8 @@ def device(spec: SweepSpec, scheduler: str) -> str:
     if spec.device != "auto":
         return spec.device
     if scheduler == "local":
+        from jobkit.run import gpu  # here, for a submission asks no card
+
         return "cuda" if spec.resources.gpus and gpu.idle_bytes() else "cpu"
     return "cuda" if spec.resources.gpus else "cpu"
 

@@ -7,8 +7,6 @@ import re
 import tempfile
 from pathlib import Path
 from typing import IO
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
 
 from jobkit.errors import JobkitError
 from jobkit.records import TextRef
@@ -103,6 +101,8 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
         return path
     if not write:
         raise JobkitError(f"text {address}: is not downloaded yet", hint=f"curl -L -o {path} {address}")
+    from urllib.error import HTTPError, URLError  # here, for few texts are fetched
+
     texts.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=texts, prefix=path.stem, suffix=".part", delete=False) as part:
         try:
@@ -126,6 +126,8 @@ def _fetch(address: str, into: IO[bytes]) -> None:
     OSError
         Where it cannot be had whole.
     """
+    from urllib.request import Request, urlopen  # as above
+
     request = Request(address, headers={"User-Agent": "jobkit"})  # noqa: S310 - http(s) was checked
     with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the same
         expected = answer.headers.get("Content-Length")

@@ -22,7 +22,12 @@ Loc = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)
 
 
-class _Loader(yaml.SafeLoader):
+# libyaml's parser and emitter where PyYAML has them: ten times as fast as those in Python.
+_SafeLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SafeDumper: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Loader(_SafeLoader):  # type: ignore[valid-type,misc]  # one of two classes
     """PyYAML's safe loader with YAML 1.2's idea of a number and of a bool."""
 
 
@@ -243,4 +248,6 @@ def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
 
 def as_yaml(data: Mapping[str, Any]) -> str:
     """Return a mapping as YAML that this module reads back to the same data."""
-    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, default_flow_style=False)
+    return yaml.dump(
+        dict(data), Dumper=_SafeDumper, sort_keys=False, allow_unicode=True, default_flow_style=False
+    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Mapping, Sequence
-from xml.etree import ElementTree as ET
 
 from jobkit.schedulers.base import Array, JobId, Queued, State
 from jobkit.schedulers.sge_accounting import accounting_argv, parse_accounting
@@ -129,6 +128,8 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
     Running tasks stand in ``queue_info``, pending ones and those in error in ``job_info``. Tasks of
     other jobs are among them. A finished job is in no list: gone is not done.
     """
+    from xml.etree import ElementTree as ET  # here, for a submission reads no XML
+
     try:
         rows = ET.fromstring(answer.stdout).iter("job_list") if answer.ok else None  # noqa: S314 - qstat's
     except ET.ParseError:
