@@ -9,6 +9,7 @@ from jobkit.axes import settings
 from jobkit.errors import JobkitError
 from jobkit.records import ModelRef, Point, TextRef
 from jobkit.spec import SweepSpec
+from jobkit.stages import callable_stage
 
 ALLOCATOR = "expandable_segments:True"
 """PyTorch's allocator setting unless the spec's variables say otherwise: with it, reserved memory
@@ -34,17 +35,26 @@ class Inputs:
     device: str
 
 
-def plan(spec: SweepSpec, inputs: Inputs) -> tuple[Point, ...]:
+def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     """Return the points of a sweep in ascending load.
 
     The load of a batch grows with every knob, so points are ordered by the product of their
     values; repeats of one setting stand together.
+
+    Parameters
+    ----------
+    spec
+        What to run.
+    inputs
+        Found before planning. Without them the points say what would run and in which order,
+        but cannot be run: their text has no checksum, and their model is missing.
 
     Raises
     ------
     JobkitError
         Where nothing is left to run.
     """
+    inputs = inputs or _not_found_yet(spec)
     axes = spec.sweep
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
     if not rows:
@@ -52,6 +62,11 @@ def plan(spec: SweepSpec, inputs: Inputs) -> tuple[Point, ...]:
     ordered = sorted(rows, key=_size)
     pairs = [(row, repeat) for row in ordered for repeat in range(1, spec.repeats + 1)]
     return tuple(_point(spec, inputs, index, *pair) for index, pair in enumerate(pairs, 1))
+
+
+def _not_found_yet(spec: SweepSpec) -> Inputs:
+    text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
+    return Inputs(run_id=spec.name, text=text, model=None, device=spec.device)
 
 
 def _size(row: Mapping[str, int]) -> tuple[int, tuple[int, ...]]:
@@ -86,3 +101,6 @@ def _allocator(spec: SweepSpec) -> str | None:
 def point_id(params: Mapping[str, int], repeat: int) -> str:
     """Return the name of a point's folder: ``batch_size-50-r1``."""
     return "-".join([*(f"{knob}-{value}" for knob, value in params.items()), f"r{repeat}"])
+
+
+callable_stage(__name__)

@@ -21,6 +21,7 @@ from jobkit.schedulers.base import Request
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec, load_spec
+from jobkit.stages import callable_stage
 from jobkit.texts import SAMPLE, find_text
 from jobkit.yaml_files import Document
 
@@ -74,6 +75,12 @@ class Prepared:
     script: str
 
     @property
+    def inputs(self) -> Inputs:
+        """What its points share, as `jobkit.plan.plan` takes it."""
+        first = self.points[0]
+        return Inputs(run_id=first.run_id, text=first.text, model=first.model, device=first.device)
+
+    @property
     def request(self) -> Request:
         """What is asked of the scheduler, in the spec's words."""
         asked = self.spec.resources
@@ -91,7 +98,13 @@ class Prepared:
         )
 
 
-def prepare(path: Path, options: Options, *, build: bool, say: Callable[[str], None]) -> Prepared:
+def prepare(
+    path: Path | str,
+    options: Options | None = None,
+    *,
+    build: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> Prepared:
     """Return the run that a spec describes.
 
     Parameters
@@ -99,7 +112,7 @@ def prepare(path: Path, options: Options, *, build: bool, say: Callable[[str], N
     path
         The spec.
     options
-        What the command line adds.
+        What the command line adds; nothing by default.
     build
         Whether a missing stand-in model is built and a missing text fetched now; not for
         ``--dry-run``, which writes nothing.
@@ -111,6 +124,7 @@ def prepare(path: Path, options: Options, *, build: bool, say: Callable[[str], N
     JobkitError
         With every fault of the spec at once; a missing text, model, site or template is one.
     """
+    path, options = Path(path), options or Options()
     overrides = (*options.overrides, *_flags(options))
     checks = (_text_check(path, write=build), _model_check, _site_check, _template_check(path))
     spec = load_spec(path, overrides, checks)
@@ -246,3 +260,6 @@ def run_id(name: str) -> str:
 def _runs_dir(options: Options, site: Site) -> Path:
     named = options.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
     return named.expanduser().absolute()
+
+
+callable_stage(__name__)

@@ -17,6 +17,7 @@ from jobkit.records import Point
 from jobkit.shipped import shipped_folder
 from jobkit.site import Site, config_folder
 from jobkit.spec import Resources, SweepSpec
+from jobkit.stages import callable_stage
 from jobkit.units import format_walltime
 
 SCRATCH_MARGIN_BYTES = 64 * 2**20
@@ -229,3 +230,6 @@ def _slurm_path(path: str) -> str:
 def _sge_path(path: str) -> str:
     """Return a path for a ``#$ -o`` line: a colon would name a host before it (qsub(1))."""
     return shlex.quote(f":{path}" if ":" in path else path)
+
+
+callable_stage(__name__)

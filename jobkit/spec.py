@@ -225,7 +225,9 @@ Semantic = Callable[[Document], None]
 """Adds to a document the faults that no type can see."""
 
 
-def load_spec(path: Path, overrides: Sequence[str] = (), semantics: Sequence[Semantic] = ()) -> SweepSpec:
+def load_spec(
+    path: Path | str, overrides: Sequence[str] = (), semantics: Sequence[Semantic] = ()
+) -> SweepSpec:
     """Return the spec that a file holds.
 
     Parameters
@@ -243,7 +245,7 @@ def load_spec(path: Path, overrides: Sequence[str] = (), semantics: Sequence[Sem
     JobkitError
         Lists every fault with file:line:column (or ``--set``), the value, and the nearest key.
     """
-    document = read_document(path, overrides)
+    document = read_document(Path(path), overrides)
     spec = validated(document, SweepSpec)
     for check in (check_axes, check_workload, check_environment, *semantics):
         check(document)

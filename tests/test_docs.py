@@ -16,10 +16,11 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from jobkit import cli, columns, records, render, rows
+from jobkit import cli, columns, records, rows
 from jobkit.errors import JobkitError
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Outcome, TextRef
+from jobkit.render import _values
 from jobkit.run.workload import SHIPPED, Workload, knobs
 from jobkit.schedulers.base import Scheduler
 from jobkit.site import Site, load_site
@@ -215,7 +216,7 @@ def _template_values() -> dict[str, object]:
     model = ModelRef(path="/m", name="en", size="tiny", stand_in=True, fingerprint="f", size_bytes=1)
     spec = SweepSpec(name="minimal")
     (point, *_) = plan(spec, Inputs(run_id="minimal-1", text=text, model=model, device="cpu"))
-    return render._values(spec, load_site("slurm-default", "slurm"), point, Path("/runs/minimal-1"))
+    return _values(spec, load_site("slurm-default", "slurm"), point, Path("/runs/minimal-1"))
 
 
 def test_the_blocks_of_the_template_are_told() -> None:

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit import prepare as stage
 from jobkit.errors import JobkitError
-from jobkit.prepare import Options, prepare
+from jobkit.prepare import Options, choose_scheduler, prepare, run_id
 
 SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1, 2]}\nresources: {gpus: 0}\n"
 
@@ -40,7 +39,7 @@ def test_auto_looks_for_sbatch_then_qsub_then_runs_here(
     there: list[str], chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", programs(tmp_path / "bin", *there))
-    name, why = stage.choose_scheduler("auto")
+    name, why = choose_scheduler("auto")
     assert name == chosen
     assert why == ("neither sbatch nor qsub is on PATH" if chosen == "local" else f"{there[0]} is on PATH")
 
@@ -109,6 +108,6 @@ def test_cuda_is_what_a_job_with_a_gpu_gets(spec: Path, tmp_path: Path) -> None:
 
 
 def test_run_ids_are_names_that_both_schedulers_take() -> None:
-    ids = {stage.run_id("t") for _ in range(50)}
+    ids = {run_id("t") for _ in range(50)}
     assert len(ids) > 1
     assert all(one.startswith("t-") and len(one) == len("t-20260101-120000-beef") for one in ids)
