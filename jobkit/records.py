@@ -567,7 +567,13 @@ def write_atomically(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def read_exit(path: Path) -> Exit:
+def read_text(path: Path | str) -> str:
+    """Return a small file's text, bytes that are no UTF-8 replaced."""
+    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - opened by the ten thousand
+        return stream.read().decode("utf-8", "replace")
+
+
+def read_exit(path: Path | str) -> Exit:
     """Read the file ``exit`` of a try.
 
     Raises
@@ -575,7 +581,7 @@ def read_exit(path: Path) -> Exit:
     JobkitError
         Where it has no status or an unknown outcome.
     """
-    pairs = (line.partition("=") for line in path.read_bytes().decode("utf-8", "replace").split("\n"))
+    pairs = (line.partition("=") for line in read_text(path).split("\n"))
     known = {key.strip(): value.strip() for key, _, value in pairs}
     try:
         return Exit(

@@ -25,6 +25,7 @@ from jobkit.records import (
     from_dict,
     from_json,
     read_exit,
+    read_text,
 )
 from jobkit.schedulers.base import Accounted
 
@@ -91,7 +92,7 @@ def _point(line: str, where: str) -> Point:
     return point
 
 
-def _names(folder: Path) -> set[str]:
+def _names(folder: Path | str) -> set[str]:
     try:
         return set(os.listdir(folder))  # noqa: PTH208 - names only: 10,000 Path objects cost time
     except OSError:
@@ -102,7 +103,7 @@ def _read_point(
     folder: Path, point: Point, accounts: Accounts, present: set[str], problems: list[str]
 ) -> PointResult:
     """Return a point's result, and add to ``problems`` what could not be read."""
-    home = folder / RESULTS_FOLDER / point.point_id
+    home = f"{folder}/{RESULTS_FOLDER}/{point.point_id}"  # a Path costs as much as to open the file
     numbers = _try_numbers(home) if point.point_id in present else []
     accounted = accounts.accounted.get(point.index)
     latest: tuple[TryFiles, Verdict] | None = None
@@ -125,7 +126,7 @@ def _read_point(
     )
 
 
-def _try_numbers(home: Path) -> list[int]:
+def _try_numbers(home: str) -> list[int]:
     """Return the numbers of a point's tries, the latest first."""
     names = (name.removeprefix(TRY_PREFIX) for name in _names(home) if name.startswith(TRY_PREFIX))
     return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
@@ -147,31 +148,31 @@ def _not_started(point: Point, accounts: Accounts, accounted: Accounted | None) 
     return Verdict(outcome=None, evidence=f"{told}: {verdict.evidence}" if task else told)
 
 
-def _read_try(home: Path, number: int, point: Point) -> TryFiles:
-    folder = home / f"{TRY_PREFIX}{number}"
+def _read_try(home: str, number: int, point: Point) -> TryFiles:
+    folder = f"{home}/{TRY_PREFIX}{number}"
     problems: list[str] = []
     record, exit_ = None, None
     try:
-        record = _read_record(folder / RECORD_FILE, point)
+        record = _read_record(f"{folder}/{RECORD_FILE}", point)
     except JobkitError as error:
         problems.append(error.message)
     try:
-        exit_ = _read_exit(folder / EXIT_FILE)
+        exit_ = _read_exit(f"{folder}/{EXIT_FILE}")
     except JobkitError as error:
         problems.append(error.message)
     # A spoilt exit file matters only where there is no record.
     return TryFiles(number=number, record=record, exit=exit_, problem="; ".join(problems))
 
 
-def _read_record(path: Path, point: Point) -> Record | None:
+def _read_record(path: str, point: Point) -> Record | None:
     try:
-        text = path.read_bytes().decode("utf-8", "replace")
+        text = read_text(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
     try:
-        record = from_dict(Record, _with_point(parse_object(text, str(path)), point), where=str(path))
+        record = from_dict(Record, _with_point(parse_object(text, path), point), where=path)
     except RecursionError as error:
         raise JobkitError(f"{path}: nested too deep") from error
     if (record.point.run_id, record.point.point_id) != (point.run_id, point.point_id):
@@ -189,7 +190,7 @@ def _with_point(data: dict[str, Any], point: Point) -> dict[str, Any]:
     return {**data, "point": point} if same else data
 
 
-def _read_exit(path: Path) -> Exit | None:
+def _read_exit(path: str) -> Exit | None:
     try:
         return read_exit(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -198,8 +199,8 @@ def _read_exit(path: Path) -> Exit | None:
         raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _batches(home: Path, chosen: TryFiles, problems: list[str]) -> tuple[Batch, ...]:
-    path = home / f"{TRY_PREFIX}{chosen.number}" / BATCHES_FILE
+def _batches(home: str, chosen: TryFiles, problems: list[str]) -> tuple[Batch, ...]:
+    path = Path(home, f"{TRY_PREFIX}{chosen.number}", BATCHES_FILE)
     batches, notes = read_tolerantly(path, lambda line, where: from_json(Batch, line, where=where))
     problems.extend(notes)
     return tuple(batches)
