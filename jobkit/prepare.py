@@ -132,14 +132,8 @@ def prepare(
     site = load_site(spec.site, name)
     text = find_text(spec.text, base=path.parent, cache=cache_dir(), write=build)
     model = _model(spec, build=build, say=say)
-    decided = {
-        "scheduler": name,
-        "site": site.name if spec.site == "auto" else spec.site,
-        "text": _again(spec, text),
-        "template": find_template(spec.template, path.parent) if spec.template else None,
-    }
-    decided["device"] = device(spec, name)
-    spec = spec.model_copy(update=decided)
+    decided = {"scheduler": name, "text": _again(spec, text), "device": device(spec, name)}
+    spec = spec.model_copy(update=decided | _whole_names(spec, site, path.parent))
     run_dir = _runs_dir(options, site) / run_id(spec.name)
     points = plan(spec, Inputs(run_id=run_dir.name, text=text, model=model, device=spec.device))
     script = render(spec, site, points[0], run_dir)
@@ -149,6 +143,12 @@ def prepare(
 def _again(spec: SweepSpec, text: TextRef) -> str:
     """Return the text as a spec anywhere else may name it: a path made absolute."""
     return spec.text if SAMPLE.fullmatch(spec.text) or "://" in spec.text else text.path
+
+
+def _whole_names(spec: SweepSpec, site: Site, base: Path) -> dict[str, str | None]:
+    """Return site and template as a spec anywhere else may name them."""
+    template = find_template(spec.template, base) if spec.template else None
+    return {"site": site.name if spec.site == "auto" else spec.site, "template": template}
 
 
 def _flags(options: Options) -> list[str]:

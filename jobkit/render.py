@@ -6,7 +6,7 @@ import math
 import shlex
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jinja2
@@ -153,7 +153,22 @@ def directives(resources: Resources, site: Site) -> list[str]:
     JobkitError
         Where something is asked for that the site file has no spelling for.
     """
-    asked: dict[str, object] = {
+    if site.scheduler == "local":
+        return []
+    asked = _asked(resources, site)
+    names = [name for name, value in asked.items() if value is not None]
+    if "gpu_type" in names:
+        names.remove("gpus")
+    if resources.cpus == 1 and site.requests.cpus is None:
+        names.remove("cpus")
+    words = asked | {"exclude_bars": "|".join(resources.exclude)}
+    lines = [_request(site, name, words) for name in names]
+    return [*lines, *site.options, *resources.options.get(site.scheduler, [])]
+
+
+def _asked(resources: Resources, site: Site) -> dict[str, object]:
+    """Return what is asked for, by the names of the site's requests; ``None`` where nothing is."""
+    return {
         "queue": resources.queue or site.queue,
         "gpu_type": resources.gpu_type if resources.gpus else None,
         "gpus": resources.gpus or None,
@@ -167,26 +182,23 @@ def directives(resources: Resources, site: Site) -> list[str]:
         "exclude": ",".join(resources.exclude) or None,
         "reservation": resources.reservation,
     }
-    if site.scheduler == "local":
-        return []
-    names = [name for name, value in asked.items() if value is not None]
-    if "gpu_type" in names:
-        names.remove("gpus")
-    if resources.cpus == 1 and site.requests.cpus is None:
-        names.remove("cpus")
-    words = asked | {"exclude_bars": "|".join(resources.exclude)}
-    lines = [_request(site, name).format(**words) for name in names]
-    return [*lines, *site.options, *resources.options.get(site.scheduler, [])]
 
 
-def _request(site: Site, name: str) -> str:
+def _request(site: Site, name: str, words: Mapping[str, object]) -> str:
+    """Return the header line by which the site is asked for one thing."""
     spelling: str | None = getattr(site.requests, name)
     if spelling is None:
         raise JobkitError(
             f"resources.{name} is asked for, but site {site.name!r} does not say how",
             hint=f"put requests.{name} into the site file, or leave resources.{name} out",
         )
-    return spelling
+    try:
+        return spelling.format_map(words)
+    except (LookupError, ValueError, AttributeError) as error:
+        raise JobkitError(
+            f"site {site.name!r}: requests.{name}: {spelling!r} cannot be filled in: {error}",
+            hint=f"the words in braces are {', '.join(words)}; a brace itself is written twice",
+        ) from error
 
 
 def _memory(resources: Resources, site: Site) -> str:

@@ -185,6 +185,27 @@ def test_a_site_file_holds_one_line_a_line(place: dict[str, object]) -> None:
         Site.model_validate({"name": "x", "scheduler": "slurm", **place})
 
 
+@pytest.mark.parametrize("spelling", ["--mail={mial}", "--mail={mail", "--mail={mail.address}", "--mail={}"])
+def test_a_spelling_that_cannot_be_filled_in_is_an_error(spelling: str) -> None:
+    site = Site.model_validate({"name": "x", "scheduler": "slurm", "requests": {"mail": spelling}})
+    requests = load_site("slurm-default", "slurm").requests.model_copy(update={"mail": spelling})
+    asked = spec(resources={"mail": "ada"}).resources
+    with pytest.raises(JobkitError, match=r"site 'x': requests\.mail: .* cannot be filled in") as caught:
+        directives(asked, site.model_copy(update={"requests": requests}))
+    assert "exclude_bars" in (caught.value.hint or "")
+
+
+def test_nothing_is_asked_of_this_machine() -> None:
+    asked = spec(resources={**PLAIN, "options": {"local": ["-x"]}}).resources
+    assert directives(asked, load_site("local-default", "local")) == []
+
+
+def test_one_cpu_need_not_be_asked_for() -> None:
+    site = load_site("slurm-default", "slurm")
+    bare = site.model_copy(update={"requests": site.requests.model_copy(update={"cpus": None})})
+    assert not [line for line in directives(spec(resources={"cpus": 1}).resources, bare) if "cpu" in line]
+
+
 def test_what_a_site_cannot_spell_is_an_error() -> None:
     with pytest.raises(JobkitError, match="gpu_type is asked for, but site 'sge-default' does not say how"):
         directives(spec(resources={"gpu_type": "a100"}).resources, load_site("sge-default", "sge"))
