@@ -33,7 +33,16 @@ resources:
 
 def sweep(home: Path, scheduler: str, queue: str, node: str, *more: str) -> subprocess.CompletedProcess[str]:
     (home / "spec.yaml").write_text(SPEC % (queue, node), encoding="utf-8")
-    argv = [str(JOBKIT), "sweep", "spec.yaml", "--scheduler", scheduler, "--site", f"{scheduler}-default", *more]
+    argv = [
+        str(JOBKIT),
+        "sweep",
+        "spec.yaml",
+        "--scheduler",
+        scheduler,
+        "--site",
+        f"{scheduler}-default",
+        *more,
+    ]
     return subprocess.run(argv, cwd=home, capture_output=True, text=True, check=False, timeout=120)
 
 
