@@ -18,7 +18,11 @@ import pytest
 from jobkit import submit
 from jobkit.prepare import Options, prepare
 from jobkit.records import ModelRef
+from jobkit.run.entities import write_entities
+from jobkit.run.paragraphs import read_paragraphs
+from jobkit.run.stanza_ner import StanzaNer
 from jobkit.schedulers.registry import by_name
+from jobkit.texts import find_text
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "tests" / "workloads"
@@ -102,7 +106,10 @@ class Lab:
         pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")]),
     ]
 )
-def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Lab:
+def lab(
+    request: pytest.FixtureRequest, tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> Lab:
+    monkeypatch.setenv("JOBKIT_CACHE", str(kept_cache))
     request.getfixturevalue(request.param)
     home, scratch = tmp_path / "my home", tmp_path / "scratch"
     home.mkdir()
@@ -249,10 +256,23 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(lab: La
 def test_the_real_tagger_finds_the_same_everywhere(lab: Lab, tiny_model: ModelRef) -> None:
     text = (ROOT / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
     text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
-    del tiny_model  # built before, so that two clusters do not build it at once
     done = lab.sweep(lab.spec(text), "--wait", "--set", "resources.memory=2GiB", "--set", "resources.cpus=1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "STAND-IN" in done.stdout
     found = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
-    assert len(found) == 1
+    assert found == {tagged_here(tiny_model, lab.home)}
     assert list(lab.scratch.iterdir()) == []
+
+
+def tagged_here(model: ModelRef, folder: Path) -> bytes:
+    """Return what the tagger finds with no scheduler, at a batch size of its own."""
+    text = find_text("sample:300", base=folder, cache=folder)
+    paragraphs = read_paragraphs(Path(text.path))
+    tagger = StanzaNer()
+    tagger.load(Path(model.path), "cpu", {"batch_size": 77}, 1)
+    rows = []
+    for first in range(0, len(paragraphs), 77):
+        entities = tagger.process(paragraphs[first : first + 77]).entities
+        rows += [row._replace(paragraph=row.paragraph + first) for row in entities]
+    write_entities(folder / "here.tsv", rows)
+    return (folder / "here.tsv").read_bytes()
