@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
@@ -69,3 +70,26 @@ def test_peaks_never_fall_and_marks_start_averages_anew() -> None:
     assert follower.peaks.samples == 8
     follower.mark()
     assert (follower.peaks.samples, follower.peaks.power_w) == (0, [])
+
+
+def test_it_sees_most_spikes_of_20_ms_in_their_size() -> None:
+    sizes = [(32 + 4 * n) * MIB for n in range(10)]  # each higher than the last, for peaks never fall
+    seen = 0
+    with sampling(None) as following:
+        following.ask("mark")
+        base = sampler.rss_bytes(os.getpid()) or 0
+        for size in sizes:
+            _spike(size, 0.02)
+            peaks = following.ask("peaks")
+            assert peaks is not None
+            assert peaks.rss_bytes is not None
+            seen += abs(peaks.rss_bytes - base - size) <= 2 * MIB
+    assert seen >= 8
+
+
+def _spike(size: int, seconds: float) -> None:
+    """Hold so much more memory for so long, from its last page on."""
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE) as block:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            block[0] = 1
