@@ -22,6 +22,8 @@ from jobkit.schedulers.base import JobId, Queued, Scheduler
 from jobkit.submit import Submitted
 
 FIRST_POLL_S, SLOWEST_POLL_S, BACK_OFF = 2.0, 30.0, 1.3
+MOST_BARS = 24
+"""With more points than this a finished one's bar goes, so that the running ones stay in sight."""
 GONE_GRACE_S = 20.0
 """A task may leave the queue before its results are seen here (NFS attribute cache; a Grid Engine
 queue listing is empty for a moment now and then), so silence counts only after this long."""
@@ -44,15 +46,15 @@ class Progress:
         self._items = _items(points[0])
         self._bars = Bars(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
+            BarColumn(bar_width=16),
             MofNCompleteColumn(),
-            TextColumn("paragraphs"),
+            TextColumn("{task.fields[unit]}"),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[eta]}"),
             console=self._console,
             disable=not self._console.is_terminal,
         )
         self._tasks: dict[int, TaskID] = {}
+        self._all = self._bars.add_task("all points", total=len(points), unit="points")
         self._start = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -83,33 +85,37 @@ class Progress:
             if tries:
                 self._show(point, tries[-1])
         waiting = {one.reason for one in queued if one.reason}
-        for task in self._tasks.values():
-            self._bars.update(task, eta=self._eta())
-        if waiting and not self._tasks and self._bars.live.is_started:
-            self._console.print(f"waiting: {', '.join(sorted(waiting))}", end="\r")
+        why = f", waiting: {', '.join(sorted(waiting))}" if waiting and not self._tasks else ""
+        self._bars.update(
+            self._all, completed=self._total - len(self._left), unit=f"points{self._to_go()}{why}"
+        )
         return set(self._left)
 
     def _show(self, point: Point, folder: Path) -> None:
         done = sum(batch.items for batch in _batches(folder / BATCHES_FILE))
         if point.index not in self._tasks:
             name = f"{point.point_id:<20}"
-            self._tasks[point.index] = self._bars.add_task(name, total=self._items, eta="")
-        self._bars.update(self._tasks[point.index], completed=done)
+            self._tasks[point.index] = self._bars.add_task(name, total=self._items, unit="paragraphs")
+        task = self._tasks[point.index]
+        self._bars.update(task, completed=done)
         if (folder / EXIT_FILE).is_file():
             del self._left[point.index]
-            self._bars.stop_task(self._tasks[point.index])
+            self._bars.stop_task(task)
+            self._bars.update(task, visible=self._total <= MOST_BARS)
             self._report(point)
 
     def _report(self, point: Point) -> None:
         if not self._console.is_terminal:
-            self._console.print(f"  {point.point_id:<20} {self._eta()}", highlight=False)
+            finished = self._total - len(self._left)
+            told = f"{point.point_id:<20} {finished}/{self._total} points{self._to_go()}"
+            self._console.print(f"  {told}", highlight=False)
 
-    def _eta(self) -> str:
+    def _to_go(self) -> str:
         finished = self._total - len(self._left)
         if not finished or not self._left:
-            return f"{finished}/{self._total} points"
+            return ""
         left_s = (time.monotonic() - self._start) / finished * len(self._left)
-        return f"{finished}/{self._total} points, about {_clock(left_s)} to go"
+        return f", about {_clock(left_s)} to go"
 
 
 def _clock(seconds: float) -> str:
