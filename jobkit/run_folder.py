@@ -73,16 +73,32 @@ def is_run_folder(path: Path) -> bool:
 
 def read_run(folder: Path) -> Run:
     """Read everything that a run has brought home so far."""
-    points, notes = read_tolerantly(folder / POINTS_FILE, _point)
+    notes: list[str] = []
+    points = tuple(each_point(folder, notes))
+    return Run(folder, points, tuple(notes))
+
+
+def each_point(folder: Path, notes: list[str]) -> Iterator[PointResult]:
+    """Yield the points of a run in turn, so that only one record need be held at a time.
+
+    Parameters
+    ----------
+    folder
+        The run folder.
+    notes
+        Gets, until the last point has come, what could not be read.
+    """
+    points, told = read_tolerantly(folder / POINTS_FILE, _point)
     accounts = read_accounts(folder)
-    notes += accounts.notes
+    notes += told + accounts.notes
     if not points:
-        return Run(folder, (), (*notes, f"{folder}: {POINTS_FILE} holds no point"))
+        notes.append(f"{folder}: {POINTS_FILE} holds no point")
+        return
     present = _names(folder / RESULTS_FOLDER)
     foreign = sorted(present - {point.point_id for point in points})
-    problems = [f"{folder / RESULTS_FOLDER / name}: of no point of this run: skipped" for name in foreign]
-    read = tuple(_read_point(folder, point, accounts, present, problems) for point in points)
-    return Run(folder, read, (*notes, *problems))
+    notes += [f"{folder / RESULTS_FOLDER / name}: of no point of this run: skipped" for name in foreign]
+    for point in points:
+        yield _read_point(folder, point, accounts, present, notes)
 
 
 def _point(line: str, where: str) -> Point:

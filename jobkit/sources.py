@@ -8,7 +8,7 @@ from pathlib import Path
 from jobkit.errors import JobkitError
 from jobkit.predecessors import is_gpu_report, parse_log
 from jobkit.rows import Row, row_of_point, rows_of_log
-from jobkit.run_folder import is_run_folder, read_run, runs_below
+from jobkit.run_folder import each_point, is_run_folder, runs_below
 
 LOG_LIMIT_BYTES = 16 * 2**20
 """A larger file is no tagger's log: a job's log of a day is a few MiB."""
@@ -60,8 +60,9 @@ def _read(path: Path) -> tuple[list[Row], tuple[str, ...]]:
     if path.is_dir():
         if not is_run_folder(path):
             return [], (f"{path}: not a run folder (no points.jsonl): skipped",)
-        run = read_run(path)
-        return [row_of_point(str(path), result) for result in run.points], run.notes
+        notes: list[str] = []
+        rows = [row_of_point(str(path), result) for result in each_point(path, notes)]
+        return rows, tuple(notes)
     return _read_log(path)
 
 
