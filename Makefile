@@ -37,8 +37,9 @@ cluster: setup
 docs: setup           ## links, commands and keys in the documentation
 	$(BIN)/python -m pytest tests/test_docs.py -q
 
-bench: setup          ## measure jobkit itself; see docs/benchmarks.md
-	$(BIN)/python -m pytest benchmarks -q
+bench: setup          ## measure jobkit itself, ten minutes; see docs/benchmarks.md
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m benchmarks
 
 constraints: setup    ## write the versions that stand in .venv to constraints.txt
 	{ grep '^#' constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | grep -v '^pip=' | sed 's/^torch==.*/torch==2.13.0/'; } > constraints.new

@@ -1,0 +1,21 @@
+"""``python -m benchmarks [NAME ...]``: measure, write docs/benchmarks/NAME.json and docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from benchmarks import page, raw
+
+
+def main() -> None:
+    """Run the benchmarks named on the command line, or all, one after the other; then write the page."""
+    for name in sys.argv[1:] or page.NAMES:
+        sys.stderr.write(f"{name} ...\n")
+        module = import_module(f"benchmarks.{name}")
+        raw.write(page.RAW / f"{name}.json", module.TITLE, f"python -m benchmarks {name}", module.measure)
+    page.PAGE.write_text(page.text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""``python -m benchmarks.peers.with_jobkit submit|states|results FOLDER SPEC_OR_RUN``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.controller import JOB_ID
+
+
+def submit(folder: Path, spec: Path) -> int:
+    """Plan, render, check and submit the sweep."""
+    from jobkit import submit as submission
+    from jobkit.prepare import Options, prepare
+
+    prepared = prepare(spec, Options(runs_dir=folder), build=False, say=lambda _: None)
+    return sum(len(one.array.points) for one in submission.submit(prepared))
+
+
+def states(folder: Path, run: Path) -> int:
+    """Ask the accounting about every point, and count those that have ended."""
+    from jobkit import states as asking
+    from jobkit.schedulers import slurm
+    from jobkit.schedulers.base import JobId
+
+    del folder
+    told = asking.ask_accounting(slurm, (JobId(str(JOB_ID)),), "2026-01-02T03:04:05", run.name, run)
+    return sum(one.ended for one in told or ())
+
+
+def results(folder: Path, run: Path) -> int:
+    """Read the record of every point, and count those that went well."""
+    from jobkit.run_folder import read_run
+
+    del folder
+    return sum(one.verdict.outcome == "ok" for one in read_run(run).points)
+
+
+def main() -> None:
+    """Do one of the three, and print how long the work alone took, imports included."""
+    _, verb, folder, what = sys.argv
+    start = time.perf_counter()
+    counted = {"submit": submit, "states": states, "results": results}[verb](Path(folder), Path(what))
+    sys.stdout.write(json.dumps({"work_s": time.perf_counter() - start, "points": counted}))
+
+
+if __name__ == "__main__":
+    main()
