@@ -6,14 +6,14 @@ import math
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jinja2
 
 from jobkit.errors import JobkitError
-from jobkit.plan import ALLOCATOR_VARIABLES
-from jobkit.records import Point
+from jobkit.plan import ALLOCATOR_VARIABLES, Inputs, plan
+from jobkit.records import Point, TextRef
 from jobkit.shipped import shipped_folder
 from jobkit.site import Site, config_folder
 from jobkit.spec import Resources, SweepSpec
@@ -24,6 +24,9 @@ SCRATCH_MARGIN_BYTES = 64 * 2**20
 """Room asked for on scratch beyond the inputs: results are a few MiB."""
 
 MODEL_FILES = ("resources.json",)
+BODY = "job.sh.j2"
+"""What a header template extends."""
+FETCH_BODY = "fetch.sh.j2"
 
 
 def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -57,6 +60,26 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
             f"template {_place(error) or name}: {_said(error)}",
             hint="docs/templates-and-sites.md lists the values that a template may use",
         ) from error
+
+
+def render_fetch(spec: SweepSpec, site: Site, run_dir: Path, words: Sequence[str]) -> str:
+    """Return the script of a job that fetches a model.
+
+    Parameters
+    ----------
+    spec, site
+        Resources and environment of the job, and how the site spells them.
+    run_dir
+        The folder for its log and exit file, absolute.
+    words
+        The arguments of ``jobkit models fetch``.
+    """
+    nothing = TextRef(path="", sha256="", size_bytes=0, name="")
+    inputs = Inputs(run_id=run_dir.name, text=nothing, model=None, device="cpu")
+    point = plan(spec, inputs)[0]
+    _check_paths(run_dir, point)
+    values = _values(spec, site, point, run_dir) | {"body": FETCH_BODY, "fetch": words}
+    return _templates(None).get_template(f"{site.scheduler}.sh.j2").render(values)
 
 
 def find_template(name: str, base: Path) -> str:
@@ -128,6 +151,7 @@ def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[st
     return {
         "name": spec.name,
         "base": f"{site.scheduler}.sh.j2",
+        "body": BODY,
         "run_id": point.run_id,
         "run_dir": str(run_dir),
         "logs": str(run_dir / "logs"),

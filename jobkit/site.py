@@ -52,6 +52,8 @@ class Site(BaseModel):
     queue
         The queue or partition that jobs go to unless the spec names another; ``null`` for the
         scheduler's default.
+    cpu_queue
+        The one for work without a GPU, such as `jobkit models fetch --as-job`; ``null`` for ``queue``.
     requests
         See `Requests`. ``gpu_type`` replaces ``gpus`` where the spec names a type.
     memory_per
@@ -77,6 +79,7 @@ class Site(BaseModel):
     scheduler: SchedulerName
     about: str = ""
     queue: Word | None = None
+    cpu_queue: Word | None = None
     requests: Requests = Requests()
     memory_per: Literal["job", "slot"] = "job"
     options: list[Line] = []

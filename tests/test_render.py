@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from jobkit.errors import JobkitError
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Point, TextRef
-from jobkit.render import directives, render
+from jobkit.render import directives, render, render_fetch
 from jobkit.shipped import shipped_folder
 from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec
@@ -315,3 +315,13 @@ def test_nothing_in_a_spec_reaches_the_shell(folder: str, variable: str, tmp_pat
     path.write_text("\n".join([*lines, 'printf "%s\\0%s" "$run" "$V"']), encoding="utf-8")
     done = subprocess.run(["bash", path], capture_output=True, check=True)
     assert done.stdout.decode() == f"/x/a{folder}\0{variable}"
+
+
+@pytest.mark.parametrize(("scheduler", "site"), [("slurm", "slurm-default"), ("sge", "lancaster-hec")])
+def test_the_script_that_fetches_a_model_is_as_clean(scheduler: str, site: str, tmp_path: Path) -> None:
+    words = ["en", "--resources-url", "http://127.0.0.1/it's"]
+    text = render_fetch(
+        spec(resources={"gpus": 0}), load_site(site, scheduler), Path("/home/me/my runs/f1"), words
+    )
+    assert shellcheck(text, tmp_path / "job.sh") == ""
+    assert text.rstrip().endswith("""models fetch en --resources-url 'http://127.0.0.1/it'"'"'s'""")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 MIB = 2**20
+EXIT_FAILED = 4
 SIZES = click.Choice(["full", "tiny"])
 
 
@@ -27,8 +28,23 @@ def models() -> None:
 @models.command("fetch")
 @click.argument("name")
 @click.option("--resources-url", metavar="URL", help="Another place than Stanza's own, such as a mirror.")
-def fetch(name: str, resources_url: str | None) -> int:
-    """Download Stanza's tokenizer and NER model NAME (a language, such as en)."""
+@click.option(
+    "--as-job", is_flag=True, help="Fetch on a node, as a job on the site's CPU queue, and wait for it."
+)
+@click.option("--scheduler", default="auto", metavar="NAME", help="With --as-job: slurm or sge. [auto]")
+@click.option("--site", default="auto", metavar="NAME|FILE", help="With --as-job: the site. [auto]")
+def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str, site: str) -> int:
+    """Download Stanza's tokenizer and NER model NAME (a language, such as en).
+
+    Every file is held against its checksum. What an interrupted fetch had whole is not fetched
+    again, and a model that stands stays until the new one is whole.
+
+    \b
+      jobkit models fetch en
+      jobkit models fetch en --as-job --site lancaster-hec
+    """
+    if as_job:
+        return _fetch_as_job(name, resources_url, scheduler, site)
     from jobkit.launch import say
     from jobkit.models import fetch_model
     from jobkit.places import cache_dir
@@ -36,6 +52,22 @@ def fetch(name: str, resources_url: str | None) -> int:
     model = fetch_model(name, cache_dir(), resources_url=resources_url, say=say)
     click.echo(model.path)
     return 0
+
+
+def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: str) -> int:
+    from jobkit.fetch_job import submit_fetch, wait_for_fetch
+    from jobkit.launch import say
+    from jobkit.prepare import DEFAULT_RUNS_DIR, choose_scheduler
+    from jobkit.schedulers.registry import by_name
+
+    words = [name, *(["--resources-url", resources_url] if resources_url else [])]
+    run_dir, job = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
+    chosen = choose_scheduler(scheduler)[0]
+    say(f"submitted: {chosen} job {job}; run folder {run_dir}; waiting for it (Ctrl-C leaves the job alone)")
+    well, said = wait_for_fetch(run_dir, job, by_name(chosen))
+    click.echo(said.rstrip())
+    say("fetched" if well else f"the fetch failed; its log stands above and in {run_dir}/logs")
+    return 0 if well else EXIT_FAILED
 
 
 @models.command("build")

@@ -1,0 +1,85 @@
+"""Fetch a model as a job on real daemons, from a mirror on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobkit.records import ModelRef
+
+JOBKIT = Path(sys.executable).with_name("jobkit")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")]),
+        pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")]),
+    ]
+)
+def scheduler(request: pytest.FixtureRequest) -> str:
+    request.getfixturevalue(request.param)
+    name: str = request.param
+    return name
+
+
+def test_a_model_is_fetched_by_a_job_and_a_failure_is_seen(
+    scheduler: str, tmp_path: Path, tiny_model: ModelRef, serve: Callable[[Path], str]
+) -> None:
+    import stanza
+
+    mirror = tmp_path / "mirror"
+    shutil.copytree(tiny_model.path, mirror)
+    address = serve(mirror)
+    resources = json.loads((mirror / "resources.json").read_text(encoding="utf-8"))
+    resources["url"] = f"{address}/{{lang}}/{{filename}}"
+    text = json.dumps(resources)
+    (mirror / f"resources_{stanza.__resources_version__}.json").write_text(text, encoding="utf-8")
+    (tmp_path / "site.yaml").write_text(
+        f"name: lab\nscheduler: {scheduler}\ncpu_queue: {'cpu' if scheduler == 'slurm' else 'serial.q'}\n"
+        + ('requests: {queue: "-p {queue}", ' if scheduler == "slurm" else 'requests: {queue: "-q {queue}", ')
+        + ('memory: "--mem={memory}", ' if scheduler == "slurm" else 'memory: "-l h_vmem={memory}", ')
+        + (
+            'walltime: "--time={walltime}"}\n'
+            if scheduler == "slurm"
+            else 'walltime: "-l h_rt={walltime}"}\n'
+        ),
+        encoding="utf-8",
+    )
+    env = {**os.environ, "JOBKIT_CACHE": str(tmp_path / "cache")}
+
+    def fetch() -> subprocess.CompletedProcess[str]:
+        argv = [
+            "models",
+            "fetch",
+            "en",
+            "--as-job",
+            "--scheduler",
+            scheduler,
+            "--site",
+            str(tmp_path / "site.yaml"),
+        ]
+        return subprocess.run(
+            [JOBKIT, *argv, "--resources-url", address],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    (mirror / "en" / "ner" / "jobkit.pt").rename(tmp_path / "away")
+    failed = fetch()
+    assert failed.returncode == 4, failed.stderr
+    assert "could not be fetched" in failed.stdout
+    (tmp_path / "away").rename(mirror / "en" / "ner" / "jobkit.pt")
+    done = fetch()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "cache" / "models" / "en" / "en" / "ner" / "jobkit.pt").is_file()
