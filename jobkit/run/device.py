@@ -47,12 +47,16 @@ class Device:
         """Return the allocated and the reserved peak since the last reset, in bytes."""
         if not self.torch:
             return None, None
-        cuda = self.torch.cuda
-        return int(cuda.max_memory_allocated()), int(cuda.max_memory_reserved())
+        stats = self._stats()
+        return int(stats["allocated_bytes"]["all"]["peak"]), int(stats["reserved_bytes"]["all"]["peak"])
 
     def retries(self) -> int | None:
         """Return how often the allocator has flushed its cache and tried again."""
-        return int(self.torch.cuda.memory_stats().get("num_alloc_retries", 0)) if self.torch else None
+        return int(self._stats()["num_alloc_retries"]) if self.torch else None
+
+    def _stats(self) -> Any:  # noqa: ANN401 - torch is untyped here
+        """Return torch's counters as they are: ``memory_stats`` flattens and sorts them, 55 against 10 µs."""
+        return self.torch.cuda.memory_stats_as_nested_dict()
 
 
 def open_device(name: str) -> Device:
