@@ -84,7 +84,9 @@ def test_other_array_limits(config: str, limit: int | None) -> None:
 
 @pytest.mark.parametrize(("points", "refused"), [(20_000, False), (20_001, True)])
 def test_every_task_counts_for_the_controllers_job_count(
-    captured: Captured, points: int, refused: bool  # noqa: FBT001 - pytest passes by name
+    captured: Captured,
+    points: int,
+    refused: bool,  # noqa: FBT001 - pytest passes by name
 ) -> None:
     arrays = (
         Array(first=1, last=10_000, offset=0, throttle=None),
