@@ -119,3 +119,9 @@ def test_what_is_no_exit_file(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(JobkitError, match="not an exit file"):
         records.read_exit(path)
+
+
+@pytest.mark.parametrize("value", [3, "text", Record])
+def test_only_a_dataclass_is_written(value: object) -> None:
+    with pytest.raises(TypeError, match="not a dataclass"):
+        records.to_json(value)

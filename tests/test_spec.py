@@ -84,3 +84,11 @@ def test_a_value_may_stand_for_a_list_of_one() -> None:
     assert SweepSpec.model_validate({"name": "x", "sweep": {"batch_size": 50}}).sweep.product == {
         "batch_size": [50]
     }
+
+
+@pytest.mark.parametrize(
+    ("override", "said"), [("memory=8 parsecs", "'8 parsecs': size"), ("walltime=10", "a duration is text")]
+)
+def test_a_size_or_duration_that_is_not_understood(tmp_path: Path, override: str, said: str) -> None:
+    (line,) = refused(tmp_path, "name: x\n", f"resources.{override}")
+    assert said in line

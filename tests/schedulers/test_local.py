@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jobkit.errors import JobkitError
+from jobkit.schedulers import local
+from jobkit.schedulers.base import Array, JobId, Request
+from jobkit.shell import Completed
+
+ARRAY = Array(first=1, last=3, offset=0, throttle=None)
+ROW = {"job_id": "7", "task": 2, "evidence": "submitit: FINISHED", "host": "n1", "elapsed_s": 1.5}
+
+
+def answer(text: str) -> Completed:
+    return Completed((), 0, text, "")
+
+
+def test_a_driver_runs_the_whole_run_folder() -> None:
+    assert local.submit_argv("/runs/r1/job.sh", ARRAY)[-3:] == ("-m", "jobkit.local", "/runs/r1")
+    assert local.parse_submit("123\n") == JobId("123")
+    with pytest.raises(JobkitError, match="printed no process id"):
+        local.parse_submit("hello")
+
+
+def test_there_is_no_limit_and_nothing_to_ask() -> None:
+    request = Request(
+        name="r",
+        queue=None,
+        gpus=0,
+        gpu_type=None,
+        cpus=1,
+        memory_bytes=1,
+        walltime_s=1,
+        account=None,
+        qos=None,
+    )
+    assert local.limit_argv() == ()
+    assert local.parse_limit("anything") is None
+    assert local.checks("job.sh", ARRAY, request) == ()
+    assert local.accounting_argv((JobId("7"),), "2026-01-01T00:00:00", "r") == ()
+    assert local.queue_argv((JobId("7"), JobId("8")))[-1] == "7,8"
+    assert local.parse_queue(answer("7")) == ()
+    assert local.cancel_argv(JobId("7")) == ("kill", "-TERM", "7")
+
+
+def test_the_driver_accounts_for_its_points() -> None:
+    told = local.parse_accounting(answer(json.dumps(ROW) + "\n\n"))
+    assert told is not None
+    (one,) = told
+    assert (one.job_id, one.task, one.ended, one.outcome, one.node, one.elapsed_s) == (
+        "7",
+        2,
+        True,
+        None,
+        "n1",
+        1.5,
+    )
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"job_id": 7}', '{"job_id": "7", "task": "x"}', "3"])
+def test_what_is_no_accounting_is_unknown(text: str) -> None:
+    assert local.parse_accounting(answer(text)) is None
+
+
+def test_a_job_of_one_of_several_clusters_names_it() -> None:
+    assert str(JobId("7")) == "7"
+    assert str(JobId("7", "lab")) == "7;lab"
