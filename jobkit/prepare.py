@@ -19,7 +19,7 @@ from jobkit.render import directives, find_template, render
 from jobkit.run.workload import workload_class
 from jobkit.schedulers.base import Request
 from jobkit.schedulers.registry import SCHEDULERS
-from jobkit.site import Site, load_site
+from jobkit.site import Site, load_site, whole_name
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.stages import callable_stage
 from jobkit.texts import SAMPLE, find_text
@@ -148,7 +148,7 @@ def _again(spec: SweepSpec, text: TextRef) -> str:
 def _whole_names(spec: SweepSpec, site: Site, base: Path) -> dict[str, str | None]:
     """Return site and template as a spec anywhere else may name them."""
     template = find_template(spec.template, base) if spec.template else None
-    return {"site": site.name if spec.site == "auto" else spec.site, "template": template}
+    return {"site": whole_name(spec.site, site.scheduler), "template": template}
 
 
 def _flags(options: Options) -> list[str]:

@@ -121,6 +121,12 @@ def load_site(name: str, scheduler: str) -> Site:
     return site
 
 
+def whole_name(name: str, scheduler: str) -> str:
+    """Return a site as a spec anywhere else may name it: by its name, or by its absolute path."""
+    path = _own_or_default(scheduler) if name == "auto" else _find(name)
+    return path.stem if path.parent in _folders() else str(path.absolute())
+
+
 def _folders() -> tuple[Path, Path]:
     return config_folder() / "sites", shipped_folder("templates") / "sites"
 

@@ -203,3 +203,16 @@ def test_a_run_can_be_run_again_from_its_own_spec(home: Path) -> None:
     elsewhere.mkdir()
     done = jobkit(elsewhere, "sweep", str(run / "sweep.yaml"))
     assert done.returncode == 0, done.stderr
+
+
+def test_a_site_of_ones_own_is_found_again(home: Path) -> None:
+    config = home / "config"
+    config.mkdir()
+    (config / "site.yaml").write_text("name: ours\nscheduler: local\nsync_interval_s: 1\n", encoding="utf-8")
+    done = jobkit(home, "sweep", "spec.yaml", "--set", "repeats=1", JOBKIT_CONFIG=str(config))
+    assert done.returncode == 0, done.stderr
+    (run,) = (home / "runs").iterdir()
+    assert f"site: {config}/site.yaml" in (run / "sweep.yaml").read_text(encoding="utf-8")
+    (home / "near.yaml").write_text("name: near\nscheduler: local\nsync_interval_s: 1\n", encoding="utf-8")
+    done = jobkit(home, "sweep", "spec.yaml", "--site", "near.yaml", "--set", "repeats=1")
+    assert done.returncode == 0, done.stderr
