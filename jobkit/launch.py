@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +72,7 @@ def here(prepared: Prepared) -> int | None:
         with local.ended_by_signals(), watch.Progress(prepared.run_dir, prepared.points) as progress:
             local.drive(prepared.run_dir, lambda _: progress.look())
     except KeyboardInterrupt:
-        note(prepared.run_dir, "cancelled", job_id="", cluster="", status=0, said="interrupted")
+        note(prepared.run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
         say(f"interrupted; what was measured is in {_short(prepared.run_dir)}")
         say(f"  see it:   jobkit collect {_short(prepared.run_dir)}")
         return EXIT_INTERRUPTED

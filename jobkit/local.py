@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 from jobkit import journal, records
-from jobkit.records import ACCOUNTING_FILE, POINTS_FILE, Point
+from jobkit.records import ACCOUNTING_FILE, POINTS_FILE, Outcome, Point
 from jobkit.site import load_site
 from jobkit.spec import SweepSpec, load_spec
 
@@ -65,10 +65,16 @@ def drive(run_dir: Path, tick: Callable[[Point], None]) -> None:
     argv = [sys.executable, "-m", "jobkit.local", str(run_dir)]
     journal.note(run_dir, "submitting", scheduler="local", argv=argv, **span)
     journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster="", **span)
-    for point in points:
-        start = time.monotonic()
-        evidence = _run_point(run_dir, point, limits, job_id, functools.partial(tick, point))
-        _account(run_dir, point, job_id, evidence, time.monotonic() - start)
+    left = list(points)
+    try:
+        while left:
+            start = time.monotonic()
+            evidence = _run_point(run_dir, left[0], limits, job_id, functools.partial(tick, left[0]))
+            _account(run_dir, left.pop(0), job_id, evidence, time.monotonic() - start)
+    except KeyboardInterrupt:
+        for point in left:
+            _account(run_dir, point, job_id, "interrupted", 0.0, Outcome.CANCELLED)
+        raise
 
 
 def _points(run_dir: Path) -> Iterator[Point]:
@@ -114,7 +120,13 @@ def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:
     executor = submitit.LocalExecutor(folder=run_dir / "logs")
     executor.update_parameters(timeout_min=60 * 24 * 365, stderr_to_stdout=True)
     env = {**os.environ, "JOBKIT_JOB": job_id, "JOBKIT_TASK": str(point.index)}
-    return executor.submit(submitit.helpers.CommandFunction(command, env=env))
+    # Ctrl-C reaches the whole process group of a terminal: the job must not die of it before
+    # `_stop` has told it to bring its results home. An ignored signal stays so in children.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return executor.submit(submitit.helpers.CommandFunction(command, env=env))
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _stop(pid_file: Path, job: Any) -> None:  # noqa: ANN401 - submitit is untyped
@@ -126,10 +138,13 @@ def _stop(pid_file: Path, job: Any) -> None:  # noqa: ANN401 - submitit is untyp
         time.sleep(POLL_S)
 
 
-def _account(run_dir: Path, point: Point, job_id: str, evidence: str, elapsed_s: float) -> None:
+def _account(
+    run_dir: Path, point: Point, job_id: str, evidence: str, elapsed_s: float, outcome: Outcome | None = None
+) -> None:
     row = {
         "job_id": job_id,
         "task": point.index,
+        "outcome": outcome,
         "evidence": evidence,
         "host": platform.node(),
         "elapsed_s": round(elapsed_s, 3),

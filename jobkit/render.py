@@ -48,6 +48,7 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
         uses a value that does not exist (names the template and its line).
     """
     _check_paths(run_dir, point)
+    _check_header_path(run_dir, site.scheduler)
     values = _values(spec, site, point, run_dir)
     name = spec.template or values["base"]
     try:
@@ -78,6 +79,7 @@ def render_fetch(spec: SweepSpec, site: Site, run_dir: Path, words: Sequence[str
     inputs = Inputs(run_id=run_dir.name, text=nothing, model=None, device="cpu")
     point = plan(spec, inputs)[0]
     _check_paths(run_dir, point)
+    _check_header_path(run_dir, site.scheduler)
     values = _values(spec, site, point, run_dir) | {"body": FETCH_BODY, "fetch": words}
     return _templates(None).get_template(f"{site.scheduler}.sh.j2").render(values)
 
@@ -247,6 +249,20 @@ def variables(spec: SweepSpec, point: Point) -> dict[str, str]:
     """Return what is exported to the worker."""
     chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator) if point.allocator else {}
     return {**{k: v for k, v in chosen.items() if v}, **spec.environment.variables}
+
+
+UNSPEAKABLE = {"slurm": "\\", "sge": "\\'\"$,"}
+"""Characters of a path that a header line cannot carry: sbatch stops expanding ``%`` at a backslash,
+and qsub drops quotes and expands ``$`` (measured: the job dies, or waits in Eqw, without a log)."""
+
+
+def _check_header_path(run_dir: Path, scheduler: str) -> None:
+    bad = sorted(set(UNSPEAKABLE.get(scheduler, "")) & set(str(run_dir)))
+    if bad:
+        raise JobkitError(
+            f"run folder {run_dir}: {scheduler} cannot write logs to a path with {' '.join(bad)}",
+            hint="choose another place with --runs-dir",
+        )
 
 
 def _check_paths(run_dir: Path, point: Point) -> None:

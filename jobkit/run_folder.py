@@ -68,7 +68,8 @@ class Run:
 
 def is_run_folder(path: Path) -> bool:
     """Tell whether a folder is a run: it lists its points."""
-    return (path / POINTS_FILE).is_file()
+    listed = path / POINTS_FILE
+    return listed.is_file() and (listed.stat().st_size > 0 or (path / "job.sh").is_file())
 
 
 def read_run(folder: Path) -> Run:

@@ -9,6 +9,7 @@ from, whose sequence Python guarantees; the words are in ``sample_grammar.txt``.
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import io
 import random
@@ -90,6 +91,7 @@ class Sample:
     sentences: tuple[tuple[tuple[int, int], ...], ...]
 
 
+@functools.cache
 def generate(seed: int, paragraphs: int = PARAGRAPHS) -> Sample:
     """Return the text of a seed: other seeds give other text of the same kind.
 

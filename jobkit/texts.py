@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import tempfile
 from pathlib import Path
 from typing import IO
@@ -13,7 +14,7 @@ from jobkit.records import TextRef
 from jobkit.run.paragraphs import split_paragraphs
 from jobkit.sample import PARAGRAPHS, sample_path, sample_text, write_sample
 
-SAMPLE = re.compile(r"sample(?::([1-9]\d{0,5}))?", re.ASCII)
+SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 """``sample``, or ``sample:300`` for one of so many paragraphs."""
 TIMEOUT_S = 60
 BLOCK_BYTES = 1 << 20
@@ -100,7 +101,11 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
     if path.exists():
         return path
     if not write:
-        raise JobkitError(f"text {address}: is not downloaded yet", hint=f"curl -L -o {path} {address}")
+        command = f"curl -L --create-dirs -o {shlex.quote(str(path))} {shlex.quote(address)}"
+        raise JobkitError(
+            f"text {address}: is not downloaded yet",
+            hint=f"the sweep itself fetches it; for a dry run: {command}",
+        )
     from urllib.error import HTTPError, URLError  # here, for few texts are fetched
 
     texts.mkdir(parents=True, exist_ok=True)

@@ -117,7 +117,12 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
     if not isinstance(node, yaml.MappingNode):
         raise JobkitError(f"{path}:1:1: not a mapping of keys to values", hint="see docs/spec.md")
     document = Document(str(path), node, data)
-    document.faults += _duplicates(document, node)
+    try:
+        document.faults += _duplicates(document, node)
+    except RecursionError as error:
+        raise JobkitError(
+            f"{path}: an alias stands inside its own anchor", hint="write the value out"
+        ) from error
     for override in overrides:
         _override(document, override)
     return document

@@ -137,17 +137,29 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        start_new_session=True,
     ) as process:
-        deadline = time.monotonic() + 60
-        while not told.exists():
-            assert time.monotonic() < deadline
-        process.send_signal(sent)
-        _, said = process.communicate(timeout=60)
+        try:
+            deadline = time.monotonic() + 60
+            while not told.exists():
+                assert time.monotonic() < deadline
+            if sent is signal.SIGINT:
+                os.killpg(process.pid, sent)  # as a terminal does: to all of its group
+            else:
+                process.send_signal(sent)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()  # does nothing to one that has ended
     assert process.returncode == 130
     assert "interrupted; what was measured is in runs/" in said
     records = [json.loads(path.read_text()) for path in home.glob("runs/*/results/*/try-1/record.json")]
     assert [record["outcome"] for record in records] == ["cancelled"]
     assert records[0]["summary"]["batches"] == 1
+    assert "Traceback" not in said
+    assert len(list(home.glob("runs/*/results/*/try-1/exit"))) == 1
+    collected = jobkit(home, "collect", "runs", "--format", "json")
+    assert collected.returncode == 4
+    assert {point["outcome"] for point in json.loads(collected.stdout)["points"]} == {"cancelled"}
 
 
 def test_a_point_that_is_over_its_walltime_ends_as_timeout(home: Path) -> None:

@@ -117,7 +117,7 @@ def test_a_second_try_never_overwrites_the_first(tmp_path: Path) -> None:
     assert (run.record(number=1).try_number, run.record(number=2).try_number) == (1, 2)
 
 
-@pytest.mark.parametrize("arguments", ["0", "3", "x", "../1"])
+@pytest.mark.parametrize("arguments", ["0", "3", "x", "../1", "1 2", ".*", "-1", "1p"])
 def test_a_point_that_does_not_exist(tmp_path: Path, arguments: str) -> None:
     run = Run(tmp_path)
     done = subprocess.run(
@@ -275,3 +275,17 @@ def test_without_rsync_a_local_run_copies(tmp_path: Path) -> None:
     assert status == 0, said
     assert run.record().outcome is Outcome.OK
     assert run.left_on_scratch() == []
+
+
+def test_a_set_up_that_leaves_the_script_is_no_success(tmp_path: Path) -> None:
+    run = Run(tmp_path, environment={"setup": ["exit 0"]})
+    assert run.run(1)[0] == 1
+    assert (run.exit().status, run.exit().stage) == (1, "environment")
+
+
+def test_a_run_folder_that_was_moved_says_so(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    moved = run.dir.rename(run.dir.with_name("moved"))
+    done = subprocess.run(["bash", moved / "job.sh", "1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"the run folder is not at {run.dir} any more" in done.stderr

@@ -68,7 +68,8 @@ EVERYTHING = {
 def test_shellcheck_has_nothing_to_say(
     scheduler: str, site: str, changes: dict[str, object], tmp_path: Path
 ) -> None:
-    assert shellcheck(script(scheduler, site, "/home/me/my runs/it's", **changes), tmp_path / "job.sh") == ""
+    folder = "/home/me/my runs/é" if scheduler == "sge" else "/home/me/my runs/it's"
+    assert shellcheck(script(scheduler, site, folder, **changes), tmp_path / "job.sh") == ""
 
 
 def test_the_slurm_header() -> None:
@@ -325,3 +326,12 @@ def test_the_script_that_fetches_a_model_is_as_clean(scheduler: str, site: str, 
     )
     assert shellcheck(text, tmp_path / "job.sh") == ""
     assert text.rstrip().endswith("""models fetch en --resources-url 'http://127.0.0.1/it'"'"'s'""")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "folder"),
+    [("slurm", "a\\b"), ("sge", "it's"), ("sge", "$HOME"), ("sge", 'a"b'), ("sge", "a,b")],
+)
+def test_a_path_that_a_header_cannot_carry_is_refused(scheduler: str, folder: str) -> None:
+    with pytest.raises(JobkitError, match=f"{scheduler} cannot write logs to a path with"):
+        script(scheduler, f"{scheduler}-default", f"/home/me/{folder}")

@@ -71,6 +71,7 @@ def test_what_yaml_1_1_would_change_stays_text(tmp_path: Path, text: str) -> Non
         ("- 1\n", "not a mapping"),
         ("", "not a mapping"),
         ("just text", "not a mapping"),
+        ("a: &x [*x]\n", "an alias stands inside its own anchor"),
     ],
 )
 def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str, said: str) -> None:

@@ -47,6 +47,8 @@ def sweep(
     A spec with faults is refused with all of them, each with its place in the file, and nothing
     is submitted. Every key stands in docs/spec.md.
     """
+    if wait and detach:
+        raise click.UsageError("--wait and --detach contradict each other")
     from jobkit import launch
     from jobkit.prepare import Options, prepare
 

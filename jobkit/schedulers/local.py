@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jobkit.errors import JobkitError
+from jobkit.records import Outcome
 from jobkit.schedulers.base import Accounted, Array, Check, JobId, Queued, Request
 from jobkit.shell import Completed
 
@@ -87,7 +88,7 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
                 job_id=str(row["job_id"]),
                 task=int(row["task"]),
                 ended=True,
-                outcome=None,
+                outcome=Outcome(row["outcome"]) if row.get("outcome") else None,
                 evidence=str(row["evidence"]),
                 node=str(row["host"]),
                 elapsed_s=float(row["elapsed_s"]),

@@ -28,6 +28,8 @@ case ${1:-} in
     "") point=$task ;;
     *) point=$1 scheduler=hand job=$$ task='' ;;
 esac
+[[ -f $run/points.jsonl ]] || { echo "job.sh: the run folder is not at $run any more: move it back" >&2; exit 2; }
+[[ $point =~ ^[1-9][0-9]*$ ]] || { echo "job.sh: no point '$point'; say: bash job.sh K" >&2; exit 2; }
 point_id=$(sed -n "${point}s/.*\"point_id\": \"\([^\"]*\)\".*/\1/p" "$run/points.jsonl" || true)
 [[ $point_id ]] || { echo "job.sh: no point '$point' in $run/points.jsonl; say: bash job.sh K" >&2; exit 2; }
 
@@ -65,7 +67,9 @@ finish() {
             ((status)) || status=1
         fi
     fi
-    if [[ $stage == run && $status == 0 ]]; then stage='done'; fi
+    if ((status == 0)); then                          # only the worker may end a try well
+        if [[ $stage == run ]]; then stage='done'; else status=1; fi
+    fi
     printf '%s\n' "status=$status" "stage=$stage" "outcome=$outcome" "signal=$signal" \
         "message=$message" "scratch=$kept" "host=$HOSTNAME" >"$home/exit.part" && mv "$home/exit.part" "$home/exit"
     case $status in 99 | 100) status=98 ;; esac       # Grid Engine takes these two for orders
