@@ -59,7 +59,7 @@ def _entries(paths: Iterable[Path]) -> list[Path]:
 def _read(path: Path) -> tuple[list[Row], tuple[str, ...]]:
     if path.is_dir():
         if not is_run_folder(path):
-            return [], (f"{path}: not a run folder (no points.jsonl): skipped",)
+            return [], (f"{path}: not a run folder (no points in points.jsonl): skipped",)
         notes: list[str] = []
         rows = [row_of_point(str(path), result) for result in each_point(path, notes)]
         return rows, tuple(notes)

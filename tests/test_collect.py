@@ -218,8 +218,8 @@ def test_foreign_things_are_named_and_skipped(tmp_path: Path) -> None:
     assert [note.removeprefix(f"{tmp_path}/") for note in found.notes] == [
         "core: neither a run folder nor a log that jobkit knows: skipped",
         "empty.o1: empty: skipped",
-        "folder: not a run folder (no points.jsonl): skipped",
-        "hollow: points.jsonl holds no point",
+        "folder: not a run folder (no points in points.jsonl): skipped",
+        "hollow: not a run folder (no points in points.jsonl): skipped",
         "run/results/stray: of no point of this run: skipped",
     ]
     assert len(found.points) == 1
