@@ -8,6 +8,7 @@ from typing import Any
 
 from jobkit.nearest import nearest
 from jobkit.run.workload import knobs
+from jobkit.values import AUTO, AUTO_KNOB
 
 Loc = tuple[int | str, ...]
 
@@ -54,6 +55,7 @@ def axis_faults(axes: Mapping[str, Any], workload: str) -> Iterator[tuple[Loc, s
     names += [("zip", name) for name in mapping or {}]
     yield from _unknown(names, known)
     yield from _uneven(mapping or {})
+    yield from _auto(axes)
     yield from _twice(axes, mapping or {})
     for key in ("include", "exclude"):
         yield from _unknown(_setting_names(key, axes.get(key)), known)
@@ -77,6 +79,12 @@ def _uneven(zipped: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         yield ("zip",), f"sweep.zip: knobs that advance together need as many values each: {told}"
+
+
+def _auto(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+    for name, values in axes.items():
+        if values == AUTO and name not in {AUTO_KNOB, "zip", "include", "exclude"}:
+            yield (name,), f"sweep.{name}: only {AUTO_KNOB} may be {AUTO!r}"
 
 
 def _twice(axes: Mapping[str, Any], zipped: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:

@@ -10,6 +10,7 @@ from jobkit.errors import JobkitError
 from jobkit.records import ModelRef, Point, TextRef
 from jobkit.spec import SweepSpec
 from jobkit.stages import callable_stage
+from jobkit.values import AUTO, AUTO_KNOB, Auto
 
 ALLOCATOR = "expandable_segments:True"
 """PyTorch's allocator setting unless the spec's variables say otherwise: with it, reserved memory
@@ -52,10 +53,15 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     Raises
     ------
     JobkitError
-        Where nothing is left to run.
+        Where nothing is left to run, or ``auto`` is not decided yet.
     """
     inputs = inputs or _not_found_yet(spec)
     axes = spec.sweep
+    if any(isinstance(values, Auto) for values in axes.product.values()):
+        raise JobkitError(
+            f"spec {spec.name}: sweep.{AUTO_KNOB}: {AUTO!r} is decided from the text, which is not read yet",
+            hint="jobkit.prepare reads it and decides",
+        )
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
     if not rows:
         raise JobkitError(f"spec {spec.name}: exclude leaves no point to run", hint="see `sweep` in the spec")

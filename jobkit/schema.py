@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from jobkit.run.workload import SHIPPED, knobs
 from jobkit.spec import Axes, SweepSpec
+from jobkit.values import AUTO, AUTO_KNOB
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FILE = "jobkit.schema.json"
@@ -71,4 +72,8 @@ def _add_knobs(axes: dict[str, Any]) -> None:
     for knob in dict.fromkeys(knob for workload in SHIPPED for knob in knobs(workload) or ()):
         of = " and ".join(workload for workload in SHIPPED if knob in (knobs(workload) or ()))
         what = f"A knob of {of}: a list of values, or one; combined with those of the other knobs."
-        axes["properties"][knob] = {**values, "description": what}
+        allowed = values
+        if knob == AUTO_KNOB:
+            allowed = {"anyOf": [*values["anyOf"], {"const": AUTO}]}
+            what += " `auto`: those worth measuring, chosen from the text."
+        axes["properties"][knob] = {**allowed, "description": what}

@@ -24,6 +24,7 @@ from jobkit.values import (
     SchedulerOrAuto,
     Size,
     Values,
+    ValuesOrAuto,
     Word,
 )
 from jobkit.yaml_files import Document, as_yaml, read_document, refuse, validated
@@ -148,7 +149,7 @@ class Axes(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
-    __pydantic_extra__: dict[str, Values]
+    __pydantic_extra__: dict[str, ValuesOrAuto]
 
     zip: dict[str, Values] = {}
     include: list[Setting] = []

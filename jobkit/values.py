@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
 
 from jobkit.errors import JobkitError
 from jobkit.nearest import nearest
@@ -55,6 +55,26 @@ Values = Annotated[
     ),
 ]
 """The values of a knob: a list, or one number."""
+
+AUTO = "auto"
+AUTO_KNOB = "batch_size"
+"""The knob whose values jobkit can choose from the text."""
+
+
+class Auto(list[int]):
+    """The values of a knob that jobkit chooses from the text: none, until it has."""
+
+
+def _auto_or(value: object, checked: Callable[[object], list[int]]) -> list[int]:
+    return Auto() if value == AUTO else checked(value)
+
+
+ValuesOrAuto = Annotated[
+    Values,
+    WrapValidator(_auto_or),
+    PlainSerializer(lambda values: AUTO if isinstance(values, Auto) else values),
+]
+"""The values of a knob, or ``auto``; which knobs may have it, `jobkit.axes.axis_faults` says."""
 
 Size = Annotated[
     int,

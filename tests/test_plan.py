@@ -57,3 +57,9 @@ def test_the_allocator_is_a_matter_of_cuda_and_of_the_spec() -> None:
 def test_a_sweep_that_excludes_everything_is_refused() -> None:
     with pytest.raises(JobkitError, match="leaves no point"):
         planned(sweep={"batch_size": [1], "exclude": [{"batch_size": 1}]})
+
+
+def test_sizes_still_to_be_chosen_are_no_points() -> None:
+    with pytest.raises(JobkitError, match=r"sweep\.batch_size: 'auto' is decided from the text") as caught:
+        plan(SweepSpec.model_validate({"name": "t", "sweep": {"batch_size": "auto"}}))
+    assert caught.value.hint == "jobkit.prepare reads it and decides"

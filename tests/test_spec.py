@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from jobkit.errors import JobkitError
 from jobkit.shipped import shipped_folder
 from jobkit.spec import SweepSpec, load_spec
+from jobkit.values import Auto
 
 BAD = """\
 name: 1st try
@@ -92,3 +94,28 @@ def test_a_value_may_stand_for_a_list_of_one() -> None:
 def test_a_size_or_duration_that_is_not_understood(tmp_path: Path, override: str, said: str) -> None:
     (line,) = refused(tmp_path, "name: x\n", f"resources.{override}")
     assert said in line
+
+
+def test_the_batch_sizes_may_be_left_to_jobkit(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text("name: t\nsweep: {batch_size: auto}\n", encoding="utf-8")
+    spec = load_spec(path)
+    assert isinstance(spec.sweep.product["batch_size"], Auto)
+    path.write_text(spec.as_yaml(), encoding="utf-8")
+    assert load_spec(path) == spec
+    assert "\n  batch_size: auto\n" in spec.as_yaml()
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        ("{tokenizer_batch: auto}", "sweep.tokenizer_batch: only batch_size may be 'auto'"),
+        ("{zip: {batch_size: auto}}", "sweep.zip.batch_size.0: 'auto': should be a valid integer"),
+        ("{batch_size: [auto]}", "sweep.batch_size.0: 'auto': should be a valid integer"),
+    ],
+)
+def test_auto_stands_for_the_batch_sizes_alone(sweep: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"name: t\nsweep: {sweep}\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=re.escape(said)):
+        load_spec(path)
