@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from jobkit.collect import Collected
 from jobkit.estimates import GroupEstimate
-from jobkit.fit import Estimate
+from jobkit.fit import Estimate, Line
 from jobkit.records import RESULTS, Outcome
 from jobkit.units import GIB, format_bytes_gib
 
@@ -61,7 +61,7 @@ def _device(group: Row, *, with_machine: bool = True) -> str:
 
 def fastest_line(sizes: Sequence[Row], knobs: Sequence[str]) -> tuple[str, ...]:
     """Return the sentence on the fastest size, where there is more than one to compare."""
-    well = [row for row in sizes if isinstance(row["speedup"], int | float)]
+    well = [row for row in sizes if _speedup(row) > 0]  # NaN, of a size that never went well, is not
     if len(well) < 2:  # noqa: PLR2004 - nothing to compare
         return ()
     best = max(well, key=_speedup)
@@ -90,11 +90,11 @@ def _integer(value: object) -> int:
 def estimate_lines(found: GroupEstimate) -> tuple[str, ...]:
     """Return the largest batch in a sentence, and beneath it how far to trust it."""
     by_knob = found.by_knob
-    if by_knob.capacity_bytes is None or by_knob.largest is None:
+    if by_knob.line is None or by_knob.capacity_bytes is None or by_knob.largest is None:
         return (f"No estimate of the largest {found.knob}: {by_knob.reason}.",)
     card = format_bytes_gib(by_knob.capacity_bytes)
     title = f"Largest {found.knob} by a straight line: near {by_knob.largest:,} on {card}"
-    lines = [f"{title} ({_error_bar(by_knob)})", f"  {_equation(found)}"]
+    lines = [f"{title} ({_error_bar(by_knob)})", f"  {_equation(found.knob, by_knob.line)}"]
     lines += [f"  Beware: {warning}." for warning in by_knob.warnings if not warning.startswith("2 ")]
     if found.by_load is not None and found.by_load.largest is not None:
         load = f"a load of {found.by_load.largest:,} padded characters ({_error_bar(found.by_load)})"
@@ -110,14 +110,11 @@ def _error_bar(estimate: Estimate) -> str:
     return f"{line.points} points, {format_bytes_gib(line.residual_bytes, 3)} sd about the line"
 
 
-def _equation(found: GroupEstimate) -> str:
-    line = found.by_knob.line
-    if line is None:
-        return ""
+def _equation(knob: str, line: Line) -> str:
     slope, intercept = line.slope_bytes / GIB, line.intercept_bytes / GIB
     sign = "-" if intercept < 0 else "+"
     there = f"{format_bytes_gib(line.at(line.size_max), 4)} at {line.size_max:,.0f}, the largest measured"
-    return f"GPU total in GiB = {slope:.6f} x {found.knob} {sign} {abs(intercept):.4f}: {there}"
+    return f"GPU total in GiB = {slope:.6f} x {knob} {sign} {abs(intercept):.4f}: {there}"
 
 
 def count_lines(collected: Collected) -> str:
