@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -243,11 +243,11 @@ def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseMod
 
 
 def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
-    """Return the keys that the model knows at ``loc``."""
+    """Return the keys that the model knows at ``loc``, in lists of parts and optional parts too."""
     for part in loc:
         annotation = model.model_fields[str(part)].annotation if str(part) in model.model_fields else None
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            model = annotation
+        kinds = (kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type))
+        model = next((kind for kind in kinds if issubclass(kind, BaseModel)), model)
     return list(model.model_fields)
 
 

@@ -20,6 +20,8 @@ class Outer(BaseModel):
     name: str
     inner: Inner = Inner()
     values: list[int] = []
+    others: list[Inner] = []
+    spare: Inner | None = None
 
 
 def faults(tmp_path: Path, text: str, *overrides: str) -> list[str]:
@@ -43,9 +45,10 @@ def test_every_fault_is_told_with_its_place(tmp_path: Path) -> None:
 
 
 def test_an_override_is_named_as_it_was_typed(tmp_path: Path) -> None:
-    assert faults(tmp_path, "name: x\n", "inner.cpus=many", "inner.x=1", "nonsense") == [
+    assert faults(tmp_path, "name: x\n", "inner.cpus=many", "inner.x=1", "name=[1", "nonsense") == [
         "--set inner.cpus=many: inner.cpus: 'many': should be a valid integer",
         "--set inner.x=1: inner.x: no such key; one of: cpus, memory",
+        "--set name=[1: the value is not YAML",
         "--set nonsense: not key=value, for instance resources.cpus=4",
     ]
 
@@ -104,3 +107,10 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(as_yaml(data), encoding="utf-8")
     assert read_document(path).data == data
+
+
+def test_the_keys_of_a_part_are_known_wherever_it_stands(tmp_path: Path) -> None:
+    assert faults(tmp_path, "name: x\nothers: [{}, {cpuz: 1}]\nspare: {memry: 2G}\n") == [
+        "2:15: others.1.cpuz: no such key; did you mean 'cpus'?",
+        "3:9: spare.memry: no such key; did you mean 'memory'?",
+    ]
