@@ -106,3 +106,12 @@ def test_write_sample_writes_text_and_gold_once(tmp_path: Path, sample: Sample) 
 def test_few_paragraphs() -> None:
     assert len(generate(5, 1).paragraphs) == 1
     assert generate(5, 0).paragraphs == ()
+
+
+@pytest.mark.parametrize("paragraphs", [2, 11, 12, 13, 23])
+def test_any_number_of_paragraphs_has_the_shortest_and_the_longest(paragraphs: int) -> None:
+    """11 steps of 100 / 11 percent come to more than 100 (12 paragraphs), and so do 22."""
+    lengths = [len(paragraph) for paragraph in generate(SEED, paragraphs).paragraphs]
+    assert len(lengths) == paragraphs
+    assert min(lengths) == pytest.approx(5, abs=10)
+    assert max(lengths) == pytest.approx(1070, abs=20)

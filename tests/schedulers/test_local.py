@@ -38,6 +38,7 @@ def test_there_is_no_limit_and_nothing_to_ask() -> None:
     )
     assert local.limit_argv() == ()
     assert local.parse_limit("anything") is None
+    assert local.too_many("anything", [ARRAY] * 10**6) is None
     assert local.checks("job.sh", ARRAY, request) == ()
     assert local.accounting_argv((JobId("7"),), "2026-01-01T00:00:00", "r") == ()
     assert local.queue_argv((JobId("7"), JobId("8")))[-1] == "7,8"

@@ -69,6 +69,18 @@ def test_a_partition_without_gpus(answers: dict[str, Completed], request_of: Req
     assert refusals(answers, request_of(gpus=2, queue="big", walltime_s=10**7), array) == []
 
 
+def test_lines_of_a_wrapper_around_sinfo_are_passed_over(
+    answers: dict[str, Completed], request_of: RequestOf, array: Array
+) -> None:
+    plain = answers["sinfo"]
+    noisy = f"Welcome to the cluster | news: none\n{plain.stdout}\n"
+    answers["sinfo"] = Completed(plain.argv, 0, noisy, "")
+
+    assert refusals(answers, request_of(queue="cpu"), array) == []
+    (said,) = refusals(answers, request_of(queue="gqu"), array)
+    assert "(it has: cpu, gpu, high, low)" in said
+
+
 @pytest.mark.parametrize("name", ["partition", "gres", "gpus", "memory", "array", "script"])
 def test_what_test_only_refuses_is_passed_on(
     name: str, captured: Captured, answers: dict[str, Completed], request_of: RequestOf, array: Array
