@@ -119,3 +119,9 @@ def test_auto_stands_for_the_batch_sizes_alone(sweep: str, said: str, tmp_path: 
     path.write_text(f"name: t\nsweep: {sweep}\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=re.escape(said)):
         load_spec(path)
+
+
+@pytest.mark.parametrize("sweep", ["[50]", "50", "batch_size"])
+def test_a_sweep_that_is_no_mapping_is_one_fault(tmp_path: Path, sweep: str) -> None:
+    (line,) = refused(tmp_path, f"name: x\nsweep: {sweep}\n")
+    assert line.startswith("2:8: sweep: ")
