@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from jobkit.records import ModelRef
 from jobkit.run.workload import Entity, Result
 
 DEFAULT_BATCH_SIZE = 32
@@ -57,6 +58,12 @@ class Count:
             tokens=sum(len(words) for words in found),
             padded_chars=padded,
         )
+
+    @staticmethod
+    def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
+        """Return each paragraph as one item, as long as it has characters."""
+        del model
+        return [[len(paragraph)] for paragraph in paragraphs]
 
     def effective(self) -> Mapping[str, int | None]:
         """Return the most paragraphs that one call held; ``None`` before the first."""

@@ -41,12 +41,17 @@ def calls(paragraphs: Sequence[str], items_per_call: int, *, order: str, cap: in
     return made
 
 
+def split_sentences(paragraph: str) -> list[str]:
+    """Return the sentences of a paragraph as far as punctuation tells, in order."""
+    return [sentence for sentence in _SENTENCE_END.split(paragraph) if sentence]
+
+
 def estimated_load(paragraphs: Sequence[str], cap: int | None) -> int:
     """Return sentences x longest sentence in characters, as far as punctuation tells.
 
     Only the order of work hangs on it; what is recorded is the load that the framework saw.
     """
-    lengths = [len(sentence) for text in paragraphs for sentence in _SENTENCE_END.split(text) if sentence]
+    lengths = [len(sentence) for text in paragraphs for sentence in split_sentences(text)]
     size = min(cap, len(lengths)) if cap else len(lengths)
     step = size or 1
     chunks = (lengths[start : start + step] for start in range(0, len(lengths), step))

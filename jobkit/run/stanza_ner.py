@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jobkit.errors import JobkitError
+from jobkit.records import ModelRef
 from jobkit.run.workload import Entity, Result
 
 DEFAULT_BATCH_SIZE = 32
@@ -143,6 +144,18 @@ class StanzaNer:
             return seen
         stood_for = [seen[name] for name in _BATCH_SIZE_IS if name not in self._params]
         return {"batch_size": min((value for value in stood_for if value is not None), default=None)} | seen
+
+    @staticmethod
+    def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
+        """Return for every sentence of every paragraph the characters that it is padded to, or by.
+
+        Only the tokenizer runs, on the CPU.
+        """
+        if model is None:
+            raise JobkitError("stanza-ner needs a model", hint="see `model` in the spec")
+        from jobkit.run.stanza_lengths import sentence_lengths
+
+        return sentence_lengths(paragraphs, model)
 
     def versions(self) -> Mapping[str, str]:
         """Return the versions of torch, stanza, numpy, and CUDA and cuDNN where torch has them."""

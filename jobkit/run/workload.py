@@ -45,6 +45,11 @@ class Result:
 class Workload(Protocol):
     """One kind of work, loaded once and called batch by batch.
 
+    A workload may also have a static method ``lengths(paragraphs: Sequence[str], model: ModelRef |
+    None) -> Sequence[Sequence[int]]``: for each paragraph the length of each of its items, in the
+    units that the framework pads to. It is called on the login side, with no GPU, so that the load
+    of every batch size is known before anything runs. Without it the batch size is taken for it.
+
     Attributes
     ----------
     KNOBS
