@@ -95,6 +95,13 @@ def test_a_walltime_rounds_up() -> None:
     assert format_walltime(599.1) == "00:10:00"
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "text"), [(8 * 2**30, "8GiB"), (1536 * 2**20, "1536MiB"), (2**40, "1TiB"), (1025, "1025B")]
+)
+def test_a_size_is_written_in_the_largest_unit_that_is_whole(size_bytes: int, text: str) -> None:
+    assert format_size(size_bytes) == text
+
+
 def test_gib_are_labelled() -> None:
     assert format_bytes_gib(7.0809 * 2**30) == "7.08 GiB"
     assert format_bytes_gib(1500 * 2**30, 0) == "1,500 GiB"

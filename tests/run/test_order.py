@@ -30,3 +30,12 @@ def test_a_sentence_cap_bounds_the_estimate() -> None:
     paragraph = "One two. " * 10 + "A much longer sentence than the others."
     assert estimated_load([paragraph], 1) == len("A much longer sentence than the others.")
     assert estimated_load([paragraph], None) == 11 * len("A much longer sentence than the others.")
+
+
+def test_the_calls_go_by_load_or_as_the_text_stands() -> None:
+    paragraphs = ["one", "twelve", "seven"]
+    ordered = {
+        order: [call.first for call in calls(paragraphs, 1, order=order, cap=None)]
+        for order in ("load", "text")
+    }
+    assert ordered == {"load": [1, 2, 0], "text": [0, 1, 2]}
