@@ -20,7 +20,6 @@ from jobkit.standin import (
     read_card,
     standin_path,
 )
-from jobkit.standin_gold import tagged_sentences
 from jobkit.standin_parts import PARTS, part_path
 
 FLOOR_F1 = 0.90
@@ -92,17 +91,6 @@ def test_the_path_changes_with_the_size(tmp_path: Path) -> None:
 def test_full_has_the_english_models_dimensions() -> None:
     full = SIZES["full"]
     assert (full.charlm_hidden, full.ner_hidden, full.word_dim) == (1024, 256, 100)
-
-
-def test_tags_are_begun_inside_ended_and_single() -> None:
-    from jobkit.sample import generate
-
-    tags = [str(token["ner"]) for sentence in tagged_sentences(generate(3, 300)) for token in sentence]
-    assert {tag[0] for tag in tags} == set("BIESO")
-    for before, after in zip(["O", *tags], [*tags, "O"], strict=True):
-        opened = before[0] in "BI"
-        assert (after[0] in "IE") == opened
-        assert not opened or before[2:] == after[2:]
 
 
 def test_stanzas_log_is_left_as_it_was(tiny_model: ModelRef) -> None:

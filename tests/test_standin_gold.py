@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.sample import Sample, generate
-from jobkit.standin_gold import word_counts, write_labelled
+from jobkit.standin_gold import tagged_sentences, word_counts, write_labelled
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +20,15 @@ def test_words_are_counted_in_lower_case_and_titles_are_whole(sample: Sample) ->
     text = "".join(sample.paragraphs)
     assert counts["mr."] == text.count("Mr.") > 0
     assert counts[","] < text.count(",")  # the others are inside numbers
+
+
+def test_tags_are_begun_inside_ended_and_single() -> None:
+    tags = [str(token["ner"]) for sentence in tagged_sentences(generate(3, 300)) for token in sentence]
+    assert {tag[0] for tag in tags} == set("BIESO")
+    for before, after in zip(["O", *tags], [*tags, "O"], strict=True):
+        opened = before[0] in "BI"
+        assert (after[0] in "IE") == opened
+        assert not opened or before[2:] == after[2:]
 
 
 def test_stanza_reads_back_the_sentences_that_were_labelled(tmp_path: Path, sample: Sample) -> None:

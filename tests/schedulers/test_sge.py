@@ -62,6 +62,7 @@ def test_no_job_id_is_an_error_with_what_was_said() -> None:
 
 
 def test_the_array_limit(captured: Captured) -> None:
+    assert sge.limit_argv() == captured("sge/config").argv
     assert sge.parse_limit(captured("sge/config").stdout) == 75_000
     assert sge.parse_limit("max_aj_tasks                 0\n") is None
     assert sge.parse_limit("nothing of the sort") is None
