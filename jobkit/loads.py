@@ -249,7 +249,7 @@ def sizes(
         The load below which the line bends; 0 where the load is the batch size.
     """
     floor = 0 if loads.lengths.source == NONE else floor
-    most = min(largest_load or math.inf, loads.load(loads.limit))
+    most = min(math.inf if largest_load is None else largest_load, loads.load(loads.limit))
     top = SHARE * most
     usable = _between(loads, floor, top)
     while len(usable) < points and top < most:
@@ -293,7 +293,4 @@ def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -
         if not found:
             return f"not even a batch size of 1, a load of {smallest:,}, fits into {largest_load:,.0f}"
         return f"only {len(found)} batch sizes with loads of their own fit into {largest_load:,.0f}"
-    count = len(loads.lengths.paragraphs)
-    return (
-        f"the text has only {len(loads.steps)} distinct loads in {count} paragraphs: a longer text tells more"
-    )
+    return f"the text makes too few distinct loads ({len(loads.steps)}) for a line: a longer text tells more"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jobkit import journal, records, shell
 from jobkit.errors import JobkitError
+from jobkit.lengths import LENGTHS_FILE
 from jobkit.prepare import Prepared
 from jobkit.schedulers.base import Array, JobId, Scheduler
 from jobkit.schedulers.registry import by_name
@@ -26,7 +27,7 @@ class Submitted:
 
 
 def write_run(prepared: Prepared) -> None:
-    """Write the run folder: spec, points, script, and empty folders for logs and results.
+    """Write the run folder: spec, points, script, lengths where known, and empty folders.
 
     Raises
     ------
@@ -41,6 +42,8 @@ def write_run(prepared: Prepared) -> None:
         lines = "".join(records.to_json(point) + "\n" for point in prepared.points)
         records.write_atomically(run_dir / records.POINTS_FILE, lines)
         records.write_atomically(run_dir / "job.sh", prepared.script)
+        if prepared.lengths is not None:
+            records.write_atomically(run_dir / LENGTHS_FILE, prepared.lengths.to_json() + "\n")
         for name in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
             (run_dir / name).touch()
     except OSError as error:

@@ -183,7 +183,7 @@ def test_a_short_text_is_measured_as_far_as_it_goes() -> None:
     assert measuring_sizes(Loads(lengths([[30], [20], [10], [10]]))) == (1, 2, 3, 4)
     few = sizes(Loads(lengths([[30], [20]])))
     assert few.batch_sizes == (1, 2)
-    assert few.why == "the text has only 2 distinct loads in 2 paragraphs: a longer text tells more"
+    assert few.why == "the text makes too few distinct loads (2) for a line: a longer text tells more"
 
 
 def test_a_card_too_small_is_told() -> None:

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from jobkit.errors import JobkitError
+from jobkit.lengths import LENGTHS_FILE, Lengths
 from jobkit.prepare import Options, choose_scheduler, prepare, run_id
+from jobkit.spec import load_spec
+from jobkit.submit import write_run
 
 SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1, 2]}\nresources: {gpus: 0}\n"
 
@@ -111,3 +114,35 @@ def test_run_ids_are_names_that_both_schedulers_take() -> None:
     ids = {run_id("t") for _ in range(50)}
     assert len(ids) > 1
     assert all(one.startswith("t-") and len(one) == len("t-20260101-120000-beef") for one in ids)
+
+
+def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("\n\n".join("x" * (50 + n % 7) for n in range(400)), encoding="utf-8")
+    said: list[str] = []
+    options = Options(overrides=("sweep.batch_size=auto",), runs_dir=tmp_path / "runs")
+    prepared = prepare(spec, options, build=False, say=said.append)
+    chosen = prepared.spec.sweep.product["batch_size"]
+    assert len(chosen) == 5
+    assert [point.params["batch_size"] for point in prepared.points][::3] == chosen
+    assert len(said) == 1
+    assert said[0].startswith(f"batch_size {', '.join(map(str, chosen))}: loads of ")
+    assert prepared.lengths is not None
+    write_run(prepared)
+    written = (prepared.run_dir / LENGTHS_FILE).read_text(encoding="utf-8")
+    assert Lengths.from_json(written) == prepared.lengths
+    assert load_spec(prepared.run_dir / "sweep.yaml").sweep.product["batch_size"] == chosen
+
+
+def test_where_no_lengths_are_known_none_are_written(spec: Path, tmp_path: Path) -> None:
+    prepared = prepare(spec, Options(runs_dir=tmp_path / "runs"), build=False, say=print)
+    assert prepared.lengths is None
+    write_run(prepared)
+    assert not (prepared.run_dir / LENGTHS_FILE).exists()
+
+
+def test_a_text_too_short_for_auto_is_swept_as_far_as_it_goes(spec: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    options = Options(overrides=("sweep.batch_size=auto",), runs_dir=tmp_path / "runs")
+    prepared = prepare(spec, options, build=False, say=said.append)
+    assert prepared.spec.sweep.product["batch_size"] == [1]
+    assert "the text makes too few distinct loads (1) for a line" in said[0]

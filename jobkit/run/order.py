@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_SENTENCE_END = re.compile("(?<=[.!?])[\"')\u201d\u2019]*\\s+")
+_TITLES = "".join(rf"(?<!\b{title}\.)" for title in ("Mr", "Mrs", "Ms", "Dr", "St", "Prof", "[A-Z]"))
+_SENTENCE_END = re.compile(rf"(?<=[.!?]){_TITLES}[\"')\u201d\u2019]*\s+(?![a-z])")
+"""White space after a full stop and its like; not after a title or an initial, nor before a small letter."""
 
 
 @dataclass(frozen=True, slots=True)

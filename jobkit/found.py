@@ -1,0 +1,191 @@
+"""Find all that a spec names: text, model, site, scheduler and device; every fault at once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit.errors import JobkitError
+from jobkit.places import cache_dir
+from jobkit.records import ModelRef, TextRef
+from jobkit.render import find_template
+from jobkit.run.workload import workload_class
+from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.site import Site, load_site, whole_name
+from jobkit.spec import SweepSpec, load_spec
+from jobkit.texts import SAMPLE, find_text
+from jobkit.yaml_files import Document
+
+LAST_RESORT = "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says beside the spec.
+
+    Attributes
+    ----------
+    overrides
+        ``key=value`` of each ``--set``.
+    scheduler, site
+        Override the spec's where given.
+    runs_dir
+        Override the site's where given.
+    """
+
+    overrides: tuple[str, ...] = ()
+    scheduler: str | None = None
+    site: str | None = None
+    runs_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A spec with all that it names, found.
+
+    Attributes
+    ----------
+    spec
+        With everything ``auto`` decided but the batch sizes.
+    site, why, text, model
+        As in `Prepared` and its points.
+    """
+
+    spec: SweepSpec
+    site: Site
+    why: str
+    text: TextRef
+    model: ModelRef | None
+
+
+def find(path: Path, options: Options, *, fetch: bool, build: bool, say: Callable[[str], None]) -> Found:
+    """Return a spec with all that it names; ``fetch`` and ``build`` are for its text and its model.
+
+    Raises
+    ------
+    JobkitError
+        As `prepare`.
+    """
+    overrides = (*options.overrides, *_flags(options))
+    checks = (_text_check(path, write=fetch), _model_check, _site_check, _template_check(path))
+    spec = load_spec(path, overrides, checks)
+    name, why = choose_scheduler(spec.scheduler)
+    site = load_site(spec.site, name)
+    text = find_text(spec.text, base=path.parent, cache=cache_dir(), write=fetch)
+    model = _model(spec, build=build, say=say)
+    decided = {"scheduler": name, "text": _again(spec, text), "device": device(spec, name)}
+    spec = spec.model_copy(update=decided | _whole_names(spec, site, path.parent))
+    return Found(spec=spec, site=site, why=why, text=text, model=model)
+
+
+def _again(spec: SweepSpec, text: TextRef) -> str:
+    """Return the text as a spec anywhere else may name it: a path made absolute."""
+    return spec.text if SAMPLE.fullmatch(spec.text) or "://" in spec.text else text.path
+
+
+def _whole_names(spec: SweepSpec, site: Site, base: Path) -> dict[str, str | None]:
+    """Return site and template as a spec anywhere else may name them."""
+    template = find_template(spec.template, base) if spec.template else None
+    return {"site": whole_name(spec.site, site.scheduler), "template": template}
+
+
+def _flags(options: Options) -> list[str]:
+    pairs = (("scheduler", options.scheduler), ("site", options.site))
+    return [f"{key}={value}" for key, value in pairs if value]
+
+
+def _text_check(path: Path, *, write: bool) -> Callable[[Document], None]:
+    def check(document: Document) -> None:
+        name = document.data.get("text", "sample")
+        if isinstance(name, str):
+            _found(
+                document, "text", lambda: find_text(name, base=path.parent, cache=cache_dir(), write=write)
+            )
+
+    return check
+
+
+def _model_check(document: Document) -> None:
+    model = document.data.get("model", {})
+    workload = document.data.get("workload", "stanza-ner")
+    if isinstance(model, dict) and isinstance(workload, str) and _needs_model(workload):
+        from jobkit.models import find_model  # here, for a workload without a model starts sooner
+
+        name, size = str(model.get("name", "en")), str(model.get("size", "full"))
+        fallback = model.get("fallback")
+        _found(
+            document,
+            "model",
+            lambda: find_model(
+                name, size, fallback=fallback, cache=cache_dir(), say=lambda _: None, build=False
+            ),
+        )
+
+
+def _site_check(document: Document) -> None:
+    name, scheduler = document.data.get("site", "auto"), document.data.get("scheduler", "auto")
+    if isinstance(name, str) and scheduler in {"auto", *SCHEDULERS}:
+        _found(document, "site", lambda: load_site(name, choose_scheduler(scheduler)[0]))
+
+
+def _template_check(path: Path) -> Callable[[Document], None]:
+    def check(document: Document) -> None:
+        name = document.data.get("template")
+        if isinstance(name, str):
+            _found(document, "template", lambda: find_template(name, path.parent))
+
+    return check
+
+
+def _found(document: Document, key: str, find: Callable[[], object]) -> None:
+    try:
+        find()
+    except JobkitError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        document.faults.append(document.fault((key,), f"{key}: {error.message}{hint}"))
+
+
+def _needs_model(workload: str) -> bool:
+    try:
+        return workload_class(workload).NEEDS_MODEL
+    except JobkitError:
+        return False
+
+
+def _model(spec: SweepSpec, *, build: bool, say: Callable[[str], None]) -> ModelRef | None:
+    if not workload_class(spec.workload).NEEDS_MODEL:
+        return None
+    from jobkit.models import find_model  # as above
+
+    asked = spec.model
+    return find_model(
+        asked.name, asked.size, fallback=asked.fallback, cache=cache_dir(), say=say, build=build
+    )
+
+
+def choose_scheduler(name: str) -> tuple[str, str]:
+    """Return the scheduler to use, and why in a few words."""
+    if name != "auto":
+        return name, "as asked"
+    looked_for: list[str] = []
+    for scheduler in SCHEDULERS.values():
+        if scheduler.PROGRAMS and all(shutil.which(program) for program in scheduler.PROGRAMS):
+            return scheduler.NAME, f"{scheduler.PROGRAMS[0]} is on PATH"
+        looked_for += scheduler.PROGRAMS[:1]
+    return LAST_RESORT, f"neither {' nor '.join(looked_for)} is on PATH"
+
+
+def device(spec: SweepSpec, scheduler: str) -> str:
+    """Return ``cpu`` or ``cuda``: for ``auto``, what the job asks the scheduler for.
+
+    Without a scheduler it is what this machine has.
+    """
+    if spec.device != "auto":
+        return spec.device
+    if scheduler == "local":
+        from jobkit.run import gpu  # here, for a submission asks no card
+
+        return "cuda" if spec.resources.gpus and gpu.idle_bytes() else "cpu"
+    return "cuda" if spec.resources.gpus else "cpu"

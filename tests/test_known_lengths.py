@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.errors import JobkitError
+from jobkit.known_lengths import cached_lengths, estimated_lengths, paragraphs_of, text_lengths
+from jobkit.lengths import NONE, PUNCTUATION, TOKENIZER, Lengths
+from jobkit.loads import Loads
+from jobkit.models import NOT_BUILT
+from jobkit.records import ModelRef, TextRef
+from jobkit.run.stanza_ner import StanzaNer
+from jobkit.sample import SEED, generate
+from jobkit.texts import find_text
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> TextRef:
+    return find_text("sample:40", base=tmp_path, cache=tmp_path)
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+def test_the_sample_need_not_be_on_disk(tmp_path: Path, text: TextRef) -> None:
+    nowhere = replace(text, path=str(tmp_path / "gone.txt"))
+    assert paragraphs_of(nowhere) == paragraphs_of(text) == list(generate(SEED, 40).paragraphs)
+
+
+def test_a_workload_without_lengths_has_none(
+    tmp_path: Path, text: TextRef, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plainest.py").write_text("class Own:\n    KNOBS = ()\n    NEEDS_MODEL = False\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = text_lengths("plainest:Own", text, None, cache=tmp_path, say=said.append)
+    assert found == Lengths.unknown(40)
+    assert found.source == NONE
+
+
+def test_without_a_framework_they_are_found_at_once(tmp_path: Path, text: TextRef, said: list[str]) -> None:
+    found = text_lengths("count", text, None, cache=tmp_path, say=said.append, fast=True)
+    assert found.paragraphs == tuple((len(one),) for one in paragraphs_of(text))
+    assert (found.source, said) == (TOKENIZER, [])
+    assert cached_lengths("count", text, None, tmp_path) is None
+
+
+def test_with_a_model_they_are_found_once(
+    tmp_path: Path,
+    text: TextRef,
+    tiny_model: ModelRef,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert cached_lengths("stanza-ner", text, tiny_model, tmp_path) is None
+    found = text_lengths("stanza-ner", text, tiny_model, cache=tmp_path, say=said.append)
+    assert said == ["finding the lengths of 40 paragraphs by the model's tokenizer, once"]
+    monkeypatch.setattr(StanzaNer, "lengths", lambda *_: pytest.fail("found again"))
+    assert text_lengths("stanza-ner", text, tiny_model, cache=tmp_path, say=said.append) == found
+    assert cached_lengths("stanza-ner", text, tiny_model, tmp_path) == found
+    assert cached_lengths("stanza-ner", replace(text, sha256="0"), tiny_model, tmp_path) is None
+    assert cached_lengths("stanza-ner", text, replace(tiny_model, fingerprint="0"), tmp_path) is None
+    (kept,) = (tmp_path / "lengths").iterdir()
+    kept.write_text("{}")
+    assert cached_lengths("stanza-ner", text, tiny_model, tmp_path) is None
+
+
+def test_without_its_model_or_in_haste_they_are_estimated(
+    tmp_path: Path, text: TextRef, tiny_model: ModelRef, said: list[str]
+) -> None:
+    unbuilt = replace(tiny_model, fingerprint=NOT_BUILT)
+    for model, fast in ((unbuilt, False), (tiny_model, True)):
+        found = text_lengths("stanza-ner", text, model, cache=tmp_path, say=said.append, fast=fast)
+        assert found.source == PUNCTUATION
+    assert not (tmp_path / "lengths").exists()
+    assert said == []
+
+
+def test_an_estimate_is_near(tmp_path: Path, tiny_model: ModelRef) -> None:
+    text = find_text("sample:300", base=tmp_path, cache=tmp_path)
+    real = Loads(text_lengths("stanza-ner", text, tiny_model, cache=tmp_path, say=print))
+    estimate = Loads(estimated_lengths(paragraphs_of(text)))
+    for size in (10, 100, 300):
+        assert estimate.load(size) == pytest.approx(real.load(size), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("raise RuntimeError('no such thing')", "could not be found: no such thing"),
+        ("return [[1]]", "lengths of 1 paragraphs, not 40"),
+        ("return 7", "could not be found"),
+    ],
+)
+def test_a_workload_that_fails_to_tell_is_named(
+    body: str, told: str, tmp_path: Path, text: TextRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = f"class Own:\n    NEEDS_MODEL = False\n    @staticmethod\n    def lengths(p, m):\n        {body}\n"
+    (tmp_path / "failing.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "failing", raising=False)
+    with pytest.raises(JobkitError, match=f"workload failing:Own.*{told}"):
+        text_lengths("failing:Own", text, None, cache=tmp_path, say=print)
