@@ -105,7 +105,7 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, card_bytes: in
     Parameters
     ----------
     spec
-        Its workload, and its device: on a CPU there is no card to fill.
+        Its workload, and its device: on a CPU there is no card to fill, unless one is named.
     model
         For which there may be a line of earlier runs.
     loads
@@ -113,7 +113,7 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, card_bytes: in
     card_bytes
         What the card holds, where it is known.
     """
-    line = None if spec.device == "cpu" else typical(spec.workload, model)
+    line = None if spec.device == "cpu" and card_bytes is None else typical(spec.workload, model)
     if line is None:
         return Chosen(sizes=sizes(loads), loads=loads, largest_load=None, card="")
     card = f"a card of {format_bytes_gib(card_bytes or ASSUMED_BYTES, 0)}"

@@ -13,6 +13,7 @@ from jobkit.errors import JobkitError
 
 COMMANDS = {
     "sweep": "Run one tagger once per batch size: submit to Slurm or Grid Engine, or run here.",
+    "preflight": "Say what each batch size will pad to, from the text alone, before any GPU.",
     "collect": "Turn the records of runs into a scaling table.",
     "models": "Fetch, build and list models, so that jobs need no network.",
     "schema": "Print the JSON schema of specs, by which an editor checks and completes them.",
@@ -57,6 +58,7 @@ def app() -> None:
       jobkit sweep sweeps/demo.yaml                 a minute on a laptop, prints a table
       jobkit sweep sweeps/stanza.yaml --dry-run     what would be submitted, word for word
       jobkit sweep sweeps/stanza.yaml               submits one array job and returns
+      jobkit preflight sweeps/stanza.yaml           what each batch size will pad to, with no GPU
       jobkit collect runs/                          the scaling table of all runs
 
     \b
