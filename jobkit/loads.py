@@ -257,7 +257,7 @@ def sizes(
         usable = _between(loads, floor, top)
     if len(usable) < ENOUGH:
         usable = _between(loads, 0, top)
-    found = _spread(usable, top, points)
+    found = _spread(usable, points)
     return Sizes(found, _why_few(loads, found, largest_load) if len(found) < min(points, ENOUGH) else "")
 
 
@@ -266,9 +266,9 @@ def _between(loads: Loads, floor: float, top: float) -> dict[int, int]:
     return {size: load for size in loads.steps if floor <= (load := loads.load(size)) <= top}
 
 
-def _spread(usable: Mapping[int, int], top: float, points: int) -> tuple[int, ...]:
+def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
     """Return the sizes whose loads are nearest to evenly spread ones, rounder sizes first."""
-    left, gap = dict(usable), top / points
+    left, gap = dict(usable), max(usable.values(), default=0) / points
     found: list[int] = []
     for share in range(points, 0, -1):
         if not left:

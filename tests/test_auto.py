@@ -56,9 +56,14 @@ def test_a_card_that_is_not_named_is_assumed_to_be_small() -> None:
     assert "a card of 24 GiB, as none is named," in chosen.line
 
 
-@pytest.mark.parametrize(("device", "model"), [("cpu", FULL), ("cuda", replace(FULL, size="tiny"))])
-def test_else_it_is_a_quarter_of_the_text(device: str, model: ModelRef) -> None:
-    chosen = auto.choose(spec(device, batch_size="auto"), model, NOVEL, 8 * GIB)
+@pytest.mark.parametrize(
+    ("device", "model", "card_bytes"),
+    [("cpu", FULL, None), ("cuda", replace(FULL, size="tiny"), 8 * GIB), ("cuda", None, 8 * GIB)],
+)
+def test_else_it_is_a_quarter_of_the_text(
+    device: str, model: ModelRef | None, card_bytes: int | None
+) -> None:
+    chosen = auto.choose(spec(device, batch_size="auto"), model, NOVEL, card_bytes)
     assert chosen.largest_load is None
     assert "up to a quarter of the 900,000 of the whole text in one call" in chosen.line
 
