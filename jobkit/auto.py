@@ -49,7 +49,8 @@ class Typical:
 
 
 TYPICAL = {("stanza-ner", "en", "full"): Typical(fixed_bytes=970_000_000, bytes_per_load=12_750)}
-"""By workload, model and its size: the process's peak on one H200, as docs/benchmarks-gpu.md has it.
+"""By workload, model and its size: the process's peak on one H200, with the stand-in of these dimensions,
+as docs/benchmarks-gpu.md has it.
 A rough guess of another card, good enough to choose what is measured there."""
 
 ASSUMED_BYTES = 24 * GIB

@@ -74,7 +74,7 @@ def _table(found: Preflight) -> Iterator[str]:
     if told:
         yield "text of padded: share of the padded characters that are text; sorted: if it were, by length"
     if rough:
-        yield "GPU GiB: by a line measured on an H200 with this model; another may take half or twice that"
+        yield "GPU GiB: by a line measured on an H200 with the stand-in; yours may take half or twice that"
     yield f"{SPECS_OWN} in the spec, {WORTH_MEASURING} worth measuring"
 
 

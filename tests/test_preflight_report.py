@@ -62,7 +62,7 @@ batch size    load  text of padded %  if sorted %  GPU GiB, roughly
 
 load: the most padded characters of a batch, of this size or a smaller one
 text of padded: share of the padded characters that are text; sorted: if it were, by length
-GPU GiB: by a line measured on an H200 with this model; another may take half or twice that
+GPU GiB: by a line measured on an H200 with the stand-in; yours may take half or twice that
 * in the spec, > worth measuring
 
 Past a batch size of 2,121 nothing changes: the load stays 1,995,861.

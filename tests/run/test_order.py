@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.run.order import calls, estimated_load
+from jobkit.run.order import calls, estimated_load, split_sentences
 
 texts = st.lists(st.text(min_size=1), max_size=40)
 
@@ -39,3 +40,20 @@ def test_the_calls_go_by_load_or_as_the_text_stands() -> None:
         for order in ("load", "text")
     }
     assert ordered == {"load": [1, 2, 0], "text": [0, 1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "found"),
+    [
+        ("It rained. It poured!\n", ["It rained.", "It poured!"]),
+        (
+            "“Who has it?” asked Mr. A. Bell. Dr. Ash did.",
+            ["“Who has it?” asked Mr. A. Bell.", "Dr. Ash did."],
+        ),
+        ("He said “No.” Then he left", ["He said “No.", "Then he left"]),
+        ("...", ["..."]),
+        ("", []),
+    ],
+)
+def test_sentences_end_where_punctuation_says(paragraph: str, found: list[str]) -> None:
+    assert split_sentences(paragraph) == found
