@@ -147,7 +147,7 @@ class StanzaNer:
 
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
-        """Return for every sentence of every paragraph the characters that it is padded to, or by.
+        """Return for every sentence of every paragraph the characters that it takes where they are padded.
 
         Only the tokenizer runs, on the CPU.
         """
