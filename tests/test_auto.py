@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import linear_regression
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -106,3 +107,7 @@ def test_other_knobs_that_cut_the_text_count_with_their_largest_value() -> None:
 
 def test_a_card_that_find_max_names_is_known() -> None:
     assert auto.named_card_bytes(spec()) is None
+    named = spec().model_copy(update={"find_max": SimpleNamespace(memory=16 * GIB)})
+    assert auto.named_card_bytes(named) == 16 * GIB
+    whole = spec().model_copy(update={"find_max": SimpleNamespace(memory="device")})
+    assert auto.named_card_bytes(whole) is None

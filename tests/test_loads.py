@@ -61,6 +61,20 @@ def test_the_worst_call_makes_the_load(rows: list[list[int]], cut: Cut, size: in
     assert max(made, default=0) == loads.load(size)
 
 
+def test_a_larger_batch_may_pad_less_and_the_load_never_falls() -> None:
+    last = Loads(lengths([[1], [1], [1], [9]]))
+    assert [last.own(size) for size in (2, 3, 4)] == [18, 9, 36]
+    assert [last.load(size) for size in (2, 3, 4)] == [18, 18, 36]
+    assert [last.worst(size) for size in (1, 2, 3, 4)] == [(3, 1), (2, 2), (2, 2), (0, 4)]
+    assert [last.largest_batch(limit) for limit in (8, 9, 18, 35.9, 36, 1_000)] == [0, 1, 3, 3, 4, 4]
+
+
+def test_a_sentence_that_always_stands_alone_never_fills_its_chunk() -> None:
+    loads = Loads(lengths([[1], [1], [9]]), Cut(sentences_per_ner_batch=2))
+    assert [loads.load(size) for size in (1, 2, 3, 9)] == [9, 9, 9, 9]
+    assert loads.saturation == 1
+
+
 @given(PARAGRAPHS, CUTS)
 def test_saturation_is_where_it_stops_to_grow(rows: list[list[int]], cut: Cut) -> None:
     loads = Loads(lengths(rows), cut)
