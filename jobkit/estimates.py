@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from jobkit.collect import Collected
-from jobkit.fit import Estimate, largest_batch
 from jobkit.records import Outcome
+from jobkit.straight import Estimate, largest_batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,8 @@ class Point:
         The value of ``PYTORCH_ALLOC_CONF``, or ``None`` for PyTorch's default.
     threads
         CPU threads for the framework.
+    cap_bytes
+        Most that torch's allocator may reserve, the CUDA context on top; ``None`` for no cap.
     """
 
     schema: int = SCHEMA
@@ -143,6 +145,7 @@ class Point:
     order: str
     allocator: str | None
     threads: int
+    cap_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +236,36 @@ class Memory:
     rss_model_bytes: int | None = None
     cgroup_peak_bytes: int | None = None
     disagreement: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """How little memory one of the heaviest batches passes with.
+
+    All figures are torch's allocator's: the CUDA context comes on top.
+
+    Attributes
+    ----------
+    load
+        Of the batch.
+    allocated_bytes, reserved_bytes
+        torch's peaks of the batch by itself, from an empty cache.
+    passed_bytes, failed_bytes
+        The smallest cap that sufficed, and the largest that did not: the need lies between.
+        Where no cap was tried they are the reserved bytes, and the allocated less one.
+    tries
+        How often the batch was run.
+    seconds
+        What that took.
+    """
+
+    load: int
+    allocated_bytes: int
+    reserved_bytes: int
+    passed_bytes: int
+    failed_bytes: int
+    tries: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +393,12 @@ class Record:
         Of Python, jobkit, torch, stanza, ... as far as the workload uses them.
     load_s, warm_up_s
         Seconds to load the model, and of the warm-up.
+    needs
+        Of the heaviest batches, where a GPU allows it; the largest load first.
+    failed_load
+        The load of the batch that ran out of memory, as estimated from the text; else ``None``.
+    retries
+        How often the allocator emptied its cache and tried again while the batches were done.
     started_at, ended_at
         UTC, ISO 8601.
     """
@@ -384,6 +423,9 @@ class Record:
     summary: Summary | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
+    needs: tuple[Need, ...] = ()
+    failed_load: int | None = None
+    retries: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -519,7 +561,7 @@ def _reader(hint: Any) -> Reader:  # noqa: ANN401 - a type hint is Any
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return functools.partial(_read_enum, hint)
     if typing.get_origin(hint) is tuple:
-        return lambda value, where: tuple(_read_plain((list,), value, where))
+        return functools.partial(_read_tuple, _reader(hint.__args__[0]))
     plain = typing.get_origin(hint) or hint
     return functools.partial(_read_plain, (int, float) if plain is float else (plain,))
 
@@ -529,6 +571,10 @@ def _read_enum(hint: type[StrEnum], value: str, where: str) -> StrEnum:
         return hint(value)
     except ValueError as error:
         raise JobkitError(f"{where}: {value!r} is no {hint.__name__}") from error
+
+
+def _read_tuple(inner: Reader, value: object, where: str) -> tuple[Any, ...]:
+    return tuple(inner(one, where) for one in _read_plain((list,), value, where))
 
 
 def _read_plain(wanted: tuple[type, ...], value: Any, where: str) -> Any:  # noqa: ANN401 - JSON is Any

@@ -7,8 +7,8 @@ from pathlib import PurePath
 
 from jobkit.collect import Collected
 from jobkit.estimates import GroupEstimate
-from jobkit.fit import Estimate, Line
 from jobkit.records import RESULTS, Outcome
+from jobkit.straight import Estimate, Line
 from jobkit.units import GIB, format_bytes_gib
 
 Row = Mapping[str, object]

@@ -261,6 +261,7 @@ def _heading_of_codes(name: str) -> str:
         ("Job", (records.Job,)),
         ("Gpu", (records.Gpu,)),
         ("Memory", (records.Memory,)),
+        ("Need", (records.Need,)),
         ("Sampler", (records.Sampler,)),
         ("Summary", (records.Summary,)),
     ],

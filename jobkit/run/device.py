@@ -34,6 +34,22 @@ class Device:
         if self.torch:
             self.torch.cuda.synchronize()
 
+    def cap(self, size_bytes: int | None) -> None:
+        """Let torch's allocator reserve so much and no more; ``None`` lifts the cap.
+
+        The cap is on what the allocator reserves: the CUDA context comes on top. torch takes it
+        as a share of the card and rounds down, hence the kilobyte more.
+        """
+        if self.torch:
+            total = int(self.torch.cuda.get_device_properties(0).total_memory)
+            share = 1.0 if size_bytes is None else min(1.0, (size_bytes + 1024) / total)
+            self.torch.cuda.set_per_process_memory_fraction(share)
+
+    def empty_cache(self) -> None:
+        """Give back to the driver all that no tensor holds."""
+        if self.torch:
+            self.torch.cuda.empty_cache()
+
     def reset_peaks(self) -> None:
         """Start torch's peaks anew."""
         if self.torch:
@@ -49,6 +65,13 @@ class Device:
             return None, None
         stats = self._stats()
         return int(stats["allocated_bytes"]["all"]["peak"]), int(stats["reserved_bytes"]["all"]["peak"])
+
+    def known_peaks(self) -> tuple[int, int]:
+        """Return the same of a CUDA device, where they are always known."""
+        allocated, reserved = self.peaks()
+        if allocated is None or reserved is None:
+            raise TypeError("a CPU has no allocator to ask")
+        return allocated, reserved
 
     def retries(self) -> int | None:
         """Return how often the allocator has flushed its cache and tried again."""

@@ -20,12 +20,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from jobkit.errors import JobkitError
 from jobkit.records import ModelRef
-from jobkit.run.workload import Entity, Result
+from jobkit.run.workload import Entity, Heavy, Result
 
 DEFAULT_BATCH_SIZE = 32
 """Paragraphs a call and sentences an NER batch where the sweep does not say: Stanza's own."""
@@ -37,6 +38,10 @@ SLEEP_WHILE_WAITING = ("OMP_WAIT_POLICY", "PASSIVE")
 every character. Where another process wants a core, spinning made 11 s of tagging into 417 s;
 sleeping costs nothing to speak of. Read once, when torch is first imported; the user's own
 value is kept. https://gcc.gnu.org/onlinedocs/libgomp/OMP_005fWAIT_005fPOLICY.html"""
+
+SHARES = (1.0, 0.85, 0.7)
+"""How much of the heaviest NER batch is tagged again to measure what memory it needs: the need
+scatters about its line by the allocator's grain, which one measurement a point would not show."""
 
 _BATCH_SIZE_IS = ("paragraphs_per_call", "sentences_per_ner_batch")
 _BLANK = re.compile(r"[\s\u0080-\u009f]+")
@@ -61,6 +66,7 @@ class StanzaNer:
         self._pipeline: Any = None
         self._shapes: list[tuple[int, int]] = []  # of the NER batches of a call: sentences, characters
         self._largest: dict[str, int] = {}  # by knob
+        self._heaviest: tuple[int, list[Any]] = (0, [])  # load and sentences of an NER batch
 
     def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
         """Load the pipeline from a folder, with no network, on exactly this device.
@@ -125,14 +131,54 @@ class StanzaNer:
             for entity in document.ents
         )
         shapes = self._shapes
+        self._keep_heaviest(documents)
         return Result(
             entities=tuple(entities),
-            load=max((rows * columns for rows, columns in shapes), default=0),
+            load=self.attempted_load(),
             sentences=sum(len(document.sentences) for document in documents),
             tokens=sum(len(sentence.tokens) for document in documents for sentence in document.sentences),
             longest_sentence_chars=max((columns for _, columns in shapes), default=0),
             padded_chars=sum(rows * columns for rows, columns in shapes),
         )
+
+    def heaviest(self) -> Sequence[Heavy]:
+        """Return the heaviest NER batch so far, and again less some of its sentences.
+
+        Its longest sentence is always among them, so that load falls as the number does.
+        """
+        load, sentences = self._heaviest
+        return self.again(sentences, load // len(sentences)) if sentences else []
+
+    def again(self, sentences: Sequence[Any], columns: int) -> Sequence[Heavy]:
+        """Return an NER batch to be tagged again, whole and in part.
+
+        Parameters
+        ----------
+        sentences
+            Stanza's, tokenised.
+        columns
+            What the longest of them takes.
+        """
+        counts = {max(1, round(share * len(sentences))): None for share in SHARES}
+        return [Heavy(count * columns, self.tag_again(_with_longest(sentences, count))) for count in counts]
+
+    def attempted_load(self) -> int:
+        """Return the largest load of the last call, that of a batch that failed among them."""
+        return max((rows * columns for rows, columns in self._shapes), default=0)
+
+    def tokenised(self, paragraphs: Sequence[str]) -> list[list[Any]]:
+        """Return the sentences of each paragraph, not tagged."""
+        import stanza
+
+        documents = [stanza.Document([], text=paragraph) for paragraph in paragraphs]
+        return [list(one.sentences) for one in self._pipeline.processors["tokenize"].bulk_process(documents)]
+
+    def tag_again(self, sentences: Sequence[Any]) -> Callable[[], object]:
+        """Return a function that runs the tagger alone, on sentences that are tokenised already."""
+        from stanza.models.common.doc import Document
+
+        document = Document([sentence.to_dict() for sentence in sentences])
+        return partial(_tag, self._pipeline.processors["ner"], document)
 
     def effective(self) -> Mapping[str, int | None]:
         """Return the largest batches that were really seen; ``None`` before the first call.
@@ -195,6 +241,43 @@ class StanzaNer:
         _directions, sentences, characters = batch[3].shape
         self._shapes.append((sentences, characters))
         self._see("sentences_per_ner_batch", sentences)
+
+    def _keep_heaviest(self, documents: Sequence[Any]) -> None:
+        """Keep the sentences of this call's heaviest NER batch if none was heavier before."""
+        shapes = self._shapes
+        place = max(range(len(shapes)), key=lambda at: shapes[at][0] * shapes[at][1], default=0)
+        rows, columns = shapes[place] if shapes else (0, 0)
+        if rows * columns > self._heaviest[0]:
+            first = sum(before for before, _ in shapes[:place])
+            sentences = [sentence for document in documents for sentence in document.sentences]
+            self._heaviest = rows * columns, sentences[first : first + rows]
+
+
+def _tag(processor: Any, document: Any) -> None:  # noqa: ANN401 - Stanza is untyped
+    """Tag a document in one batch as Stanza's processor does, but build no entities."""
+    import torch
+    from stanza.models.ner.data import DataLoader
+
+    with torch.no_grad():
+        for trainer, config in zip(processor.trainers, processor.configs, strict=True):
+            batches = DataLoader(
+                document,
+                len(document.sentences),
+                config,
+                vocab=trainer.vocab,
+                evaluation=True,
+                preprocess_tags=False,
+                bert_tokenizer=trainer.model.bert_tokenizer,
+            )
+            for batch in batches:
+                trainer.predict(batch)
+
+
+def _with_longest(sentences: Sequence[Any], count: int) -> list[Any]:
+    """Return so many sentences, the longest first and the others as they stand."""
+    longest = max(range(len(sentences)), key=lambda at: len(sentences[at].text))
+    others = [sentence for at, sentence in enumerate(sentences) if at != longest]
+    return [sentences[longest], *others[: count - 1]]
 
 
 def _watch(trainer: Any, look: Callable[[Any], None]) -> None:  # noqa: ANN401 - Stanza is untyped

@@ -21,7 +21,7 @@ from pathlib import Path
 from jobkit import records
 from jobkit.errors import JobkitError
 from jobkit.records import Batch, Job, Outcome, Point, Record
-from jobkit.run import gpu, memory, surroundings
+from jobkit.run import gpu, memory, need, surroundings
 from jobkit.run.device import Device, open_device
 from jobkit.run.entities import write_entities
 from jobkit.run.failure import Stopped, TryFailed, outcome_of
@@ -74,6 +74,7 @@ class _Try:
     sampler: Sampling | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
+    needs: tuple[records.Need, ...] = ()
 
 
 def run(task: Task, signals: Signals) -> Outcome:
@@ -104,6 +105,7 @@ def _work(state: _Try, stack: ExitStack) -> None:
     uuid = gpu.visible_uuid(device.cuda_uuid) if point.device == "cuda" else None
     state.sampler = stack.enter_context(sampling(uuid))
     _open_gpu(state, idle, uuid)
+    device.cap(point.cap_bytes)
     _load(state, device)
     if state.workload is None:
         return
@@ -121,6 +123,8 @@ def _work(state: _Try, stack: ExitStack) -> None:
         for batch in _batches(state, device, todo):
             stream.write(records.to_json(batch) + "\n")
             stream.flush()
+    if device.torch:
+        state.needs = need.measure(device, need.heaviest(state.workload, state.batches, todo), point)
 
 
 def _read_text(task: Task) -> list[str]:
@@ -262,8 +266,22 @@ def _record(state: _Try, error: BaseException | None) -> Record:
         summary=summarise(state.batches, items_total=state.items_total, batches_total=state.batches_total),
         load_s=state.load_s,
         warm_up_s=state.warm_up_s,
+        needs=state.needs,
+        failed_load=_failed_load(state) if outcome is Outcome.GPU_OOM else None,
+        retries=_retries(state.batches),
         environment=surroundings.variables(),
     )
+
+
+def _failed_load(state: _Try) -> int | None:
+    """Return the load of the batch that failed, where the workload tells it."""
+    attempted = getattr(state.workload, "attempted_load", None)
+    return attempted() or None if attempted else None
+
+
+def _retries(batches: Sequence[Batch]) -> int | None:
+    known = [batch.alloc_retries for batch in batches if batch.alloc_retries is not None]
+    return sum(known) if known else None
 
 
 def _sampler(peaks: Peaks | None) -> records.Sampler | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
@@ -42,6 +42,14 @@ class Result:
     padded_chars: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Heavy:
+    """A batch that can be done again: its load, and a function that does it."""
+
+    load: int
+    again: Callable[[], object]
+
+
 class Workload(Protocol):
     """One kind of work, loaded once and called batch by batch.
 
@@ -49,6 +57,10 @@ class Workload(Protocol):
     None) -> Sequence[Sequence[int]]``: for each paragraph the length of each of its items, in the
     units that the framework pads to. It is called on the login side, with no GPU, so that the load
     of every batch size is known before anything runs. Without it the batch size is taken for it.
+
+    A workload may also have a method ``heaviest() -> Sequence[Heavy]``, the largest load first:
+    the heaviest batches so far, to be done again while their need of GPU memory is measured; and
+    a method ``attempted_load() -> int``: the largest load of the last call, ended or not.
 
     Attributes
     ----------

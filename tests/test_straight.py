@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.fit import fit_line, largest_batch
+from jobkit.straight import fit_line, largest_batch
 from jobkit.units import GIB
 
 SIZES = st.lists(st.integers(1, 5000), min_size=2, max_size=12, unique=True)

@@ -1,0 +1,223 @@
+"""From the records of a run to what a line can be fitted to. Pure, standard library only.
+
+On a GPU what binds is the *need* of a batch: the smallest cap on the allocator under which it
+passes (`jobkit.run.need`). Where it was not measured, as in text order, torch's allocated peak of
+every batch is taken instead, times the worst ratio of reserved to allocated memory seen: reserved
+memory is a ratchet, so it tells the slack and not the slope. On a CPU it is the largest resident
+memory of each try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jobkit.fit import Censored, Fit, Observation, fit_memory
+from jobkit.records import Batch, Outcome, Record
+
+NEED, ALLOCATED, RAM = "need", "allocated", "ram"
+
+UNMIXED = ("GPU", "allocator setting", "order of work", "version of torch", "model", "workload", "device")
+"""What the records behind one line must share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What the points of a run say of memory.
+
+    Attributes
+    ----------
+    kind
+        `NEED`, `ALLOCATED` (need not measured) or `RAM` (a CPU).
+    fit
+        The line, or why there is none.
+    allocated
+        The line of torch's allocated peaks, batch by batch, which stands beside it; ``None``
+        where there is none.
+    slack
+        The worst ratio of reserved to allocated memory; 1 where need or RAM was measured.
+    overhead_bytes
+        What comes on top of the allocator on the card: the context, and what the card held
+        before. 0 on a CPU; ``None`` where NVML did not tell.
+    card_bytes
+        The card's memory, or on a CPU ``None``.
+    gpu
+        The card's name, or ``None``.
+    load_by_batch
+        Batch size to the largest load that was measured with it.
+    points
+        How many settings were measured.
+    remarks
+        What a reader must know of the measurements, sentences without a full stop.
+    """
+
+    kind: str
+    fit: Fit | str
+    allocated: Fit | None = None
+    slack: float = 1.0
+    overhead_bytes: int | None = 0
+    card_bytes: int | None = None
+    gpu: str | None = None
+    load_by_batch: Mapping[int, int]
+    points: int
+    remarks: tuple[str, ...] = ()
+
+    def allocator_bytes(self, card_bytes: float) -> float:
+        """Return what is left for the allocator on a card of a size."""
+        return card_bytes - (self.overhead_bytes or 0)
+
+
+def gather(records: Iterable[Record], batches: Mapping[str, Sequence[Batch]] | None = None) -> Evidence | str:
+    """Return what the records say of memory, or in a sentence why they say nothing.
+
+    Parameters
+    ----------
+    records
+        Of the points of one run; those that neither went well nor ran out of memory are ignored.
+    batches
+        By point id; only needed for the line of allocated memory.
+
+    Returns
+    -------
+    Evidence or str
+        A reason also where the records differ in one of `UNMIXED`: they are never mixed.
+    """
+    told = [one for one in records if one.outcome in {Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM}]
+    well = [one for one in told if one.outcome is Outcome.OK]
+    if not well:
+        return "no point has gone well yet"
+    for name, values in zip(UNMIXED, zip(*map(_alike, well), strict=True), strict=True):
+        if len(set(values)) > 1:
+            return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"
+    if well[0].point.device == "cpu":
+        return _of_ram(well)
+    return _of_gpu(well, [one for one in told if one.outcome is Outcome.GPU_OOM], batches or {})
+
+
+def _alike(record: Record) -> tuple[object, ...]:
+    point = record.point
+    return (
+        (record.gpu.name, record.gpu.total_bytes) if record.gpu else None,
+        point.allocator,
+        point.order,
+        record.versions.get("torch"),
+        point.model.fingerprint if point.model else None,
+        point.workload,
+        point.device,
+    )
+
+
+def setting(record: Record) -> str:
+    """Return what repeats of one setting share: they measure the same, so they count as one point."""
+    return ", ".join(f"{knob} {value}" for knob, value in sorted(record.point.params.items()))
+
+
+def _loads(well: Sequence[Record]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for record in well:
+        batch, summary = record.point.params.get("batch_size"), record.summary
+        if batch and summary and summary.load_max:
+            found[batch] = max(summary.load_max, found.get(batch, 0))
+    return found
+
+
+def _of_ram(well: Sequence[Record]) -> Evidence:
+    observations = [
+        Observation(record.summary.load_max, peak, setting(record))
+        for record in well
+        if record.summary and record.summary.load_max and (peak := ram_peak(record))
+    ]
+    return Evidence(
+        kind=RAM,
+        fit=fit_memory(observations),
+        load_by_batch=_loads(well),
+        points=len({one.point for one in observations}),
+    )
+
+
+def ram_peak(record: Record) -> int | None:
+    """Return the most memory that a try held at once, by the instrument that saw most."""
+    memory = record.memory
+    seen = [one for one in (memory.maxrss_bytes, memory.rss_peak_bytes) if one is not None]
+    return max(seen, default=None)
+
+
+def _of_gpu(
+    well: Sequence[Record], failed: Sequence[Record], batches: Mapping[str, Sequence[Batch]]
+) -> Evidence:
+    needs = [
+        Observation(need.load, need.passed_bytes, setting(record)) for record in well for need in record.needs
+    ]
+    lines = [
+        Observation(batch.load, batch.allocated_peak_bytes, setting(record))
+        for record in well
+        for batch in batches.get(record.point.point_id, ())
+        if batch.allocated_peak_bytes
+    ] or _peaks(well)
+    slack = 1.0 if needs else _slack(well)
+    observations = needs or [Observation(one.load, one.size_bytes * slack, one.point) for one in lines]
+    allocated = fit_memory(lines)
+    first = well[0].gpu
+    return Evidence(
+        kind=NEED if needs else ALLOCATED,
+        fit=fit_memory(observations, _censored(failed, well)),
+        allocated=None if isinstance(allocated, str) else allocated,
+        slack=slack,
+        overhead_bytes=_overhead(well),
+        card_bytes=first.total_bytes if first else None,
+        gpu=first.name if first else None,
+        load_by_batch=_loads(well),
+        points=len({one.point for one in observations}),
+        remarks=_remarks(well, needs=bool(needs)),
+    )
+
+
+def _peaks(well: Sequence[Record]) -> list[Observation]:
+    return [
+        Observation(record.summary.load_max, record.memory.allocated_peak_bytes, setting(record))
+        for record in well
+        if record.summary and record.summary.load_max and record.memory.allocated_peak_bytes
+    ]
+
+
+def _slack(well: Sequence[Record]) -> float:
+    pairs = [(one.memory.reserved_peak_bytes, one.memory.allocated_peak_bytes) for one in well]
+    return max((reserved / allocated for reserved, allocated in pairs if reserved and allocated), default=1.0)
+
+
+def _overhead(well: Sequence[Record]) -> int | None:
+    contexts = [one.memory.context_bytes for one in well if one.memory.context_bytes is not None]
+    if not contexts:
+        return None
+    return max(contexts) + max((one.memory.device_idle_bytes or 0 for one in well), default=0)
+
+
+def _censored(failed: Sequence[Record], well: Sequence[Record]) -> list[Censored]:
+    """Return what the points that ran out of memory say: their worst batch needs more than they had."""
+    overhead = _overhead(well) or 0
+    found = []
+    for record in failed:
+        card = record.gpu.total_bytes if record.gpu else None
+        had = record.point.cap_bytes or (card - overhead if card else None)
+        load = record.summary.load_max if record.summary else None
+        asked = record.failed_load or load
+        if had and asked:
+            found.append(Censored(asked, had))
+    return found
+
+
+def _remarks(well: Sequence[Record], *, needs: bool) -> tuple[str, ...]:
+    remarks = []
+    if not needs:
+        remarks.append(
+            "what the batches need was not measured: allocated memory and the worst slack stand in"
+        )
+    shared = sum(bool(one.gpu and one.gpu.foreign_processes) for one in well)
+    if shared:
+        remarks.append(f"{shared} of {len(well)} points ran beside other processes on the card")
+    flushed = sum(bool(one.retries) for one in well)
+    if flushed:
+        remarks.append(
+            f"{flushed} of {len(well)} points passed only after the allocator had emptied its cache"
+        )
+    return tuple(remarks)

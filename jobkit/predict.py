@@ -1,0 +1,107 @@
+"""The largest batch that fits a capacity: the line of memory, and the loads of the text. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobkit.evidence import Evidence
+from jobkit.fit import Fit, doubts
+from jobkit.loads import Loads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """How large a batch may be, or the reason why that cannot be said.
+
+    Attributes
+    ----------
+    capacity_bytes
+        What must not be exceeded: of the allocator on a GPU, of the process on a CPU.
+    largest_load, safe_load
+        By the line, and by its bound, which a new batch keeps with 95 % confidence.
+    largest_batch, safe_batch
+        The largest batch sizes of this text with such loads; 0 where not even 1 fits.
+    saturated
+        Whether the whole text in one batch stays within the bound: then it is the text that
+        ends the batch, not the memory.
+    expected_bytes, bound_bytes
+        By the line and by the bound, at the load of ``safe_batch``.
+    doubts
+        Sentences without a full stop, the weightiest first.
+    reason
+        Why there is no prediction; empty where there is one.
+    """
+
+    capacity_bytes: float
+    largest_load: float = 0.0
+    safe_load: float = 0.0
+    largest_batch: int = 0
+    safe_batch: int = 0
+    saturated: bool = False
+    expected_bytes: float = 0.0
+    bound_bytes: float = 0.0
+    doubts: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def predict(
+    evidence: Evidence, capacity_bytes: float, loads: Loads | None, *, margin: float = 0.0
+) -> Prediction:
+    """Return how large a batch may be.
+
+    Parameters
+    ----------
+    evidence
+        What was measured.
+    capacity_bytes
+        Of the allocator on a GPU (`Evidence.allocator_bytes` of a card), of the process on a CPU.
+    loads
+        Of the text; where they are unknown the load is taken to grow with the batch size as it
+        did at worst where it was measured, and that is said.
+    margin
+        Share of the capacity to keep free beside what the bound keeps.
+    """
+    fit = evidence.fit
+    if isinstance(fit, str):
+        return Prediction(capacity_bytes=capacity_bytes, reason=fit)
+    largest_load = fit.largest_load(capacity_bytes)
+    safe_load = fit.safe_load(capacity_bytes, margin)
+    largest, safe = (_batch(load, evidence.load_by_batch, loads) for load in (largest_load, safe_load))
+    at = loads.load(safe) if loads else safe_load
+    saturated = loads is not None and safe >= loads.limit
+    return Prediction(
+        capacity_bytes=capacity_bytes,
+        largest_load=largest_load,
+        safe_load=safe_load,
+        largest_batch=largest,
+        safe_batch=safe,
+        saturated=saturated,
+        expected_bytes=fit.at(at),
+        bound_bytes=fit.upper(at),
+        doubts=_doubts(evidence, fit, at, loads, saturated=saturated),
+    )
+
+
+def _batch(load: float, load_by_batch: Mapping[int, int], loads: Loads | None) -> int:
+    if loads is not None:
+        return loads.largest_batch(load)
+    return math.floor(load / max((load / batch for batch, load in load_by_batch.items()), default=1.0))
+
+
+def _doubts(
+    evidence: Evidence, fit: Fit, load: float, loads: Loads | None, *, saturated: bool
+) -> tuple[str, ...]:
+    found = [*doubts(fit, load), *evidence.remarks]
+    if loads is None:
+        found.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
+    elif loads.lengths.source != "tokenizer":
+        found.append(
+            "the load is the batch size, for the workload tells no lengths: long texts hide in it"
+            if loads.lengths.source == "none"
+            else "the lengths are estimated from punctuation"
+        )
+    if saturated and loads is not None:
+        found.append(f"the text ends the batch at {loads.limit:,} paragraphs: memory would allow more")
+    return tuple(found)

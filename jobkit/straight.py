@@ -1,0 +1,149 @@
+"""Peak memory as a straight line in the batch: the largest that fits, with plain warnings. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FAR = 8.0
+"""An estimate beyond so many times the largest measured size is flagged."""
+
+NEAR = 0.05
+"""A line may meet size 0 so far below the model's memory, as a share of it, and still be called straight."""
+
+FEW = 2
+"""So many distinct sizes give a line, but nothing to judge it by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A least-squares line ``peak_bytes = intercept_bytes + slope_bytes * size``.
+
+    Attributes
+    ----------
+    slope_bytes
+        Bytes for one more unit of size.
+    intercept_bytes
+        Bytes at size 0, as extrapolated.
+    residual_bytes
+        Standard deviation about the line; ``None`` where there are only two distinct sizes.
+    points, sizes
+        How many measurements, and how many distinct sizes among them.
+    size_max
+        The largest size measured.
+    """
+
+    slope_bytes: float
+    intercept_bytes: float
+    residual_bytes: float | None
+    points: int
+    sizes: int
+    size_max: float
+
+    def at(self, size: float) -> float:
+        """Return the bytes that the line gives for a size."""
+        return self.intercept_bytes + self.slope_bytes * size
+
+    def largest(self, capacity_bytes: float) -> int:
+        """Return the largest whole size whose bytes stay within the capacity, at least 0."""
+        return max(0, math.floor((capacity_bytes - self.intercept_bytes) / self.slope_bytes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """The answer to "how large may it be", or the reason why there is none.
+
+    Attributes
+    ----------
+    line
+        ``None`` where there is no estimate; ``reason`` then says why.
+    capacity_bytes
+        What must not be exceeded; ``None`` where the card's size is unknown.
+    largest
+        The largest size on the line; never capped, so that the warnings can say by how much.
+    warnings
+        Sentences without a full stop, the weightiest first.
+    """
+
+    line: Line | None
+    capacity_bytes: float | None
+    largest: int | None = None
+    warnings: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def fit_line(sizes: Sequence[float], peaks_bytes: Sequence[float]) -> Line | None:
+    """Return the least-squares line through the measurements.
+
+    Returns
+    -------
+    Line or None
+        ``None`` where there are fewer than two distinct sizes.
+    """
+    n, distinct = len(sizes), len(set(sizes))
+    if distinct < FEW:
+        return None
+    mean_x, mean_y = math.fsum(sizes) / n, math.fsum(peaks_bytes) / n
+    spread = math.fsum((x - mean_x) ** 2 for x in sizes)
+    slope = math.fsum((x - mean_x) * y for x, y in zip(sizes, peaks_bytes, strict=True)) / spread
+    intercept = mean_y - slope * mean_x
+    squares = math.fsum((y - intercept - slope * x) ** 2 for x, y in zip(sizes, peaks_bytes, strict=True))
+    return Line(
+        slope_bytes=slope,
+        intercept_bytes=intercept,
+        residual_bytes=math.sqrt(squares / (n - FEW)) if distinct > FEW else None,
+        points=n,
+        sizes=distinct,
+        size_max=max(sizes),
+    )
+
+
+def largest_batch(
+    sizes: Sequence[float],
+    peaks_bytes: Sequence[float],
+    capacity_bytes: float,
+    *,
+    model_bytes: float = 0,
+    failed_at: float | None = None,
+) -> Estimate:
+    """Estimate the largest size whose peak memory fits a capacity.
+
+    Parameters
+    ----------
+    sizes, peaks_bytes
+        One measurement each: batch size or load, and the total peak (context, weights and
+        activations) there.
+    capacity_bytes
+        What the card holds.
+    model_bytes
+        Context and weights, where known: a line that meets size 0 below them bends.
+    failed_at
+        The smallest size that ran out of memory, where one did.
+    """
+    line = fit_line(sizes, peaks_bytes)
+    if line is None:
+        reason = f"{len(set(sizes))} size measured: a line needs two" if sizes else "nothing measured"
+        return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)
+    if line.slope_bytes <= 0:
+        reason = "the peak does not grow with the size over the sizes measured"
+        return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)
+    largest = line.largest(capacity_bytes)
+    warnings = _warnings(line, largest, model_bytes, failed_at)
+    return Estimate(line=line, capacity_bytes=capacity_bytes, largest=largest, warnings=warnings)
+
+
+def _warnings(line: Line, largest: int, model_bytes: float, failed_at: float | None) -> tuple[str, ...]:
+    """Return what a reader must know before trusting the line."""
+    warnings = []
+    if line.sizes == FEW:
+        warnings.append("2 points, no error bar" if line.points == FEW else "2 sizes, no error bar")
+    if failed_at is not None and largest >= failed_at:
+        warnings.append(f"{failed_at:,.0f} ran out of memory, so the line is too low")
+    if line.intercept_bytes < (1 - NEAR) * model_bytes or line.intercept_bytes < 0:
+        warnings.append(
+            "the line meets size 0 below the model's own memory, so memory grows faster than a line"
+        )
+    if largest > FAR * line.size_max:
+        warnings.append(f"{largest / line.size_max:.0f} times the largest size measured: far beyond evidence")
+    return tuple(warnings)
