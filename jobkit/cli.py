@@ -15,6 +15,7 @@ COMMANDS = {
     "sweep": "Run one tagger once per batch size: submit to Slurm or Grid Engine, or run here.",
     "preflight": "Say what each batch size will pad to, from the text alone, before any GPU.",
     "collect": "Turn the records of runs into a scaling table.",
+    "recommend": "Say which batch size, card, time and request a run comes to.",
     "models": "Fetch, build and list models, so that jobs need no network.",
     "schema": "Print the JSON schema of specs, by which an editor checks and completes them.",
 }
@@ -60,6 +61,7 @@ def app() -> None:
       jobkit sweep sweeps/stanza.yaml               submits one array job and returns
       jobkit preflight sweeps/stanza.yaml           what each batch size will pad to, with no GPU
       jobkit collect runs/                          the scaling table of all runs
+      jobkit recommend runs/RUN --corpus FILE       batch size, cards, time and request
 
     \b
     Exit status

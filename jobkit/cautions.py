@@ -1,0 +1,78 @@
+"""What a reader must know before acting on a recommendation, in sentences without a full stop. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobkit.evidence import Evidence
+from jobkit.predict import Prediction
+from jobkit.recommendation import Choice, Corpus, Material, Wishes
+from jobkit.records import Outcome, Record
+from jobkit.run_loads import KNOB
+from jobkit.speed import Speed
+
+FIND_THEM = "jobkit preflight SPEC --set text=FILE finds them"
+LONGER = 10
+"""A corpus so many times the measured text asks for more RAM than was measured."""
+
+
+def cautions(material: Material, evidence: Evidence, wishes: Wishes, batch: Choice) -> tuple[str, ...]:
+    """Return what to beware of, the weightiest first.
+
+    Parameters
+    ----------
+    material, wishes
+        What lies in the run folder, and what the user asks.
+    evidence
+        What was measured of memory.
+    batch
+        What is recommended.
+    """
+    chosen, largest = batch.recommended, batch.largest
+    found = list(largest.doubts or evidence.remarks)
+    if evidence.overhead_bytes is None:
+        found.append("what the context takes on the card is unknown, so nothing is kept for it")
+    if chosen.repeats == 1:
+        found.append("each setting ran once, so no difference in speed is known to be real")
+    if hosts := _hosts(material.records):
+        found.append(hosts)
+    if largest.safe_batch > (there := _paragraphs(material)):
+        found.append(f"the text has only {there:,} paragraphs, so a larger batch cannot be exercised on it")
+    if material.to_come or material.failed:
+        found.append(f"{material.to_come} points are still to come and {material.failed} failed")
+    return (*found, *_of_corpus(material, wishes.corpus, chosen, largest), *material.notes)
+
+
+def _paragraphs(material: Material) -> int:
+    """Return how many paragraphs the text has that was measured."""
+    return max((one.summary.items_total for one in material.records if one.summary), default=0)
+
+
+def _hosts(records: Sequence[Record]) -> str:
+    """Return a warning where the speeds of several machines are averaged."""
+    hosts = sorted({one.host for one in records if one.outcome is Outcome.OK})
+    if len(hosts) < 2 or records[0].point.device != "cpu":  # noqa: PLR2004 - one is as it should be
+        return ""
+    return f"the points ran on {len(hosts)} machines, whose speeds may differ: {', '.join(hosts)}"
+
+
+def _of_corpus(material: Material, corpus: Corpus | None, chosen: Speed, largest: Prediction) -> list[str]:
+    """Return what differs between the corpus and the text that was measured."""
+    if corpus is None:
+        return []
+    found = []
+    batch, name = chosen.params.get(KNOB), corpus.name
+    if corpus.loads is None and name:
+        found.append(f"the longest items of {name} are not known, and they decide the memory: {FIND_THEM}")
+    elif corpus.loads is None:
+        found.append("a corpus with longer items than the text that was measured needs more memory and time")
+    elif batch and not largest.reason and (load := corpus.loads.load(batch)) > largest.safe_load:
+        at_most = corpus.loads.largest_batch(largest.safe_load)
+        found.append(f"{name} makes a load of {load:,} at this size, more than is safe: at most {at_most:,}")
+    done = _paragraphs(material)
+    if corpus.paragraphs > LONGER * done:
+        found.append(
+            f"RAM was measured over {done:,} paragraphs, and what is found in {corpus.paragraphs:,} "
+            "is held there until the end: ask for more, or work through the corpus in parts"
+        )
+    return found

@@ -1,0 +1,231 @@
+"""What a run recommends, for a person or a program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from jobkit.evidence import ALLOCATED, NEED, RAM
+from jobkit.predict import Prediction
+from jobkit.recommendation import (
+    MEMORY,
+    SATURATION,
+    THROUGHPUT,
+    Corpus,
+    Lines,
+    OnCard,
+    Recommendation,
+    Request,
+)
+from jobkit.scheduler_lines import MEMORY_FACTOR, WALLTIME_FACTOR
+from jobkit.speed import NEAR, TWO_SIDED, Speed
+from jobkit.units import format_bytes_gib, format_walltime
+
+GAP = 2
+MEASURED = {
+    NEED: "what the heaviest batches of each point need, by capping the allocator",
+    ALLOCATED: "torch's allocated peaks times the worst slack seen",
+    RAM: "the largest resident memory of each try",
+}
+BINDS = {
+    THROUGHPUT: "throughput: larger batches were measured, and gain less than that",
+    SATURATION: "the text: this is the largest batch measured, and all of it in one call would fit",
+    MEMORY: "memory: this is the largest batch measured, and all smaller ones are slower",
+}
+ADDRESS_SPACE = (
+    "h_vmem counts address space on many sites, and CUDA maps far more of it than is resident: where a",
+    "job ends at once for lack of memory, ask for more than this.",
+)
+
+
+def as_json(found: Recommendation) -> str:
+    """Return all of it, in bytes and seconds, as JSON that ends with a newline."""
+    data = {"schema": 1, **asdict(found)}
+    data["corpus"].pop("loads")
+    return json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def as_text(found: Recommendation) -> str:
+    """Return it for a person, in GiB, ending with a newline."""
+    parts = [_heading(found), _batch(found), _cards(found), _time(found), *_requests(found), _cost(found)]
+    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
+
+
+def _heading(found: Recommendation) -> Iterator[str]:
+    of = found.measured
+    model = f", model {of.model}" if of.model else ""
+    where = "a CPU" if of.device == "cpu" else of.gpu or "a GPU of unknown name"
+    if of.capacity_bytes and of.device != "cpu":
+        where += f" ({format_bytes_gib(of.capacity_bytes, 1)} usable)"
+    yield f"{of.workload}: {of.text}{model}{' (STAND-IN)' if of.stand_in else ''}, on {where}"
+    yield f"{of.points} points that went well, of {len(found.batch.settings)} settings: {of.run}"
+
+
+def _batch(found: Recommendation) -> Iterator[str]:
+    chosen, best = found.batch.recommended, found.batch.fastest
+    yield f"Take {chosen.setting}: {_rate(chosen)}, the smallest within {_percent(NEAR)} of the fastest."
+    if chosen is best:
+        yield "  It is the fastest that was measured."
+    else:
+        yield f"  Fastest: {best.setting}, {_rate(best)}: {_difference(found)}."
+    yield from _largest(found)
+    if found.batch.binds:
+        yield f"  What binds is {BINDS[found.batch.binds]}."
+    if found.batch.binds in {SATURATION, MEMORY} and found.batch.largest.safe_batch > _size(chosen):
+        more = f"{found.batch.largest.safe_batch:,}"
+        yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
+    yield from (f"  Beware: {one}." for one in found.beware)
+    if found.ledger:
+        yield f"  Earlier predictions: {found.ledger}."
+
+
+def _size(speed: Speed) -> int:
+    return speed.params.get("batch_size", 0)
+
+
+def _rate(speed: Speed) -> str:
+    digits = 0 if speed.items_per_s >= 100 else 1 if speed.items_per_s >= 1 else 4  # noqa: PLR2004 - three digits
+    scatter = "" if speed.items_per_s_sd is None else f" ± {speed.items_per_s_sd:,.{digits}f}"
+    return f"{speed.items_per_s:,.{digits}f}{scatter} paragraphs/s (n={speed.repeats})"
+
+
+def _percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def _difference(found: Recommendation) -> str:
+    faster = found.batch.fastest.items_per_s / found.batch.recommended.items_per_s - 1
+    said = f"{_percent(faster, 1)} faster"
+    if found.batch.apart is None:
+        return f"{said}; of single repeats nobody knows whether that is more than scatter"
+    return said if found.batch.apart else f"{said}, which is within the scatter of the repeats"
+
+
+def _largest(found: Recommendation) -> Iterator[str]:
+    largest, where = found.batch.largest, "the RAM asked for" if found.measured.kind == RAM else "this card"
+    if largest.reason:
+        yield f"  Largest safe batch: not told, for {largest.reason}."
+        return
+    yield f"  Largest safe: batch_size {largest.safe_batch:,} on {where}, {_ended(largest)}."
+    yield f"    {_room(found)}"
+    yield f"    Measured was {MEASURED[found.measured.kind]}."
+    if found.batch.leave_largest_out is not None:
+        missed = f"{100 * found.batch.leave_largest_out:+.1f} %"
+        yield f"    Without its largest point the line would have missed it by {missed}."
+
+
+def _ended(largest: Prediction) -> str:
+    if largest.saturated:
+        return "where the text ends"
+    return f"where memory ends; the line itself says {largest.largest_batch:,}"
+
+
+def _room(found: Recommendation) -> str:
+    """Return what the largest safe batch takes of what there is."""
+    above, largest = found.measured.overhead_bytes or 0, found.batch.largest
+    expected, bound = (format_bytes_gib(one + above) for one in (largest.expected_bytes, largest.bound_bytes))
+    there = format_bytes_gib(found.measured.capacity_bytes or 0)
+    kept = f", of which {_percent(found.margin, 1)} is kept free" if found.margin else ""
+    context = f" The context is {format_bytes_gib(above)} of it." if above else ""
+    return f"It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}"
+
+
+def _cards(found: Recommendation) -> Iterator[str]:
+    if not found.cards:
+        return
+    yield f"On other cards (does {found.batch.recommended.setting} fit; the largest batch)"
+    yield ""
+    heads = ["card", "usable GiB", "fits", "largest safe", "by the line", ""]
+    yield from _grid(heads, [_card_cells(one) for one in found.cards])
+    yield ""
+    yield "  What is usable is less than a card's name says; where each figure is from: docs/recommend.md."
+    context = format_bytes_gib(found.measured.overhead_bytes or 0)
+    yield f"  The context ({context}) was measured on one card and is carried over; speed never is."
+
+
+def _card_cells(card: OnCard) -> list[str]:
+    found = card.prediction
+    usable = format_bytes_gib(card.usable_bytes).removesuffix(" GiB")
+    if found.reason:
+        return [card.name, usable, "?", "?", "?", ""]
+    fits = {True: "yes", False: "no", None: "?"}[card.fits]
+    note = "the text ends" if found.saturated else ""
+    return [card.name, usable, fits, f"{found.safe_batch:,}", f"{found.largest_batch:,}", note]
+
+
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, ["─" * width for width in wide], *rows):
+        gap = ("─" if row[0].startswith("─") else " ") * GAP
+        first, *rest = zip(row, wide, strict=True)
+        cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
+        yield gap.join(cells).rstrip(" ")
+
+
+def _time(found: Recommendation) -> Iterator[str]:
+    time = found.time
+    yield f"Time for {_corpus(found.corpus)}, with {found.batch.recommended.setting} on what was measured:"
+    spent = f"{_clock(time.start_s)} of it once, to load the model and warm up"
+    if time.low_s is None or time.high_s is None:
+        yield f"  {_clock(time.expected_s)}, {spent}; of one repeat there is no interval."
+    else:
+        between = f"{_clock(time.low_s)} to {_clock(time.high_s)} (t, n={time.repeats})"
+        yield f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
+
+
+def _corpus(corpus: Corpus) -> str:
+    characters = f", {corpus.characters:,} characters" if corpus.characters else ""
+    paragraphs = f"{corpus.paragraphs:,} paragraphs{characters}"
+    return f"{corpus.name} ({paragraphs})" if corpus.name else paragraphs
+
+
+def _clock(seconds: float) -> str:
+    """Return seconds as they are below two minutes, else as a clock."""
+    return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
+
+
+def _requests(found: Recommendation) -> Iterator[Iterator[str]]:
+    if found.request is None:
+        return
+    yield _asked(found.request, found)
+    for lines in found.request.lines:
+        yield _lines(lines)
+
+
+def _asked(request: Request, found: Recommendation) -> Iterator[str]:
+    upper = "the upper end" if found.time.high_s is not None else "the mean, having no upper end,"
+    memory = format_bytes_gib(request.memory_bytes, 0)
+    yield f"Ask the scheduler for {memory} and {format_walltime(request.walltime_s)}:"
+    if request.used_memory_bytes is not None:
+        used = format_bytes_gib(request.used_memory_bytes)
+        yield f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, in whole GiB. {_wasted(request)}"
+    asked = format_walltime(request.asked_walltime_s)
+    longest = "unknown" if request.used_s is None else _clock(request.used_s)
+    yield f"  walltime: {upper} of the time above x {WALLTIME_FACTOR}, in steps of 5 minutes."
+    yield f"    For one point the sweep asked for {asked}; the longest try took {longest}."
+
+
+def _wasted(request: Request) -> str:
+    asked = format_bytes_gib(request.asked_memory_bytes)
+    share = 1 - (request.used_memory_bytes or 0) / request.asked_memory_bytes
+    return f"The sweep asked for {asked}: {_percent(max(0.0, share))} of it lay idle."
+
+
+def _lines(lines: Lines) -> Iterator[str]:
+    of = "the run's own" if lines.own else "a plain one: queue, account and GPU type are yours to add"
+    yield f"{lines.scheduler}, site {lines.site} ({of})"
+    yield ""
+    if lines.reason:
+        yield f"  no lines: {lines.reason}"
+    yield from (f"  {line}" for line in lines.lines)
+    if any("h_vmem" in line for line in lines.lines):
+        yield ""
+        yield from (f"  {line}" for line in ADDRESS_SPACE)
+
+
+def _cost(found: Recommendation) -> Iterator[str]:
+    cost = found.cost
+    unit = "CPU-minutes" if found.measured.device == "cpu" else "GPU-minutes"
+    tries = f"{cost.tries} tries" + (f", {cost.unknown} of which left no times" if cost.unknown else "")
+    yield f"The sweep took {cost.seconds / 60:.1f} {unit} ({tries}); queueing and staging are not in it."

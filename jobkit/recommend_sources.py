@@ -1,0 +1,161 @@
+"""What `jobkit.recommend` needs of a run folder, a corpus and the site files. Reads; submits nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jobkit.errors import JobkitError
+from jobkit.jsonl import parse_object, read_tolerantly
+from jobkit.known_lengths import Say, cached_lengths, paragraphs_of, text_lengths
+from jobkit.lengths import Lengths
+from jobkit.places import cache_dir
+from jobkit.recommendation import Corpus, Held, Material
+from jobkit.records import BATCHES_FILE, RECORD_FILE, RESULTS, Batch, Point, TextRef, from_json, read_text
+from jobkit.run_folder import RESULTS_FOLDER, TRY_PREFIX, Run, is_run_folder, read_run
+from jobkit.run_loads import loads_of, read_lengths
+from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.site import Site, load_site
+from jobkit.spec import SweepSpec, load_spec
+from jobkit.texts import find_text
+
+SPEC_FILE = "sweep.yaml"
+LOCAL = "local"
+
+
+def read_material(folder: Path, say: Say) -> Material:
+    """Return what lies in a run folder.
+
+    Parameters
+    ----------
+    folder
+        Of one run.
+    say
+        Told what takes time.
+
+    Raises
+    ------
+    JobkitError
+        Where it is no run folder: an old log, for one.
+    """
+    if not is_run_folder(folder):
+        raise JobkitError(
+            f"{folder}: not a run folder, and a recommendation rests on records that a log does not have",
+            hint=f"name one folder below runs/; an old log is read by: jobkit collect {folder}",
+        )
+    run = read_run(folder)
+    spec, notes = _spec(folder)
+    site, more = _site(spec)
+    points = [one.point for one in run.points]
+    outcomes = [one.verdict.outcome for one in run.points]
+    return Material(
+        run=str(folder),
+        records=[one.chosen.record for one in run.points if one.chosen and one.chosen.record],
+        batches=_batches(run),
+        loads=loads_of(read_lengths(folder) or (_lengths(points[0], say) if points else None), points),
+        held=tuple(_held(folder)),
+        resources=spec.resources if spec else None,
+        site=site,
+        plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if name != LOCAL],
+        to_come=sum(one is None for one in outcomes),
+        failed=sum(one is not None and one not in RESULTS for one in outcomes),
+        notes=(*run.notes, *notes, *more),
+    )
+
+
+def _spec(folder: Path) -> tuple[SweepSpec | None, list[str]]:
+    try:
+        return load_spec(folder / SPEC_FILE), []
+    except JobkitError as error:
+        first, *_ = error.message.splitlines()
+        return None, [f"no request can be told without the spec: {first}"]
+
+
+def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
+    """Return the site of a run; ``None`` where it ran without a scheduler."""
+    if spec is None or spec.scheduler in {LOCAL, "auto"}:
+        return None, []
+    try:
+        return load_site(spec.site, spec.scheduler), []
+    except JobkitError as error:
+        return None, [f"{error.message}: the lines are a plain {spec.scheduler}'s"]
+
+
+def _batches(run: Run) -> dict[str, list[Batch]]:
+    """Return the batch lines of the tries that count, where memory on a GPU was measured by them."""
+    found = {}
+    for one in run.points:
+        record = one.chosen.record if one.chosen else None
+        if one.chosen and record and record.point.device != "cpu":
+            home = run.folder / RESULTS_FOLDER / one.point.point_id / f"{TRY_PREFIX}{one.chosen.number}"
+            lines, _ = read_tolerantly(home / BATCHES_FILE, lambda line, at: from_json(Batch, line, where=at))
+            found[one.point.point_id] = lines
+    return found
+
+
+def _lengths(point: Point, say: Say) -> Lengths | None:
+    """Return the lengths of the text where the folder does not hold them, as far as it is still there."""
+    path, model = Path(point.text.path), point.model
+    if model and not Path(model.path).is_dir():
+        return None
+    try:
+        if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() != point.text.sha256:
+            return None
+        return text_lengths(point.workload, point.text, model, cache=cache_dir(), say=say)
+    except (JobkitError, OSError):
+        return None
+
+
+def _held(folder: Path) -> Iterator[Held]:
+    """Yield every try of every point."""
+    for point in sorted((folder / RESULTS_FOLDER).glob("*")):
+        names = sorted(os.listdir(point)) if point.is_dir() else []  # noqa: PTH208 - names only
+        for name in names:
+            if name.startswith(TRY_PREFIX):
+                yield _times(point / name / RECORD_FILE)
+
+
+def _times(path: Path) -> Held:
+    try:
+        data: dict[str, Any] = parse_object(read_text(path), str(path))
+    except (OSError, JobkitError):
+        return Held()
+    return Held(started_at=str(data.get("started_at", "")), ended_at=str(data.get("ended_at", "")))
+
+
+def read_corpus(text: str, material: Material) -> Corpus:
+    """Return what the user wants to work through.
+
+    Parameters
+    ----------
+    text
+        A number of paragraphs, or a file.
+    material
+        Of the run: its workload and model say where lengths may be known already.
+
+    Raises
+    ------
+    JobkitError
+        Where it is neither.
+    """
+    if text.replace(",", "").isdecimal():
+        paragraphs = int(text.replace(",", ""))
+        if paragraphs == 0:
+            raise JobkitError("--corpus 0: nothing to do", hint="give a number of paragraphs, or a file")
+        return Corpus(paragraphs=paragraphs)
+    found = find_text(text, base=Path(), cache=cache_dir(), write=False)
+    held = paragraphs_of(found)
+    return Corpus(
+        name=text,
+        paragraphs=len(held),
+        characters=sum(map(len, held)),
+        loads=loads_of(_known(found, material), [one.point for one in material.records]),
+    )
+
+
+def _known(text: TextRef, material: Material) -> Lengths | None:
+    point = material.records[0].point if material.records else None
+    return cached_lengths(point.workload, text, point.model, cache_dir()) if point else None

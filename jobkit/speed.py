@@ -1,0 +1,163 @@
+"""How fast each setting was, which one to take, and how long a corpus takes with it. Pure.
+
+A difference within the scatter of the repeats is no difference, so scatter goes with every figure:
+two settings are compared by Welch's test, and a time has a prediction interval, for it is about
+one run to come and not about the mean of many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from jobkit.records import Outcome, Record
+from jobkit.students_t import quantile
+
+NEAR = 0.05
+"""The smallest setting within this share of the fastest is the one to take."""
+TWO_SIDED = 0.975
+KNOB = "batch_size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """What the repeats of one setting say of speed.
+
+    Attributes
+    ----------
+    params
+        The knobs.
+    load
+        The largest that was measured; ``None`` where none was.
+    items_per_s, items_per_s_sd
+        Paragraphs a second: mean and standard deviation; ``None`` for the latter of one repeat.
+    seconds_per_item, seconds_per_character
+        Of each repeat.
+    start_s
+        To load the model and to warm up: the mean.
+    """
+
+    params: Mapping[str, int]
+    load: int | None
+    items_per_s: float
+    items_per_s_sd: float | None
+    seconds_per_item: tuple[float, ...]
+    seconds_per_character: tuple[float, ...]
+    start_s: float
+
+    @property
+    def repeats(self) -> int:
+        """How many there were."""
+        return len(self.seconds_per_item)
+
+    @property
+    def setting(self) -> str:
+        """The knobs in words: ``batch_size 50``."""
+        return ", ".join(f"{knob} {value:,}" for knob, value in sorted(self.params.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duration:
+    """How long a text takes, from the start of the process.
+
+    Attributes
+    ----------
+    expected_s
+        By the mean of the repeats.
+    low_s, high_s
+        Between which one run lies with 95 % confidence; ``None`` after one repeat.
+    start_s
+        What of it is spent once, before the first paragraph.
+    repeats
+        What it rests on.
+    """
+
+    expected_s: float
+    low_s: float | None
+    high_s: float | None
+    start_s: float
+    repeats: int
+
+
+def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
+    """Return the speed of every setting that went well, the smallest first."""
+    groups: dict[tuple[tuple[str, int], ...], list[Record]] = {}
+    for record in records:
+        summary = record.summary
+        if record.outcome is Outcome.OK and summary and summary.items and summary.work_s > 0:
+            groups.setdefault(tuple(sorted(record.point.params.items())), []).append(record)
+    found = [_speed(dict(params), repeats) for params, repeats in groups.items()]
+    return tuple(sorted(found, key=_size))
+
+
+def _size(speed: Speed) -> tuple[int, int, str]:
+    return speed.params.get(KNOB, 0), speed.load or 0, speed.setting
+
+
+def _speed(params: Mapping[str, int], records: Sequence[Record]) -> Speed:
+    summaries = [record.summary for record in records if record.summary]
+    rates = [one.items / one.work_s for one in summaries]
+    return Speed(
+        params=params,
+        load=max((one.load_max for one in summaries if one.load_max), default=None),
+        items_per_s=fmean(rates),
+        items_per_s_sd=stdev(rates) if len(rates) > 1 else None,
+        seconds_per_item=tuple(one.work_s / one.items for one in summaries),
+        seconds_per_character=tuple(one.work_s / one.characters for one in summaries if one.characters),
+        start_s=fmean((record.load_s or 0.0) + (record.warm_up_s or 0.0) for record in records),
+    )
+
+
+def fastest(found: Sequence[Speed]) -> Speed:
+    """Return the setting of the highest mean."""
+    return max(found, key=lambda one: one.items_per_s)
+
+
+def recommended(found: Sequence[Speed], near: float = NEAR) -> Speed:
+    """Return the smallest setting whose mean is within a share of the fastest."""
+    best = fastest(found).items_per_s
+    return next(one for one in found if one.items_per_s >= (1 - near) * best)
+
+
+def differ(one: Speed, other: Speed) -> bool | None:
+    """Tell whether two means differ by more than their scatter explains, at 95 % (Welch's test).
+
+    ``None`` where a setting ran only once: nothing is known of its scatter.
+    """
+    if one.items_per_s_sd is None or other.items_per_s_sd is None:
+        return None
+    a, b = one.items_per_s_sd**2 / one.repeats, other.items_per_s_sd**2 / other.repeats
+    apart = abs(one.items_per_s - other.items_per_s)
+    if a + b == 0:
+        return apart > 0
+    degrees = (a + b) ** 2 / (a * a / (one.repeats - 1) + b * b / (other.repeats - 1))
+    return apart > quantile(TWO_SIDED, max(1, math.floor(degrees))) * math.sqrt(a + b)
+
+
+def duration(speed: Speed, *, items: int, characters: int | None = None) -> Duration:
+    """Return how long a text takes at a setting, on the machine that was measured.
+
+    Parameters
+    ----------
+    speed
+        Of the setting.
+    items
+        Paragraphs of the text.
+    characters
+        Of the text, where known: they tell the work better than the paragraphs do.
+    """
+    by_character = characters is not None and len(speed.seconds_per_character) == speed.repeats
+    each = speed.seconds_per_character if by_character else speed.seconds_per_item
+    amount = characters if by_character and characters is not None else items
+    expected, half = amount * fmean(each), None
+    if len(each) > 1:
+        half = amount * stdev(each) * quantile(TWO_SIDED, len(each) - 1) * math.sqrt(1 + 1 / len(each))
+    return Duration(
+        expected_s=speed.start_s + expected,
+        low_s=None if half is None else speed.start_s + max(0.0, expected - half),
+        high_s=None if half is None else speed.start_s + expected + half,
+        start_s=speed.start_s,
+        repeats=speed.repeats,
+    )
