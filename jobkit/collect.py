@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
-from jobkit.records import RESULTS, Outcome
+from jobkit.records import RESULTS, Outcome, Record
 from jobkit.rows import FIXED, LOG, MEASURES, SETTING, Row
 from jobkit.sources import read_sources
 
@@ -45,6 +45,8 @@ class Collected:
         The names of the knob columns, ``batch_size`` first.
     notes
         Files skipped and why, and what a reader must know of the rows.
+    needs
+        Of each group whose points tell what a batch needs, their records.
     """
 
     points: pd.DataFrame
@@ -52,6 +54,7 @@ class Collected:
     groups: pd.DataFrame
     knobs: tuple[str, ...]
     notes: tuple[str, ...]
+    needs: Mapping[int, tuple[Record, ...]] = field(default_factory=dict)
 
     @property
     def failed(self) -> int:
@@ -88,7 +91,7 @@ def collect(paths: Sequence[Path]) -> Collected:
     """
     rows, notes = read_sources(paths)
     knobs = _knobs(rows)
-    points, groups = _points(rows, knobs)
+    points, groups, needs = _points(rows, knobs)
     sizes = _sizes(points, list(knobs.values()))
     points = _with_speedup(points, sizes)
     return Collected(
@@ -97,6 +100,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         groups=groups,
         knobs=tuple(knobs.values()),
         notes=(*notes, *_remarks(points, groups)),
+        needs=needs,
     )
 
 
@@ -108,8 +112,10 @@ def _knobs(rows: list[Row]) -> dict[str, str]:
     return {name: f"knob_{name}" if name in taken else name for name in ordered}
 
 
-def _points(rows: list[Row], knobs: dict[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the points, numbered by group and size, and the groups.
+def _points(
+    rows: list[Row], knobs: dict[str, str]
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, tuple[Record, ...]]]:
+    """Return the points, numbered by group and size, the groups, and the records of what they need.
 
     Only a point with figures belongs to a group: of any other one the GPU or the versions may
     be unknown. Plain dicts and tuples until the one DataFrame at the end, so that it is linear.
@@ -117,17 +123,21 @@ def _points(rows: list[Row], knobs: dict[str, str]) -> tuple[pd.DataFrame, pd.Da
     groups: dict[tuple[object, ...], int] = {}
     sizes: dict[tuple[object, ...], int] = {}
     lines: list[tuple[object, ...]] = []
+    needs: dict[int, list[Record]] = {}
     for row in rows:
         values, settings = row.columns, tuple(row.knobs.get(name) for name in knobs)
         group = size = None
         if _has_figures(values):
             group = groups.setdefault(tuple(values.get(name) for name in SETTING), len(groups))
             size = sizes.setdefault((group, *settings), len(sizes))
+            if row.record is not None:
+                needs.setdefault(group, []).append(row.record)
         lines.append((*(values.get(name) for name in FIXED), *settings, group, size))
     frame = pd.DataFrame(lines, columns=[*FIXED, *knobs.values(), "group", "size"])
     numbers = [*MEASURES, *_NUMBERS, *knobs.values(), "group", "size"]
     frame[numbers] = frame[numbers].astype("float64")
-    return frame, pd.DataFrame(list(groups), columns=list(SETTING))
+    kept = {group: tuple(records) for group, records in needs.items()}
+    return frame, pd.DataFrame(list(groups), columns=list(SETTING)), kept
 
 
 def _has_figures(values: Mapping[str, object]) -> bool:

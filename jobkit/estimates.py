@@ -1,14 +1,20 @@
-"""The largest batch of every group of measurements, by a straight line."""
+"""The largest batch of every group of measurements: predicted with a bound, else by a straight line."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
+from jobkit.cards import usable_bytes
 from jobkit.collect import Collected
+from jobkit.evidence import gather
+from jobkit.fit import ENOUGH
+from jobkit.predict import Prediction, predict
 from jobkit.records import Outcome
+from jobkit.run_loads import agreeing, loads_of, read_lengths
 from jobkit.straight import Estimate, largest_batch
 
 
@@ -26,12 +32,18 @@ class GroupEstimate:
         The line in the knob: the answer that a user asks for.
     by_load
         The line in the load, what the framework pads to: ``None`` where a point has no load.
+    prediction
+        What to go by instead: from what the batches need; ``None`` where too few points tell.
+    run
+        The folder of the first run of the group.
     """
 
     group: int
     knob: str
     by_knob: Estimate
     by_load: Estimate | None
+    prediction: Prediction | None = None
+    run: str = ""
 
 
 def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
@@ -53,10 +65,14 @@ def _estimate(collected: Collected, group: int, gpu_memory_bytes: int | None) ->
     knob = _the_knob(rows, collected.knobs)
     recorded = rows["gpu_capacity_bytes"].max()  # one value: it is part of what makes the group
     capacity = float(recorded if gpu_memory_bytes is None else gpu_memory_bytes)
+    prediction = _predicted(collected, group, rows, gpu_memory_bytes)
+    run = str(rows["folder"].iloc[0])
     measured = rows[(rows["outcome"] == Outcome.OK) & rows["gpu_peak_bytes"].notna()]
     if reason := _why_not(knob, capacity, measured):
         none = Estimate(line=None, capacity_bytes=None if math.isnan(capacity) else capacity, reason=reason)
-        return GroupEstimate(group=group, knob=knob or "batch_size", by_knob=none, by_load=None)
+        return GroupEstimate(
+            group=group, knob=knob or "batch_size", by_knob=none, by_load=None, prediction=prediction, run=run
+        )
     assert knob is not None  # noqa: S101 - _why_not has a reason for None
     too_large = rows.loc[rows["outcome"] == Outcome.GPU_OOM]
     fits = not measured["load_max"].isna().any()
@@ -65,7 +81,28 @@ def _estimate(collected: Collected, group: int, gpu_memory_bytes: int | None) ->
         knob=knob,
         by_knob=_line(measured, knob, capacity, too_large, measured["items_total"].max()),
         by_load=_line(measured, "load_max", capacity, too_large) if fits else None,
+        prediction=prediction,
+        run=run,
     )
+
+
+def _predicted(
+    collected: Collected, group: int, rows: pd.DataFrame, gpu_memory_bytes: int | None
+) -> Prediction | None:
+    """Return the prediction from what the batches need, ``None`` where too few loads tell it."""
+    records = collected.needs.get(group, ())
+    if len({need.load for record in records for need in record.needs}) < ENOUGH:
+        return None
+    evidence = gather(records)
+    if isinstance(evidence, str) or not evidence.load_by_batch:
+        return None
+    card = gpu_memory_bytes or (evidence.card_bytes and usable_bytes(evidence.gpu, evidence.card_bytes))
+    if not card:
+        return None
+    found = (read_lengths(Path(folder)) for folder in rows["folder"].unique())
+    lengths = next((one for one in found if one is not None), None)
+    loads = agreeing(loads_of(lengths, (one.point for one in records)), evidence.load_by_batch)
+    return predict(evidence, max(0.0, evidence.allocator_bytes(card)), loads)
 
 
 def _the_knob(rows: pd.DataFrame, knobs: tuple[str, ...]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 
 from jobkit.predecessors import LogRun
@@ -59,10 +59,14 @@ FIXED = IDENTITY + SETTING + MEASURES + EXTRA
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A point's knobs, and its columns by the names of `FIXED`; a name left out is unknown."""
+    """A point's knobs, and its columns by the names of `FIXED`; a name left out is unknown.
+
+    ``record`` is kept where it tells what a batch needs, less what no prediction asks for.
+    """
 
     knobs: Mapping[str, int]
     columns: Mapping[str, object]
+    record: Record | None = None
 
 
 def row_of_point(folder: str, result: PointResult) -> Row:
@@ -84,7 +88,14 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         **_asked(point),
     }
     values.update(_measured(record) if record else _progress(result))
-    return Row(point.params, values)
+    return Row(point.params, values, _of_need(record))
+
+
+def _of_need(record: Record | None) -> Record | None:
+    """Return a record that a prediction rests on, else ``None``: of most rows nothing is held."""
+    if record is None or not (record.needs or record.outcome is Outcome.GPU_OOM):
+        return None
+    return replace(record, environment={}, sampler=None, effective={})
 
 
 def _asked(point: Point) -> dict[str, object]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from jobkit.collect import Collected
 from jobkit.estimates import GroupEstimate
+from jobkit.predict import Prediction
 from jobkit.records import RESULTS, Outcome
 from jobkit.straight import Estimate, Line
 from jobkit.units import GIB, format_bytes_gib
@@ -89,6 +90,8 @@ def _integer(value: object) -> int:
 
 def estimate_lines(found: GroupEstimate) -> tuple[str, ...]:
     """Return the largest batch in a sentence, and beneath it how far to trust it."""
+    if found.prediction is not None:
+        return tuple(_prediction_lines(found.prediction, found.run))
     by_knob = found.by_knob
     if by_knob.line is None or by_knob.capacity_bytes is None or by_knob.largest is None:
         return (f"No estimate of the largest {found.knob}: {by_knob.reason}.",)
@@ -101,6 +104,20 @@ def estimate_lines(found: GroupEstimate) -> tuple[str, ...]:
         lines.append(f"  By load, which memory really follows: {load}.")
     lines.append("  A straight line is a first guess: run that size once before you rely on it.")
     return tuple(lines)
+
+
+def _prediction_lines(found: Prediction, run: str) -> Iterator[str]:
+    """Yield what is predicted from the need of the batches, as far as it can be."""
+    if found.reason:
+        yield f"No estimate of the largest batch_size: {found.reason}."
+    else:
+        there = format_bytes_gib(found.capacity_bytes)
+        ends = "where the text ends" if found.saturated else f"by the line itself {found.largest_batch:,}"
+        yield f"Largest safe batch_size: {found.safe_batch:,}, {ends}; {there} for the allocator"
+        expected, bound = format_bytes_gib(found.expected_bytes), format_bytes_gib(found.bound_bytes)
+        yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
+        yield from (f"  Beware: {one}." for one in found.doubts)
+    yield f"  Cards, time and scheduler lines: jobkit recommend {run}"
 
 
 def _error_bar(estimate: Estimate) -> str:
