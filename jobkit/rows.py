@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import fsum
 
 from jobkit.predecessors import LogRun
@@ -61,7 +61,7 @@ FIXED = IDENTITY + SETTING + MEASURES + EXTRA
 class Row:
     """A point's knobs, and its columns by the names of `FIXED`; a name left out is unknown.
 
-    ``record`` is kept where it tells what a batch needs, less what no prediction asks for.
+    ``record`` is kept where it tells what a batch needs.
     """
 
     knobs: Mapping[str, int]
@@ -93,9 +93,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
 
 def _of_need(record: Record | None) -> Record | None:
     """Return a record that a prediction rests on, else ``None``: of most rows nothing is held."""
-    if record is None or not (record.needs or record.outcome is Outcome.GPU_OOM):
-        return None
-    return replace(record, environment={}, sampler=None, effective={})
+    return record if record and (record.needs or record.outcome is Outcome.GPU_OOM) else None
 
 
 def _asked(point: Point) -> dict[str, object]:
