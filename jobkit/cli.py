@@ -16,6 +16,7 @@ COMMANDS = {
     "preflight": "Say what each batch size will pad to, from the text alone, before any GPU.",
     "collect": "Turn the records of runs into a scaling table.",
     "recommend": "Say which batch size, card, time and request a run comes to.",
+    "verify": "Run the largest batch that a run's points predict, and say how far off it was.",
     "models": "Fetch, build and list models, so that jobs need no network.",
     "schema": "Print the JSON schema of specs, by which an editor checks and completes them.",
 }

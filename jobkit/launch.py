@@ -96,7 +96,10 @@ def on_cluster(prepared: Prepared, *, wait: bool) -> int | None:
     say(headline(prepared))
     taken = submit.submit(prepared)
     scheduler = by_name(prepared.spec.scheduler)
-    jobs = ", ".join(str(one.job) for one in taken)
+    jobs = ", ".join(str(one.job) for one in taken if not one.follows)
+    jobs += "".join(
+        f"; job {one.job} waits for it and tries the largest batch" for one in taken if one.follows
+    )
     cancel = "; ".join(shlex.join(scheduler.cancel_argv(one.job)) for one in taken)
     if not wait:
         _done(prepared, f"submitted: {scheduler.NAME} job {jobs}", cancel)

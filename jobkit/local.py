@@ -22,9 +22,11 @@ from types import FrameType
 from typing import Any
 
 from jobkit import journal, records
+from jobkit.find import next_trial
 from jobkit.records import ACCOUNTING_FILE, POINTS_FILE, Outcome, Point
 from jobkit.site import load_site
 from jobkit.spec import SweepSpec, load_spec
+from jobkit.trials import WANTED_FILE
 
 POLL_S = 0.2
 END_GRACE_S = 30.0
@@ -71,10 +73,27 @@ def drive(run_dir: Path, tick: Callable[[Point], None]) -> None:
             start = time.monotonic()
             evidence = _run_point(run_dir, left[0], limits, job_id, functools.partial(tick, left[0]))
             _account(run_dir, left.pop(0), job_id, evidence, time.monotonic() - start)
+        if (run_dir / WANTED_FILE).is_file():
+            find_largest(run_dir, tick)
     except KeyboardInterrupt:
         for point in left:
             _account(run_dir, point, job_id, "interrupted", 0.0, Outcome.CANCELLED)
         raise
+
+
+def find_largest(run_dir: Path, tick: Callable[[Point], None]) -> None:
+    """Try the largest batch that the run's points predict, and step down where it fails.
+
+    Parameters
+    ----------
+    run_dir, tick
+        As for `drive`.
+    """
+    limits, job_id = _limits(load_spec(run_dir / "sweep.yaml")), str(os.getpid())
+    while point := next_trial(run_dir):
+        start = time.monotonic()
+        evidence = _run_point(run_dir, point, limits, job_id, functools.partial(tick, point))
+        _account(run_dir, point, job_id, evidence, time.monotonic() - start)
 
 
 def _points(run_dir: Path) -> Iterator[Point]:

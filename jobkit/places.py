@@ -8,6 +8,7 @@ from pathlib import Path
 import platformdirs
 
 CACHE_VARIABLE = "JOBKIT_CACHE"
+LEDGER_VARIABLE = "JOBKIT_LEDGER"
 
 
 def cache_dir() -> Path:
@@ -17,3 +18,13 @@ def cache_dir() -> Path:
     """
     named = os.environ.get(CACHE_VARIABLE)
     return Path(named).expanduser().absolute() if named else Path(platformdirs.user_cache_path("jobkit"))
+
+
+def ledger_path() -> Path:
+    """Return the user's ledger of predictions: ``$JOBKIT_LEDGER``, else in the user's data folder."""
+    named = os.environ.get(LEDGER_VARIABLE)
+    return (
+        Path(named).expanduser().absolute()
+        if named
+        else Path(platformdirs.user_data_path("jobkit")) / "ledger.jsonl"
+    )

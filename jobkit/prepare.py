@@ -17,7 +17,7 @@ from jobkit.lengths import NONE, Lengths
 from jobkit.places import cache_dir
 from jobkit.plan import Inputs, plan
 from jobkit.records import Point
-from jobkit.render import directives, render
+from jobkit.render import directives, render, render_find
 from jobkit.schedulers.base import Request
 from jobkit.site import Site
 from jobkit.spec import SweepSpec
@@ -46,6 +46,8 @@ class Prepared:
         The text of ``job.sh``.
     lengths
         Of the text's items, where they are known: what a job on a node may read.
+    find_script
+        The text of ``find.sh``, where the spec's ``find_max`` wants it run.
     """
 
     spec: SweepSpec
@@ -55,6 +57,7 @@ class Prepared:
     run_dir: Path
     script: str
     lengths: Lengths | None = None
+    find_script: str | None = None
 
     @property
     def inputs(self) -> Inputs:
@@ -113,6 +116,7 @@ def prepare(
     inputs = Inputs(run_id=run_dir.name, text=found.text, model=found.model, device=spec.device)
     points = plan(spec, inputs)
     script = render(spec, found.site, points[0], run_dir)
+    wanted = spec.find_max is not None and spec.find_max.verify
     return Prepared(
         spec=spec,
         site=found.site,
@@ -121,15 +125,18 @@ def prepare(
         run_dir=run_dir,
         script=script,
         lengths=lengths,
+        find_script=render_find(spec, found.site, points[0], run_dir) if wanted else None,
     )
 
 
 def _sized(found: Found, say: Callable[[str], None]) -> tuple[SweepSpec, Lengths | None]:
     """Return the spec with ``batch_size: auto`` decided, and the lengths of the text where known."""
     spec, text, model = found.spec, found.text, found.model
-    if not auto.is_auto(spec):
+    if not auto.is_auto(spec) and spec.find_max is None:
         return spec, cached_lengths(spec.workload, text, model, cache_dir())
     lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say)
+    if not auto.is_auto(spec):
+        return spec, None if lengths.source == NONE else lengths
     chosen = auto.choose(spec, model, auto.loads_of(spec, lengths), auto.named_card_bytes(spec))
     say(chosen.line)
     sized = auto.decided(spec, chosen.sizes.batch_sizes)

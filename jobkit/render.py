@@ -27,6 +27,7 @@ MODEL_FILES = ("resources.json",)
 BODY = "job.sh.j2"
 """What a header template extends."""
 FETCH_BODY = "fetch.sh.j2"
+FIND_BODY = "find.sh.j2"
 
 
 def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -82,6 +83,19 @@ def render_fetch(spec: SweepSpec, site: Site, run_dir: Path, words: Sequence[str
     _check_header_path(run_dir, site.scheduler)
     values = _values(spec, site, point, run_dir) | {"body": FETCH_BODY, "fetch": words}
     return _templates(None).get_template(f"{site.scheduler}.sh.j2").render(values)
+
+
+def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
+    """Return the script of the job that follows a sweep and runs the batch that was predicted.
+
+    Parameters
+    ----------
+    spec, site, point, run_dir
+        As for `render`: the job asks for what a point asks for.
+    """
+    values = _values(spec, site, point, run_dir) | {"body": FIND_BODY}
+    base = f"{site.scheduler}.sh.j2" if site.scheduler != "local" else FIND_BODY
+    return _templates(None).get_template(base).render(values)
 
 
 def find_template(name: str, base: Path) -> str:

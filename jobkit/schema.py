@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -36,7 +36,8 @@ def spec_schema() -> dict[str, Any]:
 
 def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
     """Return a model and those that its keys hold."""
-    kinds = [field.annotation for field in model.model_fields.values()]
+    annotations = [field.annotation for field in model.model_fields.values()]
+    kinds = [kind for one in annotations for kind in (one, *get_args(one))]
     below = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
     return [model, *(one for kind in below for one in _models(kind))]
 

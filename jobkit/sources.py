@@ -9,6 +9,7 @@ from jobkit.errors import JobkitError
 from jobkit.predecessors import is_gpu_report, parse_log
 from jobkit.rows import Row, row_of_point, rows_of_log
 from jobkit.run_folder import each_point, is_run_folder, runs_below
+from jobkit.trials import said, trials
 
 LOG_LIMIT_BYTES = 16 * 2**20
 """A larger file is no tagger's log: a job's log of a day is a few MiB."""
@@ -62,7 +63,7 @@ def _read(path: Path) -> tuple[list[Row], tuple[str, ...]]:
             return [], (f"{path}: not a run folder (no points in points.jsonl): skipped",)
         notes: list[str] = []
         rows = [row_of_point(str(path), result) for result in each_point(path, notes)]
-        return rows, tuple(notes)
+        return rows, (*notes, *(f"{path}: {line}" for line in said(trials(path))))
     return _read_log(path)
 
 

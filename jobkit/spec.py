@@ -23,6 +23,7 @@ from jobkit.values import (
     SchedulerName,
     SchedulerOrAuto,
     Size,
+    SizeOrDevice,
     Values,
     ValuesOrAuto,
     Word,
@@ -161,6 +162,22 @@ class Axes(BaseModel):
         return dict(self.__pydantic_extra__ or {})
 
 
+class FindMax(_Part):
+    """Find the largest batch by running it, after the sweep.
+
+    Attributes
+    ----------
+    memory
+        What it must fit: ``device`` for all of the card, or so much for PyTorch's allocator, which
+        is then capped, the CUDA context on top. On a CPU ``device`` is what the job asks for.
+    verify
+        Whether the predicted batch is run; without, `jobkit recommend` tells the prediction.
+    """
+
+    memory: SizeOrDevice = "device"
+    verify: bool = True
+
+
 class SweepSpec(_Part):
     """The whole spec; every key with its default stands in docs/spec.md.
 
@@ -197,7 +214,7 @@ class SweepSpec(_Part):
     policy
         Reserved; anything but empty is a fault.
     find_max
-        Reserved; anything but empty is a fault.
+        Find the largest batch by running it, after the sweep; ``null`` for not.
     """
 
     name: Annotated[Name, Field(max_length=40)]
@@ -215,7 +232,7 @@ class SweepSpec(_Part):
     template: str | None = None
     max_parallel: Positive | None = 4
     policy: Annotated[dict[str, Any], AfterValidator(_not_yet)] = {}
-    find_max: Annotated[Any, AfterValidator(_not_yet)] = None
+    find_max: FindMax | None = None
 
     def as_yaml(self) -> str:
         """Return the spec as YAML with every default written out."""

@@ -11,19 +11,26 @@ from pathlib import Path
 from jobkit import journal, records, shell
 from jobkit.errors import JobkitError
 from jobkit.lengths import LENGTHS_FILE
+from jobkit.places import ledger_path
 from jobkit.prepare import Prepared
 from jobkit.schedulers.base import Array, JobId, Scheduler
 from jobkit.schedulers.registry import by_name
+from jobkit.spec import SweepSpec
+from jobkit.trials import WANTED_FILE, Wanted
+from jobkit.values import DEVICE
 
 REFUSED = 3
+FIND_SCRIPT = "find.sh"
+"""Beside ``job.sh``: the job that follows a sweep and runs the batch that was predicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """An array that the scheduler took."""
+    """An array that the scheduler took; ``follows`` where it waits for the sweep to end."""
 
     job: JobId
     array: Array
+    follows: bool = False
 
 
 def write_run(prepared: Prepared) -> None:
@@ -42,6 +49,8 @@ def write_run(prepared: Prepared) -> None:
         lines = "".join(records.to_json(point) + "\n" for point in prepared.points)
         records.write_atomically(run_dir / records.POINTS_FILE, lines)
         records.write_atomically(run_dir / "job.sh", prepared.script)
+        if prepared.find_script is not None:
+            want(prepared.spec, run_dir, prepared.find_script)
         if prepared.lengths is not None:
             records.write_atomically(run_dir / LENGTHS_FILE, prepared.lengths.to_json() + "\n")
         for name in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
@@ -78,7 +87,49 @@ def submit(prepared: Prepared) -> tuple[Submitted, ...]:
         except JobkitError:
             cancel(scheduler, prepared.run_dir, [one.job for one in taken])
             raise
+    if prepared.find_script is not None:
+        taken.append(_follow(prepared.run_dir, scheduler, len(prepared.points), taken))
     return tuple(taken)
+
+
+def _follow(run_dir: Path, scheduler: Scheduler, points: int, taken: Sequence[Submitted]) -> Submitted:
+    """Submit the job that waits for the sweep; where that is refused the sweep is cancelled."""
+    try:
+        return follow(run_dir, scheduler, points, [one.job for one in taken])
+    except JobkitError:
+        cancel(scheduler, run_dir, [one.job for one in taken])
+        raise
+
+
+def follow(run_dir: Path, scheduler: Scheduler, points: int, after: Sequence[JobId] = ()) -> Submitted:
+    """Submit ``find.sh`` as a job that begins once others have ended.
+
+    Parameters
+    ----------
+    points
+        How many points the run has: the first that it adds comes behind them.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3, where the scheduler refuses.
+    """
+    array = Array(first=1, last=1, offset=points, throttle=None)
+    job = submit_array(scheduler, run_dir, str(run_dir / FIND_SCRIPT), array, after)
+    return Submitted(job, array, follows=True)
+
+
+def want(spec: SweepSpec, run_dir: Path, script: str, *, after: int = 0) -> None:
+    """Write what is to be found, and the job that finds it."""
+    memory = spec.find_max.memory if spec.find_max else DEVICE
+    wanted = Wanted(
+        memory_bytes=memory if isinstance(memory, int) else None,
+        ram_bytes=spec.resources.memory,
+        ledger=str(ledger_path()),
+        after=after,
+    )
+    records.write_atomically(run_dir / WANTED_FILE, records.to_json(wanted) + "\n")
+    records.write_atomically(run_dir / FIND_SCRIPT, script)
 
 
 def ask_limits(scheduler: Scheduler) -> str:
@@ -151,7 +202,9 @@ def ask(scheduler: Scheduler, prepared: Prepared, script: str, array: Array) -> 
         )
 
 
-def submit_array(scheduler: Scheduler, run_dir: Path, script: str, array: Array) -> JobId:
+def submit_array(
+    scheduler: Scheduler, run_dir: Path, script: str, array: Array, after: Sequence[JobId] = ()
+) -> JobId:
     """Submit one array of a run, the intent journalled before and the answer after.
 
     Raises
@@ -159,7 +212,7 @@ def submit_array(scheduler: Scheduler, run_dir: Path, script: str, array: Array)
     JobkitError
         Exit code 3, where the scheduler refuses or prints no job id.
     """
-    argv = scheduler.submit_argv(script, array)
+    argv = scheduler.submit_argv(script, array, after)
     span = {"first": array.first, "last": array.last, "offset": array.offset, "throttle": array.throttle}
     journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
     done = shell.run(argv, env=clean_environment())

@@ -85,6 +85,26 @@ Size = Annotated[
 ]
 """Bytes, written with a unit."""
 
+DEVICE = "device"
+
+
+def _size_or_device(value: object) -> object:
+    if value == DEVICE:
+        return value
+    size_bytes = _parsed(parse_size, "device, or a size with a unit: 16GiB")(value)
+    if not isinstance(size_bytes, int) or size_bytes <= 0:
+        raise ValueError("should be greater than 0")
+    return size_bytes
+
+
+SizeOrDevice = Annotated[
+    int | str,
+    BeforeValidator(_size_or_device),
+    PlainSerializer(lambda value: value if value == DEVICE else format_size(value)),
+    WithJsonSchema({"anyOf": [{"enum": [DEVICE]}, {"type": "string", "pattern": SIZE_PATTERN}]}),
+]
+"""Bytes, written with a unit, or the word ``device``."""
+
 Duration = Annotated[
     int,
     BeforeValidator(_parsed(parse_duration, 'a duration is text, for instance "00:10:00" or 90m')),

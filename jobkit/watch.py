@@ -151,13 +151,16 @@ def until_done(
     the accounting is asked once, and kept in the run folder.
     """
     jobs = tuple(one.job for one in taken)
+    followers = {one.job.id for one in taken if one.follows}
     pause_s, seen_at = FIRST_POLL_S, time.monotonic()
     with Progress(run_dir, points) as progress:
         while True:
             answer = states.ask_queue(scheduler, jobs, run_dir)
-            if not (left := progress.refresh(answer or ())):
+            left = progress.refresh(answer or ())
+            following = answer is not None and bool({one.job_id for one in answer} & followers)
+            if not left and not following:
                 break
-            if answer is None or _points_of(answer, taken) & left:
+            if answer is None or following or _points_of(answer, taken) & left:
                 seen_at = time.monotonic()
             if time.monotonic() - seen_at > GONE_GRACE_S:
                 break

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import pytest
@@ -74,19 +74,31 @@ def named(text: str) -> list[str]:
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from keys(kind, f"{prefix}{name}.")
-        else:
+        kinds = [
+            one
+            for one in (field.annotation, *get_args(field.annotation))
+            if isinstance(one, type) and issubclass(one, BaseModel)
+        ]
+        if not kinds or kinds[0] is not field.annotation:
             yield prefix + name
+        for kind in kinds:
+            yield from keys(kind, f"{prefix}{name}.")
 
 
 def default(model: BaseModel, key: str) -> Any:
-    """Return a default as YAML would have it."""
-    value: Any = model.model_dump(mode="json")
+    """Return a default as YAML would have it; of a part that is left out, what it would be if given."""
+    dumped = {**model.model_dump(mode="json"), **_left_out(model, key)}
     for part in key.split("."):
-        value = value[part]
-    return value
+        dumped = dumped[part]
+    return dumped
+
+
+def _left_out(model: BaseModel, key: str) -> dict[str, Any]:
+    name, _, below = key.partition(".")
+    if not below or getattr(model, name) is not None:
+        return {}
+    kind = get_args(type(model).model_fields[name].annotation)[0]
+    return {name: kind().model_dump(mode="json")}
 
 
 def slugs(path: Path) -> set[str]:

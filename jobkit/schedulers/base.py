@@ -128,8 +128,11 @@ class Scheduler(Protocol):
     ENVIRONMENT: Mapping[str, str]
     """Variables that its commands need so that what they print can be read."""
 
-    def submit_argv(self, script: str, array: Array) -> tuple[str, ...]:
-        """Return the command that submits ``script`` as one array job."""
+    def submit_argv(self, script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
+        """Return the command that submits ``script`` as one array job.
+
+        It begins once the jobs ``after`` have ended, however they did.
+        """
         ...
 
     def parse_submit(self, answer: str) -> JobId:

@@ -21,7 +21,7 @@ PROGRAMS: tuple[str, ...] = ()
 ENVIRONMENT: Mapping[str, str] = {}
 
 
-def submit_argv(script: str, array: Array) -> tuple[str, ...]:  # noqa: ARG001 - a driver runs all points
+def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:  # noqa: ARG001 - a driver runs all points
     """Return the command of the driver that runs the whole run folder."""
     return (sys.executable, "-m", "jobkit.local", str(Path(script).parent))
 

@@ -57,12 +57,14 @@ _FLAGS: Mapping[str, tuple[State, str]] = {
 }
 
 
-def submit_argv(script: str, array: Array) -> tuple[str, ...]:
+def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
     """Return the command that submits ``script`` as one array job; its header says the rest.
 
-    ``-terse`` stands on the command line, not in the header: there it may be ignored.
+    ``-terse`` stands on the command line, not in the header: there it may be ignored. ``-hold_jid``
+    waits for all tasks of an array, whatever became of them (qsub(1)).
     """
-    return (PROGRAMS[0], "-terse", *submit_words(script, array))
+    waits = ("-hold_jid", ",".join(job.id for job in after)) if after else ()
+    return (PROGRAMS[0], "-terse", *waits, *submit_words(script, array))
 
 
 def parse_submit(answer: str) -> JobId:

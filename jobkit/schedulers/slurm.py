@@ -92,11 +92,16 @@ _END_STATES: Mapping[str, Outcome | None] = {
 }
 
 
-def submit_argv(script: str, array: Array) -> tuple[str, ...]:
-    """Return the command that submits ``script`` as one array job; its header says the rest."""
+def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
+    """Return the command that submits ``script`` as one array job; its header says the rest.
+
+    ``afterany`` waits for all tasks of an array, whatever became of them (sbatch(1)).
+    """
+    waits = (f"--dependency=afterany:{':'.join(job.id for job in after)}",) if after else ()
     throttle = f"%{array.throttle}" if array.throttle else ""
     offset = ("--offset", str(array.offset)) if array.offset else ()
-    return (PROGRAMS[0], "--parsable", f"--array={array.first}-{array.last}{throttle}", script, *offset)
+    span = f"--array={array.first}-{array.last}{throttle}"
+    return (PROGRAMS[0], "--parsable", *waits, span, script, *offset)
 
 
 def parse_submit(answer: str) -> JobId:

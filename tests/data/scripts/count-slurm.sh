@@ -20,6 +20,7 @@ python=/opt/jobkit/bin/python
 scheduler=slurm job=${SLURM_ARRAY_JOB_ID:-} task=${SLURM_ARRAY_TASK_ID:-} restart=${SLURM_RESTART_COUNT:-0}
 case ${1:-} in
     --offset) point=$((task + $2)) ;;
+    --point) point=$2 ;;
     "") point=$task ;;
     *) point=$1 scheduler=hand job=$$ task='' ;;
 esac

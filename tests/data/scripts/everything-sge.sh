@@ -26,6 +26,7 @@ python=/opt/jobkit/bin/python
 scheduler=sge job=${JOB_ID:-} task=${SGE_TASK_ID:-} restart=${RESTARTED:-0}
 case ${1:-} in
     --offset) point=$((task + $2)) ;;
+    --point) point=$2 ;;
     "") point=$task ;;
     *) point=$1 scheduler=hand job=$$ task='' ;;
 esac

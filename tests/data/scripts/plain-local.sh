@@ -11,6 +11,7 @@ python=/opt/jobkit/bin/python
 scheduler=local job=${JOBKIT_JOB:-} task=${JOBKIT_TASK:-} restart=0
 case ${1:-} in
     --offset) point=$((task + $2)) ;;
+    --point) point=$2 ;;
     "") point=$task ;;
     *) point=$1 scheduler=hand job=$$ task='' ;;
 esac

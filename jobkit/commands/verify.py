@@ -1,0 +1,47 @@
+"""``jobkit verify``: run the largest batch that a finished run predicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobkit.errors import JobkitError
+from jobkit.units import parse_size
+
+
+@click.command(short_help="Run the largest batch that a run predicts.")
+@click.argument("run", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--memory",
+    metavar="SIZE|device",
+    help="What it must fit, as find_max.memory in the spec. Default: the spec's, else all of the card.",
+)
+def verify(run: Path, memory: str | None) -> int:
+    """Run the largest batch that the points of the run folder RUN predict, and say how far off it was.
+
+    It is what `find_max` in a spec does by itself after a sweep: the line is fitted, the largest
+    batch whose bound fits is run as a point of its own under the same request, and where it fails
+    a smaller one, at most three in all. On a cluster it is a job; without one it runs here. What
+    was predicted and what it needed go into the run folder (trials.jsonl) and into your ledger of
+    predictions, which `jobkit recommend` quotes.
+
+    \b
+      jobkit verify runs/stanza-20260102-101530-3f9a
+      jobkit verify runs/stanza-20260102-101530-3f9a --memory 16GiB
+
+    With a size, PyTorch's allocator is capped to it, the CUDA context on top: so a prediction for
+    a smaller card is proved on a large one. On a CPU nothing is capped, and the memory of the
+    process must stay within it.
+
+    \b
+    Exit status:
+      0  the batch held, or the job was submitted
+      4  none of those tried held, or nothing could be tried
+    """
+    from jobkit import verification
+
+    if not (run / "points.jsonl").is_file():
+        raise JobkitError(f"{run}: not a run folder", hint="name one: jobkit collect lists them")
+    size_bytes = None if memory in {None, "device"} else parse_size(str(memory))
+    return verification.verify(run.absolute(), memory=size_bytes or memory)

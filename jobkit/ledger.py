@@ -1,0 +1,102 @@
+"""The user's ledger of predictions and what they turned out to be: one JSON line each.
+
+Standard library only: the job that tried a prediction writes its line itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit.jsonl import read_tolerantly
+from jobkit.records import append_line, from_json, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One prediction that was tried.
+
+    Attributes
+    ----------
+    at
+        When the try ended, UTC.
+    run_id, index
+        The run, and the point that tried it: an entry is written once.
+    model, gpu, torch, cuda
+        What the prediction is of: a model's fingerprint, a card's name, two versions; ``None``
+        where there is none.
+    allocator, order
+        As in the point.
+    batch_size, load
+        What was tried.
+    capacity_bytes, expected_bytes, bound_bytes, measured_bytes
+        What it had to stay within, what was predicted, and what it needed.
+    outcome
+        Of the try.
+    held
+        Whether it ran and stayed within the capacity.
+    """
+
+    at: str
+    run_id: str
+    index: int
+    workload: str
+    model: str | None
+    gpu: str | None
+    torch: str | None
+    cuda: str | None
+    allocator: str | None
+    order: str
+    batch_size: int
+    load: int
+    capacity_bytes: float
+    expected_bytes: float
+    bound_bytes: float
+    measured_bytes: int | None
+    outcome: str
+    held: bool
+
+    @property
+    def error(self) -> float | None:
+        """(expected - measured) / measured; ``None`` where nothing was measured."""
+        return None if not self.measured_bytes else self.expected_bytes / self.measured_bytes - 1
+
+
+def entries(path: Path) -> list[Entry]:
+    """Return what the ledger holds; lines that cannot be read are left out."""
+    if not path.is_file():
+        return []
+    found, _ = read_tolerantly(path, lambda line, where: from_json(Entry, line, where=where))
+    return list({(one.run_id, one.index): one for one in found}.values())
+
+
+def note(path: Path, entry: Entry) -> None:
+    """Add an entry, once; where the ledger cannot be written the run folder still has it all."""
+    with contextlib.suppress(OSError, json.JSONDecodeError):
+        if any((one.run_id, one.index) == (entry.run_id, entry.index) for one in entries(path)):
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        append_line(path, to_json(entry))
+
+
+def summary(
+    known: Iterable[Entry], *, model: str | None, gpu: str | None, torch: str | None, cuda: str | None
+) -> str | None:
+    """Return what became of the predictions of a model on a card, in a few words.
+
+    Returns
+    -------
+    str or None
+        ``14 predictions, 0 unsafe, worst 1.9 %``; ``None`` where there was none.
+    """
+    alike = [one for one in known if (one.model, one.gpu, one.torch, one.cuda) == (model, gpu, torch, cuda)]
+    if not alike:
+        return None
+    unsafe = sum(not one.held for one in alike)
+    errors = [abs(one.error) for one in alike if one.error is not None]
+    worst = f", worst {max(errors):.1%}".replace("%", " %") if errors else ""
+    noun = "prediction" if len(alike) == 1 else "predictions"
+    return f"{len(alike)} {noun}, {unsafe} unsafe{worst}"

@@ -1,0 +1,116 @@
+"""Predictions that were tried: the nouns of `jobkit.find`, and the files that hold them.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit.jsonl import read_tolerantly
+from jobkit.records import Outcome, from_json
+from jobkit.units import format_bytes_gib
+
+ALLOCATOR = "of the allocator, the CUDA context on top"
+PROCESS = "of the process"
+WANTED_FILE = "find_max.json"
+TRIALS_FILE = "trials.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be found: ``find_max.json``.
+
+    Attributes
+    ----------
+    memory_bytes
+        The most that torch's allocator may take, or on a CPU the process; ``None`` for all that
+        the card has, or on a CPU ``ram_bytes``.
+    ram_bytes
+        What the job asks of the scheduler.
+    ledger
+        The user's ledger of predictions, absolute.
+    after
+        How many trials there were when it was asked for: these are not counted again.
+    """
+
+    memory_bytes: int | None
+    ram_bytes: int
+    ledger: str
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A prediction and what came of it: a line of ``trials.jsonl``, the last for an index counts.
+
+    Attributes
+    ----------
+    index
+        Of its point; 0 where nothing could be tried.
+    batch_size, load
+        What was tried.
+    capacity_bytes
+        What it had to stay within: of the allocator on a GPU, of the process on a CPU.
+    expected_bytes, bound_bytes
+        By the line and by its bound, before it ran.
+    outcome
+        ``None`` while it runs, or where nothing could be tried.
+    measured_bytes
+        What it needed.
+    memory
+        Which memory the figures are of: `ALLOCATOR` or `PROCESS`.
+    message
+        Why nothing (more) could be tried.
+    """
+
+    index: int = 0
+    batch_size: int = 0
+    load: int = 0
+    capacity_bytes: float = 0.0
+    expected_bytes: float = 0.0
+    bound_bytes: float = 0.0
+    outcome: Outcome | None = None
+    measured_bytes: int | None = None
+    memory: str = ""
+    message: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """(expected - measured) / measured; ``None`` where nothing was measured."""
+        return None if not self.measured_bytes else self.expected_bytes / self.measured_bytes - 1
+
+    @property
+    def held(self) -> bool:
+        """Whether it ran, and stayed within the capacity."""
+        return self.outcome is Outcome.OK and (self.measured_bytes or 0) <= self.capacity_bytes
+
+
+def trials(run_dir: Path) -> list[Trial]:
+    """Return what was tried so far, in order."""
+    if not (run_dir / TRIALS_FILE).is_file():
+        return []
+    lines, _ = read_tolerantly(run_dir / TRIALS_FILE, lambda line, where: from_json(Trial, line, where=where))
+    return list({one.index: one for one in lines}.values())
+
+
+def said(found: Sequence[Trial]) -> tuple[str, ...]:
+    """Return what was tried in sentences, one a trial, without a full stop."""
+    return tuple(_said(one) for one in found)
+
+
+def _said(trial: Trial) -> str:
+    if not trial.index:
+        return f"the largest batch was not tried: {trial.message}"
+    within = f"batch_size {trial.batch_size:,} within {format_bytes_gib(trial.capacity_bytes)} {trial.memory}"
+    if trial.outcome is None:
+        return f"{within} is being tried"
+    if trial.measured_bytes is None or trial.error is None:
+        return f"{within} was tried and ended as {trial.outcome}"
+    word = "held" if trial.held else "did not hold"
+    needed = (
+        f"needed {format_bytes_gib(trial.measured_bytes)}, predicted {format_bytes_gib(trial.expected_bytes)}"
+    )
+    return f"{within} {word}: {needed} ({trial.error:+.1%})"

@@ -1,0 +1,66 @@
+"""Try a finished run's prediction: here, or as a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobkit import local, submit
+from jobkit.errors import JobkitError
+from jobkit.launch import say
+from jobkit.records import POINTS_FILE, Point, from_json, read_lines
+from jobkit.render import render_find
+from jobkit.schedulers.registry import by_name
+from jobkit.site import load_site
+from jobkit.spec import FindMax, load_spec
+from jobkit.trials import said, trials
+
+EXIT_FAILED = 4
+
+
+def verify(run_dir: Path, *, memory: int | str | None) -> int:
+    """Run, or submit, what finds the largest batch of a run; return the exit code.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, absolute.
+    memory
+        Bytes, or ``device``; ``None`` for what the run's spec says.
+
+    Raises
+    ------
+    JobkitError
+        Where the run folder cannot be read, or the scheduler refuses (exit code 3).
+    """
+    spec = load_spec(run_dir / "sweep.yaml")
+    asked = FindMax(memory=memory) if memory is not None else spec.find_max or FindMax()
+    spec = spec.model_copy(update={"find_max": asked})
+    points = _points(run_dir)
+    site = load_site(spec.site, spec.scheduler)
+    before = len(trials(run_dir))
+    submit.want(spec, run_dir, render_find(spec, site, points[0], run_dir), after=before)
+    if spec.scheduler == "local":
+        return _here(run_dir, before)
+    taken = submit.follow(run_dir, by_name(spec.scheduler), len(points))
+    say(f"submitted: {spec.scheduler} job {taken.job}\n  results   jobkit collect {run_dir}")
+    return 0
+
+
+def _points(run_dir: Path) -> list[Point]:
+    path = run_dir / POINTS_FILE
+    found = [from_json(Point, line, where=f"{path}:{number}") for number, line in read_lines(path)]
+    if not found:
+        raise JobkitError(f"{path}: holds no point")
+    return found
+
+
+def _here(run_dir: Path, before: int) -> int:
+    say("predicting the largest batch and running it here")
+    with local.ended_by_signals():
+        local.find_largest(run_dir, lambda _: None)
+    found = trials(run_dir)[before:]
+    for line in said(found):
+        click.echo(line)
+    return 0 if found and found[-1].held else EXIT_FAILED
