@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from jobkit.errors import JobkitError
 from jobkit.nearest import nearest
+from jobkit.schedulers.registry import own_option
 from jobkit.shipped import shipped_folder
 from jobkit.values import Line, SchedulerName, Word
 from jobkit.yaml_files import read_document, refuse, validated
@@ -154,6 +155,9 @@ def _find(name: str) -> Path:
 def _read(path: Path) -> Site:
     document = read_document(path)
     site = validated(document, Site)
+    for number, line in enumerate(site.options if site else ()):
+        if what := own_option(site.scheduler if site else "", line):
+            document.faults.append(document.fault(("options", number), f"options.{number}: {what}"))
     refuse(document, "every key of a site file stands in docs/templates-and-sites.md")
     assert site is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
     return site

@@ -12,6 +12,7 @@ from jobkit.axes import axis_faults
 from jobkit.errors import JobkitError
 from jobkit.nearest import nearest
 from jobkit.run.workload import SHIPPED
+from jobkit.schedulers.registry import own_option
 from jobkit.values import (
     Address,
     Constraint,
@@ -265,7 +266,7 @@ def load_spec(
     """
     document = read_document(Path(path), overrides)
     spec = validated(document, SweepSpec)
-    for check in (check_axes, check_workload, check_environment, *semantics):
+    for check in (check_axes, check_workload, check_environment, check_options, *semantics):
         check(document)
     refuse(document, "every key of the spec stands in docs/spec.md")
     if spec is None:  # a fault that pydantic saw has been told by refuse
@@ -287,6 +288,17 @@ def check_environment(document: Document) -> None:
     if isinstance(environment, dict) and environment.get("conda") and environment.get("venv"):
         what = "environment.venv: given beside conda; keep one of the two"
         document.faults.append(document.fault(("environment", "venv"), what, on_key=True))
+
+
+def check_options(document: Document) -> None:
+    """Add a fault for each header line that sets what jobkit sets itself."""
+    resources = document.data.get("resources")
+    options = resources.get("options") if isinstance(resources, dict) else None
+    for scheduler, lines in (options if isinstance(options, dict) else {}).items():
+        for number, line in enumerate(lines if isinstance(lines, list) else ()):
+            if isinstance(line, str) and (what := own_option(str(scheduler), line)):
+                loc = ("resources", "options", str(scheduler), number)
+                document.faults.append(document.fault(loc, f"{'.'.join(map(str, loc))}: {what}"))
 
 
 def check_axes(document: Document) -> None:

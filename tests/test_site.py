@@ -49,3 +49,10 @@ def test_refusals_name_what_would_work(tmp_path: Path) -> None:
         load_site(str(path), "slurm")
     assert f"{path}:2:12: scheduler: 'pbs'" in caught.value.message
     assert f"{path}:3:1: queu: no such key; did you mean 'queue'?" in caught.value.message
+
+
+def test_a_site_cannot_set_what_jobkit_sets_itself(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("scheduler: sge\nname: own\noptions: [-q x.q, -t 1-9]\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=r"own.yaml:3:\d+: options.1: '-t 1-9': jobkit sets -t itself"):
+        load_site(str(path), "sge")

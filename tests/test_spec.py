@@ -125,3 +125,14 @@ def test_auto_stands_for_the_batch_sizes_alone(sweep: str, said: str, tmp_path: 
 def test_a_sweep_that_is_no_mapping_is_one_fault(tmp_path: Path, sweep: str) -> None:
     (line,) = refused(tmp_path, f"name: x\nsweep: {sweep}\n")
     assert line.startswith("2:8: sweep: ")
+
+
+def test_a_header_line_that_jobkit_writes_itself_is_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        'name: own\nresources: {options: {slurm: ["--nice=1", "--array=1-9"]}}\n', encoding="utf-8"
+    )
+    with pytest.raises(
+        JobkitError, match=r"own.yaml:2:\d+: resources.options.slurm.1: '--array=1-9': jobkit sets"
+    ):
+        load_spec(path)

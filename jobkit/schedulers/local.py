@@ -17,6 +17,7 @@ from jobkit.schedulers.base import Accounted, Array, Check, JobId, Queued, Reque
 from jobkit.shell import Completed
 
 NAME = "local"
+OWN_OPTIONS: Mapping[str, str] = {}
 PROGRAMS: tuple[str, ...] = ()
 ENVIRONMENT: Mapping[str, str] = {}
 

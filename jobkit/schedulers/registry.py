@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 from jobkit.errors import JobkitError
+from jobkit.nearest import nearest
 from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.base import Scheduler
 
 SCHEDULERS: Mapping[str, Scheduler] = {"slurm": slurm, "sge": sge, "local": local}
+
+
+def own_option(scheduler: str, line: str) -> str | None:
+    """Return what is wrong with a header line that sets what jobkit sets itself, else ``None``.
+
+    A short option may have its value behind it without a blank (``-a1-3``); Grid Engine's have not.
+    """
+    own = SCHEDULERS[scheduler].OWN_OPTIONS if scheduler in SCHEDULERS else {}
+    word = line.strip().partition("=")[0].split(None, 1)[0] if line.strip() else ""
+    short = word[:2] if scheduler == "slurm" and not word.startswith("--") else word
+    option = word if word in own else short if short in own else None
+    if option is None:
+        return None
+    source = f", from {own[option]}" if own[option] else ""
+    return f"{line.strip()!r}: jobkit sets {option} itself{source}"
 
 
 def by_name(name: str) -> Scheduler:
@@ -22,9 +37,4 @@ def by_name(name: str) -> Scheduler:
     """
     if name in SCHEDULERS:
         return SCHEDULERS[name]
-    near = difflib.get_close_matches(name, SCHEDULERS, n=1, cutoff=0.3)
-    advice = f"did you mean {near[0]!r}? " if near else ""
-    raise JobkitError(
-        f"scheduler: there is none called {name!r}",
-        hint=f"{advice}jobkit knows {', '.join(SCHEDULERS)}",
-    )
+    raise JobkitError(f"scheduler: there is none called {name!r}{nearest(name, list(SCHEDULERS))}")

@@ -20,6 +20,7 @@ from jobkit.shell import Completed
 __all__ = [
     "ENVIRONMENT",
     "NAME",
+    "OWN_OPTIONS",
     "PROGRAMS",
     "accounting_argv",
     "cancel_argv",
@@ -35,6 +36,13 @@ __all__ = [
 ]
 
 NAME = "sge"
+OWN_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("-t", "-tc"), "sweep, max_parallel"),
+    "-N": "name",
+    **dict.fromkeys(("-o", "-j", "-cwd"), "--runs-dir"),
+    **dict.fromkeys(("-S", "-r", "-notify", "-terse"), ""),
+    "-hold_jid": "find_max",
+}
 PROGRAMS: tuple[str, ...] = ("qsub", "qconf")
 """``qsub`` alone may be PBS's."""
 ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}

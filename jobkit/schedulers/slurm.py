@@ -19,6 +19,7 @@ from jobkit.shell import Completed
 __all__ = [
     "ENVIRONMENT",
     "NAME",
+    "OWN_OPTIONS",
     "PROGRAMS",
     "accounting_argv",
     "cancel_argv",
@@ -35,6 +36,13 @@ __all__ = [
 
 NAME = "slurm"
 PROGRAMS: tuple[str, ...] = ("sbatch",)
+OWN_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("--array", "-a"), "sweep, max_parallel"),
+    **dict.fromkeys(("--job-name", "-J"), "name"),
+    **dict.fromkeys(("--output", "-o", "--open-mode"), "--runs-dir"),
+    **dict.fromkeys(("--signal", "--parsable", "--wrap"), ""),
+    **dict.fromkeys(("--dependency", "-d"), "find_max"),
+}
 ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
 """Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
 

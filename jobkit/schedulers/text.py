@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
 from jobkit.errors import JobkitError
+from jobkit.nearest import advice
 from jobkit.schedulers.base import JobId
 
 REFUSED = 3
@@ -66,9 +66,9 @@ def no_such(kind: str, name: str, known: Iterable[str], key: str) -> str:
     """Return the sentence for a name that the cluster does not have, with the nearest it has."""
     names = sorted(set(known))
     listed = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    advice = f"did you mean {near[0]!r}? (change {key})" if near else f"change {key}"
-    return f"the cluster has no {kind} {name!r} (it has: {listed or 'none'}); {advice}"
+    meant = advice(name, names)
+    change = f"{meant} (change {key})" if meant else f"change {key}"
+    return f"the cluster has no {kind} {name!r} (it has: {listed or 'none'}); {change}"
 
 
 def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
