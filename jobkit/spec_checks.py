@@ -1,0 +1,50 @@
+"""Faults of a spec that no type can see, each found in the raw data."""
+
+from __future__ import annotations
+
+from jobkit.axes import axis_faults
+from jobkit.nearest import nearest
+from jobkit.run.workload import SHIPPED
+from jobkit.schedulers.registry import own_option
+from jobkit.yaml_files import Document
+
+
+def check_workload(document: Document) -> None:
+    """Add a fault for a workload that is neither shipped nor ``module:Class``."""
+    name = document.data.get("workload")
+    if isinstance(name, str) and name not in SHIPPED and ":" not in name:
+        what = f"workload: {name!r}: no such workload{nearest(name, list(SHIPPED))}"
+        document.faults.append(document.fault(("workload",), what))
+
+
+def check_environment(document: Document) -> None:
+    """Add a fault where both ``conda`` and ``venv`` are given."""
+    environment = document.data.get("environment")
+    if isinstance(environment, dict) and environment.get("conda") and environment.get("venv"):
+        what = "environment.venv: given beside conda; keep one of the two"
+        document.faults.append(document.fault(("environment", "venv"), what, on_key=True))
+
+
+def check_options(document: Document) -> None:
+    """Add a fault for each header line that sets what jobkit sets itself."""
+    resources = document.data.get("resources")
+    options = resources.get("options") if isinstance(resources, dict) else None
+    for scheduler, lines in (options if isinstance(options, dict) else {}).items():
+        for number, line in enumerate(lines if isinstance(lines, list) else ()):
+            if isinstance(line, str) and (what := own_option(str(scheduler), line)):
+                loc = ("resources", "options", str(scheduler), number)
+                document.faults.append(document.fault(loc, f"{'.'.join(map(str, loc))}: {what}"))
+
+
+def check_axes(document: Document) -> None:
+    """Add the faults of the sweep: unknown knobs, uneven ``zip``, a knob on two axes, no points."""
+    axes = document.data.get("sweep", {})
+    if not isinstance(axes, dict):
+        return
+    workload = document.data.get("workload", "stanza-ner")
+    for loc, what in axis_faults(axes, workload if isinstance(workload, str) else ""):
+        document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
+
+
+CHECKS = (check_axes, check_workload, check_environment, check_options)
+"""All of them, in the order in which they are asked."""
