@@ -31,7 +31,7 @@ from jobkit.spec import Resources
 from jobkit.speed import Speed, differ, duration, fastest, recommended, speeds
 
 
-def recommend(material: Material, wishes: Wishes, *, ledger: str | None = None) -> Recommendation:
+def recommend(material: Material, wishes: Wishes) -> Recommendation:
     """Return what a run recommends.
 
     Raises
@@ -60,7 +60,8 @@ def recommend(material: Material, wishes: Wishes, *, ledger: str | None = None) 
         request=request(material, first, time),
         cost=_cost(material, first),
         margin=wishes.margin,
-        ledger=ledger,
+        trials=material.trials,
+        ledger=material.ledger,
     )
 
 

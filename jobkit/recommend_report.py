@@ -76,8 +76,11 @@ def _batch(found: Recommendation) -> Iterator[str]:
         more = f"{found.batch.largest.safe_batch:,}"
         yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
     yield from (f"  Beware: {one}." for one in found.beware)
+    yield from (f"  Tried: {one}." for one in found.trials)
+    if not found.trials and not found.batch.largest.reason:
+        yield f"  Prove it before you rely on it: jobkit verify {found.measured.run}"
     if found.ledger:
-        yield f"  Earlier predictions: {found.ledger}."
+        yield f"  Earlier predictions of this model, card and versions: {found.ledger}."
 
 
 def _size(speed: Speed) -> int:

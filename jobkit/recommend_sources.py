@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from jobkit import ledger
 from jobkit.errors import JobkitError
 from jobkit.jsonl import parse_object, read_tolerantly
 from jobkit.known_lengths import Say, cached_lengths, paragraphs_of, text_lengths
 from jobkit.lengths import Lengths
-from jobkit.places import cache_dir
+from jobkit.places import cache_dir, ledger_path
 from jobkit.recommendation import Corpus, Held, Material
-from jobkit.records import BATCHES_FILE, RECORD_FILE, RESULTS, Batch, Point, TextRef, from_json, read_text
+from jobkit.records import (
+    BATCHES_FILE,
+    RECORD_FILE,
+    RESULTS,
+    Batch,
+    Outcome,
+    Point,
+    Record,
+    TextRef,
+    from_json,
+    read_text,
+)
 from jobkit.run_folder import RESULTS_FOLDER, TRY_PREFIX, Run, is_run_folder, read_run
 from jobkit.run_loads import loads_of, read_lengths
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.texts import find_text
+from jobkit.trials import said, trials
 
 SPEC_FILE = "sweep.yaml"
 LOCAL = "local"
@@ -51,9 +64,10 @@ def read_material(folder: Path, say: Say) -> Material:
     site, more = _site(spec)
     points = [one.point for one in run.points]
     outcomes = [one.verdict.outcome for one in run.points]
+    records = [one.chosen.record for one in run.points if one.chosen and one.chosen.record]
     return Material(
         run=str(folder),
-        records=[one.chosen.record for one in run.points if one.chosen and one.chosen.record],
+        records=records,
         batches=_batches(run),
         loads=loads_of(read_lengths(folder) or (_lengths(points[0], say) if points else None), points),
         held=tuple(_held(folder)),
@@ -63,6 +77,23 @@ def read_material(folder: Path, say: Say) -> Material:
         to_come=sum(one is None for one in outcomes),
         failed=sum(one is not None and one not in RESULTS for one in outcomes),
         notes=(*run.notes, *notes, *more),
+        trials=said(trials(folder)),
+        ledger=_ledger(records),
+    )
+
+
+def _ledger(records: Sequence[Record]) -> str | None:
+    """Return what became of the user's earlier predictions of this model on this card, in a few words."""
+    first = next((one for one in records if one.outcome is Outcome.OK), None)
+    if first is None:
+        return None
+    model = first.point.model
+    return ledger.summary(
+        ledger.entries(ledger_path()),
+        model=model.fingerprint if model else None,
+        gpu=first.gpu.name if first.gpu else None,
+        torch=first.versions.get("torch"),
+        cuda=first.versions.get("cuda"),
     )
 
 

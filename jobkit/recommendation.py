@@ -69,6 +69,10 @@ class Material:
         How many points have no result yet, or will have none.
     notes
         What could not be read.
+    trials
+        What became of predictions that this run has tried, in sentences without a full stop.
+    ledger
+        What became of all that the user has tried with this model, card and versions.
     """
 
     run: str
@@ -82,6 +86,8 @@ class Material:
     to_come: int = 0
     failed: int = 0
     notes: tuple[str, ...] = ()
+    trials: tuple[str, ...] = ()
+    ledger: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,8 +296,8 @@ class Recommendation:
         ``None`` where the spec could not be read.
     margin
         As asked for.
-    ledger
-        What earlier predictions came to; ``None`` where there were none.
+    trials, ledger
+        As in `Material`.
     """
 
     measured: Measured
@@ -303,4 +309,5 @@ class Recommendation:
     request: Request | None
     cost: Cost
     margin: float
-    ledger: str | None = None
+    trials: tuple[str, ...]
+    ledger: str | None

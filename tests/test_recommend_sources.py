@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit import ledger
+from jobkit.errors import JobkitError
+from jobkit.lengths import LENGTHS_FILE
+from jobkit.places import CACHE_VARIABLE
+from jobkit.recommend_sources import read_corpus, read_material
+from jobkit.records import ModelRef, Outcome, TextRef, append_line, to_json
+from jobkit.texts import find_text
+from jobkit.trials import TRIALS_FILE, Trial
+from jobkit.units import GIB
+from tests.builders import batch, try_folder, write_batches, write_record
+from tests.recommendations import LENGTHS, SPEC, material, records, write_run
+
+OLD_LOG = Path(__file__).parent / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "ledger.jsonl"))
+    return tmp_path / "cache"
+
+
+def test_a_run_is_read_whole(tmp_path: Path) -> None:
+    told = records()
+    folder = write_run(tmp_path / "demo", told)
+    write_batches(folder, told[0].point, [batch(0), batch(1)])
+    found = read_material(folder, print)
+    assert list(found.records) == told
+    assert [one.index for one in found.batches["p001"]] == [0, 1]
+    assert found.loads is not None
+    assert found.loads.lengths == LENGTHS
+    assert found.resources is not None
+    assert (found.resources.gpu_type, found.site and found.site.name) == ("h200", "slurm-default")
+    assert [site.scheduler for site in found.plain_sites] == ["slurm", "sge"]
+    assert (found.to_come, found.failed, found.notes) == (0, 0, ())
+
+
+def test_every_try_is_counted_also_one_without_a_record(tmp_path: Path) -> None:
+    told = records(repeats=1)
+    folder = write_run(tmp_path / "demo", told)
+    write_record(folder, replace(told[0], try_number=2, outcome=Outcome.BUG))
+    try_folder(folder, told[1].point, 2)
+    (folder / "results" / "stray.txt").touch()
+    held = read_material(folder, print).held
+    assert [one.seconds for one in held] == [60.0, 60.0, 60.0, None, 60.0, 60.0, 60.0]
+
+
+def test_points_to_come_and_points_that_failed_are_counted(tmp_path: Path) -> None:
+    told = records()
+    folder = write_run(tmp_path / "demo", told)
+    (folder / "results" / "p001" / "try-1" / "record.json").unlink()
+    write_record(folder, replace(told[1], outcome=Outcome.TIMEOUT))
+    found = read_material(folder, print)
+    assert (found.to_come, found.failed, len(found.records)) == (1, 1, 14)
+
+
+def test_a_log_is_refused_with_what_reads_it() -> None:
+    with pytest.raises(JobkitError, match="not a run folder") as caught:
+        read_material(OLD_LOG, print)
+    assert f"jobkit collect {OLD_LOG}" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("nmae: demo\n", "no request can be told without the spec"),
+        (SPEC.replace("site: slurm-default", "site: gone"), "no site 'gone'"),
+    ],
+)
+def test_a_spec_or_a_site_that_is_gone_is_a_note(spec: str, told: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "demo", records())
+    (folder / "sweep.yaml").write_text(spec, encoding="utf-8")
+    found = read_material(folder, print)
+    assert found.site is None
+    assert told in found.notes[0]
+    assert "\n" not in found.notes[0]
+
+
+def test_a_local_run_has_no_site_to_ask(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "demo", records())
+    (folder / "sweep.yaml").write_text("name: demo\nscheduler: local\n", encoding="utf-8")
+    found = read_material(folder, print)
+    assert (found.site, found.notes) == (None, ())
+
+
+def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path) -> None:
+    told = records()
+    folder = write_run(tmp_path / "demo", told)
+    assert (read_material(folder, print).trials, read_material(folder, print).ledger) == ((), None)
+    trial = Trial(
+        index=16,
+        batch_size=700,
+        load=9,
+        capacity_bytes=GIB,
+        expected_bytes=GIB * 0.9,
+        bound_bytes=GIB,
+        outcome=Outcome.OK,
+        measured_bytes=int(GIB * 0.9),
+        memory="allocator",
+    )
+    append_line(folder / TRIALS_FILE, to_json(trial))
+    (said,) = read_material(folder, print).trials
+    assert "batch_size 700" in said
+    point = told[0].point
+    entry = ledger.Entry(
+        at="now",
+        run_id=point.run_id,
+        index=16,
+        workload=point.workload,
+        model=point.model.fingerprint if point.model else None,
+        gpu="NVIDIA H200",
+        torch="2.5.0",
+        cuda=None,
+        allocator=None,
+        order="load",
+        batch_size=700,
+        load=9,
+        capacity_bytes=GIB,
+        expected_bytes=GIB * 0.9,
+        bound_bytes=GIB,
+        measured_bytes=int(GIB * 0.9),
+        outcome="ok",
+        held=True,
+    )
+    ledger.note(tmp_path / "ledger.jsonl", entry)
+    assert (read_material(folder, print).ledger or "").startswith("1 prediction, 0 unsafe")
+    lost = write_run(tmp_path / "lost", [replace(one, outcome=Outcome.BUG) for one in told])
+    assert read_material(lost, print).ledger is None
+
+
+def _of_count(folder: Path, text: TextRef) -> Path:
+    """Write a run of ``count``, which needs no model, without its lengths."""
+    told = [
+        replace(one, point=replace(one.point, workload="count", model=None, text=text)) for one in records()
+    ]
+    write_run(folder, told)
+    (folder / LENGTHS_FILE).unlink()
+    return folder
+
+
+def test_lengths_are_found_again_while_the_text_is_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("One.\n\nThree four.\n", encoding="utf-8")
+    text = find_text(str(path), base=tmp_path, cache=tmp_path)
+    folder = _of_count(tmp_path / "demo", text)
+    found = read_material(folder, print).loads
+    assert found is not None
+    assert found.lengths.paragraphs == ((5,), (12,))
+    path.write_text("Another.\n", encoding="utf-8")
+    assert read_material(folder, print).loads is None
+    path.unlink()
+    assert read_material(folder, print).loads is None
+
+
+def test_without_the_model_no_lengths_are_found(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "demo", records())
+    (folder / LENGTHS_FILE).unlink()
+    said: list[str] = []
+    assert read_material(folder, said.append).loads is None
+    assert said == []
+
+
+def test_a_corpus_is_a_number_of_paragraphs() -> None:
+    found = read_corpus("2,000,000", material(records()))
+    assert (found.name, found.paragraphs, found.characters, found.loads) == ("", 2_000_000, None, None)
+    with pytest.raises(JobkitError, match="nothing to do"):
+        read_corpus("0", material(records()))
+
+
+def test_a_corpus_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("letters.txt").write_text("One.\n\nThree four.\n", encoding="utf-8")
+    found = read_corpus("letters.txt", material(records()))
+    assert (found.name, found.paragraphs, found.characters) == ("letters.txt", 2, 17)
+    assert found.loads is None, "its lengths were never asked for"
+    with pytest.raises(JobkitError, match="there is no"):
+        read_corpus("gone.txt", material(records()))
+    assert read_corpus("letters.txt", material([])).loads is None
+
+
+def test_a_corpus_whose_lengths_were_found_brings_its_loads(
+    tiny_model: ModelRef, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jobkit.known_lengths import text_lengths
+
+    monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
+    text = find_text("sample:12", base=Path(), cache=kept_cache, write=False)
+    lengths = text_lengths("stanza-ner", text, tiny_model, cache=kept_cache, say=print)
+    told = [replace(one, point=replace(one.point, model=tiny_model)) for one in records()]
+    found = read_corpus("sample:12", material(told))
+    assert found.loads is not None
+    assert found.loads.lengths == lengths
+    assert json.loads(lengths.to_json())["source"] == "tokenizer"
