@@ -19,7 +19,7 @@ from jobkit.recommendation import (
     Request,
 )
 from jobkit.scheduler_lines import MEMORY_FACTOR, WALLTIME_FACTOR
-from jobkit.speed import NEAR, TWO_SIDED, Speed
+from jobkit.speed import NEAR, TWO_SIDED, Speed, differ
 from jobkit.units import format_bytes_gib, format_walltime
 
 GAP = 2
@@ -34,8 +34,8 @@ BINDS = {
     MEMORY: "memory: this is the largest batch measured, and all smaller ones are slower",
 }
 ADDRESS_SPACE = (
-    "h_vmem counts address space on many sites, and CUDA maps far more of it than is resident: where a",
-    "job ends at once for lack of memory, ask for more than this.",
+    "h_vmem counts address space on many sites, of which PyTorch maps far more than is resident (with CUDA",
+    "tens of GiB): where a job ends at once for lack of memory, ask for more than this.",
 )
 
 
@@ -69,6 +69,7 @@ def _batch(found: Recommendation) -> Iterator[str]:
         yield "  It is the fastest that was measured."
     else:
         yield f"  Fastest: {best.setting}, {_rate(best)}: {_difference(found)}."
+    yield from _smaller(found)
     yield from _largest(found)
     if found.batch.binds:
         yield f"  What binds is {BINDS[found.batch.binds]}."
@@ -81,6 +82,16 @@ def _batch(found: Recommendation) -> Iterator[str]:
         yield f"  Prove it before you rely on it: jobkit verify {found.measured.run}"
     if found.ledger:
         yield f"  Earlier predictions of this model, card and versions: {found.ledger}."
+
+
+def _smaller(found: Recommendation) -> Iterator[str]:
+    """Yield what to know of the next smaller setting: scatter alone may have left it out."""
+    batch = found.batch
+    below = batch.settings.index(batch.recommended) - 1
+    if below >= 0 and differ(batch.settings[below], batch.fastest) is False:
+        slower = 1 - batch.settings[below].items_per_s / batch.fastest.items_per_s
+        said = f"{_percent(slower, 1)} slower than the fastest, which is within the scatter too"
+        yield f"  The next smaller, {batch.settings[below].setting}, is {said}: more repeats would tell."
 
 
 def _size(speed: Speed) -> int:

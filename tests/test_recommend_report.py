@@ -92,6 +92,15 @@ def test_a_difference_may_be_within_the_scatter_or_more_or_unknown() -> None:
     assert "of single repeats nobody knows" in text(material(records(repeats=1)))
 
 
+def test_a_smaller_setting_that_only_scatter_left_out_is_named() -> None:
+    assert "The next smaller" not in text()
+    assert "The next smaller" not in text(material(records(sizes=(220,))))
+    wide = {85: (258.0, 318.0), 130: (302.0, 306.0)}
+    told = [measured(one, wide[one.params["batch_size"]][one.repeat - 1]) for one in grid((85, 130), 2)]
+    said = text(material(told))
+    assert "The next smaller, batch_size 85, is 5.3 % slower than the fastest, which is within the" in said
+
+
 def test_what_binds() -> None:
     assert "What binds is throughput: larger batches were measured" in text()
     growing = [measured(one, one.params["batch_size"]) for one in grid((40, 85, 130, 175, 220))]
