@@ -30,8 +30,8 @@ def cautions(material: Material, evidence: Evidence, wishes: Wishes, batch: Choi
     """
     chosen, largest = batch.recommended, batch.largest
     found = list(largest.doubts or evidence.remarks)
-    if evidence.overhead_bytes is None:
-        found.append("what the context takes on the card is unknown, so nothing is kept for it")
+    if evidence.overhead_bytes is None and not any("context" in one for one in found):
+        found.append("what the context takes of the card is unknown, so that nothing is kept free for it")
     if chosen.repeats == 1:
         found.append("each setting ran once, so no difference in speed is known to be real")
     if hosts := _hosts(material.records):

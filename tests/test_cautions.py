@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from jobkit.cautions import cautions
+from jobkit.evidence import Evidence, gather
 from jobkit.lengths import Lengths
 from jobkit.loads import Loads
 from jobkit.recommend import recommend
@@ -23,9 +25,16 @@ def test_a_plain_run_has_nothing_but_the_end_of_its_text() -> None:
     assert beware(material(records())) == "the text ends the batch at 881 paragraphs: memory would allow more"
 
 
-def test_a_context_that_is_unknown() -> None:
+def test_a_context_that_is_unknown_is_told_once() -> None:
+    said = "what the context takes of the card is unknown"
     blind = [replace(one, memory=replace(one.memory, context_bytes=None)) for one in records()]
-    assert "what the context takes on the card is unknown" in beware(material(blind))
+    assert beware(material(blind)).count(said) == 1
+    known, evidence = material(records()), gather(records())
+    assert isinstance(evidence, Evidence)
+    batch = recommend(known, Wishes()).batch
+    first, second = cautions(known, replace(evidence, overhead_bytes=None), Wishes(), batch)
+    assert first.startswith("the text ends")
+    assert second.startswith(said)
 
 
 def test_single_repeats() -> None:
