@@ -9,7 +9,7 @@ memory of each try.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.fit import Censored, Fit, Observation, fit_memory
@@ -90,7 +90,7 @@ def gather(records: Iterable[Record], batches: Mapping[str, Sequence[Batch]] | N
         if len(set(values)) > 1:
             return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"
     if well[0].point.device == "cpu":
-        return _of_ram(well)
+        return _of_ram(well, [one for one in told if one.outcome is Outcome.RAM_OOM])
     return _of_gpu(well, [one for one in told if one.outcome is Outcome.GPU_OOM], batches or {})
 
 
@@ -121,17 +121,19 @@ def _loads(well: Sequence[Record]) -> dict[int, int]:
     return found
 
 
-def _of_ram(well: Sequence[Record]) -> Evidence:
+def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> Evidence:
     observations = [
         Observation(record.summary.load_max, peak, setting(record))
         for record in well
         if record.summary and record.summary.load_max and (peak := ram_peak(record))
     ]
+    bounds = _censored(failed, well, ram_peak)
     return Evidence(
         kind=RAM,
-        fit=fit_memory(observations),
+        fit=fit_memory(observations, bounds),
         load_by_batch=_loads(well),
         points=len({one.point for one in observations}),
+        remarks=_left_out(failed, bounds),
     )
 
 
@@ -157,18 +159,19 @@ def _of_gpu(
     slack = 1.0 if needs else _slack(well)
     observations = needs or [Observation(one.load, one.size_bytes * slack, one.point) for one in lines]
     allocated = fit_memory(lines)
-    first = well[0].gpu
+    first, overhead = well[0].gpu, _overhead(well)
+    bounds = _censored(failed, well, lambda record: _had(record, overhead or 0))
     return Evidence(
         kind=NEED if needs else ALLOCATED,
-        fit=fit_memory(observations, _censored(failed, well)),
+        fit=fit_memory(observations, bounds),
         allocated=None if isinstance(allocated, str) else allocated,
         slack=slack,
-        overhead_bytes=_overhead(well),
+        overhead_bytes=overhead,
         card_bytes=first.total_bytes if first else None,
         gpu=first.name if first else None,
         load_by_batch=_loads(well),
         points=len({one.point for one in observations}),
-        remarks=_remarks(well, needs=bool(needs)),
+        remarks=(*_remarks(well, needs=bool(needs)), *_left_out(failed, bounds)),
     )
 
 
@@ -192,18 +195,32 @@ def _overhead(well: Sequence[Record]) -> int | None:
     return max(contexts) + max((one.memory.device_idle_bytes or 0 for one in well), default=0)
 
 
-def _censored(failed: Sequence[Record], well: Sequence[Record]) -> list[Censored]:
-    """Return what the points that ran out of memory say: their worst batch needs more than they had."""
-    overhead = _overhead(well) or 0
-    found = []
-    for record in failed:
-        card = record.gpu.total_bytes if record.gpu else None
-        had = record.point.cap_bytes or (card - overhead if card else None)
-        load = record.summary.load_max if record.summary else None
-        asked = record.failed_load or load
-        if had and asked:
-            found.append(Censored(asked, had))
-    return found
+def _had(record: Record, overhead_bytes: int) -> int | None:
+    """Return what the allocator of a try on a GPU could take."""
+    card = record.gpu.total_bytes if record.gpu else None
+    return record.point.cap_bytes or (card - overhead_bytes if card else None)
+
+
+def _censored(
+    failed: Sequence[Record], well: Sequence[Record], had: Callable[[Record], int | None]
+) -> list[Censored]:
+    """Return what the points that ran out of memory say: the batch that failed needs more than they had.
+
+    Only of those that ran as the others did, and of which the load of that batch is known.
+    """
+    alike = _alike(well[0])
+    return [
+        Censored(record.failed_load, above)
+        for record in failed
+        if record.failed_load and (above := had(record)) and _alike(record) == alike
+    ]
+
+
+def _left_out(failed: Sequence[Record], bounds: Sequence[Censored]) -> tuple[str, ...]:
+    """Return a remark where a point that ran out of memory says nothing of how much it needs."""
+    number = len(failed) - len(bounds)
+    said = f"{number} of {len(failed)} points that ran out of memory are not in the line"
+    return (f"{said}: their load is unknown, or they ran otherwise",) if number else ()
 
 
 def _remarks(well: Sequence[Record], *, needs: bool) -> tuple[str, ...]:
@@ -212,6 +229,8 @@ def _remarks(well: Sequence[Record], *, needs: bool) -> tuple[str, ...]:
         remarks.append(
             "what the batches need was not measured: allocated memory and the worst slack stand in"
         )
+    if _overhead(well) is None:
+        remarks.append("what the context takes of the card is unknown, so that nothing is kept free for it")
     shared = sum(bool(one.gpu and one.gpu.foreign_processes) for one in well)
     if shared:
         remarks.append(f"{shared} of {len(well)} points ran beside other processes on the card")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-_STEPS = 200
-
 
 def distribution(t: float, degrees: int) -> float:
     """Return the probability of a value up to ``t`` with so many degrees of freedom, from 1."""
@@ -35,7 +33,6 @@ def quantile(probability: float, degrees: int) -> float:
     low, high = 0.0, 1.0
     while distribution(high, degrees) < probability:
         low, high = high, 2 * high
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
+    while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if distribution(middle, degrees) < probability else (low, middle)
     return high
