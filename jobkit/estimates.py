@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from jobkit.cards import usable_bytes
-from jobkit.collect import Collected
+from jobkit.collect import Collected, no_search_for_cycles
 from jobkit.evidence import gather
 from jobkit.fit import ENOUGH
 from jobkit.predict import Prediction, predict
@@ -57,7 +57,8 @@ def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tupl
         The card to fit; by default the one that the group was measured on.
     """
     on_gpu = collected.groups[collected.groups["device"] != "cpu"]
-    return tuple(_estimate(collected, int(group), gpu_memory_bytes) for group in on_gpu.index)
+    with no_search_for_cycles():
+        return tuple(_estimate(collected, int(group), gpu_memory_bytes) for group in on_gpu.index)
 
 
 def _estimate(collected: Collected, group: int, gpu_memory_bytes: int | None) -> GroupEstimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -89,3 +90,14 @@ def test_a_batch_that_ran_out_of_memory_is_kept_for_the_fit(tmp_path: Path) -> N
     failed = replace(told[-1], outcome=Outcome.GPU_OOM, needs=(), failed_load=200_000)
     found = collect([write_run(tmp_path / "demo", [*told[:-1], failed])])
     assert [one.outcome for one in found.needs[0]].count(Outcome.GPU_OOM) == 1
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_pythons_search_for_cycles_is_left_as_it_was(run: Path, *, on: bool) -> None:
+    if not on:
+        gc.disable()
+    try:
+        estimates(collect([run]))
+        assert gc.isenabled() is on
+    finally:
+        gc.enable()
