@@ -52,7 +52,7 @@ def read_material(folder: Path, say: Say) -> Material:
     Raises
     ------
     JobkitError
-        Where it is no run folder: an old log, for one.
+        Where it is no run folder, such as an old log.
     """
     if not is_run_folder(folder):
         raise JobkitError(
@@ -63,7 +63,6 @@ def read_material(folder: Path, say: Say) -> Material:
     spec, notes = _spec(folder)
     site, more = _site(spec)
     points = [one.point for one in run.points]
-    outcomes = [one.verdict.outcome for one in run.points]
     records = [one.chosen.record for one in run.points if one.chosen and one.chosen.record]
     return Material(
         run=str(folder),
@@ -74,8 +73,8 @@ def read_material(folder: Path, say: Say) -> Material:
         resources=spec.resources if spec else None,
         site=site,
         plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if name != LOCAL],
-        to_come=sum(one is None for one in outcomes),
-        failed=sum(one is not None and one not in RESULTS for one in outcomes),
+        to_come=sum(one.verdict.outcome is None for one in run.points),
+        failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in run.points),
         notes=(*run.notes, *notes, *more),
         trials=said(trials(folder)),
         ledger=_ledger(records),

@@ -152,19 +152,10 @@ class OnCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Header lines for one scheduler.
+    """Header lines for one scheduler's site, with their prefix, or the ``reason`` why there are none.
 
-    Attributes
-    ----------
-    scheduler, site
-        For which they are.
-    own
-        Whether it is the site of the run; else the scheduler's plain one, and the names of
-        queues, accounts and GPU types are left out.
-    lines
-        With their prefix, to paste below the first line of a script.
-    reason
-        Why there are none; empty where there are.
+    ``own`` is whether it is the site of the run; else it is the scheduler's plain one, and the
+    names of queues, accounts and GPU types are left out.
     """
 
     scheduler: str
@@ -204,14 +195,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What the sweep itself took.
+    """What the sweep itself took: seconds of the GPU, or on a CPU of the CPUs, over all its tries.
 
-    Attributes
-    ----------
-    seconds
-        The sum over the tries, of the GPU, or on a CPU of the CPUs.
-    tries, unknown
-        How many there were, and how many of them left no times.
+    ``unknown`` is how many of the tries left no times.
     """
 
     seconds: float
