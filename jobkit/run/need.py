@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -80,16 +80,19 @@ def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> B
     return Bracket(passed_bytes=high_bytes, failed_bytes=low_bytes, tries=tries)
 
 
-def heaviest(workload: Workload, batches: Sequence[Batch], todo: Sequence[Call]) -> Sequence[Heavy]:
-    """Return the batches of the largest load, as the workload tells them, else its worst call."""
+def heaviest(workload: Workload, batches: Sequence[Batch], todo: Sequence[Call]) -> Iterator[Heavy]:
+    """Yield the batches of the largest load, as the workload tells them, else its worst call.
+
+    It is asked only when the first is wanted, so that `measure` answers for its failures.
+    """
     if hasattr(workload, "heaviest"):
-        told: Sequence[Heavy] = workload.heaviest()
-        return told
-    worst = max(batches, key=lambda batch: batch.load)
-    return [Heavy(worst.load, lambda: workload.process(todo[worst.index].paragraphs))]
+        yield from workload.heaviest()
+    elif batches:
+        worst = max(batches, key=lambda batch: batch.load)
+        yield Heavy(worst.load, lambda: workload.process(todo[worst.index].paragraphs))
 
 
-def measure(device: Device, heavy_ones: Sequence[Heavy], point: Asked) -> tuple[Need, ...]:
+def measure(device: Device, heavy_ones: Iterable[Heavy], point: Asked) -> tuple[Need, ...]:
     """Return the need of each of these batches; of fewer where one cannot be measured.
 
     A signal ends the measuring, not the try: its batches are done.
