@@ -6,12 +6,15 @@
 One process an allocator setting and text. A trial tags the worst batch of a batch size under a cap
 on the allocator (in text order: the whole pass), whoever asks for it; its time is measured once and
 charged to every contender that runs it. The time to start a process is measured too, for a user's
-trials are jobs. Batch sizes mean the envelope: this one and all smaller ones.
+trials are jobs. Batch sizes mean the envelope: this one and all smaller ones. ``--turn FILE`` lets
+several processes read their text side by side and measure one after the other.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
+import gc
 import json
 import os
 import time
@@ -44,6 +47,8 @@ LIGHTNING_FIRST = 2
 """Where Lightning's batch-size finder begins doubling (its ``init_val``)."""
 SCAN = 12
 """Batch sizes tried below the edge that bisection found, to see whether all of them pass."""
+SCAN_SHARE = 0.25
+"""How far below it, as a share of it; down to the safe batch where that is lower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +62,13 @@ class Knobs:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A batch size tried under a cap."""
+    """A batch size tried under a cap; what tensors held before it tells whether all began alike."""
 
     batch: int
     load: int
     passed: bool
     seconds: float
+    held_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +91,17 @@ class Bench:
     allocator: str | None
     start_s: float
     tried: dict[tuple[int, int | None], Trial] = field(default_factory=dict)
+    laid_out: dict[int, Callable[[], object]] = field(default_factory=dict)
 
     def work(self, batch: int) -> Callable[[], object]:
         """Return what a trial of a batch size does: its worst batch, or the pass in text order."""
         if self.order == "text":
             pieces = [self.tag(one) for one in self.chunks(batch)]
             return lambda: [piece() for piece in pieces]
-        return self.tag(self.worst(batch))
+        _, source = self.loads.worst(batch)
+        if source not in self.laid_out:
+            self.laid_out[source] = self.tag(self.worst(batch))
+        return self.laid_out[source]
 
     def worst(self, batch: int) -> list[Sentence]:
         """Return the sentences of the largest load of this batch size and all smaller ones."""
@@ -116,7 +126,8 @@ class Bench:
             self.device.cap(None)
             self.device.empty_cache()
             self.device.cap(cap_bytes)
-            work, start = self.work(batch), time.perf_counter()
+            work, held_bytes = self.work(batch), self.device.allocated_bytes()
+            start = time.perf_counter()
             try:
                 work()
                 self.device.synchronise()
@@ -127,7 +138,8 @@ class Bench:
                 passed = False
             seconds = time.perf_counter() - start
             self.device.empty_cache()
-            self.tried[batch, cap_bytes] = Trial(batch, self.loads.load(batch), passed, seconds)
+            load = self.loads.load(batch)
+            self.tried[batch, cap_bytes] = Trial(batch, load, passed, seconds, held_bytes)
         return self.tried[batch, cap_bytes]
 
 
@@ -169,19 +181,25 @@ def bisection(trial: Callable[[int], Trial], most: int) -> Search:
 
 
 def doubling(trial: Callable[[int], Trial], most: int, *, then_halve: bool) -> Search:
-    """Double until it fails, as Lightning's finder does, and in its ``binsearch`` mode halve then."""
-    low, high, size, done = 0, most + 1, LIGHTNING_FIRST, []
-    while size <= most:
+    """Double until it fails, as Lightning's finder does, and in its ``binsearch`` mode halve then.
+
+    Like it, this tries one size beyond the text, which then is one batch, and stops if that passes.
+    https://github.com/Lightning-AI/pytorch-lightning/blob/master/src/lightning/pytorch/tuner/batch_size_scaling.py
+    """
+    low, high, size, done = 1, 0, LIGHTNING_FIRST, []
+    while not high or (then_halve and high - low > 1):
         done.append(trial(size))
-        if not done[-1].passed:
-            high = size
+        low, high = (size, high) if done[-1].passed else (low, size)
+        if low >= most:
             break
-        low, size = size, 2 * size
-    while then_halve and high - low > 1:
-        middle = (low + high) // 2
-        done.append(trial(middle))
-        low, high = (middle, high) if done[-1].passed else (low, middle)
-    return Search("Lightning, binsearch" if then_halve else "Lightning, power", low, done)
+        size = (low + high) // 2 if high else 2 * size
+    return Search("Lightning, binsearch" if then_halve else "Lightning, power", min(low, most), done)
+
+
+def below(truth: int, safe: int) -> range:
+    """Return the batch sizes from an edge downwards that are tried for holes."""
+    floor = min(truth - truth * SCAN_SHARE, safe or truth)
+    return range(truth, int(max(floor, 1)) - 1, -max(1, round((truth - floor) / SCAN)))
 
 
 def jobkit(bench: Bench, cap_bytes: int) -> tuple[Search, dict[str, Any]]:
@@ -237,8 +255,8 @@ def cell(bench: Bench, cap_gib: float) -> dict[str, Any]:
             for halve in (True, False)
         ]
     truth = searches[0].found
-    step = max(1, round(truth * 0.25 / SCAN))
-    scanned = [bench.trial(batch, cap_bytes) for batch in range(truth, int(truth * 0.75), -step) if batch]
+    sizes = () if truth >= most else below(truth, mine.found)
+    scanned = [bench.trial(batch, cap_bytes) for batch in sizes]
     failing = [one.batch for one in scanned if not one.passed]
     return {
         "cap_gib": cap_gib,
@@ -283,15 +301,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--size", default="full")
     parser.add_argument("--order", choices=["load", "text"], default="load")
     parser.add_argument("--caps", default=",".join(map(str, CAPS_GIB)), help="GiB of allocator memory")
+    parser.add_argument("--turn", type=Path, help="a file to be locked while measuring")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args(arguments)
     bench = load(asked.text, asked.size, asked.order)
+    gc.freeze()  # the text that the bench keeps is none of what a trial's garbage collection goes through
+    if asked.turn:
+        turn = asked.turn.open("w")
+        fcntl.flock(turn, fcntl.LOCK_EX)
     torch = bench.device.torch
     report: dict[str, Any] = {
         "text": asked.text,
         "order": asked.order,
         "allocator": os.environ.get("PYTORCH_ALLOC_CONF", "default"),
         "gpu": torch.cuda.get_device_name(0),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "versions": dict(bench.tagger.versions()),
         "paragraphs": len(bench.loads.lengths.paragraphs),
         "sentences": sum(map(len, bench.loads.lengths.paragraphs)),
@@ -302,7 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for cap in map(float, asked.caps.split(",")):
         begun = time.perf_counter()
         report["cells"].append(cell(bench, cap))
-        asked.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        asked.out.write_text(json.dumps(report, separators=(",", ":")) + "\n", encoding="utf-8")
         last = report["cells"][-1]
         print(
             f"cap {cap} GiB: truth {last['truth']}, holes from {last['first_failing_below']},"

@@ -1,0 +1,207 @@
+"""The records of benchmarks/edge.py, read into cells, and what was asked of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from jobkit.fit import Fit, Observation, fit_memory
+
+RECORDS = Path(__file__).parents[1] / "docs" / "benchmarks" / "edge"
+LOAD, TEXT = "load", "text"
+EXPANDABLE, DEFAULT = "expandable", "default"
+JOBKIT, BISECTION = "jobkit", "bisection"
+BINSEARCH, POWER = "Lightning, binsearch", "Lightning, power"
+NEAR, TIGHT, THIRD, POINTS = 0.02, 0.95, 1 / 3, 5
+"""Asked: the point estimate within this share of the truth, the bound at least this share of it,
+at most this share of the others' trials, and at most so many points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """What one way of searching took."""
+
+    name: str
+    found: int
+    trials: int
+    out_of_memory: int
+    work_s: float
+    with_starts_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One allocator setting, text, order and cap.
+
+    Attributes
+    ----------
+    hole
+        The smallest batch size below the truth that failed.
+    point, safe
+        The batch sizes of jobkit's line and of its bound.
+    verified
+        Whether the safe one passed when it was run.
+    beyond
+        The load at the truth over the largest measured.
+    now
+        The load at the bound of the fit as it is now, over that at the truth.
+    needs
+        What the points measured, by point.
+    held_bytes
+        What tensors held before the trials: one figure where all began alike.
+    """
+
+    allocator: str
+    order: str
+    paragraphs: int
+    cap_gib: float
+    saturated: bool
+    truth: int
+    hole: int | None
+    point: int
+    safe: int
+    verified: bool
+    beyond: float
+    now: float
+    slope_bytes: float
+    slack: float
+    start_s: float
+    needs: dict[int, list[dict[str, Any]]]
+    held_bytes: frozenset[int]
+    contenders: dict[str, Contender]
+
+    @property
+    def counts(self) -> bool:
+        """Whether memory ends the batch, largest load first."""
+        return self.order == LOAD and not self.saturated
+
+    @property
+    def error(self) -> float:
+        """How far the point estimate is off the truth, as a share of it."""
+        return self.point / self.truth - 1
+
+    @property
+    def tightness(self) -> float:
+        """The safe bound as a share of the truth."""
+        return self.safe / self.truth
+
+    @property
+    def holds(self) -> bool:
+        """Whether the safe bound passed, and lies below all that is known to fail."""
+        return self.verified and self.safe <= self.truth and (self.hole is None or self.safe < self.hole)
+
+    @property
+    def runs(self) -> int:
+        """How often a batch was run inside jobkit's points."""
+        return sum(need["tries"] for many in self.needs.values() for need in many)
+
+    @property
+    def label(self) -> str:
+        """The cell in words."""
+        return f"{self.allocator}, {self.paragraphs:,} paragraphs, {self.cap_gib:g} GiB"
+
+
+def reports() -> list[dict[str, Any]]:
+    """Return what every process wrote: expandable segments first, the longer text first."""
+    read = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json"))]
+    return sorted(read, key=lambda one: (one["allocator"] == DEFAULT, -one["paragraphs"], one["order"]))
+
+
+def cells(report: dict[str, Any]) -> list[Cell]:
+    """Return the cells of a process."""
+    return [_cell(report, one) for one in report["cells"]]
+
+
+def _cell(report: dict[str, Any], raw: dict[str, Any]) -> Cell:
+    told, searches = raw["prediction"], raw["contenders"]
+    tried = [trial for one in searches for trial in one["tried"]] + raw["scanned"]
+    safe = told["safe_batch"]
+    return Cell(
+        allocator=DEFAULT if report["allocator"] == DEFAULT else EXPANDABLE,
+        order=report["order"],
+        paragraphs=report["paragraphs"],
+        cap_gib=raw["cap_gib"],
+        saturated=raw["saturated"],
+        truth=raw["truth"],
+        hole=raw["first_failing_below"],
+        point=told["largest_batch"],
+        safe=safe,
+        verified=searches[0]["tried"][-1]["batch"] == safe and searches[0]["tried"][-1]["passed"],
+        beyond=raw["truth_load"] / told["fit"]["load_max"],
+        now=fit_now(report["order"], told).safe_load(told["capacity_bytes"]) / raw["truth_load"],
+        slope_bytes=told["fit"]["slope_bytes"],
+        slack=told["slack"],
+        start_s=report["start_s"],
+        needs={point["batch"]: point["needs"] for point in told["points"]},
+        held_bytes=frozenset(one["held_bytes"] for one in tried) - {None},
+        contenders={one["name"]: _contender(one) for one in searches},
+    )
+
+
+def fit_now(order: str, told: dict[str, Any]) -> Fit:
+    """Return what the fit says today of the points that a prediction rested on.
+
+    Raises
+    ------
+    TypeError
+        Where it says nothing.
+    """
+    found = fit_memory(
+        Observation(need["load"], _size_bytes(order, need, told["slack"]), str(point["batch"]))
+        for point in told["points"]
+        for need in point["needs"]
+    )
+    if isinstance(found, str):
+        raise TypeError(found)
+    return found
+
+
+def _size_bytes(order: str, need: dict[str, Any], slack: float) -> float:
+    """Return what a measurement counts, as `benchmarks.edge` takes it."""
+    size: float = need["passed_bytes"] if order == LOAD else need["allocated_bytes"] * slack
+    return size
+
+
+def _contender(raw: dict[str, Any]) -> Contender:
+    return Contender(**{field.name: raw[field.name] for field in fields(Contender)})
+
+
+def _few(cell: Cell) -> bool:
+    mine = cell.contenders[JOBKIT]
+    well = all(cell.needs.values()) and not mine.out_of_memory
+    return well and len(cell.needs) <= POINTS and mine.trials <= POINTS + 1
+
+
+def _trials(other: str) -> Callable[[Cell], bool]:
+    return lambda cell: cell.contenders[JOBKIT].trials <= THIRD * cell.contenders[other].trials
+
+
+def _work(other: str) -> Callable[[Cell], bool]:
+    return lambda cell: cell.contenders[JOBKIT].work_s < cell.contenders[other].work_s
+
+
+def _with_starts(other: str) -> Callable[[Cell], bool]:
+    return lambda cell: cell.contenders[JOBKIT].with_starts_s < cell.contenders[other].with_starts_s
+
+
+ASKED: tuple[tuple[str, Callable[[Cell], bool]], ...] = (
+    ("point estimate within 2 % of the truth", lambda cell: abs(cell.error) <= NEAR),
+    ("safe bound never above the truth", lambda cell: cell.holds),
+    ("safe bound at least 95 % of the truth", lambda cell: cell.tightness >= TIGHT),
+    ("today's bound not above the truth, in load", lambda cell: cell.now <= 1),
+    ("today's bound at least 95 % of the truth, in load", lambda cell: cell.now >= TIGHT),
+    ("at most 5 points and 1 verification, none out of memory", _few),
+    ("at most a third of bisection's trials", _trials(BISECTION)),
+    ("at most a third of `binsearch`'s trials", _trials(BINSEARCH)),
+    ("at most a third of `power`'s trials", _trials(POWER)),
+    ("less GPU time than bisection, work alone", _work(BISECTION)),
+    ("less GPU time than `binsearch`, work alone", _work(BINSEARCH)),
+    ("less GPU time than `power`, work alone", _work(POWER)),
+    ("less GPU time than bisection, with starts", _with_starts(BISECTION)),
+    ("less GPU time than `binsearch`, with starts", _with_starts(BINSEARCH)),
+    ("less GPU time than `power`, with starts", _with_starts(POWER)),
+)
+"""What was asked of a cell that counts, in words and as a test."""

@@ -1,0 +1,69 @@
+"""How the contenders of the comparison search: which batch sizes they try, and what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.edge import SCAN, Search, Trial, below, bisection, doubling
+
+
+def passes_up_to(edge: int) -> Callable[[int], Trial]:
+    return lambda batch: Trial(batch, 10 * batch, batch <= edge, 0.5)
+
+
+def tried(search: Search) -> list[int]:
+    return [trial.batch for trial in search.trials]
+
+
+@given(st.integers(0, 500), st.integers(1, 500))
+def test_bisection_finds_the_edge(edge: int, most: int) -> None:
+    found = bisection(passes_up_to(edge), most)
+    assert found.found == min(edge, most)
+    assert len(found.trials) <= most.bit_length()
+    assert len(set(tried(found))) == len(found.trials)
+
+
+@given(st.integers(2, 500), st.integers(1, 500))
+def test_doubling_and_then_halving_finds_the_edge(edge: int, most: int) -> None:
+    assert doubling(passes_up_to(edge), most, then_halve=True).found == min(edge, most)
+
+
+def test_doubling_alone_finds_the_last_power_of_two_that_passed() -> None:
+    found = doubling(passes_up_to(300), 881, then_halve=False)
+    assert (found.found, tried(found)) == (256, [2, 4, 8, 16, 32, 64, 128, 256, 512])
+
+
+def test_halving_goes_on_between_the_last_that_passed_and_the_first_that_failed() -> None:
+    found = doubling(passes_up_to(11), 881, then_halve=True)
+    assert (found.found, tried(found)) == (11, [2, 4, 8, 16, 12, 10, 11])
+
+
+@pytest.mark.parametrize("then_halve", [False, True])
+def test_doubling_stops_at_one_size_beyond_the_text(then_halve: bool) -> None:  # noqa: FBT001 - pytest's
+    found = doubling(passes_up_to(10_000), 30, then_halve=then_halve)
+    assert (found.found, tried(found)) == (30, [2, 4, 8, 16, 32])
+
+
+def test_where_not_even_the_first_passes_the_smallest_is_left() -> None:
+    found = doubling(passes_up_to(0), 30, then_halve=True)
+    assert (found.found, tried(found)) == (1, [2])
+
+
+@given(st.integers(1, 5000), st.integers(0, 6000))
+def test_holes_are_looked_for_from_the_edge_down_to_the_safe_bound(truth: int, safe: int) -> None:
+    sizes = below(truth, safe)
+    assert sizes[0] == truth
+    assert min(sizes) >= min(0.75 * truth, safe or truth) - 1
+    assert min(sizes) >= 1
+    assert len(sizes) <= 1.5 * SCAN + 1
+
+
+def test_a_search_is_charged_its_trials_and_a_start_each() -> None:
+    told = Search("bisection", 2, [Trial(2, 20, True, 0.5), Trial(3, 30, False, 0.25)], extra_s=1).summary(8)  # noqa: FBT003 - in order
+    assert (told["trials"], told["out_of_memory"], told["found"]) == (2, 1, 2)
+    assert (told["work_s"], told["with_starts_s"]) == (1.75, 17.75)
+    assert told["tried"][1]["batch"] == 3

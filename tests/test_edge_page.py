@@ -1,0 +1,44 @@
+"""What docs/benchmarks-edge.md says is what the records beside it say, and what the fit says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks import edge_page
+from benchmarks.edge_records import Cell, cells, fit_now, reports
+
+READ = reports()
+CELLS = [cell for report in READ for cell in cells(report)]
+RAW = [(report, raw) for report in READ for raw in report["cells"]]
+
+
+def named(cell: Cell) -> str:
+    return f"{cell.allocator}-{cell.order}-{cell.paragraphs}-{cell.cap_gib:g}"
+
+
+def test_the_page_is_made_from_the_records() -> None:
+    assert edge_page.PAGE_PATH.read_text(encoding="utf-8") == edge_page.page()
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=named)
+def test_the_safe_bound_passed_and_nothing_below_it_is_known_to_fail(cell: Cell) -> None:
+    assert cell.holds
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=named)
+def test_all_trials_of_a_cell_began_alike(cell: Cell) -> None:
+    assert len(cell.held_bytes) == 1
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=named)
+def test_the_bound_of_todays_fit_is_not_above_the_truth_either(cell: Cell) -> None:
+    assert cell.now <= 1 or cell.saturated
+
+
+@pytest.mark.parametrize(("report", "raw"), RAW, ids=map(named, CELLS))
+def test_the_line_is_still_the_one_that_was_tried(report: dict[str, Any], raw: dict[str, Any]) -> None:
+    told = raw["prediction"]
+    now = fit_now(report["order"], told)
+    assert now.largest_load(told["capacity_bytes"]) == pytest.approx(told["largest_load"])
