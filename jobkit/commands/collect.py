@@ -38,7 +38,15 @@ NO_RUNS = "make one first: jobkit sweep sweeps/demo.yaml"
     metavar="SIZE",
     help="The card to estimate the largest batch for, such as 30GiB. Default: the one measured on.",
 )
-def collect(paths: tuple[Path, ...], fmt: str, output: Path | None, gpu_memory: str | None) -> int:
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.{png,svg,pdf}",
+    help="Draw memory and speed there too, with the line, its bound and the knee. Needs jobkit[plot].",
+)
+def collect(
+    paths: tuple[Path, ...], fmt: str, output: Path | None, gpu_memory: str | None, plot: Path | None
+) -> int:
     """Read what runs have brought home and print how speed and memory scale with the batch.
 
     PATHS are run folders, folders that hold run folders, and logs of the Stanza taggers that
@@ -51,6 +59,7 @@ def collect(paths: tuple[Path, ...], fmt: str, output: Path | None, gpu_memory: 
       jobkit collect runs/ --gpu-memory 80GiB         would a larger card take a larger batch?
       jobkit collect old.o2650                        a log of the systems before
       jobkit collect runs/ --format csv --output points.csv
+      jobkit collect runs/stanza-20260102-101530-3f9a --plot scaling.pdf
 
     One table is printed for each combination of text, model, GPU, software versions and settings:
     points that differ in one of these are never averaged. Means are over the repeats that went
@@ -75,10 +84,18 @@ def collect(paths: tuple[Path, ...], fmt: str, output: Path | None, gpu_memory: 
     from jobkit.collect import collect as collect_runs
     from jobkit.report import render
 
+    if plot is not None:
+        from jobkit.plot import check_plot
+
+        check_plot(plot)
     collected = collect_runs(paths or (DEFAULT_RUNS,))
     if collected.points.empty:
         found = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"nothing to collect{found}", hint=NO_RUNS)
+    if plot is not None:
+        from jobkit.plot import plot as draw
+
+        draw(collected, plot, gpu_memory_bytes=gpu_memory_bytes)
     color = output is None and sys.stdout.isatty()
     report = render(collected, fmt, width=_width(), gpu_memory_bytes=gpu_memory_bytes, color=color)
     if output is None:
