@@ -396,7 +396,7 @@ class Record:
     needs
         Of the heaviest batches, where a GPU allows it; the largest load first.
     failed_load
-        The load of the batch that ran out of memory, as estimated from the text; else ``None``.
+        The load of the batch that ran out of memory, where the workload tells it; else ``None``.
     retries
         How often the allocator emptied its cache and tried again while the batches were done.
     started_at, ended_at

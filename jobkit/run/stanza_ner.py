@@ -134,7 +134,7 @@ class StanzaNer:
         self._keep_heaviest(documents)
         return Result(
             entities=tuple(entities),
-            load=self.attempted_load(),
+            load=max((rows * columns for rows, columns in shapes), default=0),
             sentences=sum(len(document.sentences) for document in documents),
             tokens=sum(len(sentence.tokens) for document in documents for sentence in document.sentences),
             longest_sentence_chars=max((columns for _, columns in shapes), default=0),
@@ -163,8 +163,9 @@ class StanzaNer:
         return [Heavy(count * columns, self.tag_again(_with_longest(sentences, count))) for count in counts]
 
     def attempted_load(self) -> int:
-        """Return the largest load of the last call, that of a batch that failed among them."""
-        return max((rows * columns for rows, columns in self._shapes), default=0)
+        """Return the load of the NER batch that was begun last: where a call failed, the one that did."""
+        rows, columns = self._shapes[-1] if self._shapes else (0, 0)
+        return rows * columns
 
     def tokenised(self, paragraphs: Sequence[str]) -> list[list[Any]]:
         """Return the sentences of each paragraph, not tagged."""
@@ -274,8 +275,9 @@ def _tag(processor: Any, document: Any) -> None:  # noqa: ANN401 - Stanza is unt
 
 
 def _with_longest(sentences: Sequence[Any], count: int) -> list[Any]:
-    """Return so many sentences, the longest first and the others as they stand."""
-    longest = max(range(len(sentences)), key=lambda at: len(sentences[at].text))
+    """Return so many sentences, the one that pads the most first and the others as they stand."""
+    columns = [sum(len(token.text) + 1 for token in sentence.tokens) for sentence in sentences]
+    longest = columns.index(max(columns))
     others = [sentence for at, sentence in enumerate(sentences) if at != longest]
     return [sentences[longest], *others[: count - 1]]
 

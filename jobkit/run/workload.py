@@ -60,7 +60,8 @@ class Workload(Protocol):
 
     A workload may also have a method ``heaviest() -> Sequence[Heavy]``, the largest load first:
     the heaviest batches so far, to be done again while their need of GPU memory is measured; and
-    a method ``attempted_load() -> int``: the largest load of the last call, ended or not.
+    a method ``attempted_load() -> int``: the load of what was begun last, where a call failed that of
+    what did; 0 for none.
 
     Attributes
     ----------

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 from jobkit.errors import JobkitError
 from jobkit.records import ModelRef
-from jobkit.run.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, language_of
-from jobkit.run.workload import Entity, Result, workload_class
+from jobkit.run.stanza_ner import DEFAULT_BATCH_SIZE, SHARES, StanzaNer, _entity, language_of
+from jobkit.run.workload import Entity, Heavy, Result, workload_class
 from jobkit.sample import SEED, Sample, generate
 
 Load = Callable[..., StanzaNer]
@@ -147,6 +148,77 @@ def test_the_tokenizers_batch_takes_effect(load: Load, sample: Sample) -> None:
         effective = effective_after(load(batch_size=50, tokenizer_batch=size), paragraphs)
         assert effective["tokenizer_batch"] == size
     assert effective_after(load(batch_size=50), paragraphs)["tokenizer_batch"] == 32
+
+
+@pytest.mark.parametrize(
+    "params", [{"batch_size": 20}, {"paragraphs_per_call": 40, "sentences_per_ner_batch": 13}]
+)
+def test_the_heaviest_batch_and_its_parts_are_padded_as_they_say(
+    load: Load, sample: Sample, params: dict[str, int]
+) -> None:
+    workload = load(**params)
+    assert workload.heaviest() == []
+    _, results = run(workload, sample.paragraphs[:120])
+    parts = workload.heaviest()
+    shapes = [padded(workload, one) for one in parts]
+    assert [rows * columns for rows, columns in shapes] == [one.load for one in parts]
+    assert parts[0].load == max(result.load for result in results)
+    sentences = shapes[0][0]
+    assert [rows for rows, _ in shapes] == [round(share * sentences) for share in SHARES]
+    assert len({columns for _, columns in shapes}) == 1, "the longest sentence is in each part"
+
+
+def padded(workload: StanzaNer, heavy: Heavy) -> tuple[int, int]:
+    """Return sentences and characters of the one batch that doing it again pads."""
+    workload._shapes.clear()
+    heavy.again()
+    [shape] = workload._shapes
+    return shape
+
+
+def test_the_longest_is_the_one_that_pads_the_most(load: Load) -> None:
+    blanks, dense = "Ada" + " " * 60 + "went.", "Beatrice Kelford went home, and so did I."
+    workload = load(batch_size=3)
+    result = workload.process([blanks, dense, "He did."])
+    assert {padded(workload, one)[1] for one in workload.heaviest()} == {result.longest_sentence_chars}
+
+
+def test_a_batch_of_one_sentence_has_no_parts(load: Load) -> None:
+    workload = load(batch_size=1)
+    result = workload.process(["Ada went home."])
+    assert [one.load for one in workload.heaviest()] == [result.load]
+
+
+def test_tokenised_sentences_are_tagged_as_what_they_were_cut_from(load: Load, sample: Sample) -> None:
+    workload = load(batch_size=12)
+    paragraphs = sample.paragraphs[:12]
+    result = workload.process(paragraphs)
+    sentences = [one for paragraph in workload.tokenised(paragraphs) for one in paragraph]
+    assert len(sentences) == result.sentences
+    [whole, *_] = workload.again(sentences, result.longest_sentence_chars or 0)
+    assert padded(workload, whole) == (result.sentences, result.longest_sentence_chars)
+
+
+def test_the_load_of_a_batch_that_failed_is_known(
+    load: Load, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = load(paragraphs_per_call=40, sentences_per_ner_batch=10)
+    assert workload.attempted_load() == 0
+    whole = workload.process(sample.paragraphs[:40])
+    shapes = list(workload._shapes)
+    model = workload._pipeline.processors["ner"].trainers[0].model
+    forward, calls = model.forward, iter(range(2))
+
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        if next(calls, None) is None:
+            raise MemoryError
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(model, "forward", fails)
+    with pytest.raises(MemoryError):
+        workload.process(sample.paragraphs[:40])
+    assert workload.attempted_load() == shapes[2][0] * shapes[2][1]
+    assert max(rows * columns for rows, columns in shapes) == whole.load
 
 
 def test_without_a_batch_size_it_is_stanzas(load: Load) -> None:
