@@ -46,6 +46,7 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
         "jobkit.run.count",
         "jobkit.run.sampler",
         "jobkit.run.stanza_ner",
+        "jobkit.run.record",
         "jobkit.run.work",
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobkit import records
 from jobkit.errors import JobkitError
-from jobkit.records import Batch, Exit, Job, Memory, Outcome, Point, Record, TextRef
+from jobkit.records import Batch, Exit, Job, Memory, Need, Outcome, Point, Record, TextRef
 
 POINT = Point(
     run_id="r-1",
@@ -38,8 +39,35 @@ RECORD = Record(
 )
 
 
+NEED = Need(
+    load=9,
+    allocated_bytes=100,
+    reserved_bytes=120,
+    passed_bytes=110,
+    failed_bytes=108,
+    tries=5,
+    seconds=0.5,
+)
+
+
 def test_a_record_reads_back_as_it_was() -> None:
     assert records.from_json(Record, records.to_json(RECORD), where="x") == RECORD
+
+
+def test_several_of_a_kind_read_back_each_as_it_was() -> None:
+    told = replace(RECORD, needs=(NEED, replace(NEED, load=8)), point=replace(POINT, cap_bytes=2**30))
+    back = records.from_json(Record, records.to_json(told), where="x")
+    assert back == told
+    assert [type(one) for one in back.needs] == [Need, Need]
+    assert type(back.needs) is tuple
+
+
+def test_a_record_of_an_earlier_jobkit_tells_no_needs() -> None:
+    data = json.loads(records.to_json(RECORD))
+    for name in ("needs", "failed_load", "retries"):
+        del data[name]
+    del data["point"]["cap_bytes"]
+    assert records.from_dict(Record, data, where="x") == RECORD
 
 
 def test_keys_of_a_later_jobkit_are_ignored_and_a_later_schema_is_not() -> None:
@@ -57,6 +85,10 @@ def test_keys_of_a_later_jobkit_are_ignored_and_a_later_schema_is_not() -> None:
         ({"point": None}, "x: not a Point: 'None'"),
         ({"inert": "a"}, "x: 'a' where list is expected"),
         ({"memory": {"context_bytes": []}}, r"x: \[\] where int is expected"),
+        ({"needs": {}}, "x: {} where list is expected"),
+        ({"needs": [3]}, "x: not a Need: '3'"),
+        ({"needs": [{"load": 3}]}, "x: not a Need: lacks allocated_bytes, reserved_bytes, passed_bytes,"),
+        ({"needs": [json.loads(records.to_json(NEED)) | {"load": "9"}]}, "x: '9' where int is expected"),
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, object], said: str) -> None:

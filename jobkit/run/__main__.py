@@ -9,8 +9,9 @@ from pathlib import Path
 from jobkit import records
 from jobkit.errors import JobkitError
 from jobkit.records import Job, Outcome, Point
+from jobkit.run.record import Task
 from jobkit.run.signals import Signals
-from jobkit.run.work import Task, run
+from jobkit.run.work import run
 
 EXIT_OK = 0
 EXIT_FAILED = 1

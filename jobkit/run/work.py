@@ -6,80 +6,33 @@ The record is written whatever happens: at the end, on an exception, on a signal
 from __future__ import annotations
 
 import hashlib
-import platform
 import resource
-import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from importlib import metadata
-from pathlib import Path
 
 from jobkit import records
 from jobkit.errors import JobkitError
-from jobkit.records import Batch, Job, Outcome, Point, Record
+from jobkit.records import Batch, Outcome
 from jobkit.run import gpu, memory, need, surroundings
 from jobkit.run.device import Device, open_device
 from jobkit.run.entities import write_entities
-from jobkit.run.failure import Stopped, TryFailed, outcome_of
+from jobkit.run.failure import Stopped, TryFailed
 from jobkit.run.order import Call, calls
 from jobkit.run.paragraphs import read_paragraphs
-from jobkit.run.sampler import Peaks, Sampling, sampling
+from jobkit.run.record import Task, Try, now, record_of
+from jobkit.run.sampler import Peaks, sampling
 from jobkit.run.signals import Signals
-from jobkit.run.summary import summarise
-from jobkit.run.workload import Entity, Result, Workload, workload_class
+from jobkit.run.workload import Result, Workload, workload_class
 
 WARM_UP_PARAGRAPHS = 4
 NVML_UUID_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """What the job script passes to the worker.
-
-    Attributes
-    ----------
-    point
-        What to run.
-    inputs
-        The folder with ``text`` and ``model`` on this node.
-    out
-        The folder on this node that is brought home.
-    """
-
-    point: Point
-    try_number: int
-    inputs: Path
-    out: Path
-    job: Job
-
-
-@dataclass(slots=True)
-class _Try:
-    """What is known so far: enough to write a record at any moment."""
-
-    task: Task
-    started_at: str
-    readings: memory.Readings = field(default_factory=memory.Readings)
-    batches: list[Batch] = field(default_factory=list)
-    entities: list[Entity] = field(default_factory=list)
-    items_total: int = 0
-    batches_total: int = 0
-    workload: Workload | None = None
-    gpu: records.Gpu | None = None
-    peaks: Peaks | None = None
-    sampler: Sampling | None = None
-    load_s: float | None = None
-    warm_up_s: float | None = None
-    needs: tuple[records.Need, ...] = ()
-
-
 def run(task: Task, signals: Signals) -> Outcome:
     """Run one try to its end and return its outcome; the record lies in ``task.out``."""
-    state = _Try(task, _now())
+    state = Try(task, now())
     error: BaseException | None = None
     with ExitStack() as stack:
         try:
@@ -90,13 +43,13 @@ def run(task: Task, signals: Signals) -> Outcome:
         _close(state)
     if error and not isinstance(error, TryFailed | Stopped):
         traceback.print_exception(error)
-    record = _record(state, error)
+    record = record_of(state, error)
     write_entities(task.out / records.ENTITIES_FILE, state.entities)
     records.write_atomically(task.out / records.RECORD_FILE, records.to_json(record) + "\n")
     return record.outcome
 
 
-def _work(state: _Try, stack: ExitStack) -> None:
+def _work(state: Try, stack: ExitStack) -> None:
     point = state.task.point
     paragraphs = _read_text(state.task)
     state.items_total = len(paragraphs)
@@ -136,7 +89,7 @@ def _read_text(task: Task) -> list[str]:
     return read_paragraphs(path)
 
 
-def _open_gpu(state: _Try, idle: dict[str, int | None], uuid: str | None) -> None:
+def _open_gpu(state: Try, idle: dict[str, int | None], uuid: str | None) -> None:
     """Describe the card, and note what it held before this process came."""
     if state.task.point.device != "cuda":
         return
@@ -148,7 +101,7 @@ def _open_gpu(state: _Try, idle: dict[str, int | None], uuid: str | None) -> Non
     state.readings.device_idle = idle.get(state.gpu.uuid)
 
 
-def _read_context(state: _Try, device: Device, peaks: Peaks | None) -> None:
+def _read_context(state: Try, device: Device, peaks: Peaks | None) -> None:
     """Read the context: what NVML sees of the process beyond what torch has reserved.
 
     After the warm-up, for kernels are loaded when they are first used (74 MiB on an H200).
@@ -159,7 +112,7 @@ def _read_context(state: _Try, device: Device, peaks: Peaks | None) -> None:
         state.readings.context = total - reserved
 
 
-def _load(state: _Try, device: Device) -> None:
+def _load(state: Try, device: Device) -> None:
     """Load the workload and read what its weights take."""
     point, readings = state.task.point, state.readings
     readings.rss_before = surroundings.rss_now()
@@ -185,7 +138,7 @@ def _warm_up(workload: Workload, device: Device, paragraphs: Sequence[str]) -> f
     return time.perf_counter() - start
 
 
-def _batches(state: _Try, device: Device, todo: Sequence[Call]) -> Iterator[Batch]:
+def _batches(state: Try, device: Device, todo: Sequence[Call]) -> Iterator[Batch]:
     """Do the calls in turn, one batch a call."""
     for index, call in enumerate(todo):
         device.reset_peaks()
@@ -233,75 +186,8 @@ def _keep_peaks(readings: memory.Readings, batch: Batch) -> None:
         readings.reserved_peak = max(readings.reserved_peak or 0, batch.reserved_peak_bytes)
 
 
-def _close(state: _Try) -> None:
+def _close(state: Try) -> None:
     """Read what can be read only at the end."""
     state.peaks = state.sampler.ask("peaks") if state.sampler else None
     state.readings.maxrss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     state.readings.cgroup_peak = surroundings.cgroup_peak()
-
-
-def _record(state: _Try, error: BaseException | None) -> Record:
-    outcome, message = outcome_of(error) if error else (Outcome.OK, "")
-    effective = dict(state.workload.effective()) if state.workload and state.batches else {}
-    point = state.task.point
-    return Record(
-        point=point,
-        try_number=state.task.try_number,
-        outcome=outcome,
-        provisional=isinstance(error, Stopped),
-        message=message,
-        signal=error.signal if isinstance(error, Stopped) else None,
-        job=state.task.job,
-        host=platform.node(),
-        started_at=state.started_at,
-        ended_at=_now(),
-        effective=effective,
-        inert=tuple(
-            knob for knob in point.params if effective.get(knob, point.params[knob]) != point.params[knob]
-        ),
-        versions=_versions(state.workload),
-        gpu=state.gpu,
-        memory=memory.split(state.readings, state.peaks),
-        sampler=_sampler(state.peaks),
-        summary=summarise(state.batches, items_total=state.items_total, batches_total=state.batches_total),
-        load_s=state.load_s,
-        warm_up_s=state.warm_up_s,
-        needs=state.needs,
-        failed_load=_failed_load(state) if outcome is Outcome.GPU_OOM else None,
-        retries=_retries(state.batches),
-        environment=surroundings.variables(),
-    )
-
-
-def _failed_load(state: _Try) -> int | None:
-    """Return the load of the batch that failed, where the workload tells it."""
-    attempted = getattr(state.workload, "attempted_load", None)
-    return attempted() or None if attempted else None
-
-
-def _retries(batches: Sequence[Batch]) -> int | None:
-    known = [batch.alloc_retries for batch in batches if batch.alloc_retries is not None]
-    return sum(known) if known else None
-
-
-def _sampler(peaks: Peaks | None) -> records.Sampler | None:
-    if peaks is None:
-        return None
-    utilisation, power = peaks.utilisation_percent, peaks.power_w
-    return records.Sampler(
-        period_s=peaks.period_s,
-        samples=peaks.samples,
-        memory_query=peaks.memory_query,
-        utilisation_mean_percent=sum(utilisation) / len(utilisation) if utilisation else None,
-        power_mean_w=sum(power) / len(power) if power else None,
-        power_max_w=max(power, default=None),
-    )
-
-
-def _versions(workload: Workload | None) -> dict[str, str]:
-    own = {"python": sys.version.split()[0], "jobkit": metadata.version("jobkit")}
-    return {**own, **(workload.versions() if workload else {})}
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,131 @@
+"""What a try is, what is known of it so far, and the record that tells it. Standard library only."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from jobkit import records
+from jobkit.records import Batch, Job, Outcome, Point, Record
+from jobkit.run import memory, surroundings
+from jobkit.run.failure import Stopped, outcome_of
+from jobkit.run.sampler import Peaks, Sampling
+from jobkit.run.summary import summarise
+from jobkit.run.workload import Entity, Workload
+
+OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the job script passes to the worker.
+
+    Attributes
+    ----------
+    point
+        What to run.
+    inputs
+        The folder with ``text`` and ``model`` on this node.
+    out
+        The folder on this node that is brought home.
+    """
+
+    point: Point
+    try_number: int
+    inputs: Path
+    out: Path
+    job: Job
+
+
+@dataclass(slots=True)
+class Try:
+    """What is known so far: enough to write a record at any moment."""
+
+    task: Task
+    started_at: str
+    readings: memory.Readings = field(default_factory=memory.Readings)
+    batches: list[Batch] = field(default_factory=list)
+    entities: list[Entity] = field(default_factory=list)
+    items_total: int = 0
+    batches_total: int = 0
+    workload: Workload | None = None
+    gpu: records.Gpu | None = None
+    peaks: Peaks | None = None
+    sampler: Sampling | None = None
+    load_s: float | None = None
+    warm_up_s: float | None = None
+    needs: tuple[records.Need, ...] = ()
+
+
+def record_of(state: Try, error: BaseException | None) -> Record:
+    """Return the record of a try that has ended, well or by an error."""
+    outcome, message = outcome_of(error) if error else (Outcome.OK, "")
+    effective = dict(state.workload.effective()) if state.workload and state.batches else {}
+    point = state.task.point
+    return Record(
+        point=point,
+        try_number=state.task.try_number,
+        outcome=outcome,
+        provisional=isinstance(error, Stopped),
+        message=message,
+        signal=error.signal if isinstance(error, Stopped) else None,
+        job=state.task.job,
+        host=platform.node(),
+        started_at=state.started_at,
+        ended_at=now(),
+        effective=effective,
+        inert=tuple(
+            knob for knob in point.params if effective.get(knob, point.params[knob]) != point.params[knob]
+        ),
+        versions=_versions(state.workload),
+        gpu=state.gpu,
+        memory=memory.split(state.readings, state.peaks),
+        sampler=_sampler(state.peaks),
+        summary=summarise(state.batches, items_total=state.items_total, batches_total=state.batches_total),
+        load_s=state.load_s,
+        warm_up_s=state.warm_up_s,
+        needs=state.needs,
+        failed_load=_failed_load(state) if outcome in OUT_OF_MEMORY else None,
+        retries=_retries(state.batches),
+        environment=surroundings.variables(),
+    )
+
+
+def _failed_load(state: Try) -> int | None:
+    """Return the load of the batch that failed, where the workload tells it."""
+    attempted = getattr(state.workload, "attempted_load", None)
+    return attempted() or None if attempted else None
+
+
+def _retries(batches: Sequence[Batch]) -> int | None:
+    known = [batch.alloc_retries for batch in batches if batch.alloc_retries is not None]
+    return sum(known) if known else None
+
+
+def _sampler(peaks: Peaks | None) -> records.Sampler | None:
+    if peaks is None:
+        return None
+    utilisation, power = peaks.utilisation_percent, peaks.power_w
+    return records.Sampler(
+        period_s=peaks.period_s,
+        samples=peaks.samples,
+        memory_query=peaks.memory_query,
+        utilisation_mean_percent=sum(utilisation) / len(utilisation) if utilisation else None,
+        power_mean_w=sum(power) / len(power) if power else None,
+        power_max_w=max(power, default=None),
+    )
+
+
+def _versions(workload: Workload | None) -> dict[str, str]:
+    own = {"python": sys.version.split()[0], "jobkit": metadata.version("jobkit")}
+    return {**own, **(workload.versions() if workload else {})}
+
+
+def now() -> str:
+    """Return the time, UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit import records
+from jobkit.records import Batch, Job, Outcome, Point, Record
+from jobkit.run import work
+from jobkit.run.device import Device
+from jobkit.run.entities import read_entities
+from jobkit.run.need import SEARCHED, STEP_BYTES
+from jobkit.run.record import Task
+from jobkit.run.signals import CAUGHT, Signals
+from tests.builders import point
+from tests.fake_torch import FakeTorch
+from tests.workloads.held import BYTES_PER_LOAD, Held, Tells
+
+TEXT = "Ada.\n\nShe went home.\n\nBeatrice Kelford asked for tea.\n\nNo.\n\nIt rained.\n"
+LOAD = 2 * len("Beatrice Kelford asked for tea.\n")
+"""Of the heaviest call of two paragraphs."""
+GIB = 2**30
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in CAUGHT}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
+    """Put a card that is not there under the workloads of `tests.workloads.held`."""
+    torch = FakeTorch(100 * GIB)
+    monkeypatch.setattr(Held, "card", torch)
+    monkeypatch.setattr(work, "open_device", lambda name: Device(name, torch))
+    return torch
+
+
+PLAIN = replace(
+    point(params={"batch_size": 2}, device="cpu"),
+    workload="tests.workloads.held:Held",
+    model=None,
+    allocator=SEARCHED,
+    threads=1,
+)
+
+
+def tried(folder: Path, of: Point) -> Record:
+    """Run one try of a point on `TEXT` and return its record."""
+    (folder / "text").write_text(TEXT)
+    sha256 = hashlib.sha256(TEXT.encode()).hexdigest()
+    ready = replace(of, text=replace(of.text, sha256=sha256))
+    task = Task(point=ready, try_number=1, inputs=folder, out=folder, job=Job(scheduler="hand"))
+    outcome = work.run(task, Signals(None))
+    text = (folder / records.RECORD_FILE).read_text()
+    found = records.from_json(Record, text, where="record")
+    assert found.outcome is outcome
+    return found
+
+
+def test_the_need_of_the_heaviest_call_is_measured_after_the_batches(tmp_path: Path, card: FakeTorch) -> None:
+    found = tried(tmp_path, PLAIN)
+    [need] = found.needs
+    assert (found.outcome, need.load) == (Outcome.OK, LOAD)
+    assert need.allocated_bytes == LOAD * BYTES_PER_LOAD
+    assert need.failed_bytes < 1.05 * need.allocated_bytes <= need.passed_bytes <= need.reserved_bytes
+    assert need.passed_bytes - need.failed_bytes <= STEP_BYTES
+    assert found.summary
+    assert found.summary.batches == 3
+    assert found.retries == 0, "what the measuring does to the allocator is not the batches'"
+    assert card.retries > 0
+    assert card.cap_bytes == card.total_bytes
+
+
+def test_a_cap_of_the_point_holds_for_the_batches_and_after(tmp_path: Path, card: FakeTorch) -> None:
+    cap = 107 * LOAD * BYTES_PER_LOAD // 100
+    found = tried(tmp_path, replace(PLAIN, cap_bytes=cap))
+    assert found.outcome is Outcome.OK
+    assert found.retries == 1
+    assert found.needs[0].reserved_bytes <= cap + 1024
+    assert cap <= card.cap_bytes <= cap + 1024
+
+
+@pytest.mark.usefixtures("card")
+def test_in_text_order_no_need_is_measured(tmp_path: Path) -> None:
+    assert tried(tmp_path, replace(PLAIN, order="text")).needs == ()
+
+
+def test_on_a_cpu_no_need_is_measured(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, workload="count"))
+    assert (found.outcome, found.needs, found.retries, found.failed_load) == (Outcome.OK, (), None, None)
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize(("workload", "load"), [("Held", None), ("Tells", LOAD)])
+def test_a_batch_that_runs_out_leaves_its_load_where_that_is_told(
+    tmp_path: Path, workload: str, load: int | None
+) -> None:
+    small = replace(PLAIN, workload=f"tests.workloads.held:{workload}", cap_bytes=40 * BYTES_PER_LOAD)
+    found = tried(tmp_path, small)
+    assert (found.outcome, found.failed_load, found.needs) == (Outcome.GPU_OOM, load, ())
+    assert found.point.cap_bytes == 40 * BYTES_PER_LOAD
+
+
+@pytest.mark.usefixtures("card")
+def test_where_host_memory_ran_out_it_is_left_too(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, workload="tests.workloads.held:NoRam"))
+    assert found.outcome is Outcome.RAM_OOM
+    assert found.failed_load
+    assert found.failed_load < LOAD, "the second batch failed, not the heaviest"
+
+
+def test_a_signal_while_it_measures_ends_that_and_not_the_try(
+    tmp_path: Path, card: FakeTorch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Tells, "again", staticmethod(told), raising=False)
+    found = tried(tmp_path, replace(PLAIN, workload="tests.workloads.held:Tells", cap_bytes=GIB))
+    assert (found.outcome, found.signal, found.needs) == (Outcome.OK, None, ())
+    assert found.summary
+    assert found.summary.items == found.summary.items_total == 5
+    assert len(read_entities(tmp_path / records.ENTITIES_FILE)) == 5
+    lines = records.read_lines(tmp_path / records.BATCHES_FILE)
+    assert next(records.from_json(Batch, line, where="batches").load for _, line in lines) == LOAD
+    assert GIB <= card.cap_bytes <= GIB + 1024
+
+
+@pytest.mark.usefixtures("card")
+def test_a_failure_while_it_measures_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> None:
+        raise ValueError("odd")
+
+    monkeypatch.setattr(Tells, "again", staticmethod(fails), raising=False)
+    found = tried(tmp_path, replace(PLAIN, workload="tests.workloads.held:Tells"))
+    assert (found.outcome, found.needs) == (Outcome.OK, ())
+    assert "ValueError: odd" in capsys.readouterr().err

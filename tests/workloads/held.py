@@ -1,0 +1,59 @@
+"""A workload whose batches hold memory on a card that is not there; for the tests of the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from jobkit.run.count import Count
+from jobkit.run.workload import Heavy, Result
+from tests.fake_torch import FakeTorch
+
+BYTES_PER_LOAD = 8 * 2**20
+
+
+class Held(Count):
+    """Counts, and holds 8 MiB for each unit of load; does no more than it can."""
+
+    NEEDS_MODEL: ClassVar[bool] = True
+    card: ClassVar[FakeTorch] = FakeTorch(100 * 2**30)
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Count and hold."""
+        result = super().process(paragraphs)
+        self.card.hold(BYTES_PER_LOAD * result.load)
+        return result
+
+
+class Tells(Held):
+    """Tells the load of the call that failed, and its heaviest by a function of the test's."""
+
+    again: ClassVar[Callable[[], object]]
+    attempted = 0
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Keep in mind what is tried."""
+        self.attempted = len(paragraphs) * max(map(len, paragraphs))
+        return super().process(paragraphs)
+
+    def attempted_load(self) -> int:
+        """Return the load of the last call."""
+        return self.attempted
+
+    def heaviest(self) -> Sequence[Heavy]:
+        """Return one batch that does what the test wants."""
+        return [Heavy(7, type(self).again)]
+
+
+class NoRam(Tells):
+    """Finds no host memory in its third call."""
+
+    calls = 0
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Count twice."""
+        result = super().process(paragraphs)
+        self.calls += 1
+        if self.calls == 3:
+            raise MemoryError
+        return result
