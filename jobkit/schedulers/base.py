@@ -126,7 +126,7 @@ class Scheduler(Protocol):
     PROGRAMS: tuple[str, ...]
     """What must be on PATH for ``scheduler: auto`` to choose it; nothing for the last resort."""
     OWN_OPTIONS: Mapping[str, str]
-    """Options that jobkit writes itself, and what in a spec they follow from: nobody else may."""
+    """Options that jobkit writes itself, so that nobody else may, and what to do instead."""
     ENVIRONMENT: Mapping[str, str]
     """Variables that its commands need so that what they print can be read."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from jobkit.errors import JobkitError
@@ -15,16 +16,32 @@ SCHEDULERS: Mapping[str, Scheduler] = {"slurm": slurm, "sge": sge, "local": loca
 def own_option(scheduler: str, line: str) -> str | None:
     """Return what is wrong with a header line that sets what jobkit sets itself, else ``None``.
 
-    A short option may have its value behind it without a blank (``-a1-3``); Grid Engine's have not.
+    A line may hold several options; both schedulers read them all.
     """
     own = SCHEDULERS[scheduler].OWN_OPTIONS if scheduler in SCHEDULERS else {}
-    word = line.strip().partition("=")[0].split(None, 1)[0] if line.strip() else ""
-    short = word[:2] if scheduler == "slurm" and not word.startswith("--") else word
-    option = word if word in own else short if short in own else None
-    if option is None:
-        return None
-    source = f", from {own[option]}" if own[option] else ""
-    return f"{line.strip()!r}: jobkit sets {option} itself{source}"
+    option = next(filter(None, (_meant(word, own) for word in _words(line))), None)
+    return None if option is None else f"{line.strip()!r}: jobkit sets {option} itself; {own[option]}"
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:  # a quote that is never closed: the scheduler will say so
+        return line.split()
+
+
+def _meant(word: str, own: Mapping[str, str]) -> str | None:
+    """Return the option of jobkit's that a word stands for, else ``None``.
+
+    Where there are long options they are read as getopt_long(3) does: a long one may be cut
+    short, a short one has its value behind it (``--out=x``, ``-a1-3``).
+    """
+    name = word.partition("=")[0]
+    if name in own or not any(option.startswith("--") for option in own):
+        return name if name in own else None
+    if name.startswith("--"):
+        return next((option for option in own if name != "--" and option.startswith(name)), None)
+    return name[:2] if name[:2] in own else None
 
 
 def by_name(name: str) -> Scheduler:

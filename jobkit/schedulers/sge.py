@@ -37,11 +37,14 @@ __all__ = [
 
 NAME = "sge"
 OWN_OPTIONS: Mapping[str, str] = {
-    **dict.fromkeys(("-t", "-tc"), "sweep, max_parallel"),
-    "-N": "name",
-    **dict.fromkeys(("-o", "-j", "-cwd"), "--runs-dir"),
-    **dict.fromkeys(("-S", "-r", "-notify", "-terse"), ""),
-    "-hold_jid": "find_max",
+    **dict.fromkeys(("-t", "-tc"), "change sweep or max_parallel"),
+    "-N": "change name",
+    **dict.fromkeys(
+        ("-o", "-e", "-j", "-cwd", "-wd"), "logs are in the run folder, which --runs-dir puts elsewhere"
+    ),
+    "-notify": "change warning_s in a site file for an earlier warning",
+    **dict.fromkeys(("-S", "-r", "-terse"), "leave it out"),
+    "-hold_jid": "leave it out: find_max waits by it",
 }
 PROGRAMS: tuple[str, ...] = ("qsub", "qconf")
 """``qsub`` alone may be PBS's."""

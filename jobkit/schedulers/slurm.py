@@ -37,11 +37,15 @@ __all__ = [
 NAME = "slurm"
 PROGRAMS: tuple[str, ...] = ("sbatch",)
 OWN_OPTIONS: Mapping[str, str] = {
-    **dict.fromkeys(("--array", "-a"), "sweep, max_parallel"),
-    **dict.fromkeys(("--job-name", "-J"), "name"),
-    **dict.fromkeys(("--output", "-o", "--open-mode"), "--runs-dir"),
-    **dict.fromkeys(("--signal", "--parsable", "--wrap"), ""),
-    **dict.fromkeys(("--dependency", "-d"), "find_max"),
+    **dict.fromkeys(("--array", "-a"), "change sweep or max_parallel"),
+    **dict.fromkeys(("--job-name", "-J"), "change name"),
+    **dict.fromkeys(
+        ("--output", "-o", "--error", "-e", "--open-mode"),
+        "logs are in the run folder, which --runs-dir puts elsewhere",
+    ),
+    "--signal": "change warning_s in a site file",
+    **dict.fromkeys(("--parsable", "--wrap"), "leave it out"),
+    **dict.fromkeys(("--dependency", "-d"), "leave it out: find_max waits by it"),
 }
 ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
 """Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""

@@ -25,7 +25,13 @@ def test_an_unknown_scheduler_gets_the_nearest_name() -> None:
         ("slurm", " -o x.log", "-o"),
         ("slurm", "--signal=B:USR1@5", "--signal"),
         ("sge", "-t 1-3", "-t"),
+        ("slurm", "--nice=1 -J mine", "-J"),
+        ("slurm", "--err=x.log", "--error"),
+        ("slurm", '--comment "it\'s --mine" -e x', "-e"),
+        ("slurm", "--comment='open -ox", "-o"),
         ("sge", "-notify", "-notify"),
+        ("sge", "-p -10 -wd /tmp", "-wd"),
+        ("sge", "-e /dev/null", "-e"),
     ],
 )
 def test_what_jobkit_sets_itself_is_told(scheduler: str, line: str, option: str) -> None:
@@ -34,7 +40,24 @@ def test_what_jobkit_sets_itself_is_told(scheduler: str, line: str, option: str)
 
 @pytest.mark.parametrize(
     ("scheduler", "line"),
-    [("slurm", "--nice=100"), ("slurm", "-A staff"), ("slurm", ""), ("sge", "-p -10"), ("none", "--array=1")],
+    [
+        ("slurm", "--nice=100"),
+        ("slurm", "-A staff"),
+        ("slurm", "--comment='--array=1-3'"),
+        ("slurm", "--nice=1 # not --array"),
+        ("slurm", "-- --"),
+        ("slurm", ""),
+        ("sge", "-p -10"),
+        ("sge", "-l tmpfs=1G -ac -ox=1"),
+        ("none", "--array=1"),
+    ],
 )
 def test_other_options_are_the_users(scheduler: str, line: str) -> None:
     assert own_option(scheduler, line) is None
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_every_option_of_jobkits_own_says_what_to_do_instead(name: str) -> None:
+    assert all(SCHEDULERS[name].OWN_OPTIONS.values())
+    said = own_option(name, next(iter(SCHEDULERS[name].OWN_OPTIONS), ""))
+    assert said is None or said.endswith("itself; change sweep or max_parallel")
