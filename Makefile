@@ -30,9 +30,10 @@ lint: setup           ## style, types, import layers
 # Modules that compute and do no I/O but read a given file: tests take every branch of them. A new
 # module of the kind belongs here; where one is renamed, make stops and names it.
 PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
-	accounts auto axes cards cautions columns jsonl lengths loads nearest outcomes plan predecessors \
-	preflight_report recommend recommend_report recommendation records rows sample schema scheduler_lines \
-	sentences site speed standin_gold units values yaml_files run/failure run/memory run/order run/summary)
+	accounts auto axes cards cautions columns evidence fit jsonl lengths loads nearest outcomes plan \
+	predecessors predict preflight_report recommend recommend_report recommendation records rows sample \
+	schema scheduler_lines sentences site spec spec_checks speed standin_gold straight students_t units \
+	values yaml_files run/failure run/memory run/order run/summary)
 
 .PHONY: unit cluster
 unit: setup $(PURE)
@@ -42,8 +43,8 @@ unit: setup $(PURE)
 cluster: setup
 	$(BIN)/python -m pytest tests/cluster -n 2 --dist loadgroup -rs
 
-docs: setup           ## links, commands and keys in the documentation
-	$(BIN)/python -m pytest tests/test_docs.py -q
+docs: setup           ## links, commands and keys in the documentation; its shell blocks are run
+	$(BIN)/python -m pytest tests/test_docs.py tests/test_docs_shell.py -q
 
 bench: setup          ## measure jobkit itself, ten minutes; see docs/benchmarks.md
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

@@ -41,7 +41,8 @@ jobkit predicts the largest batch from five small points and runs it once. Here 
 searching finds: bisection over all batch sizes, and the two modes of Lightning's batch-size finder; under caps \
 on one {gpu} with nobody else on it, with the full-size stand-in model, torch {torch}, stanza {stanza}, {date}.
 
-```text
+<!-- not run: needs a GPU -->
+```sh
 jobkit models build --size full
 PYTORCH_ALLOC_CONF=expandable_segments:True python -m benchmarks.edge --text sample:9999 --out FILE
 PYTORCH_ALLOC_CONF=expandable_segments:True python -m benchmarks.edge --text sample --out FILE

@@ -26,7 +26,8 @@ PAGE = """\
 model; once with expandable segments (jobkit's default, 3 repeats) and once with PyTorch's own \
 allocator setting (2 repeats):
 
-```text
+<!-- not run: needs a GPU -->
+```sh
 jobkit models build --size full
 jobkit sweep sweeps/stanza.yaml
 jobkit sweep sweeps/stanza.yaml --set repeats=2 --set 'environment.variables={{PYTORCH_ALLOC_CONF: ""}}'
