@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
@@ -147,6 +147,7 @@ class Axes(BaseModel):
         Settings to leave out: a point that matches all knobs of one is dropped.
     """
 
+    KEYS: ClassVar = "knobs"
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
     __pydantic_extra__: dict[str, ValuesOrAuto]
 

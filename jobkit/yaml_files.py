@@ -151,8 +151,17 @@ def validated(document: Document, model: type[M]) -> M | None:
     return None
 
 
-def refuse(document: Document, what: str) -> None:
+def refuse(document: Document, what: str, *, nested: bool = False) -> None:
     """Raise all faults of the document at once.
+
+    Parameters
+    ----------
+    document
+        What was read.
+    what
+        To type or read next.
+    nested
+        Whether another file names this one: that one's message counts, and says what was not done.
 
     Raises
     ------
@@ -161,12 +170,10 @@ def refuse(document: Document, what: str) -> None:
     """
     if not document.faults:
         return
-    lines = [str(fault) for fault in sorted(set(document.faults))]
+    lines = [str(fault).replace("\n", "\n  ") for fault in sorted(set(document.faults))]
     count = f"{len(lines)} fault{'s' * (len(lines) > 1)}"
-    raise JobkitError(
-        "\n".join([f"{document.path}: {count}, nothing was done", *(f"  {line}" for line in lines)]),
-        hint=what,
-    )
+    head = f"{document.path} has faults" if nested else f"{document.path}: {count}, nothing was done"
+    raise JobkitError("\n".join([head, *(f"  {line}" for line in lines)]), hint=what)
 
 
 def _syntax(path: Path, error: yaml.YAMLError) -> str:
@@ -235,20 +242,27 @@ def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseMod
     names = [part for part in loc if isinstance(part, int) or not part.startswith("function-")]
     key = ".".join(str(part) for part in names)
     if kind == "extra_forbidden":
-        return f"{key}: no such key{nearest(str(loc[-1]), _keys(model, loc[:-1]))}"
+        return f"{key}: no such key{nearest(str(loc[-1]), list(_part(model, loc[:-1]).model_fields))}"
     if kind == "missing":
         return f"{key}: missing"
+    if kind in {"model_type", "dict_type"}:
+        return f"{key}: {value!r}: should be a mapping of {_noun(_part(model, loc))} to values"
     said = message.removeprefix("Value error, ").removeprefix("Input ")
     return f"{key}: {value!r}: {said[:1].lower()}{said[1:]}"
 
 
-def _keys(model: type[BaseModel], loc: Loc) -> list[str]:
-    """Return the keys that the model knows at ``loc``, in lists of parts and optional parts too."""
+def _noun(part: type[BaseModel]) -> str:
+    """Return what the keys of a part are called: its ``KEYS`` where it has keys of the user's own."""
+    return str(getattr(part, "KEYS", "keys"))
+
+
+def _part(model: type[BaseModel], loc: Loc) -> type[BaseModel]:
+    """Return the part of a model that ``loc`` stands in, in lists of parts and optional parts too."""
     for part in loc:
         annotation = model.model_fields[str(part)].annotation if str(part) in model.model_fields else None
         kinds = (kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type))
         model = next((kind for kind in kinds if issubclass(kind, BaseModel)), model)
-    return list(model.model_fields)
+    return model
 
 
 def as_yaml(data: Mapping[str, Any]) -> str:

@@ -49,6 +49,7 @@ def test_refusals_name_what_would_work(tmp_path: Path) -> None:
         load_site(str(path), "slurm")
     assert f"{path}:2:12: scheduler: 'pbs'" in caught.value.message
     assert f"{path}:3:1: queu: no such key; did you mean 'queue'?" in caught.value.message
+    assert caught.value.message.startswith(f"{path} has faults\n")
 
 
 def test_a_site_cannot_set_what_jobkit_sets_itself(tmp_path: Path) -> None:

@@ -125,6 +125,19 @@ def test_auto_stands_for_the_batch_sizes_alone(sweep: str, said: str, tmp_path: 
 def test_a_sweep_that_is_no_mapping_is_one_fault(tmp_path: Path, sweep: str) -> None:
     (line,) = refused(tmp_path, f"name: x\nsweep: {sweep}\n")
     assert line.startswith("2:8: sweep: ")
+    assert line.endswith(": should be a mapping of knobs to values")
+
+
+@pytest.mark.parametrize("part", ["zip: 3", "include: [3]"])
+def test_a_part_of_a_sweep_that_is_no_mapping_is_one_of_knobs(tmp_path: Path, part: str) -> None:
+    (line,) = refused(tmp_path, f"name: x\nsweep: {{{part}}}\n")
+    assert line.endswith(": 3: should be a mapping of knobs to values")
+
+
+@pytest.mark.parametrize("part", ["resources", "model", "environment", "find_max", "policy"])
+def test_a_part_that_is_no_mapping_is_told_in_the_users_words(tmp_path: Path, part: str) -> None:
+    (line,) = refused(tmp_path, f"name: x\n{part}: [1]\n")
+    assert line == f"2:{len(part) + 3}: {part}: [1]: should be a mapping of keys to values"
 
 
 def test_a_header_line_that_jobkit_writes_itself_is_a_fault(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ class Outer(BaseModel):
     values: list[int] = []
     others: list[Inner] = []
     spare: Inner | None = None
+    numbers: dict[str, int] = {}
 
 
 def faults(tmp_path: Path, text: str, *overrides: str) -> list[str]:
@@ -113,4 +114,32 @@ def test_the_keys_of_a_part_are_known_wherever_it_stands(tmp_path: Path) -> None
     assert faults(tmp_path, "name: x\nothers: [{}, {cpuz: 1}]\nspare: {memry: 2G}\n") == [
         "2:15: others.1.cpuz: no such key; did you mean 'cpus'?",
         "3:9: spare.memry: no such key; did you mean 'memory'?",
+    ]
+
+
+def test_what_is_no_mapping_is_told_in_the_users_words(tmp_path: Path) -> None:
+    assert faults(tmp_path, "name: x\ninner: 3\nothers: [4]\nspare: [5]\nnumbers: 6\n") == [
+        "2:8: inner: 3: should be a mapping of keys to values",
+        "3:10: others.0: 4: should be a mapping of keys to values",
+        "4:8: spare: [5]: should be a mapping of keys to values",
+        "5:10: numbers: 6: should be a mapping of keys to values",
+    ]
+
+
+def test_the_faults_of_a_file_that_another_names_are_counted_once(tmp_path: Path) -> None:
+    inner, outer = tmp_path / "inner.yaml", tmp_path / "outer.yaml"
+    inner.write_text("nmae: x\n", encoding="utf-8")
+    outer.write_text("name: x\nspare: inner.yaml\n", encoding="utf-8")
+    named, document = read_document(inner), read_document(outer)
+    validated(named, Outer)
+    with pytest.raises(JobkitError) as caught:
+        refuse(named, "read the docs", nested=True)
+    document.faults.append(document.fault(("spare",), f"spare: {caught.value.message}"))
+    with pytest.raises(JobkitError) as caught:
+        refuse(document, "read the docs")
+    assert caught.value.message.splitlines() == [
+        f"{outer}: 1 fault, nothing was done",
+        f"  {outer}:2:8: spare: {inner} has faults",
+        f"    {inner}:1:1: name: missing",
+        f"    {inner}:1:1: nmae: no such key; did you mean 'name'?",
     ]
