@@ -16,6 +16,7 @@ from jobkit.sample import PARAGRAPHS, sample_path, sample_text, write_sample
 
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 """``sample``, or ``sample:300`` for one of so many paragraphs."""
+MOST_PARAGRAPHS = 9999
 TIMEOUT_S = 60
 BLOCK_BYTES = 1 << 20
 KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
@@ -45,6 +46,13 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
     texts = cache / "texts"
     if found := SAMPLE.fullmatch(name):
         return _sample(texts, name, int(found[1] or PARAGRAPHS), write=write)
+    if not name.strip():
+        raise JobkitError("no text is named", hint=f"{KEY_HINT}; without the key it is `sample`")
+    if name.startswith("sample:"):
+        raise JobkitError(
+            f"text {name!r}: the built-in text has 1 to {MOST_PARAGRAPHS:,} paragraphs",
+            hint="name their number, for instance sample:300; or a file as a path with a slash: ./sample:300",
+        )
     if name.startswith(("http://", "https://")):
         return _checked(_downloaded(name, texts, write=write), name)
     return _checked(_on_disk(name, base), name)

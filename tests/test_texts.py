@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jobkit import texts
 from jobkit.errors import JobkitError
 from jobkit.records import TextRef
 from jobkit.run.paragraphs import read_paragraphs
@@ -126,3 +127,22 @@ def test_an_address_is_not_fetched_without_writing(folder: Path, cache: Path, se
     with pytest.raises(JobkitError, match="not downloaded yet"):
         find_text(f"{server}/a.txt", base=folder, cache=cache, write=False)
     assert not cache.exists()
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_no_name_of_a_text_is_not_taken_for_the_folder(folder: Path, cache: Path, name: str) -> None:
+    with pytest.raises(JobkitError, match=r"^no text is named\n.*without the key it is `sample`"):
+        find_text(name, base=folder, cache=cache)
+
+
+@pytest.mark.parametrize("number", ["0", "007", "10000", "-3", "many", ""])
+def test_a_sample_of_no_such_length_says_which_there_are(folder: Path, cache: Path, number: str) -> None:
+    (folder / f"sample:{number}").write_text("One.", encoding="utf-8")
+    with pytest.raises(JobkitError, match=rf"^text 'sample:{number}': the built-in text has 1 to 9,999 par"):
+        find_text(f"sample:{number}", base=folder, cache=cache)
+    assert find_text(f"./sample:{number}", base=folder, cache=cache).size_bytes == 4
+
+
+def test_the_longest_sample_has_the_number_of_paragraphs_that_is_told() -> None:
+    assert texts.SAMPLE.fullmatch(f"sample:{texts.MOST_PARAGRAPHS}")
+    assert not texts.SAMPLE.fullmatch(f"sample:{texts.MOST_PARAGRAPHS + 1}")
