@@ -13,6 +13,7 @@ from jobkit.records import write_atomically
 from jobkit.units import parse_size
 
 WIDE = 120
+STDOUT = Path("-")
 DEFAULT_RUNS = Path("runs")
 NO_RUNS = "make one first: jobkit sweep sweeps/demo.yaml"
 
@@ -31,7 +32,7 @@ NO_RUNS = "make one first: jobkit sweep sweeps/demo.yaml"
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write there, whole or not at all, and print nothing.",
+    help="Write there, whole or not at all, and print nothing; - is standard output.",
 )
 @click.option(
     "--gpu-memory",
@@ -77,6 +78,7 @@ def collect(
       4  some points failed
       5  some points are still to come
     """
+    output = None if output == STDOUT else output
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
     if not paths and not DEFAULT_RUNS.exists():
         raise JobkitError(f"nothing to collect: there is no {DEFAULT_RUNS}/ here", hint=NO_RUNS)

@@ -53,6 +53,15 @@ def test_output_goes_to_the_file_whole(tmp_path: Path, capsys: pytest.CaptureFix
     assert [path.name for path in tmp_path.iterdir()] == ["points.csv"]
 
 
+def test_a_dash_is_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(OLD_LOG, "--format", "csv", "--output", "-") == 0
+    assert capsys.readouterr().out.count("\n") == 3
+    assert not list(tmp_path.iterdir())
+
+
 def test_output_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="--output"):
         run(OLD_LOG, "--output", tmp_path / "nowhere" / "table.txt")
