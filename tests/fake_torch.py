@@ -28,6 +28,7 @@ class FakeTorch:
         self.fraction = 1.0
         self.retries = 0
         self.emptied = 0
+        self.waited = 0
         self.peak_bytes = 0
         self.uuid = "abc"
 
@@ -48,6 +49,12 @@ class FakeTorch:
         self.retries += size_bytes * 11 // 10 > self.cap_bytes
         self.peak_bytes = max(self.peak_bytes, size_bytes)
 
+    def is_available(self) -> bool:
+        return True
+
+    def zeros(self, count: int, *, device: str) -> tuple[int, str]:
+        return count, device
+
     def get_device_properties(self, _index: int) -> SimpleNamespace:
         return SimpleNamespace(total_memory=self.total_bytes, uuid=self.uuid)
 
@@ -62,7 +69,7 @@ class FakeTorch:
         self.peak_bytes = 0
 
     def synchronize(self) -> None:
-        """Wait for nothing."""
+        self.waited += 1
 
     def memory_allocated(self) -> int:
         return 1000

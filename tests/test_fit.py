@@ -155,7 +155,7 @@ def test_what_a_point_says_twice_counts_once() -> None:
 
 
 LOADS = st.lists(st.integers(10, 100), min_size=4, max_size=9, unique=True)
-BYTES = st.integers(-20, 20)
+OFF_TENTHS_MIB = st.integers(-20, 20)
 
 
 @st.composite
@@ -164,7 +164,7 @@ def measurements(draw: st.DrawFn) -> list[Observation]:
     found = []
     for number, load in enumerate(draw(LOADS)):
         for share in THREE[: draw(st.integers(1, 3))]:
-            size = 1e9 + 1e4 * load * share * 1000 + draw(BYTES) * MIB
+            size = 1e9 + 1e4 * load * share * 1000 + draw(OFF_TENTHS_MIB) * MIB / 10
             found.append(Observation(load * share * 1000, size, str(number)))
     return found
 

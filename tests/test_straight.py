@@ -85,6 +85,7 @@ def test_the_residual_is_the_scatter_about_the_line() -> None:
     assert line is not None
     assert line.slope_bytes == pytest.approx(1.6)
     assert line.residual_bytes == pytest.approx(math.sqrt(1.2 / 2))
+    assert line.at(3) == pytest.approx(3.0 + 0.8)
 
 
 def test_far_beyond_what_was_measured_is_flagged() -> None:

@@ -66,6 +66,14 @@ def test_the_uuid_is_that_of_cuda_where_it_tells_one() -> None:
     assert Device("cuda", torch).cuda_uuid is None
 
 
+def test_a_device_that_is_there_is_opened_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = FakeTorch(8 * GIB)
+    monkeypatch.setattr(importlib, "import_module", lambda _: torch)
+    device = open_device("cuda")
+    device.synchronise()
+    assert (device.name, device.torch, torch.waited) == ("cuda", torch, 1)
+
+
 @pytest.mark.parametrize(("built", "why"), [(None, "is a CPU build"), ("12.4", "sees no device")])
 def test_without_a_device_a_try_never_falls_back(
     built: str | None, why: str, monkeypatch: pytest.MonkeyPatch

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobkit.errors import JobkitError
 from jobkit.records import ModelRef
-from jobkit.run.stanza_ner import DEFAULT_BATCH_SIZE, SHARES, StanzaNer, _entity, language_of
+from jobkit.run.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, language_of
 from jobkit.run.workload import Entity, Heavy, Result, workload_class
 from jobkit.sample import SEED, Sample, generate
 
@@ -164,7 +164,7 @@ def test_the_heaviest_batch_and_its_parts_are_padded_as_they_say(
     assert [rows * columns for rows, columns in shapes] == [one.load for one in parts]
     assert parts[0].load == max(result.load for result in results)
     sentences = shapes[0][0]
-    assert [rows for rows, _ in shapes] == [round(share * sentences) for share in SHARES]
+    assert [rows for rows, _ in shapes] == [round(share * sentences) for share in (1.0, 0.85, 0.7)]
     assert len({columns for _, columns in shapes}) == 1, "the longest sentence is in each part"
 
 
