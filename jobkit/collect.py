@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,8 +12,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from jobkit.records import RESULTS, Outcome, Record
+from jobkit.errors import JobkitError
+from jobkit.jsonl import parse_object, read_tolerantly
+from jobkit.records import JOURNAL_FILE, RESULTS, Outcome, Record
 from jobkit.rows import FIXED, LOG, MEASURES, SETTING, Row
+from jobkit.schedulers.base import JobId
+from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.sources import read_sources
 
 EXIT_DONE, EXIT_NOTHING, EXIT_FAILED, EXIT_TO_COME = 0, 2, 4, 5
@@ -49,6 +54,8 @@ class Collected:
         Files skipped and why, and what a reader must know of the rows.
     needs
         Of each group whose points tell what a batch needs, their records.
+    questions
+        For each run with points still to come, the commands that ask its scheduler about them.
     """
 
     points: pd.DataFrame
@@ -57,6 +64,7 @@ class Collected:
     knobs: tuple[str, ...]
     notes: tuple[str, ...]
     needs: Mapping[int, tuple[Record, ...]] = field(default_factory=dict)
+    questions: tuple[str, ...] = ()
 
     @property
     def failed(self) -> int:
@@ -104,6 +112,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         knobs=tuple(knobs.values()),
         notes=(*notes, *_remarks(points, groups)),
         needs=needs,
+        questions=tuple(_questions(points)),
     )
 
 
@@ -117,6 +126,37 @@ def no_search_for_cycles() -> Iterator[None]:
     finally:
         if searched:
             gc.enable()
+
+
+def _questions(points: pd.DataFrame) -> Iterator[str]:
+    """Yield the commands that tell what became of points: a task killed before it began leaves no file."""
+    waiting = points[points["outcome"].isna()]
+    for (folder, run), rows in waiting.groupby(["folder", "run"], sort=False):
+        jobs = _last_jobs(Path(str(folder)), {int(index) for index in rows["index"]})
+        for name in dict.fromkeys(name for name, _ in jobs):
+            ids = tuple(job for scheduler, job in jobs if scheduler == name)
+            yield "; ".join(shlex.join(argv) for argv in SCHEDULERS[name].person_argvs(ids, str(run)))
+
+
+def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]:
+    """Return the jobs, each with its scheduler, that points of a run were last submitted in."""
+    submissions, _ = read_tolerantly(folder / JOURNAL_FILE, _submission)  # the notes are told already
+    last: dict[int, tuple[str, JobId]] = {}
+    for span, scheduler, job in filter(None, submissions):
+        last |= dict.fromkeys(indices.intersection(span), (scheduler, job))
+    return tuple(dict.fromkeys(last.values()))
+
+
+def _submission(line: str, where: str) -> tuple[range, str, JobId] | None:
+    event = parse_object(line, where)
+    if event.get("event") != "submitted" or event.get("scheduler") not in SCHEDULERS:
+        return None
+    try:
+        offset = int(event.get("offset", 0))
+        span = range(int(event["first"]) + offset, int(event["last"]) + offset + 1)
+        return span, str(event["scheduler"]), JobId(str(event["job_id"]), str(event.get("cluster", "")))
+    except (KeyError, TypeError, ValueError) as error:
+        raise JobkitError(f"{where}: not a submission: {error!r}") from error
 
 
 def _knobs(rows: list[Row]) -> dict[str, str]:

@@ -154,6 +154,7 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
     waiting = points.loc[points["outcome"].isna(), "folder"].unique()
     if len(waiting):
         lines.append(f"look again later: jobkit collect {' '.join(map(str, waiting))}")
+        lines += [f"or ask what runs them: {question}" for question in collected.questions[:MOST_POINTS]]
     return tuple(lines)
 
 

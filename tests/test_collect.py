@@ -380,3 +380,34 @@ def test_real_accounting_explains_a_task_that_left_nothing(tmp_path: Path) -> No
     write_submitted(run, "slurm", told.job_id, first=told.task, last=told.task, offset=1 - told.task)
     write_answer(run, "slurm", "accounting", slurm.read_text())
     assert outcomes(collect([run])) == ["timeout"]
+
+
+def test_the_jobs_that_hold_points_to_come_are_asked_for_by_name(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "demo", points := grid([50, 100, 200, 300]))
+    write_submitted(run, "slurm", "7", first=1, last=2)
+    write_submitted(run, "slurm", "8", first=1, last=2, offset=2)
+    write_record(run, record(points[0]))
+    assert collect([run]).questions == ("squeue -j 7,8; sacct -j 7,8",)
+    write_submitted(run, "slurm", "9", first=2, last=2)
+    assert collect([run]).questions == ("squeue -j 9,8; sacct -j 9,8",)
+    for one in points[1:]:
+        write_record(run, record(one))
+    assert collect([run]).questions == ()
+
+
+def test_each_run_asks_its_own_scheduler(tmp_path: Path) -> None:
+    for number, scheduler in enumerate(("slurm", "sge", "local", "pbs"), 1):
+        points = [replace(one, run_id=f"demo-{number}") for one in grid([50])]
+        write_submitted(write_points(tmp_path / f"demo-{number}", points), scheduler, "7", first=1, last=1)
+    assert collect([tmp_path]).questions == (
+        "squeue -j 7; sacct -j 7",
+        "qstat -j 7; qacct -j demo-2",
+        "ps -p 7",
+    )
+
+
+@pytest.mark.parametrize("line", ['{"event": "submitted", "scheduler": "sge"}', "[]", '{"event": "refused"}'])
+def test_a_journal_that_names_no_job_asks_nothing(tmp_path: Path, line: str) -> None:
+    run = write_points(tmp_path / "demo", grid([50]))
+    (run / "journal.jsonl").write_text(line + "\n", encoding="utf-8")
+    assert collect([run]).questions == ()

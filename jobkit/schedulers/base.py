@@ -186,3 +186,10 @@ class Scheduler(Protocol):
     def parse_accounting(self, answer: Completed) -> tuple[Accounted, ...] | None:
         """Return what is known of the tasks, ``None`` where the accounting did not answer."""
         ...
+
+    def person_argvs(self, jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
+        """Return the commands that tell a person what became of jobs, the queue's first.
+
+        ``name`` is the job name that they share. For eyes, where the others are for a parser.
+        """
+        ...

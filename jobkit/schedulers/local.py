@@ -80,6 +80,11 @@ def accounting_argv(jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str
     return ()
 
 
+def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:  # noqa: ARG001 - a driver has no name
+    """Return the command that tells a person whether the drivers live."""
+    return (("ps", "-p", ",".join(job.id for job in jobs)),)
+
+
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     """Return the points that the driver has finished, from its lines of JSON."""
     try:

@@ -30,6 +30,7 @@ __all__ = [
     "parse_limit",
     "parse_queue",
     "parse_submit",
+    "person_argvs",
     "queue_argv",
     "submit_argv",
     "too_many",
@@ -133,6 +134,12 @@ def queue_argv(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
     """
     del jobs
     return ("qstat", "-u", getpass.getuser(), "-xml")
+
+
+def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that tell a person what became of jobs: why one waits, and how it ended."""
+    ids = ",".join(job.id for job in jobs)
+    return ("qstat", "-j", ids), accounting_argv(jobs, "", name)
 
 
 def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:

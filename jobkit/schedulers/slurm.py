@@ -29,6 +29,7 @@ __all__ = [
     "parse_limit",
     "parse_queue",
     "parse_submit",
+    "person_argvs",
     "queue_argv",
     "submit_argv",
     "too_many",
@@ -219,6 +220,13 @@ def accounting_argv(jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str
     ids = ",".join(job.id for job in jobs)
     columns = ",".join(_COLUMNS)
     return ("sacct", "-n", "-P", *_clusters(jobs), "-S", since, "-j", ids, f"--format={columns}")
+
+
+def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that tell a person what became of jobs: the queue's and the accounting's."""
+    del name  # both find jobs by their ids; with them sacct looks back without end
+    ids = ",".join(job.id for job in jobs)
+    return ("squeue", *_clusters(jobs), "-j", ids), ("sacct", *_clusters(jobs), "-j", ids)
 
 
 @dataclass(slots=True)

@@ -68,3 +68,7 @@ def test_what_is_no_accounting_is_unknown(text: str) -> None:
 def test_a_job_of_one_of_several_clusters_names_it() -> None:
     assert str(JobId("7")) == "7"
     assert str(JobId("7", "lab")) == "7;lab"
+
+
+def test_what_a_person_types_to_see_whether_drivers_live() -> None:
+    assert local.person_argvs((JobId("7"), JobId("8")), "demo-1") == (("ps", "-p", "7,8"),)

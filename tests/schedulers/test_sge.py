@@ -243,3 +243,8 @@ def test_a_kill_is_held_against_the_limits(fields: dict[str, str], outcome: Outc
 def test_no_answer_however_broken_raises(text: str) -> None:
     sge.parse_accounting(Completed(("qacct",), 0, record() + text, ""))
     sge.parse_queue(Completed(("qstat",), 0, text, ""))
+
+
+def test_what_a_person_types_to_see_what_became_of_jobs() -> None:
+    jobs = (JobId("7"), JobId("8"))
+    assert sge.person_argvs(jobs, "demo-1") == (("qstat", "-j", "7,8"), ("qacct", "-j", "demo-1"))

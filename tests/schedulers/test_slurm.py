@@ -283,3 +283,12 @@ def test_memory_per_cpu_of_older_versions(required: str, outcome: Outcome | None
 def test_no_answer_however_broken_raises(text: str) -> None:
     slurm.parse_queue(Completed(("squeue",), 0, text, ""))
     slurm.parse_accounting(Completed(("sacct",), 0, text, ""))
+
+
+def test_what_a_person_types_to_see_what_became_of_jobs() -> None:
+    jobs = (JobId("7"), JobId("8"))
+    assert slurm.person_argvs(jobs, "demo-1") == (("squeue", "-j", "7,8"), ("sacct", "-j", "7,8"))
+    assert slurm.person_argvs((JobId("7", "blue"),), "demo-1") == (
+        ("squeue", "-M", "blue", "-j", "7"),
+        ("sacct", "-M", "blue", "-j", "7"),
+    )
