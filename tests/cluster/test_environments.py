@@ -1,0 +1,132 @@
+"""`environment.venv` and `environment.conda` as jobs: which Python the worker runs from, and why one fails.
+
+Debian has no package of conda: tests/fakes/conda stands in for it, with the shape of the real hook.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jobkit import records
+from jobkit.records import Outcome
+from tests.test_environments import FAKES, ROOT, made_venv
+
+JOBKIT = str(Path(sys.executable).with_name("jobkit"))
+QUEUE = {"slurm": "cpu", "sge": "serial.q"}
+SWEEP_DEADLINE_S = 240
+SPEC = """\
+name: environments
+workload: count
+sweep: {batch_size: [1]}
+repeats: 1
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+"""
+TELL = "import sys; 'jobkit.run' in sys.orig_argv and print(sys.prefix, file=open({path!r}, 'w'))\n"
+"""A .pth file, which Python runs as it starts: of all processes only the worker writes where it is from."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A user's folder on a cluster that has conda."""
+
+    scheduler: str
+    home: Path
+
+    @property
+    def envs(self) -> Path:
+        """Where conda has its environments."""
+        return self.home / "envs"
+
+    @property
+    def told(self) -> Path:
+        """The file that a worker in an environment of `python` writes its prefix to."""
+        return self.home / "told"
+
+    def python(self, folder: Path) -> Path:
+        """Make an environment with jobkit, whose worker tells where it runs from."""
+        made_venv(folder, with_jobkit=True)
+        (site_packages,) = folder.glob("lib/python*/site-packages")
+        (site_packages / "tell.pth").write_text(TELL.format(path=str(self.told)), encoding="utf-8")
+        return folder
+
+    def sweep(self, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run one point as a job, and stay until it is home."""
+        spec = f"{SPEC}environment: {json.dumps(environment)}\n"
+        (self.home / "spec.yaml").write_text(spec, encoding="utf-8")
+        shipped = ROOT / "templates" / "sites" / f"{self.scheduler}-default.yaml"
+        conda = [f'export PATH="{FAKES}:$PATH"', f'export FAKE_CONDA_ENVS="{self.envs}"']
+        site = yaml.safe_load(shipped.read_text(encoding="utf-8"))
+        site |= {"name": "lab", "queue": QUEUE[self.scheduler], "setup": conda}
+        (self.home / "lab.yaml").write_text(json.dumps(site), encoding="utf-8")
+        argv = [JOBKIT, "sweep", "spec.yaml", "--scheduler", self.scheduler, "--site", "./lab.yaml", "--wait"]
+        return subprocess.run(
+            argv, cwd=self.home, capture_output=True, text=True, check=False, timeout=SWEEP_DEADLINE_S
+        )
+
+    def exit(self) -> records.Exit:
+        """Return what the job script left."""
+        (path,) = self.home.glob("runs/*/results/*/try-1/exit")
+        return records.read_exit(path)
+
+    def log(self) -> str:
+        """Return what the job wrote into the scheduler's log."""
+        (path,) = self.home.glob("runs/*/logs/*")
+        return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")]),
+        pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")]),
+    ]
+)
+def lab(
+    request: pytest.FixtureRequest, tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> Lab:
+    monkeypatch.setenv("JOBKIT_CACHE", str(kept_cache))
+    request.getfixturevalue(request.param)
+    home = tmp_path / "my home"
+    home.mkdir()
+    return Lab(request.param, home)
+
+
+def worked(lab: Lab, folder: Path, done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (lab.exit().stage, lab.exit().outcome) == ("done", None)
+    assert lab.told.read_text(encoding="utf-8") == f"{folder}\n"
+
+
+def test_the_worker_runs_from_the_venv(lab: Lab) -> None:
+    folder = lab.python(lab.home / "my venv")
+    worked(lab, folder, lab.sweep(venv=str(folder)))
+
+
+@pytest.mark.parametrize("by", ["name", "folder"])
+def test_the_worker_runs_from_the_conda_environment(lab: Lab, by: str) -> None:
+    folder = lab.python(lab.envs / "my env")
+    worked(lab, folder, lab.sweep(conda="my env" if by == "name" else str(folder)))
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({"venv": "{home}/nowhere"}, "nowhere/bin/activate: No such file or directory"),
+        ({"venv": "{home}/bare"}, "python cannot import jobkit on"),
+        ({"conda": "nope"}, "Could not find conda environment: nope"),
+    ],
+    ids=["no venv", "a venv without jobkit", "no conda environment"],
+)
+def test_an_environment_that_fails_is_the_outcome(lab: Lab, environment: dict[str, str], reason: str) -> None:
+    made_venv(lab.home / "bare", with_jobkit=False)
+    done = lab.sweep(**{kind: name.format(home=lab.home) for kind, name in environment.items()})
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert (lab.exit().stage, lab.exit().outcome) == ("environment", Outcome.ENVIRONMENT)
+    assert "environment: exit file: " in done.stdout
+    assert reason in lab.log()
