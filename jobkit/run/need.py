@@ -80,6 +80,23 @@ def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> B
     return Bracket(passed_bytes=high_bytes, failed_bytes=low_bytes, tries=tries)
 
 
+def largest_first(device: Device, workload: Workload, call: Call) -> float:
+    """Do the heaviest batch of a call by itself, from an empty cache; return the seconds it took.
+
+    Inside a call the batches are done as the text has them, so the heaviest would come after
+    lighter ones have cut up what the allocator holds: on an H200 a pass then ran out of memory
+    under a cap that its heaviest batch alone kept (by 0.1 % with expandable segments, by 10 % with
+    PyTorch's default). A workload that cannot (`tag_heaviest`) begins with the call.
+    """
+    if not hasattr(workload, "tag_heaviest"):
+        return 0.0
+    start = time.perf_counter()
+    device.empty_cache()
+    workload.tag_heaviest(call.paragraphs)
+    device.synchronise()
+    return time.perf_counter() - start
+
+
 def heaviest(workload: Workload, batches: Sequence[Batch], todo: Sequence[Call]) -> Iterator[Heavy]:
     """Yield the batches of the largest load, as the workload tells them, else its worst call.
 

@@ -20,12 +20,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from jobkit.errors import JobkitError
 from jobkit.records import ModelRef
+from jobkit.run.stanza_again import again, columns_of, parts
 from jobkit.run.workload import Entity, Heavy, Result
 
 DEFAULT_BATCH_SIZE = 32
@@ -38,10 +38,6 @@ SLEEP_WHILE_WAITING = ("OMP_WAIT_POLICY", "PASSIVE")
 every character. Where another process wants a core, spinning made 11 s of tagging into 417 s;
 sleeping costs nothing to speak of. Read once, when torch is first imported; the user's own
 value is kept. https://gcc.gnu.org/onlinedocs/libgomp/OMP_005fWAIT_005fPOLICY.html"""
-
-SHARES = (1.0, 0.85, 0.7)
-"""How much of the heaviest NER batch is tagged again to measure what memory it needs: the need
-scatters about its line by the allocator's grain, which one measurement a point would not show."""
 
 _BATCH_SIZE_IS = ("paragraphs_per_call", "sentences_per_ner_batch")
 _BLANK = re.compile(r"[\s\u0080-\u009f]+")
@@ -159,8 +155,15 @@ class StanzaNer:
         columns
             What the longest of them takes.
         """
-        counts = {max(1, round(share * len(sentences))): None for share in SHARES}
-        return [Heavy(count * columns, self.tag_again(_with_longest(sentences, count))) for count in counts]
+        return parts(self._pipeline.processors["ner"], sentences, columns)
+
+    def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
+        """Tag the heaviest NER batch of these paragraphs by itself, and keep nothing of it."""
+        sentences = [sentence for many in self.tokenised(paragraphs) for sentence in many]
+        size = self._knob("sentences_per_ner_batch")
+        batches = [sentences[first : first + size] for first in range(0, len(sentences), size)]
+        if batches:
+            self.tag_again(max(batches, key=lambda one: len(one) * max(map(columns_of, one))))()
 
     def attempted_load(self) -> int:
         """Return the load of the NER batch that was begun last: where a call failed, the one that did."""
@@ -176,10 +179,7 @@ class StanzaNer:
 
     def tag_again(self, sentences: Sequence[Any]) -> Callable[[], object]:
         """Return a function that runs the tagger alone, on sentences that are tokenised already."""
-        from stanza.models.common.doc import Document
-
-        document = Document([sentence.to_dict() for sentence in sentences])
-        return partial(_tag, self._pipeline.processors["ner"], document)
+        return again(self._pipeline.processors["ner"], sentences)
 
     def effective(self) -> Mapping[str, int | None]:
         """Return the largest batches that were really seen; ``None`` before the first call.
@@ -252,34 +252,6 @@ class StanzaNer:
             first = sum(before for before, _ in shapes[:place])
             sentences = [sentence for document in documents for sentence in document.sentences]
             self._heaviest = rows * columns, sentences[first : first + rows]
-
-
-def _tag(processor: Any, document: Any) -> None:  # noqa: ANN401 - Stanza is untyped
-    """Tag a document in one batch as Stanza's processor does, but build no entities."""
-    import torch
-    from stanza.models.ner.data import DataLoader
-
-    with torch.no_grad():
-        for trainer, config in zip(processor.trainers, processor.configs, strict=True):
-            batches = DataLoader(
-                document,
-                len(document.sentences),
-                config,
-                vocab=trainer.vocab,
-                evaluation=True,
-                preprocess_tags=False,
-                bert_tokenizer=trainer.model.bert_tokenizer,
-            )
-            for batch in batches:
-                trainer.predict(batch)
-
-
-def _with_longest(sentences: Sequence[Any], count: int) -> list[Any]:
-    """Return so many sentences, the one that pads the most first and the others as they stand."""
-    columns = [sum(len(token.text) + 1 for token in sentence.tokens) for sentence in sentences]
-    longest = columns.index(max(columns))
-    others = [sentence for at, sentence in enumerate(sentences) if at != longest]
-    return [sentences[longest], *others[: count - 1]]
 
 
 def _watch(trainer: Any, look: Callable[[Any], None]) -> None:  # noqa: ANN401 - Stanza is untyped

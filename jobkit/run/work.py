@@ -72,6 +72,8 @@ def _work(state: Try, stack: ExitStack) -> None:
     state.batches_total = len(todo)
     state.warm_up_s = _warm_up(state.workload, device, paragraphs)
     _read_context(state, device, state.sampler.ask("mark"))
+    if device.torch and point.order == "load" and todo:
+        state.warm_up_s += need.largest_first(device, state.workload, todo[0])
     with (state.task.out / records.BATCHES_FILE).open("a", encoding="utf-8") as stream:
         for batch in _batches(state, device, todo):
             stream.write(records.to_json(batch) + "\n")

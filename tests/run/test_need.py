@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from jobkit.records import Batch, Point
 from jobkit.run.device import Device
 from jobkit.run.failure import Stopped
-from jobkit.run.need import GRAIN_SHOWS_BYTES, SEARCHED, SHARE, STEP_BYTES, bracket, heaviest, measure
+from jobkit.run.need import (
+    GRAIN_SHOWS_BYTES,
+    SEARCHED,
+    SHARE,
+    STEP_BYTES,
+    bracket,
+    heaviest,
+    largest_first,
+    measure,
+)
 from jobkit.run.order import Call
 from jobkit.run.workload import Heavy, Result, Workload
 from tests.builders import batch, point
@@ -245,3 +254,27 @@ def test_one_that_fails_to_tell_loses_nothing(capsys: pytest.CaptureFixture[str]
 def test_a_point_says_what_the_measuring_depends_on() -> None:
     names = ("order", "allocator", "cap_bytes")
     assert set(names) <= set(Point.__dataclass_fields__)
+
+
+class Primed:
+    """A workload that can do the heaviest batch of a call by itself."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+
+    def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
+        self.asked.append(tuple(paragraphs))
+
+
+def test_the_heaviest_batch_comes_before_its_call_and_from_an_empty_cache() -> None:
+    card, workload = Card(), Primed()
+    seconds = largest_first(card.device, cast("Workload", workload), Call(0, ("a", "b")))
+    assert workload.asked == [("a", "b")]
+    assert card.emptied == 1
+    assert seconds >= 0
+
+
+def test_a_workload_that_cannot_do_one_batch_begins_with_the_call() -> None:
+    card = Card()
+    assert largest_first(card.device, cast("Workload", object()), Call(0, ("a",))) == 0
+    assert card.emptied == 0

@@ -183,6 +183,22 @@ def test_the_longest_is_the_one_that_pads_the_most(load: Load) -> None:
     assert {padded(workload, one)[1] for one in workload.heaviest()} == {result.longest_sentence_chars}
 
 
+def test_the_heaviest_batch_of_a_call_is_tagged_alone_and_leaves_nothing(load: Load, sample: Sample) -> None:
+    workload, untouched = load(batch_size=20), load(batch_size=20)
+    paragraphs = sample.paragraphs[:40]
+    workload.tag_heaviest(paragraphs)
+    heaviest = workload.attempted_load()
+    result = workload.process(paragraphs)
+    assert heaviest == result.load
+    assert result.entities == untouched.process(paragraphs).entities
+
+
+def test_nothing_to_tag_is_no_batch(load: Load) -> None:
+    workload = load()
+    workload.tag_heaviest([])
+    assert workload.attempted_load() == 0
+
+
 def test_a_batch_of_one_sentence_has_no_parts(load: Load) -> None:
     workload = load(batch_size=1)
     result = workload.process(["Ada went home."])
