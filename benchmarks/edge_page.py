@@ -71,7 +71,7 @@ quarters of it or to the safe bound, about a dozen sizes are tried as well: one 
 - **Point estimate, safe bound.** Where the fitted line meets the cap, and where its one-sided 95 % prediction \
 bound does. jobkit takes the bound, and its sixth trial runs it: *verified*.
 - **Today's bound.** The formula of the bound was changed after this was measured (what a point's batches share \
-now counts as one error); the line was not. The column *today* is the load at the bound by the fit as it is now, \
+now counts as one error, and 0.5 % of what lies beyond the largest load measured is added); the line was not. The column *today* is the load at the bound by the fit as it is now, \
 from the same measurements, as a share of the load at the truth. (Load grows with the batch size in steps, so the \
 two shares differ.)
 - **Saturated.** The whole text passes in one batch, so the text ends the batch and not the memory. Such cells are \

@@ -29,6 +29,10 @@ STRAIGHT = 0.98
 """R² below which a straight line is doubted."""
 FAR = 8.0
 """Loads beyond so many times the largest measured are doubted."""
+UNSEEN = 0.005
+"""What the bound adds, as a share of the bytes beyond the largest load measured. The scatter of small
+batches does not tell how the allocator cuts up large ones: on an H200 a batch of 16 GiB, predicted
+from 4, needed 0.35 % more than the line, where the scatter alone allowed for 0.33 %."""
 AGREE = 0.05
 """Two estimates of the slope that differ by more than this share disagree."""
 MOST_PAIRS = 20_000
@@ -109,8 +113,12 @@ class Fit:
         return self.intercept_bytes + self.slope_bytes * load
 
     def upper(self, load: float) -> float:
-        """Return the bytes that a batch of this load stays below, with 95 % confidence."""
-        return self.at(load) + self._t() * self._error(load)
+        """Return the bytes that a batch of this load stays below, with 95 % confidence.
+
+        Beyond the largest load measured, `UNSEEN` is added for what no line through small loads
+        can know.
+        """
+        return self._bound(load, self._t())
 
     def largest_load(self, capacity_bytes: float) -> float:
         """Return the load that takes just the capacity by the line, at least 0."""
@@ -124,10 +132,13 @@ class Fit:
             return 0.0
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            fits = self.at(middle) + t * self._error(middle) <= room
-            low, high = (middle, high) if fits else (low, middle)
+            low, high = (middle, high) if self._bound(middle, t) <= room else (low, middle)
         too_much = [one.load for one in self.failed if one.above_bytes >= room]
         return min([low, *(math.nextafter(load, 0.0) for load in too_much)])
+
+    def _bound(self, load: float, t: float) -> float:
+        beyond = max(0.0, self.slope_bytes * (load - self.load_max))
+        return self.at(load) + t * self._error(load) + UNSEEN * beyond
 
     def _error(self, load: float) -> float:
         """Return the standard error of a batch of this load: that of the line, and its own."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jobkit.fit import (
     FAR,
     MOST_PAIRS,
+    UNSEEN,
     UPPER_PART,
     Censored,
     Fit,
@@ -142,7 +143,8 @@ def test_one_observation_a_point_is_bounded_as_in_the_textbook() -> None:
     error = math.sqrt(sum((one.size_bytes - fit.at(one.load)) ** 2 for one in scattered()) / 3)
     assert fit.residual_bytes == pytest.approx(error)
     textbook = 2.3534 * error * math.sqrt(1 + 1 / 5 + (300_000 - 60_000) ** 2 / spread)
-    assert fit.upper(300_000) - fit.at(300_000) == pytest.approx(textbook, rel=1e-4)
+    unseen = UNSEEN * (fit.at(300_000) - fit.at(fit.load_max))
+    assert fit.upper(300_000) - fit.at(300_000) == pytest.approx(textbook + unseen, rel=1e-4)
 
 
 def test_what_a_point_says_twice_counts_once() -> None:
@@ -174,7 +176,8 @@ def test_a_line_is_found_again(loads: list[int], slope: float, fixed: float, fur
     fit = fitted(on_line(*loads, slope=slope, fixed=fixed))
     scale = fixed + slope * further
     assert fit.at(further) == pytest.approx(scale, rel=1e-6)
-    assert fit.upper(further) == pytest.approx(scale, rel=1e-5)
+    unseen = UNSEEN * max(0.0, slope * (further - max(loads)))
+    assert fit.upper(further) == pytest.approx(scale + unseen, rel=1e-5)
     assert fit.theil_sen_slope_bytes == pytest.approx(slope, rel=1e-3)
     assert (fit.load_min, fit.load_max, fit.points) == (min(loads), max(loads), len(loads))
 
