@@ -138,8 +138,11 @@ def is_auto(spec: SweepSpec) -> bool:
 
 
 def named_card_bytes(spec: SweepSpec) -> int | None:
-    """Return the memory that a spec's ``find_max`` names, in bytes; ``None`` where it names none."""
-    memory = getattr(spec.find_max, "memory", None)
+    """Return the memory of a card that a spec's ``find_max`` names, in bytes; ``None`` where it names none.
+
+    On a CPU what it names is the memory of the process, which no line of a card is about.
+    """
+    memory = spec.find_max.memory if spec.find_max and spec.device != "cpu" else None
     return memory if isinstance(memory, int) else None
 
 

@@ -14,11 +14,12 @@ import pandas as pd
 
 from jobkit.errors import JobkitError
 from jobkit.jsonl import parse_object, read_tolerantly
-from jobkit.records import JOURNAL_FILE, RESULTS, Outcome, Record
+from jobkit.records import JOURNAL_FILE, Outcome, Record
 from jobkit.rows import FIXED, LOG, MEASURES, SETTING, Row
 from jobkit.schedulers.base import JobId
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.sources import read_sources
+from jobkit.trials import answers
 
 EXIT_DONE, EXIT_NOTHING, EXIT_FAILED, EXIT_TO_COME = 0, 2, 4, 5
 
@@ -69,7 +70,9 @@ class Collected:
     @property
     def failed(self) -> int:
         """How many points ended with neither a result nor hope of one."""
-        return int((self.points["outcome"].notna() & ~self.points["outcome"].isin(list(RESULTS))).sum())
+        points = self.points
+        outcomes = zip(points["point"], points["outcome"], strict=True)
+        return sum(isinstance(one, str) and not answers(str(point), one) for point, one in outcomes)
 
     @property
     def to_come(self) -> int:

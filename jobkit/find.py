@@ -15,9 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit import ledger
+from jobkit.cards import usable_bytes
 from jobkit.errors import JobkitError
 from jobkit.evidence import RAM, Evidence, gather, ram_peak
 from jobkit.loads import Loads
+from jobkit.outcomes import KILLED
 from jobkit.predict import Prediction, predict
 from jobkit.records import (
     POINTS_FILE,
@@ -32,29 +34,30 @@ from jobkit.records import (
 from jobkit.run import gpu
 from jobkit.run_folder import PointResult, read_run
 from jobkit.run_loads import KNOB, agreeing, loads_of, read_lengths
-from jobkit.trials import ALLOCATOR, PROCESS, TRIALS_FILE, WANTED_FILE, Trial, Wanted, said, trials
+from jobkit.trials import ALLOCATOR, PROCESS, SUFFIX, TRIALS_FILE, WANTED_FILE, Trial, Wanted, said, trials
 
-SUFFIX = "-verify"
-"""Ends the id of a point that tries a prediction."""
 MOST_TRIALS = 3
 STEP_DOWN = 0.95
 """A trial after one that failed takes at most this share of its load."""
+TELLING = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
+"""Outcomes that say whether a prediction was right; a bug or a full scratch says nothing of it."""
 
 
 def next_trial(run_dir: Path) -> Point | None:
     """Settle the last trial, and return the next point to run; ``None`` where all is done.
 
-    The point is appended to ``points.jsonl``.
+    The point is appended to ``points.jsonl``. A trial of which nothing is known yet is the last: it
+    may still run, and one that was killed without a trace is not begun anew.
 
     Raises
     ------
     JobkitError
         Where the run folder holds no ``find_max.json``.
     """
-    wanted = from_json(Wanted, read_text(run_dir / WANTED_FILE), where=str(run_dir / WANTED_FILE))
+    wanted = _wanted(run_dir)
     results = read_run(run_dir).points
     done = _settled(run_dir, wanted, results)[wanted.after :]
-    if done and (done[-1].held or len(done) >= MOST_TRIALS or not _may_step_down(done[-1])):
+    if done and not _goes_on(done):
         return None
     trial, point = _plan(run_dir, wanted, results, done)
     append_line(run_dir / TRIALS_FILE, to_json(trial))
@@ -63,27 +66,56 @@ def next_trial(run_dir: Path) -> Point | None:
     return point
 
 
-def _may_step_down(last: Trial) -> bool:
+def finished(run_dir: Path) -> bool:
+    """Tell whether the last trial has ended and no other will follow.
+
+    Raises
+    ------
+    JobkitError
+        As `next_trial`.
+    """
+    done = trials(run_dir)[_wanted(run_dir).after :]
+    return bool(done) and not done[-1].under_way and not _goes_on(done)
+
+
+def _wanted(run_dir: Path) -> Wanted:
+    path = run_dir / WANTED_FILE
+    try:
+        return from_json(Wanted, read_text(path), where=str(path))
+    except OSError as error:
+        raise JobkitError(f"{path}: {error.strerror}", hint="jobkit verify RUN writes it") from error
+
+
+def _goes_on(done: Sequence[Trial]) -> bool:
     """Tell whether a smaller batch makes sense: the last one ran out of memory, or took too much."""
-    return last.outcome in {Outcome.GPU_OOM, Outcome.RAM_OOM, Outcome.OK}
+    last = done[-1]
+    return len(done) < MOST_TRIALS and not last.held and (last.killed or last.outcome in TELLING)
 
 
 def _settled(run_dir: Path, wanted: Wanted, results: Sequence[PointResult]) -> list[Trial]:
     """Return the trials, those that have come home since with their outcome."""
     by_index = {one.point.index: one for one in results}
-    found = []
-    for trial in trials(run_dir):
-        result = by_index.get(trial.index)
-        if trial.outcome is None and result and result.verdict.outcome is not None:
-            record = result.chosen.record if result.chosen else None
-            settled = replace(trial, outcome=result.verdict.outcome, measured_bytes=_measured(record))
-            append_line(run_dir / TRIALS_FILE, to_json(settled))
-            if record:
-                ledger.note(Path(wanted.ledger), _entry(settled, record))
-            found.append(settled)
-        else:
-            found.append(trial)
-    return found
+    return [
+        _settle(run_dir, wanted, trial, by_index[trial.index])
+        if trial.under_way and trial.index in by_index
+        else trial
+        for trial in trials(run_dir)
+    ]
+
+
+def _settle(run_dir: Path, wanted: Wanted, trial: Trial, result: PointResult) -> Trial:
+    if result.verdict.outcome is None:
+        return trial
+    tried = result.chosen
+    record = tried.record if tried else None
+    killed = not record and bool(
+        tried and tried.exit and tried.exit.status == KILLED and not tried.exit.signal
+    )
+    settled = replace(trial, outcome=result.verdict.outcome, measured_bytes=_measured(record), killed=killed)
+    append_line(run_dir / TRIALS_FILE, to_json(settled))
+    if record and settled.outcome in TELLING:
+        ledger.note(Path(wanted.ledger), _entry(settled, record))
+    return settled
 
 
 def _measured(record: Record | None) -> int | None:
@@ -99,27 +131,37 @@ def _plan(
 ) -> tuple[Trial, Point | None]:
     """Return the next trial and its point, or why there is none."""
     points = [one.point for one in results]
-    evidence = gather([one.chosen.record for one in results if one.chosen and one.chosen.record])
-    why = evidence if isinstance(evidence, str) else _not_one_knob(points) or _another_card(evidence)
-    if isinstance(evidence, str) or why:
-        return Trial(message=why), None
-    loads = agreeing(loads_of(read_lengths(run_dir), points), evidence.load_by_batch)
+    records = [one.chosen.record for one in results if one.chosen and one.chosen.record]
+    evidence = gather(records)
+    if isinstance(evidence, str):
+        return Trial(message=evidence), None
+    why = _not_one_knob(points) or _another_card(evidence)
     capacity = _capacity(wanted, evidence)
+    if why or capacity is None:
+        return Trial(message=why or "the card does not tell its memory: name it in find_max.memory"), None
+    loads = agreeing(loads_of(read_lengths(run_dir), points), evidence.load_by_batch)
     prediction = predict(evidence, capacity, loads)
-    batch = _batch(prediction, loads, done)
+    paragraphs = max((one.summary.items_total for one in records if one.summary), default=0)
+    batch = min(_batch(prediction, loads, done), loads.limit if loads else paragraphs)
     if isinstance(evidence.fit, str) or not batch:
         return Trial(capacity_bytes=capacity, message=prediction.reason or "not even a batch of 1 fits"), None
-    load = loads.load(batch) if loads else round(prediction.safe_load)
     trial = Trial(
-        index=len(points) + 1,
+        index=points[-1].index + 1,
         batch_size=batch,
-        load=load,
+        load=(load := _load(batch, loads, evidence)),
         capacity_bytes=capacity,
         expected_bytes=evidence.fit.at(load),
         bound_bytes=evidence.fit.upper(load),
         memory=PROCESS if evidence.kind == RAM else ALLOCATOR,
     )
     return trial, _point(points, trial, wanted)
+
+
+def _load(batch: int, loads: Loads | None, evidence: Evidence) -> int:
+    """Return the load that a batch will have; where no lengths are known, at the worst rate measured."""
+    if loads is not None:
+        return loads.own(batch)
+    return round(batch * max(load / size for size, load in evidence.load_by_batch.items()))
 
 
 def _not_one_knob(points: Sequence[Point]) -> str:
@@ -141,12 +183,14 @@ def _another_card(evidence: Evidence) -> str:
     )
 
 
-def _capacity(wanted: Wanted, evidence: Evidence) -> float:
+def _capacity(wanted: Wanted, evidence: Evidence) -> float | None:
     if wanted.memory_bytes is not None:
         return wanted.memory_bytes
-    if evidence.kind == RAM or evidence.card_bytes is None:
+    if evidence.kind == RAM:
         return wanted.ram_bytes
-    return evidence.allocator_bytes(evidence.card_bytes)
+    if evidence.card_bytes is None:
+        return None
+    return evidence.allocator_bytes(usable_bytes(evidence.gpu, evidence.card_bytes))
 
 
 def _batch(prediction: Prediction, loads: Loads | None, done: Sequence[Trial]) -> int:

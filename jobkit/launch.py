@@ -13,6 +13,7 @@ from jobkit import local, shell, submit
 from jobkit.errors import JobkitError
 from jobkit.journal import note
 from jobkit.prepare import Prepared
+from jobkit.schedulers.base import JobId
 from jobkit.schedulers.registry import by_name
 from jobkit.submit import Submitted
 
@@ -32,7 +33,7 @@ def preview(prepared: Prepared) -> str:
 
 
 def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
-    """Return the submit commands of a run, one an array.
+    """Return the submit commands of a run, one an array, and that of the job that follows.
 
     Where the controller does not answer, for the scheduler is not on this machine, one array
     is taken to hold all points.
@@ -49,7 +50,12 @@ def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
         limits = ""
         say(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
     arrays = submit.arrays_within(scheduler, limits, len(prepared.points), prepared.spec.max_parallel)
-    return [scheduler.submit_argv(str(prepared.run_dir / "job.sh"), array) for array in arrays]
+    commands = [scheduler.submit_argv(str(prepared.run_dir / "job.sh"), array) for array in arrays]
+    if prepared.find_script is None or scheduler.NAME == "local":
+        return commands
+    last = submit.following(len(prepared.points))
+    jobs = [JobId(f"JOB{number}") for number, _ in enumerate(arrays, 1)]
+    return [*commands, scheduler.submit_argv(str(prepared.run_dir / submit.FIND_SCRIPT), last, jobs)]
 
 
 def headline(prepared: Prepared) -> str:

@@ -6,7 +6,6 @@ Standard library only: the job that tried a prediction writes its line itself.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,15 +66,13 @@ class Entry:
 
 def entries(path: Path) -> list[Entry]:
     """Return what the ledger holds; lines that cannot be read are left out."""
-    if not path.is_file():
-        return []
     found, _ = read_tolerantly(path, lambda line, where: from_json(Entry, line, where=where))
     return list({(one.run_id, one.index): one for one in found}.values())
 
 
 def note(path: Path, entry: Entry) -> None:
     """Add an entry, once; where the ledger cannot be written the run folder still has it all."""
-    with contextlib.suppress(OSError, json.JSONDecodeError):
+    with contextlib.suppress(OSError):
         if any((one.run_id, one.index) == (entry.run_id, entry.index) for one in entries(path)):
             return
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -91,6 +91,8 @@ def find_largest(run_dir: Path, tick: Callable[[Point], None]) -> None:
     """
     limits, job_id = _limits(load_spec(run_dir / "sweep.yaml")), str(os.getpid())
     while point := next_trial(run_dir):
+        span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
+        journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster="", **span)
         start = time.monotonic()
         evidence = _run_point(run_dir, point, limits, job_id, functools.partial(tick, point))
         _account(run_dir, point, job_id, evidence, time.monotonic() - start)

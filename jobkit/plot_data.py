@@ -16,7 +16,6 @@ from statistics import fmean, stdev
 import pandas as pd
 
 from jobkit.collect import FIRST_KNOB, Collected
-from jobkit.find import SUFFIX
 from jobkit.jsonl import read_tolerantly
 from jobkit.plot_memory import MemoryPanel, memory_of_log, memory_of_records
 from jobkit.records import BATCHES_FILE, Batch, Outcome, Record, from_json
@@ -24,7 +23,7 @@ from jobkit.rows import LOG
 from jobkit.run_folder import RESULTS_FOLDER, TRY_PREFIX, PointResult, read_run
 from jobkit.run_loads import loads_of, read_lengths
 from jobkit.speed import NEAR
-from jobkit.trials import Trial, trials
+from jobkit.trials import SUFFIX, Trial, trials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

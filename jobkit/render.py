@@ -28,6 +28,8 @@ BODY = "job.sh.j2"
 """What a header template extends."""
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
+FIND_MODULE = " -m jobkit.find "
+"""What a script that follows a sweep runs, and a point's does not."""
 
 
 def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -50,7 +52,11 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
     """
     _check_paths(run_dir, point)
     _check_header_path(run_dir, site.scheduler)
-    values = _values(spec, site, point, run_dir)
+    return _filled(spec, site, _values(spec, site, point, run_dir))
+
+
+def _filled(spec: SweepSpec, site: Site, values: Mapping[str, object]) -> str:
+    """Return the spec's own template, else the scheduler's, with the values in it."""
     name = spec.template or values["base"]
     try:
         return _templates(spec.template).get_template(str(name)).render(values)
@@ -91,11 +97,16 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
     Parameters
     ----------
     spec, site, point, run_dir
-        As for `render`: the job asks for what a point asks for.
+        As for `render`: the job asks for what a point asks for. Of the spec's own template the
+        header counts; one that extends the body of a point by name has none to give.
     """
     values = _values(spec, site, point, run_dir) | {"body": FIND_BODY}
-    base = f"{site.scheduler}.sh.j2" if site.scheduler != "local" else FIND_BODY
-    return _templates(None).get_template(base).render(values)
+    if site.scheduler == "local":
+        values["base"] = FIND_BODY
+    text = _filled(spec, site, values)
+    if FIND_MODULE in text:
+        return text
+    return _filled(spec.model_copy(update={"template": None}), site, values)
 
 
 def find_template(name: str, base: Path) -> str:

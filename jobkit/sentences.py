@@ -8,8 +8,9 @@ from pathlib import PurePath
 from jobkit.collect import Collected
 from jobkit.estimates import GroupEstimate
 from jobkit.predict import Prediction
-from jobkit.records import RESULTS, Outcome
+from jobkit.records import Outcome
 from jobkit.straight import Estimate, Line
+from jobkit.trials import answers
 from jobkit.units import GIB, format_bytes_gib
 
 Row = Mapping[str, object]
@@ -165,7 +166,7 @@ def _missing(row: Row, knobs: Sequence[str]) -> list[str]:
         return [f"{name}: to come: {row['evidence']}"]
     provisional = " (provisional)" if row["provisional"] else ""
     lines = [f"{name}: {outcome}{provisional}: {row['evidence']}"]
-    if Outcome(outcome) not in RESULTS:
+    if not answers(str(row["point"]), outcome):
         advice = KEYS.get(Outcome(outcome), BY_HAND)
         lines.append("  " + advice.format(folder=row["folder"], index=_integer(row["index"])))
     return lines

@@ -9,7 +9,7 @@ from jobkit.errors import JobkitError
 from jobkit.predecessors import is_gpu_report, parse_log
 from jobkit.rows import Row, row_of_point, rows_of_log
 from jobkit.run_folder import each_point, is_run_folder, runs_below
-from jobkit.trials import said, trials
+from jobkit.trials import WANTED_FILE, ended, said, trials
 
 LOG_LIMIT_BYTES = 16 * 2**20
 """A larger file is no tagger's log: a job's log of a day is a few MiB."""
@@ -61,10 +61,20 @@ def _read(path: Path) -> tuple[list[Row], tuple[str, ...]]:
     if path.is_dir():
         if not is_run_folder(path):
             return [], (f"{path}: not a run folder (no points in points.jsonl): skipped",)
-        notes: list[str] = []
-        rows = [row_of_point(str(path), result) for result in each_point(path, notes)]
-        return rows, (*notes, *(f"{path}: {line}" for line in said(trials(path))))
+        return _read_run(path)
     return _read_log(path)
+
+
+def _read_run(path: Path) -> tuple[list[Row], tuple[str, ...]]:
+    notes: list[str] = []
+    rows, outcomes = [], {}
+    for result in each_point(path, notes):
+        rows.append(row_of_point(str(path), result))
+        outcomes[result.point.index] = result.verdict.outcome
+    tried = said(ended(trials(path), outcomes))
+    if not tried and (path / WANTED_FILE).is_file():
+        tried = ("the largest batch has not been tried yet: its job is to come, or its log says why",)
+    return rows, (*notes, *(f"{path}: {line}" for line in tried))
 
 
 def _read_log(path: Path) -> tuple[list[Row], tuple[str, ...]]:

@@ -114,9 +114,14 @@ def follow(run_dir: Path, scheduler: Scheduler, points: int, after: Sequence[Job
     JobkitError
         Exit code 3, where the scheduler refuses.
     """
-    array = Array(first=1, last=1, offset=points, throttle=None)
+    array = following(points)
     job = submit_array(scheduler, run_dir, str(run_dir / FIND_SCRIPT), array, after)
     return Submitted(job, array, follows=True)
+
+
+def following(points: int) -> Array:
+    """Return the job that follows a sweep, as an array: its task is the first point that it adds."""
+    return Array(first=1, last=1, offset=points, throttle=None)
 
 
 def want(spec: SweepSpec, run_dir: Path, script: str, *, after: int = 0) -> None:

@@ -5,16 +5,18 @@ Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobkit.jsonl import read_tolerantly
-from jobkit.records import Outcome, from_json
+from jobkit.records import RESULTS, Outcome, from_json
 from jobkit.units import format_bytes_gib
 
 ALLOCATOR = "of the allocator, the CUDA context on top"
 PROCESS = "of the process"
+SUFFIX = "-verify"
+"""Ends the id of a point that tries a prediction."""
 WANTED_FILE = "find_max.json"
 TRIALS_FILE = "trials.jsonl"
 
@@ -64,6 +66,9 @@ class Trial:
         Which memory the figures are of: `ALLOCATOR` or `PROCESS`.
     message
         Why nothing (more) could be tried.
+    killed
+        Whether it left no record, for it was killed and nobody told the job script why: most likely
+        for its memory.
     """
 
     index: int = 0
@@ -76,6 +81,12 @@ class Trial:
     measured_bytes: int | None = None
     memory: str = ""
     message: str = ""
+    killed: bool = False
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it was begun and is not known to have ended."""
+        return bool(self.index) and self.outcome is None
 
     @property
     def error(self) -> float | None:
@@ -90,15 +101,30 @@ class Trial:
 
 def trials(run_dir: Path) -> list[Trial]:
     """Return what was tried so far, in order."""
-    if not (run_dir / TRIALS_FILE).is_file():
-        return []
     lines, _ = read_tolerantly(run_dir / TRIALS_FILE, lambda line, where: from_json(Trial, line, where=where))
-    return list({one.index: one for one in lines}.values())
+    # A message is of no point, and each stands for itself: `Wanted.after` counts them.
+    return list({one.index or -number: one for number, one in enumerate(lines, 1)}.values())
+
+
+def answers(point_id: str, outcome: str) -> bool:
+    """Tell whether an outcome answers what a point asked: a trial asks whether memory suffices."""
+    return outcome in RESULTS or (point_id.endswith(SUFFIX) and outcome == Outcome.RAM_OOM)
+
+
+def ended(found: Sequence[Trial], outcomes: Mapping[int, Outcome | None]) -> list[Trial]:
+    """Return the trials, those that nobody settled with what became of their points.
+
+    Parameters
+    ----------
+    outcomes
+        By the point's index.
+    """
+    return [replace(one, outcome=outcomes.get(one.index)) if one.under_way else one for one in found]
 
 
 def said(found: Sequence[Trial]) -> tuple[str, ...]:
-    """Return what was tried in sentences, one a trial, without a full stop."""
-    return tuple(_said(one) for one in found)
+    """Return what was tried in sentences, one a trial and none twice, without a full stop."""
+    return tuple(dict.fromkeys(_said(one) for one in found))
 
 
 def _said(trial: Trial) -> str:
@@ -107,6 +133,8 @@ def _said(trial: Trial) -> str:
     within = f"batch_size {trial.batch_size:,} within {format_bytes_gib(trial.capacity_bytes)} {trial.memory}"
     if trial.outcome is None:
         return f"{within} is being tried"
+    if trial.killed:
+        return f"{within} was tried and killed, most likely for its memory"
     if trial.measured_bytes is None or trial.error is None:
         return f"{within} was tried and ended as {trial.outcome}"
     word = "held" if trial.held else "did not hold"

@@ -8,7 +8,7 @@ import click
 
 from jobkit import local, submit
 from jobkit.errors import JobkitError
-from jobkit.launch import say
+from jobkit.launch import EXIT_INTERRUPTED, say
 from jobkit.records import POINTS_FILE, Point, from_json, read_lines
 from jobkit.render import render_find
 from jobkit.schedulers.registry import by_name
@@ -35,7 +35,9 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
         Where the run folder cannot be read, or the scheduler refuses (exit code 3).
     """
     spec = load_spec(run_dir / "sweep.yaml")
-    asked = FindMax(memory=memory) if memory is not None else spec.find_max or FindMax()
+    asked = spec.find_max or FindMax()
+    if memory is not None:
+        asked = asked.model_copy(update={"memory": memory})
     spec = spec.model_copy(update={"find_max": asked})
     points = _points(run_dir)
     site = load_site(spec.site, spec.scheduler)
@@ -58,8 +60,12 @@ def _points(run_dir: Path) -> list[Point]:
 
 def _here(run_dir: Path, before: int) -> int:
     say("predicting the largest batch and running it here")
-    with local.ended_by_signals():
-        local.find_largest(run_dir, lambda _: None)
+    try:
+        with local.ended_by_signals():
+            local.find_largest(run_dir, lambda _: None)
+    except KeyboardInterrupt:
+        say(f"interrupted\n  results   jobkit collect {run_dir}")
+        return EXIT_INTERRUPTED
     found = trials(run_dir)[before:]
     for line in said(found):
         click.echo(line)

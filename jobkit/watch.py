@@ -16,6 +16,7 @@ from rich.progress import Progress as Bars
 
 from jobkit import journal, states
 from jobkit.errors import JobkitError
+from jobkit.find import finished
 from jobkit.records import BATCHES_FILE, EXIT_FILE, Batch, Point, from_json, read_lines
 from jobkit.run.paragraphs import read_paragraphs
 from jobkit.schedulers.base import JobId, Queued, Scheduler
@@ -147,8 +148,9 @@ def until_done(
 ) -> None:
     """Return when every point has an exit file at home or has been gone from the queue for long.
 
-    The queue is asked once a cycle, for all arrays together, more and more seldom; at the end
-    the accounting is asked once, and kept in the run folder.
+    Where a job follows that tries the largest batch, its last trial must be home as well. The queue
+    is asked once a cycle, for all arrays together, more and more seldom; at the end the accounting
+    is asked once, and kept in the run folder.
     """
     jobs = tuple(one.job for one in taken)
     followers = {one.job.id for one in taken if one.follows}
@@ -157,9 +159,9 @@ def until_done(
         while True:
             answer = states.ask_queue(scheduler, jobs, run_dir)
             left = progress.refresh(answer or ())
-            following = answer is not None and bool({one.job_id for one in answer} & followers)
-            if not left and not following:
+            if not left and (not followers or finished(run_dir)):
                 break
+            following = {one.job_id for one in answer or ()} & followers
             if answer is None or following or _points_of(answer, taken) & left:
                 seen_at = time.monotonic()
             if time.monotonic() - seen_at > GONE_GRACE_S:

@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import linear_regression
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from jobkit import auto
 from jobkit.errors import JobkitError
 from jobkit.loads import Lengths, Loads
 from jobkit.records import ModelRef
-from jobkit.spec import SweepSpec
+from jobkit.spec import FindMax, SweepSpec
 from jobkit.units import GIB
 
 RECORDS = Path(__file__).parents[1] / "docs" / "benchmarks" / "gpu"
@@ -107,7 +106,9 @@ def test_other_knobs_that_cut_the_text_count_with_their_largest_value() -> None:
 
 def test_a_card_that_find_max_names_is_known() -> None:
     assert auto.named_card_bytes(spec()) is None
-    named = spec().model_copy(update={"find_max": SimpleNamespace(memory=16 * GIB)})
+    named = spec().model_copy(
+        update={"find_max": FindMax.model_validate({"memory": "16GiB"}), "device": "cuda"}
+    )
     assert auto.named_card_bytes(named) == 16 * GIB
-    whole = spec().model_copy(update={"find_max": SimpleNamespace(memory="device")})
-    assert auto.named_card_bytes(whole) is None
+    assert auto.named_card_bytes(named.model_copy(update={"find_max": FindMax()})) is None
+    assert auto.named_card_bytes(named.model_copy(update={"device": "cpu"})) is None, "that of the process"

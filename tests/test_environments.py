@@ -16,7 +16,7 @@ import pytest
 
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Outcome, TextRef
-from jobkit.render import render
+from jobkit.render import render, render_find
 from jobkit.site import load_site
 from jobkit.spec import SweepSpec
 from tests.test_job_script import Run
@@ -38,8 +38,11 @@ GOLDEN: dict[str, tuple[str, dict[str, object]]] = {
     "modules-slurm": ("slurm", {"environment": {"modules": ["cuda/12.4", "anaconda 3"]}}),
     "conda-slurm": ("slurm", {"environment": {"modules": ["anaconda3"], "conda": "my env"}}),
     "venv-slurm": ("slurm", {"environment": {"venv": "/home/ada/my venv"}}),
+    "find-local": ("local", {}),
+    "find-slurm": ("slurm", {"environment": {"venv": "/home/ada/my venv", **SETUP}}),
+    "find-sge": ("sge", {"resources": ASKED}),
 }
-"""The scheduler and the keys of each text."""
+"""The scheduler and the keys of each text; ``find-`` is of the job that follows a sweep."""
 
 
 def golden_script(name: str) -> str:
@@ -57,8 +60,9 @@ def golden_script(name: str) -> str:
         device="cuda",
     )
     site = load_site(f"{scheduler}-default", scheduler)
+    rendered = render_find if name.startswith("find-") else render
     with mock.patch.object(sys, "executable", PYTHON):
-        return render(spec, site, plan(spec, inputs)[0], Path("/home/ada/runs") / inputs.run_id)
+        return rendered(spec, site, plan(spec, inputs)[0], Path("/home/ada/runs") / inputs.run_id)
 
 
 @pytest.fixture(autouse=True)

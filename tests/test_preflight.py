@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from jobkit import auto
 from jobkit.errors import JobkitError
 from jobkit.known_lengths import text_lengths
 from jobkit.lengths import NONE, PUNCTUATION, TOKENIZER
@@ -134,3 +135,18 @@ def test_a_beginning_is_found_where_punctuation_sees_other_sentences() -> None:
 def test_the_sample_of_any_length_has_the_longest_sentence(paragraphs: int) -> None:
     lengths = [end - start for row in generate(SEED, paragraphs).sentences for start, end in row]
     assert max(lengths) > LONG_SENTENCE_CHARS - 25
+
+
+def test_the_memory_that_find_max_names_is_that_of_the_card(kept: Path, tmp_path: Path) -> None:
+    del kept
+    path = tmp_path / "spec.yaml"
+    for device, memory, expected in (
+        ("cuda", "16GiB", (16 * GIB, True)),
+        ("cuda", "device", (auto.ASSUMED_BYTES, False)),
+        ("cpu", "16GiB", (None, False)),
+    ):
+        keys = f"name: t\ntext: sample:60\ndevice: {device}\nfind_max: {{memory: {memory}}}\n"
+        path.write_text(f"{keys}model: {{fallback: stand-in}}\nsweep: {{batch_size: auto}}\n")
+        found = preflight(path, fast=True)
+        assert (found.gpu_memory_bytes, found.gpu_memory_named) == expected
+        assert found.measure

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from jobkit.errors import JobkitError
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Point, TextRef
-from jobkit.render import directives, render, render_fetch
+from jobkit.render import directives, render, render_fetch, render_find
 from jobkit.shipped import shipped_folder
 from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec
@@ -326,6 +326,41 @@ def test_the_script_that_fetches_a_model_is_as_clean(scheduler: str, site: str, 
     )
     assert shellcheck(text, tmp_path / "job.sh") == ""
     assert text.rstrip().endswith("""models fetch en --resources-url 'http://127.0.0.1/it'"'"'s'""")
+
+
+def find_script(scheduler: str, **changes: object) -> str:
+    site = load_site(f"{scheduler}-default", scheduler)
+    return render_find(spec(**changes), site, point(), Path("/home/me/my runs/r1"))
+
+
+@pytest.mark.parametrize("scheduler", SITES)
+def test_the_script_that_finds_the_largest_batch_is_as_clean(scheduler: str, tmp_path: Path) -> None:
+    text = find_script(scheduler, **EVERYTHING)
+    assert shellcheck(text, tmp_path / "find.sh") == ""
+    assert "run='/home/me/my runs/r1'" in text
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "sge"])
+def test_it_asks_for_what_a_point_asks_for(scheduler: str) -> None:
+    prefix = {"slurm": "#SBATCH", "sge": "#$"}[scheduler]
+    asked = [line for line in find_script(scheduler, **EVERYTHING).splitlines() if line.startswith(prefix)]
+    of_a_point = script(scheduler, f"{scheduler}-default", "/home/me/my runs/r1", **EVERYTHING).splitlines()
+    assert asked == [line for line in of_a_point if line.startswith(prefix)]
+
+
+def test_the_header_of_a_template_of_the_specs_own_is_its_header_too(tmp_path: Path) -> None:
+    header = "{% block header %}{{ super() }}#SBATCH --comment=mine\n{% endblock %}"
+    mine = own_template(tmp_path, "{% extends base %}" + header + "{% block work %}odd{% endblock %}")
+    text = find_script("slurm", template=mine)
+    assert "#SBATCH --comment=mine\n" in text
+    assert "\nodd" not in text
+    assert "odd" in script("slurm", "slurm-default", template=mine)
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "local"])
+def test_a_template_that_is_the_body_of_a_point_is_not_taken_for_it(scheduler: str, tmp_path: Path) -> None:
+    mine = own_template(tmp_path, '{% extends "job.sh.j2" %}')
+    assert find_script(scheduler, template=mine) == find_script(scheduler)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,11 @@ def test_a_spec_written_out_obeys_it(tmp_path: Path, checker: jsonschema.Draft20
         ("sweep.batch_size", []),
         ("sweep.include", [{"batch_size": 0}]),
         ("model.fallback", "standin"),
+        ("find_max.memory", 16),
+        ("find_max.memory", "card"),
+        ("find_max.verify", "yes"),
+        ("find_max.batch", 9),
+        ("find_max", "device"),
     ],
 )
 def test_what_jobkit_refuses_an_editor_marks(
@@ -91,6 +96,13 @@ def test_what_jobkit_refuses_an_editor_marks(
 @pytest.mark.parametrize("unit", SIZE_UNITS)
 def test_a_size_in_every_unit_obeys_it(unit: str, checker: jsonschema.Draft202012Validator) -> None:
     checker.validate({"name": "x", "resources": {"memory": f"1.5 {unit}"}})
+
+
+@pytest.mark.parametrize("find_max", [None, {}, {"memory": "device"}, {"memory": "16 GiB", "verify": False}])
+def test_the_largest_batch_may_be_asked_for(
+    find_max: object, checker: jsonschema.Draft202012Validator
+) -> None:
+    checker.validate({"name": "x", "find_max": find_max})
 
 
 @pytest.mark.parametrize("duration", ["90m", "2 h", "00:10:00", "1-12:00:00", "45s", "3d"])

@@ -149,3 +149,38 @@ def test_a_header_line_that_jobkit_writes_itself_is_a_fault(tmp_path: Path) -> N
         JobkitError, match=r"own.yaml:2:\d+: resources.options.slurm.1: '--array=1-9': jobkit sets"
     ):
         load_spec(path)
+
+
+@pytest.mark.parametrize(
+    ("find_max", "said"),
+    [
+        ("{memory: 16}", "2:20: find_max.memory: 16: device, or a size with a unit: 16GiB"),
+        ("{memory: card}", "2:20: find_max.memory: 'card': size 'card': not understood"),
+        ("{memory: 0GiB}", "2:20: find_max.memory: '0GiB': size '0GiB': must be more than 0"),
+        ("{memroy: device}", "2:12: find_max.memroy: no such key; did you mean 'memory'?"),
+        ("{verify: maybe}", "2:20: find_max.verify: 'maybe': should be a valid boolean"),
+        ("16GiB", "2:11: find_max: '16GiB': should be"),
+    ],
+)
+def test_a_fault_of_find_max_has_its_place(find_max: str, said: str, tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, f"name: x\nfind_max: {find_max}\n")
+    assert line.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("find_max", "memory"),
+    [
+        ("{}", "device"),
+        ("{memory: device}", "device"),
+        ("{memory: 1.5GiB}", 3 * 2**29),
+        ("{memory: 7MB}", 7_000_000),
+    ],
+)
+def test_the_memory_of_find_max_reads_back(find_max: str, memory: int | str, tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"name: t\nfind_max: {find_max}\n", encoding="utf-8")
+    spec = load_spec(path)
+    assert spec.find_max is not None
+    assert (spec.find_max.memory, spec.find_max.verify) == (memory, True)
+    path.write_text(spec.as_yaml(), encoding="utf-8")
+    assert load_spec(path) == spec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from jobkit import launch, submit
 from jobkit.errors import JobkitError
 from jobkit.prepare import Options, Prepared, prepare
+from jobkit.spec import FindMax
 
 SPEC = """\
 name: t
@@ -92,6 +94,68 @@ def test_a_refused_later_array_cancels_the_earlier_ones(prepared: Prepared, tmp_
         "cancelled",
     ]
     assert "scancel -M lab 7" in (tmp_path / "calls").read_text()
+
+
+@pytest.fixture
+def followed(prepared: Prepared, tmp_path: Path) -> Prepared:
+    """Return the same with a job that follows; the array limit makes it two arrays."""
+    program(tmp_path, "scontrol", "echo MaxArraySize = 4")
+    program(tmp_path, "scancel", "exit 0")
+    return replace(prepared, find_script="#!/bin/bash\n")
+
+
+NUMBERED = 'case "$*" in *--test-only*) exit 0;; *find.sh*) {last};; *--offset*) echo 8;; *) echo 7;; esac'
+
+
+def test_a_job_follows_all_arrays(followed: Prepared, tmp_path: Path) -> None:
+    program(tmp_path, "sbatch", NUMBERED.format(last="echo 9"))
+    *arrays, last = submit.submit(followed)
+    assert [(one.job.id, one.follows) for one in (*arrays, last)] == [("7", False), ("8", False), ("9", True)]
+    script = followed.run_dir / "find.sh"
+    waits = f"sbatch --parsable --dependency=afterany:7:8 --array=1-1 {script} --offset 6"
+    assert (tmp_path / "calls").read_text().splitlines()[-1] == waits
+    assert script.read_text(encoding="utf-8") == "#!/bin/bash\n"
+    submitted = [event for event in events(followed) if event["event"] == "submitted"]
+    assert [(event["job_id"], event["offset"]) for event in submitted] == [("7", 0), ("8", 3), ("9", 6)]
+    assert launch.submit_commands(followed)[-1] == (
+        "sbatch",
+        "--parsable",
+        "--dependency=afterany:JOB1:JOB2",
+        "--array=1-1",
+        str(script),
+        "--offset",
+        "6",
+    )
+
+
+def test_a_refused_follower_cancels_the_sweep(followed: Prepared, tmp_path: Path) -> None:
+    program(tmp_path, "sbatch", NUMBERED.format(last='echo "Job dependency problem" >&2; exit 1'))
+    with pytest.raises(JobkitError, match="Job dependency problem") as caught:
+        submit.submit(followed)
+    assert caught.value.exit_code == 3
+    assert [(event["event"], event.get("job_id")) for event in events(followed)][-3:] == [
+        ("refused", None),
+        ("cancelled", "7"),
+        ("cancelled", "8"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"), [({}, None), ({"memory": "device"}, None), ({"memory": "1.5GiB"}, 3 * 2**29)]
+)
+def test_what_is_wanted_stands_in_the_run_folder(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: object, wanted: int | None
+) -> None:
+    monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "mine.jsonl"))
+    spec = prepared.spec.model_copy(update={"find_max": FindMax.model_validate(asked)})
+    submit.write_run(replace(prepared, spec=spec, find_script="x"))
+    told = json.loads((prepared.run_dir / "find_max.json").read_text(encoding="utf-8"))
+    assert told == {
+        "memory_bytes": wanted,
+        "ram_bytes": 2**30,
+        "ledger": str(tmp_path / "mine.jsonl"),
+        "after": 0,
+    }
 
 
 def test_a_refused_check_leaves_no_run_folder(prepared: Prepared, tmp_path: Path) -> None:

@@ -41,6 +41,13 @@ def test_an_offset_is_an_argument_of_the_script() -> None:
     assert argv == ("qsub", "-terse", "-t", "1-5", "job.sh", "--offset", "75000")
 
 
+def test_a_job_may_wait_for_others_however_they_end() -> None:
+    one = Array(first=1, last=1, offset=6, throttle=None)
+    argv = sge.submit_argv("find.sh", one, [JobId("7"), JobId("9")])
+
+    assert argv == ("qsub", "-terse", "-hold_jid", "7,9", "-t", "1-1", "find.sh", "--offset", "6")
+
+
 @pytest.mark.parametrize("name", ["terse", "plain", "plain-array"])
 def test_the_job_id_of_every_form_of_answer(name: str, job: Callable[[str], str]) -> None:
     assert job(name).isdigit()

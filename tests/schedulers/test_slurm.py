@@ -34,6 +34,14 @@ def test_an_offset_is_an_argument_of_the_script() -> None:
     assert argv == ("sbatch", "--parsable", "--array=1-5", "job.sh", "--offset", "1000")
 
 
+def test_a_job_may_wait_for_others_however_they_end() -> None:
+    one = Array(first=1, last=1, offset=6, throttle=None)
+    argv = slurm.submit_argv("find.sh", one, [JobId("7", "lab"), JobId("9", "lab")])
+
+    waits = "--dependency=afterany:7:9"
+    assert argv == ("sbatch", "--parsable", waits, "--array=1-1", "find.sh", "--offset", "6")
+
+
 @pytest.mark.parametrize(
     ("name", "cluster"),
     [

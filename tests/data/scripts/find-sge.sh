@@ -1,0 +1,54 @@
+#!/bin/bash
+#$ -S /bin/bash
+#$ -cwd
+#$ -N stanza-20260101-120000-beef
+#$ -o /home/ada/runs/stanza-20260101-120000-beef/logs
+#$ -j y
+#$ -r n
+#$ -notify
+#$ -l s_rt=00:09:00
+#$ -l ngpus=1
+#$ -pe smp 2
+#$ -l h_vmem=4G
+#$ -l h_rt=00:10:00
+#$ -P nlp
+#$ -m ea -M ada@example.org
+#$ -l h=!(node07)
+#$ -ar 42
+#
+# Runs once the sweep stanza has ended: predicts the largest batch and tries it, at most three times.
+set -euo pipefail
+
+run=/home/ada/runs/stanza-20260101-120000-beef
+python=/opt/jobkit/bin/python
+child='' signalled=''
+forward() {                                           # to the point that runs: it brings its results home
+    signalled=$1
+    if [[ $child ]]; then kill "-$1" "$child" 2>/dev/null || true; fi
+}
+trap 'forward USR1' USR1                              # the walltime is near
+trap 'forward USR2' USR2                              # Grid Engine is about to kill the job
+trap 'forward TERM' TERM                              # cancelled, or preempted
+trap 'forward TERM' INT                               # what bash starts in the background ignores INT
+
+activate() {
+    set +u
+    : || return
+    set -u
+}
+activate
+export PYTORCH_ALLOC_CONF=expandable_segments:True
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+
+# Each turn settles the try before, and prints the number of the next point, or nothing.
+while [[ -z $signalled ]] && next=$("$python" -m jobkit.find "$run") && [[ $next ]]; do
+    bash "$run/job.sh" --point "$next" &
+    child=$!
+    [[ -z $signalled ]] || forward "$signalled"       # it came a moment too early
+    wait "$child" || true
+    while kill -0 "$child" 2>/dev/null; do            # a trap cut the wait short: wait on
+        wait "$child" || true
+    done
+    child=''
+done
+[[ -z $signalled ]] || exit 143

@@ -1,0 +1,51 @@
+#!/bin/bash
+#SBATCH --job-name=stanza-20260101-120000-beef
+#SBATCH --output=/home/ada/runs/stanza-20260101-120000-beef/logs/%A_%a.out
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@60
+#SBATCH --gres=gpu:1
+#SBATCH --cpus-per-task=2
+#SBATCH --mem=8G
+#SBATCH --time=00:10:00
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#
+# Runs once the sweep stanza has ended: predicts the largest batch and tries it, at most three times.
+set -euo pipefail
+
+run=/home/ada/runs/stanza-20260101-120000-beef
+python=python
+child='' signalled=''
+forward() {                                           # to the point that runs: it brings its results home
+    signalled=$1
+    if [[ $child ]]; then kill "-$1" "$child" 2>/dev/null || true; fi
+}
+trap 'forward USR1' USR1                              # the walltime is near
+trap 'forward USR2' USR2                              # Grid Engine is about to kill the job
+trap 'forward TERM' TERM                              # cancelled, or preempted
+trap 'forward TERM' INT                               # what bash starts in the background ignores INT
+
+# shellcheck disable=SC1091
+activate() {
+    set +u
+    source '/home/ada/my venv/bin/activate' || return
+    ulimit -n 4096 || return
+    set -u
+}
+activate
+export PYTORCH_ALLOC_CONF=expandable_segments:True
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+export NOTE='it'"'"'s quoted'
+
+# Each turn settles the try before, and prints the number of the next point, or nothing.
+while [[ -z $signalled ]] && next=$("$python" -m jobkit.find "$run") && [[ $next ]]; do
+    bash "$run/job.sh" --point "$next" &
+    child=$!
+    [[ -z $signalled ]] || forward "$signalled"       # it came a moment too early
+    wait "$child" || true
+    while kill -0 "$child" 2>/dev/null; do            # a trap cut the wait short: wait on
+        wait "$child" || true
+    done
+    child=''
+done
+[[ -z $signalled ]] || exit 143
