@@ -1,0 +1,143 @@
+"""The largest batch, predicted and run by the job that follows a sweep, on the real daemons."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobkit.trials import Trial, trials
+from tests.cluster.test_sweeps import WORKLOADS, Lab
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+
+Wait = Callable[[Callable[[], bool], float], None]
+
+DEADLINE_S = 90
+SPEC = """\
+name: hungry
+workload: hungry:Hungry
+text: text.txt
+sweep: {batch_size: [5, 10, 15, 20]}
+repeats: 1
+resources: {gpus: 0, cpus: 1, memory: 1GiB, walltime: "00:02:00"}
+find_max: {memory: 150MiB}
+environment: {variables: {PYTHONPATH: '%s'}}
+"""
+CAPACITY = 150 * 2**20
+
+
+@pytest.fixture
+def spec(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the spec of a workload whose memory is a line in the batch size, and of what it may have."""
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    monkeypatch.setenv("JOBKIT_LEDGER", str(lab.home / "ledger.jsonl"))
+    (lab.home / "text.txt").write_text("\n\n".join(["w" * 99 + "."] * 120) + "\n", encoding="utf-8")
+    return lab.spec(SPEC % WORKLOADS)
+
+
+def jobs(lab: Lab) -> list[str]:
+    return [str(event["job_id"]) for event in lab.events() if event["event"] == "submitted"]
+
+
+def record(lab: Lab, point: str) -> dict[str, dict[str, str]]:
+    path = lab.run_dir() / "results" / point / "try-1" / "record.json"
+    found: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def told(lab: Lab) -> list[Trial]:
+    return trials(lab.run_dir())
+
+
+def test_one_submission_measures_predicts_and_proves(lab: Lab, spec: Path) -> None:
+    done = lab.sweep(spec, "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    sweep, follower = jobs(lab)
+    assert f"job {follower} waits for it and tries the largest batch" in done.stderr
+    (trial,) = told(lab)
+    assert trial.held, trial
+    assert trial.bound_bytes <= CAPACITY
+    tried = record(lab, f"batch_size-{trial.batch_size}-verify")
+    assert (tried["job"]["scheduler"], tried["job"]["job_id"]) == (lab.scheduler, follower)
+    measured = [record(lab, f"batch_size-{size}-r1") for size in (5, 10, 15, 20)]
+    assert {one["job"]["job_id"] for one in measured} == {sweep}
+    assert max(str(one["ended_at"]) for one in measured) <= str(tried["started_at"])
+    assert f"batch_size {trial.batch_size} within 0.15 GiB of the process held" in " ".join(
+        done.stdout.split()
+    )
+    (line,) = (lab.home / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["held"] is True
+    assert list(lab.scratch.iterdir()) == []
+
+
+def test_a_batch_that_fails_is_followed_by_a_smaller_one_in_the_same_job(lab: Lab, spec: Path) -> None:
+    limit = f"{{HUNGRY_LIMIT_BYTES: '60000000', HUNGRY_ONCE: '{lab.home / 'once'}', PYTHONPATH"
+    text = spec.read_text(encoding="utf-8").replace("{PYTHONPATH", limit)
+    done = lab.sweep(lab.spec(text), "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = told(lab)
+    assert (first.outcome, second.held) == ("ram_oom", True)
+    assert second.load <= 0.95 * first.load
+    _, follower = jobs(lab)
+    for trial in (first, second):
+        assert record(lab, f"batch_size-{trial.batch_size}-verify")["job"]["job_id"] == follower
+
+
+def test_after_a_sweep_of_failures_it_says_why_it_tried_nothing(lab: Lab, spec: Path) -> None:
+    text = spec.read_text(encoding="utf-8").replace("{PYTHONPATH", "{HUNGRY_LIMIT_BYTES: '1', PYTHONPATH")
+    done = lab.sweep(lab.spec(text), "--wait")
+    assert done.returncode == 4, done.stdout + done.stderr
+    (trial,) = told(lab)
+    assert (trial.index, trial.message) == (0, "no point has gone well yet")
+    assert "the largest batch was not tried: no point has gone well yet" in " ".join(done.stdout.split())
+
+
+def test_a_cancelled_sweep_does_not_hold_its_follower_for_ever(
+    lab: Lab, spec: Path, wait_until: Wait, tmp_path: Path
+) -> None:
+    text = spec.read_text(encoding="utf-8").replace("hungry:Hungry", "odd:Slow")
+    text = text.replace("{PYTHONPATH", f"{{ODD_TOLD: '{tmp_path / 'told'}', PYTHONPATH")
+    done = lab.sweep(lab.spec(text))
+    assert done.returncode == 0, done.stderr
+    sweep, _ = jobs(lab)
+    wait_until((tmp_path / "told").exists, DEADLINE_S)
+    cancel = {"slurm": "scancel", "sge": "qdel"}[lab.scheduler]
+    subprocess.run([cancel, sweep], check=True, capture_output=True, timeout=60)
+    wait_until(lambda: bool(told(lab)), DEADLINE_S)
+    assert told(lab)[-1].message == "no point has gone well yet"
+
+
+def test_a_finished_run_is_verified_by_a_job_of_its_own(lab: Lab, spec: Path, wait_until: Wait) -> None:
+    text = "\n".join(line for line in spec.read_text(encoding="utf-8").splitlines() if "find_max" not in line)
+    done = lab.sweep(lab.spec(text), "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = lab.jobkit("verify", lab.run_dir(), "--memory", "120MiB")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert jobs(lab)[-1] in done.stderr
+    wait_until(lambda: bool(told(lab)) and not told(lab)[-1].under_way, DEADLINE_S)
+    (trial,) = told(lab)
+    assert trial.held, trial
+    assert record(lab, f"batch_size-{trial.batch_size}-verify")["job"]["job_id"] == jobs(lab)[-1]
+
+
+def test_a_follower_that_is_refused_takes_the_sweep_with_it(
+    lab: Lab, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real command takes the array; a wrapper refuses what waits for it."""
+    name = {"slurm": "sbatch", "sge": "qsub"}[lab.scheduler]
+    real = next(path for folder in os.environ["PATH"].split(":") if (path := Path(folder) / name).exists())
+    wrapper = tmp_path / "bin" / name
+    wrapper.parent.mkdir()
+    refusal = '[[ $* != *find.sh* ]] || { echo "no more of them" >&2; exit 1; }'
+    wrapper.write_text(f'#!/bin/bash\n{refusal}\nexec {real} "$@"\n', encoding="utf-8")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    done = lab.sweep(spec)
+    assert done.returncode == 3
+    assert "no more of them" in done.stderr
+    events = [event["event"] for event in lab.events()]
+    assert events == ["submitting", "submitted", "submitting", "refused", "cancelled"]
