@@ -113,11 +113,7 @@ class Fit:
         return self.intercept_bytes + self.slope_bytes * load
 
     def upper(self, load: float) -> float:
-        """Return the bytes that a batch of this load stays below, with 95 % confidence.
-
-        Beyond the largest load measured, `UNSEEN` is added for what no line through small loads
-        can know.
-        """
+        """Return the bytes that a batch of this load stays below, with 95 % confidence; see `UNSEEN`."""
         return self._bound(load, self._t())
 
     def largest_load(self, capacity_bytes: float) -> float:
@@ -187,10 +183,7 @@ def fit_memory(observations: Iterable[Observation], censored: Sequence[Censored]
 
 
 def upper_part(observations: Sequence[Observation]) -> list[Observation]:
-    """Return the observations above the floor where fixed costs bend the line.
-
-    All of them where too few loads lie above.
-    """
+    """Return the observations above the floor where fixed costs bend the line; all where that leaves few."""
     largest = max((one.load for one in observations), default=0.0)
     above = [one for one in observations if one.load >= UPPER_PART * largest]
     return above if len({one.load for one in above}) >= ENOUGH else list(observations)

@@ -11,13 +11,14 @@ from datetime import datetime
 from pathlib import Path
 
 from jobkit import auto
+from jobkit.directives import directives
 from jobkit.found import LAST_RESORT, Found, Options, choose_scheduler, find
 from jobkit.known_lengths import cached_lengths, text_lengths
 from jobkit.lengths import NONE, Lengths
 from jobkit.places import cache_dir
 from jobkit.plan import Inputs, plan
 from jobkit.records import Point
-from jobkit.render import directives, render, render_find
+from jobkit.render import render, render_find
 from jobkit.schedulers.base import Request
 from jobkit.site import Site
 from jobkit.spec import SweepSpec

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from jobkit.directives import directives
 from jobkit.errors import JobkitError
 from jobkit.evidence import ram_peak
 from jobkit.recommendation import Lines, Material, Request
 from jobkit.records import Outcome, Record
-from jobkit.render import directives
 from jobkit.site import Site
 from jobkit.spec import Resources
 from jobkit.speed import Duration

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from jobkit.directives import directives
 from jobkit.recommendation import Lines
 from jobkit.records import Job, Memory
-from jobkit.render import directives
 from jobkit.scheduler_lines import enough, lines, request, used_ram
 from jobkit.site import Site, load_site
 from jobkit.spec import Resources

@@ -1,7 +1,6 @@
-"""Slurm: sbatch, squeue, sacct, scancel.
+"""Slurm: sbatch, squeue, sacct, scancel; their man pages are at https://slurm.schedmd.com/.
 
-Man pages: https://slurm.schedmd.com/sbatch.html, squeue.html, sacct.html, scancel.html,
-slurm.conf.html. "Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
+"Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 
 from jobkit.records import Outcome
 from jobkit.schedulers.base import Accounted, Array, JobId, Queued, State
-from jobkit.schedulers.slurm_checks import checks
+from jobkit.schedulers.slurm_checks import OWN_OPTIONS, checks
 from jobkit.schedulers.text import bytes_of, expand_tasks, find_job_id
 from jobkit.shell import Completed
 
@@ -37,17 +36,6 @@ __all__ = [
 
 NAME = "slurm"
 PROGRAMS: tuple[str, ...] = ("sbatch",)
-OWN_OPTIONS: Mapping[str, str] = {
-    **dict.fromkeys(("--array", "-a"), "change sweep or max_parallel"),
-    **dict.fromkeys(("--job-name", "-J"), "change name"),
-    **dict.fromkeys(
-        ("--output", "-o", "--error", "-e", "--open-mode"),
-        "logs are in the run folder, which --runs-dir puts elsewhere",
-    ),
-    "--signal": "change warning_s in a site file",
-    **dict.fromkeys(("--parsable", "--wrap"), "leave it out"),
-    **dict.fromkeys(("--dependency", "-d"), "leave it out: find_max waits by it"),
-}
 ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
 """Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
 

@@ -1,4 +1,4 @@
-"""What Slurm is asked before anything is submitted.
+"""What Slurm is asked before anything is submitted, and what a spec may not say in its place.
 
 ``sbatch --test-only`` finds most faults, but accepts a walltime that the partition forbids and
 an unknown account or QOS (measured, Slurm 22.05.8 with ``EnforcePartLimits=NO`` and no
@@ -10,12 +10,26 @@ from __future__ import annotations
 
 import getpass
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from jobkit.schedulers.base import Array, Check, Request
 from jobkit.schedulers.text import as_walltime, no_such, seconds_of
 from jobkit.shell import Completed
+
+OWN_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("--array", "-a"), "change sweep or max_parallel"),
+    **dict.fromkeys(("--job-name", "-J"), "change name"),
+    **dict.fromkeys(
+        ("--output", "-o", "--error", "-e", "--open-mode"),
+        "logs are in the run folder, which --runs-dir puts elsewhere",
+    ),
+    "--signal": "change warning_s in a site file",
+    **dict.fromkeys(("--parsable", "--wrap"), "leave it out"),
+    **dict.fromkeys(("--dependency", "-d"), "leave it out: find_max waits by it"),
+}
+"""See `jobkit.schedulers.base.Scheduler`."""
 
 
 def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
