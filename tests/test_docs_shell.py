@@ -10,6 +10,7 @@ comment above its block, ``<!-- not run: needs a cluster -->``, or, of some line
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.test_docs import DOCS, FENCE, ROOT, blocks, page
 
@@ -64,10 +66,15 @@ def shell_blocks(text: str) -> Iterator[Block]:
         marked = unrun(text[: fence.start()])
         if fence[1] == "console":
             yield from (one for one in console(fence[2], line) if not marked & {0, one.line - line + 1})
-            continue
-        lines = enumerate(re.sub(r"\\\n *", "", fence[2]).splitlines(), start=1)
-        if commands := tuple(command for n, command in lines if not marked & {0, n}):
+        elif commands := tuple(
+            command for n, command in enumerate(joined(fence[2]), start=1) if not marked & {0, n}
+        ):
             yield Block(line, commands, shown_after(text, fence.end()))
+
+
+def joined(body: str) -> list[str]:
+    """Return the lines of a block, those that a backslash continues as one."""
+    return re.sub(r"\\\n *", "", body).splitlines()
 
 
 def unrun(above: str) -> set[int]:
@@ -118,8 +125,20 @@ class World:
         sites.mkdir(parents=True)
         (mine,) = blocks(page("templates-and-sites.md"), "yaml site")
         (sites / "mine.yaml").write_text(mine, encoding="utf-8")
+        self.write_letters()
         self.link_programs()
         self.run_sweep()
+
+    def write_letters(self) -> None:
+        """Write the README's own spec, with the light workload in place of the tagger, and a text for it."""
+        (body,) = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "yaml")
+        spec = yaml.safe_load(body)
+        spec |= {"workload": "count", "repeats": 1, "resources": spec["resources"] | {"gpus": 0}}
+        (self.folder / "letters.yaml").write_text(json.dumps(spec), encoding="utf-8")
+        text = self.folder / spec["text"]
+        text.parent.mkdir()
+        paragraphs = [f"Letter {n} came{' by the evening post' * (n % 7)}." for n in range(300)]
+        text.write_text("\n\n".join(paragraphs), encoding="utf-8")
 
     def link_programs(self) -> None:
         """Put on PATH all programs of the system but the schedulers."""
@@ -210,6 +229,9 @@ def test_a_block_that_is_not_run_says_why(path: Path) -> None:
         for fence in FENCE.finditer(text)
         if fence[1] in SHELL and (marks := MARKS_ABOVE.search(text[: fence.start()]))
     ), "a mark that is misspelt, or that does not stand right above a shell block"
+    for fence in FENCE.finditer(text):
+        last = max(unrun(text[: fence.start()]), default=0)
+        assert last <= len(joined(fence[2])), "a mark of a line that the block does not have"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -220,8 +242,9 @@ def test_no_shell_block_hides(path: Path) -> None:
     assert len(re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)) == 2 * len(fences), (
         "indented, or not closed"
     )
-    assert {word.partition(" ")[0] for word, _ in fences} <= SHELL | OTHER
     for word, body in fences:
+        assert word in SHELL or word.partition(" ")[0] in OTHER, f"{word!r} is none of the kinds"
+        assert word != "console" or body.startswith("$ "), "a console block that begins with no command"
         assert word in SHELL or not re.search(r"^(\$|jobkit [a-z]+) ", body, re.MULTILINE), (
             "a command in a block of text"
         )
