@@ -6,6 +6,7 @@ from jobkit.axes import axis_faults
 from jobkit.nearest import nearest
 from jobkit.run.workload import SHIPPED
 from jobkit.schedulers.registry import own_option
+from jobkit.values import AUTO_KNOB
 from jobkit.yaml_files import Document
 
 
@@ -46,5 +47,20 @@ def check_axes(document: Document) -> None:
         document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
 
-CHECKS = (check_axes, check_workload, check_environment, check_options)
+def check_find_max(document: Document) -> None:
+    """Add a fault where ``find_max`` stands beside a sweep that varies anything but the batch size."""
+    axes = document.data.get("sweep")
+    if not isinstance(document.data.get("find_max"), dict) or not isinstance(axes, dict):
+        return
+    zipped = axes.get("zip") if isinstance(axes.get("zip"), dict) else {}
+    swept = {name: ("sweep", name) for name in axes if name not in {"zip", "include", "exclude"}}
+    swept |= {name: ("sweep", "zip", name) for name in zipped or {}}
+    for name, loc in swept.items():
+        values = axes.get(name) or (zipped or {}).get(name)
+        if name != AUTO_KNOB and isinstance(values, list) and len(values) > 1:
+            what = f"{'.'.join(loc)}: find_max needs a sweep in which only {AUTO_KNOB} varies"
+            document.faults.append(document.fault(loc, what, on_key=True))
+
+
+CHECKS = (check_axes, check_workload, check_environment, check_options, check_find_max)
 """All of them, in the order in which they are asked."""

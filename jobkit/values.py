@@ -89,12 +89,7 @@ DEVICE = "device"
 
 
 def _size_or_device(value: object) -> object:
-    if value == DEVICE:
-        return value
-    size_bytes = _parsed(parse_size, "device, or a size with a unit: 16GiB")(value)
-    if not isinstance(size_bytes, int) or size_bytes <= 0:
-        raise ValueError("should be greater than 0")
-    return size_bytes
+    return value if value == DEVICE else _parsed(parse_size, "device, or a size with a unit: 16GiB")(value)
 
 
 SizeOrDevice = Annotated[

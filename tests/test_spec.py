@@ -184,3 +184,34 @@ def test_the_memory_of_find_max_reads_back(find_max: str, memory: int | str, tmp
     assert (spec.find_max.memory, spec.find_max.verify) == (memory, True)
     path.write_text(spec.as_yaml(), encoding="utf-8")
     assert load_spec(path) == spec
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        (
+            "{batch_size: [1, 2], tokenizer_batch: [3, 4]}",
+            "2:29: sweep.tokenizer_batch: find_max needs a sweep",
+        ),
+        ("{zip: {batch_size: [1, 2], tokenizer_batch: [3, 4]}}", "sweep.zip.tokenizer_batch: find_max needs"),
+    ],
+)
+def test_find_max_is_about_the_batch_size_alone(sweep: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(f"name: own\nsweep: {sweep}\nfind_max: {{}}\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=re.escape(said)):
+        load_spec(path)
+
+
+def test_find_max_beside_a_knob_that_stays_the_same_is_fine(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    text = "name: own\nsweep: {batch_size: [1, 2], tokenizer_batch: [3]}\nfind_max: {}\n"
+    path.write_text(text, encoding="utf-8")
+    assert load_spec(path).find_max is not None
+
+
+def test_find_max_needs_some_memory(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("name: own\nfind_max: {memory: 0GiB}\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=r"own.yaml:2:20: find_max.memory: .*must be more than 0"):
+        load_spec(path)
