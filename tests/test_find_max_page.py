@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from jobkit.evidence import gather
-from jobkit.predict import predict
+from jobkit import fit
+from jobkit.evidence import Evidence, gather
+from jobkit.predict import Prediction, predict
 from jobkit.run_folder import read_run
 from jobkit.run_loads import loads_of, read_lengths
-from jobkit.trials import said, trials
+from jobkit.trials import Trial, said, trials
+from jobkit.units import format_bytes_gib
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "find-max.md").read_text(encoding="utf-8")
 RUNS = sorted((ROOT / "docs" / "benchmarks" / "find-max").iterdir())
+EARLIER = next(run for run in RUNS if run.name == "capped-16GiB-20261121-071153-d67e")
+"""Run before the bound added a share of what lies beyond the largest load measured (`fit.UNSEEN`)."""
+LATER = next(run for run in RUNS if run.name == "capped-16GiB-20261121-084431-ad94")
+TODAY = [run for run in RUNS if run != EARLIER]
+MIB = 1024**2
+
+
+def evidence_of(run: Path) -> Evidence:
+    """Return what the points of the sweep told, without those that tried the prediction."""
+    results = [one for one in read_run(run).points if not one.point.point_id.endswith("-verify")]
+    evidence = gather([one.chosen.record for one in results if one.chosen and one.chosen.record])
+    assert not isinstance(evidence, str)
+    return evidence
+
+
+def predicted(run: Path) -> Prediction:
+    """Return what the code as it is now predicts from the points of the sweep."""
+    points = [one.point for one in read_run(run).points if not one.point.point_id.endswith("-verify")]
+    return predict(evidence_of(run), trials(run)[0].capacity_bytes, loads_of(read_lengths(run), points))
+
+
+def only_trial(run: Path) -> tuple[Trial, int]:
+    """Return the one try of a run, and the bytes that it needed."""
+    (one,) = trials(run)
+    assert one.measured_bytes is not None
+    return one, one.measured_bytes
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
@@ -25,15 +54,61 @@ def test_what_was_tried_stands_on_the_page(run: Path) -> None:
         assert f"`{line}`" in PAGE
 
 
+@pytest.mark.parametrize("run", TODAY, ids=lambda run: run.name)
+def test_the_first_try_held_and_is_what_todays_bound_names(run: Path) -> None:
+    tried, _ = only_trial(run)
+    found = predicted(run)
+    assert tried.held
+    assert found.safe_batch == tried.batch_size
+    assert found.expected_bytes == pytest.approx(tried.expected_bytes)
+    assert found.bound_bytes == pytest.approx(tried.bound_bytes)
+
+
+def test_the_page_says_how_narrowly_the_largest_held() -> None:
+    tried, needed = only_trial(LATER)
+    below_bound, free = tried.bound_bytes - needed, tried.capacity_bytes - needed
+    told = f"{below_bound / MIB:.0f} MiB less than the bound and {free / MIB:.0f} MiB less than there was"
+    assert told in PAGE
+
+
+def test_todays_bound_names_less_than_what_once_failed() -> None:
+    failed, held = trials(EARLIER)
+    assert (failed.held, held.held) == (False, True)
+    assert f"that bound was {format_bytes_gib(failed.bound_bytes)}" in PAGE
+    names = {predicted(run).safe_batch for run in (EARLIER, LATER)}
+    assert len(names) == 1
+    assert max(names) < failed.batch_size
+    assert f"and with it {max(names):,}, which in the later run" in PAGE
+
+
+def test_the_page_says_what_pytorch_would_have_taken() -> None:
+    (point,) = (one for one in read_run(EARLIER).points if one.point.index == trials(EARLIER)[0].index)
+    assert point.chosen
+    assert point.chosen.record
+    found = re.search(
+        r"allocate ([\d.]+) GiB.* memory ([\d.]+) GiB is allocated by PyTorch, and ([\d.]+) MiB is reserved",
+        point.chosen.record.message,
+    )
+    assert found
+    asked, allocated, reserved = map(float, found.groups())
+    assert f"stopped on its way to {asked + allocated + reserved / 1024:.2f}." in PAGE
+
+
+def test_without_the_share_the_bound_names_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "UNSEEN", 0.0)
+    names = {predicted(run).safe_batch for run in (EARLIER, LATER)}
+    assert names == {trials(EARLIER)[0].batch_size}
+    assert f"the bound without the 0.5 % names {max(names):,}" in PAGE
+    line, (tried, needed) = evidence_of(LATER).fit, only_trial(LATER)
+    assert not isinstance(line, str)
+    assert f"needed {(needed - line.upper(tried.load)) / MIB:.0f} MiB more than the bound without it" in PAGE
+
+
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
-def test_todays_bound_would_have_held_or_is_below_what_did_not(run: Path) -> None:
-    results = [one for one in read_run(run).points if not one.point.point_id.endswith("-verify")]
-    evidence = gather([one.chosen.record for one in results if one.chosen and one.chosen.record])
-    assert not isinstance(evidence, str)
-    loads = loads_of(read_lengths(run), [one.point for one in results])
-    tried = trials(run)
-    found = predict(evidence, tried[0].capacity_bytes, loads)
-    failed = [one.batch_size for one in tried if not one.held]
-    assert found.safe_batch < min(failed, default=found.safe_batch + 1)
-    if failed:
-        assert f"it names {found.safe_batch:,}." in PAGE
+def test_the_context_is_as_large_as_the_page_says(run: Path) -> None:
+    for one in read_run(run).points:
+        assert one.chosen
+        assert one.chosen.record
+        context = one.chosen.record.memory.context_bytes
+        assert context is not None
+        assert f"({format_bytes_gib(context)} on an H200)" in PAGE
