@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from jobkit.errors import JobkitError
 from jobkit.jsonl import parse_object, read_tolerantly
-from jobkit.records import ACCOUNTING_FILE, JOURNAL_FILE, Outcome
+from jobkit.records import ACCOUNTING_FILE, Outcome
 from jobkit.schedulers.base import Accounted, Queued, State
 from jobkit.shell import Completed
+from jobkit.submissions import Submission, Task, read_journal
+
+__all__ = ["Accounts", "Parser", "Task", "read_accounts"]
+
+GONE_AFTER = timedelta(seconds=60)
+"""A queue listing is empty for a moment now and then (nextflow#1007), and the accounting comes up to
+15 s late: a task is gone when two looks so far apart did not find it."""
+
+
+AT_ONCE = frozenset({"local"})
+"""Where one look is enough: a process that is not there does not come back."""
 
 
 class Parser(Protocol):
@@ -28,34 +40,59 @@ class Parser(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A task of a job, in the scheduler's names."""
-
-    scheduler: str
-    job_id: str
-    task: int
-
-
-@dataclass(frozen=True, slots=True)
 class Accounts:
     """What the journal and the accounting tell of a run.
 
     Attributes
     ----------
+    submissions
+        The jobs that were taken, in order.
     submitted
         The task that a point was last submitted as, by the point's index.
-    accounted
-        What is known of that task, by the point's index.
+    runs
+        What is known of each task: one account for each time that the scheduler ran it.
+    gone
+        Of tasks that the queue does not hold any more, and of which nothing else is known: since when.
+    missed
+        By scheduler, the tasks that were missed in the last look.
+    looked
+        By scheduler, when something was last missed.
+    cancelled
+        The tasks that were taken back by jobkit itself, and when.
+    packed
+        Tasks that run several points.
     notes
         Lines that could not be read.
     """
 
+    submissions: tuple[Submission, ...]
     submitted: Mapping[int, Task]
-    accounted: Mapping[int, Accounted]
+    runs: Mapping[Task, tuple[Accounted, ...]]
+    gone: Mapping[Task, str] = field(default_factory=dict)
+    missed: Mapping[str, frozenset[Task]] = field(default_factory=dict)
+    looked: Mapping[str, str] = field(default_factory=dict)
+    cancelled: Mapping[Task, str] = field(default_factory=dict)
+    packed: frozenset[Task] = frozenset()
     notes: tuple[str, ...] = ()
 
+    @property
+    def accounted(self) -> dict[int, Accounted]:
+        """What is known of the task that a point was last submitted as, by the point's index."""
+        return {index: self.runs[task][-1] for index, task in self.submitted.items() if task in self.runs}
 
-def read_accounts(run: Path, parsers: Mapping[str, Parser] | None = None) -> Accounts:
+    def due(self, scheduler: str, now: str) -> bool:
+        """Tell whether it is time to note again what is missed: then it can be told for how long."""
+        last = self.looked.get(scheduler)
+        return last is None or _apart(last, now)
+
+
+def read_accounts(
+    run: Path,
+    parsers: Mapping[str, Parser] | None = None,
+    *,
+    name: str | None = None,
+    unsaved: Sequence[str] = (),
+) -> Accounts:
     """Read ``journal.jsonl`` and ``accounting.jsonl`` of a run folder.
 
     Parameters
@@ -64,28 +101,34 @@ def read_accounts(run: Path, parsers: Mapping[str, Parser] | None = None) -> Acc
         The run folder.
     parsers
         By scheduler name; by default jobkit's own schedulers, loaded only if there is an answer.
+    name
+        The job name of the run: an account under another name is of another job, for schedulers
+        give a number again in time (submitit#1660). Without it the number alone counts.
+    unsaved
+        Further lines of ``accounting.jsonl``, where the file could not be written.
     """
-    journal, notes = read_tolerantly(run / JOURNAL_FILE, _submission)
-    answers, more = read_tolerantly(run / ACCOUNTING_FILE, _answer)
-    submitted = {
-        task + offset: Task(scheduler, job_id, task)
-        for scheduler, job_id, tasks, offset in filter(None, journal)
-        for task in tasks
-    }
-    known = _known(answers, (_shipped() if parsers is None else parsers) if answers else {})
-    accounted = {index: known[task] for index, task in submitted.items() if task in known}
-    return Accounts(submitted, accounted, notes + more)
+    journal = read_journal(run)
+    lines, more = read_tolerantly(run / ACCOUNTING_FILE, _answer)
+    lines += [_answer(line, "an answer of now") for line in unsaved]
+    answers = [one for one in lines if one.kind != GONE]
+    misses = [one for one in lines if one.kind == GONE]
+    tasks = [(task, points) for one in journal.submissions for task, points in one.tasks()]
+    known = _known(answers, (_shipped() if parsers is None else parsers) if answers else {}, name)
+    return Accounts(
+        submissions=journal.submissions,
+        submitted={index: task for task, points in tasks for index in points},
+        runs=known,
+        gone=_gone(misses),
+        missed={one.scheduler: frozenset(_missed(one)) for one in misses},
+        looked={one.scheduler: one.at for one in misses},
+        cancelled=journal.cancelled,
+        packed=frozenset(task for task, points in tasks if len(points) > 1),
+        notes=journal.notes + more,
+    )
 
 
-def _submission(line: str, where: str) -> tuple[str, str, range, int] | None:
-    data = parse_object(line, where)
-    if data.get("event") != "submitted":
-        return None
-    try:
-        tasks = range(int(data["first"]), int(data["last"]) + 1)
-        return str(data["scheduler"]), str(data["job_id"]), tasks, int(data.get("offset", 0))
-    except (KeyError, TypeError, ValueError) as error:
-        raise JobkitError(f"{where}: not a submission: {error!r}") from error
+GONE = "gone"
+"""The kind of a line of ``accounting.jsonl`` that says which tasks the queue did not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +149,59 @@ def _answer(line: str, where: str) -> _Answer:
         raise JobkitError(f"{where}: not an answer: {error!r}") from error
 
 
-def _known(answers: list[_Answer], parsers: Mapping[str, Parser]) -> dict[Task, Accounted]:
+def _gone(lines: list[_Answer]) -> dict[Task, str]:
+    """Return the tasks that were missed in every look from one to another long after, and since when."""
+    since: dict[Task, str] = {}
+    gone: dict[Task, str] = {}
+    for line in lines:
+        missed = _missed(line)
+        others = {task: at for task, at in since.items() if task.scheduler != line.scheduler}
+        since = others | {task: since.get(task, line.at) for task in missed}
+        at_once = line.scheduler in AT_ONCE
+        gone |= {task: since[task] for task in missed if at_once or _apart(since[task], line.at)}
+    return {task: at for task, at in gone.items() if task in since}
+
+
+def _missed(line: _Answer) -> set[Task]:
+    found = (word.rpartition(".") for word in line.completed.stdout.split())
+    return {Task(line.scheduler, job, int(task)) for job, _, task in found if job and task.isdecimal()}
+
+
+def _apart(first: str, last: str) -> bool:
+    try:
+        return datetime.fromisoformat(last) - datetime.fromisoformat(first) >= GONE_AFTER
+    except (ValueError, TypeError):
+        return False
+
+
+def _known(
+    answers: list[_Answer], parsers: Mapping[str, Parser], name: str | None
+) -> dict[Task, tuple[Accounted, ...]]:
     """Return the newest word on every task; that it ended is not unsaid by an older queue."""
-    known: dict[Task, Accounted] = {}
+    known: dict[Task, tuple[Accounted, ...]] = {}
     # Newest first, and of the same question only the newest answer: the file grows with every poll.
     asked: set[tuple[str, ...]] = set()
     for answer in reversed(answers):
         question = (answer.scheduler, answer.kind, *answer.completed.argv)
         if question in asked or answer.scheduler not in parsers:
             continue
-        told = list(_told(answer, parsers[answer.scheduler]))
+        told = _by_task(answer, parsers[answer.scheduler], name)
         if told:
             asked.add(question)
-        for item in told:
-            task = Task(answer.scheduler, item.job_id, item.task)
+        for task, items in told.items():
             earlier = known.get(task)
-            if earlier is None or (item.ended and not earlier.ended):
-                known[task] = item
+            if earlier is None or (items[-1].ended and not earlier[-1].ended):
+                known[task] = items
     return known
+
+
+def _by_task(answer: _Answer, parser: Parser, name: str | None) -> dict[Task, tuple[Accounted, ...]]:
+    told: dict[Task, tuple[Accounted, ...]] = {}
+    for item in _told(answer, parser):
+        if not name or not item.name or item.name == name:
+            task = Task(answer.scheduler, item.job_id, item.task)
+            told[task] = (*told.get(task, ()), item)
+    return told
 
 
 def _told(answer: _Answer, parser: Parser) -> Iterator[Accounted]:
@@ -135,6 +213,7 @@ def _told(answer: _Answer, parser: Parser) -> Iterator[Accounted]:
         yield Accounted(
             job_id=queued.job_id,
             task=queued.task,
+            name=queued.name,
             ended=False,
             outcome=Outcome.QUEUE_ERROR if queued.state is State.ERROR else None,
             evidence=f"queue at {answer.at}: {queued.state}{reason}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from jobkit import records, states, submit
+from jobkit import enqueue, records, states
 from jobkit.errors import JobkitError
 from jobkit.places import CACHE_VARIABLE, cache_dir
 from jobkit.prepare import LAST_RESORT, choose_scheduler, run_id
@@ -66,8 +66,8 @@ def submit_fetch(
     for file in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
         (run_dir / file).touch()
     records.write_atomically(run_dir / "job.sh", script)
-    job = submit.submit_array(by_name(chosen), run_dir, str(run_dir / "job.sh"), ONE_TASK)
-    return run_dir, job
+    taken = enqueue.submit_array(by_name(chosen), run_dir, str(run_dir / "job.sh"), ONE_TASK)
+    return run_dir, taken.job
 
 
 def wait_for_fetch(run_dir: Path, job: JobId, scheduler: Scheduler) -> tuple[bool, str]:

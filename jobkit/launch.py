@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from jobkit import local, shell, submit
+from jobkit import arrays, local, shell, submit
 from jobkit.errors import JobkitError
 from jobkit.journal import note
 from jobkit.prepare import Prepared
 from jobkit.schedulers.base import JobId
 from jobkit.schedulers.registry import by_name
-from jobkit.submit import Submitted
+from jobkit.submissions import Role
+from jobkit.units import format_size, format_walltime
 
 EXIT_INTERRUPTED = 130
 
@@ -33,7 +33,7 @@ def preview(prepared: Prepared) -> str:
 
 
 def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
-    """Return the submit commands of a run, one an array, and that of the job that follows.
+    """Return the submit commands of a run, one an array, and those of the jobs that follow.
 
     Where the controller does not answer, for the scheduler is not on this machine, one array
     is taken to hold all points.
@@ -44,18 +44,29 @@ def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
         Where the controller's limits forbid so many points.
     """
     scheduler = by_name(prepared.spec.scheduler)
+    round_ = submit.first_round(prepared)
     try:
-        limits = submit.ask_limits(scheduler)
+        limits = arrays.ask_limits(scheduler)
     except JobkitError:
         limits = ""
         say(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
-    arrays = submit.arrays_within(scheduler, limits, len(prepared.points), prepared.spec.max_parallel)
-    commands = [scheduler.submit_argv(str(prepared.run_dir / "job.sh"), array) for array in arrays]
-    if prepared.find_script is None or scheduler.NAME == "local":
+    cut = arrays.arrays_within(
+        scheduler, limits, len(round_.tasks), prepared.spec.max_parallel, round_.listed
+    )
+    commands = [scheduler.submit_argv(str(prepared.run_dir / "job.sh"), array) for array in cut]
+    if scheduler.NAME == "local":
         return commands
-    last = submit.following(len(prepared.points))
-    jobs = [JobId(f"JOB{number}") for number, _ in enumerate(arrays, 1)]
-    return [*commands, scheduler.submit_argv(str(prepared.run_dir / submit.FIND_SCRIPT), last, jobs)]
+    jobs = [JobId(f"JOB{number}") for number, _ in enumerate(cut, 1)]
+    following = {
+        submit.FIND_SCRIPT: arrays.following(len(prepared.points)) if prepared.find_script else None,
+        submit.FOLLOW_SCRIPT: submit.ONE_TASK if prepared.follow_script else None,
+    }
+    followers = [
+        scheduler.submit_argv(str(prepared.run_dir / script), array, jobs)
+        for script, array in following.items()
+        if array
+    ]
+    return commands + followers
 
 
 def headline(prepared: Prepared) -> str:
@@ -76,7 +87,7 @@ def here(prepared: Prepared) -> int | None:
     submit.write_run(prepared)
     try:
         with local.ended_by_signals(), watch.Progress(prepared.run_dir, prepared.points) as progress:
-            local.drive(prepared.run_dir, lambda _: progress.look())
+            local.drive(prepared.run_dir, progress.tick)
     except KeyboardInterrupt:
         note(prepared.run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
         say(f"interrupted; what was measured is in {_short(prepared.run_dir)}")
@@ -89,40 +100,62 @@ def detached(prepared: Prepared) -> int:
     """Start the local run in a process of its own and return."""
     submit.write_run(prepared)
     run_dir = prepared.run_dir
-    argv = by_name("local").submit_argv(
-        str(run_dir / "job.sh"), submit.chunks(len(prepared.points), None, None)[0]
-    )
+    argv = by_name("local").submit_argv(str(run_dir / "job.sh"), submit.ONE_TASK)
     pid = shell.detach(argv, run_dir / "logs" / "driver.out")
-    _done(prepared, f"running here as process {pid}", f"kill {pid}")
+    _done(prepared, f"running here as process {pid}", _cancel(prepared))
     return 0
+
+
+def asked(prepared: Prepared) -> str:
+    """Return in a line what is about to be asked of the scheduler."""
+    spec, points = prepared.spec, len(prepared.points)
+    asked = spec.resources
+    kind = f" {asked.gpu_type}" if asked.gpu_type else ""
+    what = [f"{asked.gpus}{kind} GPU{'s' if asked.gpus > 1 else ''}"] if asked.gpus else []
+    what += [f"{asked.cpus} CPU{'s' if asked.cpus > 1 else ''}", f"{format_size(asked.memory)} of memory"]
+    unit, each = ("GPU", asked.gpus) if asked.gpus else ("CPU", asked.cpus)
+    most = points * each * asked.walltime / 3600
+    walltime = f"{', '.join(what)} and {format_walltime(asked.walltime)}"
+    packed = f", {spec.pack} points a job" if spec.pack > 1 else ""
+    beside = f", {spec.max_parallel} at a time" if spec.max_parallel else ""
+    return f"asking for {walltime} a point{packed}{beside}: at most {most:,.1f} {unit}-hours in all"
 
 
 def on_cluster(prepared: Prepared, *, wait: bool) -> int | None:
     """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
-    say(headline(prepared))
-    taken = submit.submit(prepared)
+    say(f"{headline(prepared)}\n{asked(prepared)}")
+    taken = submit.submit(prepared, say)
     scheduler = by_name(prepared.spec.scheduler)
-    jobs = ", ".join(str(one.job) for one in taken if not one.follows)
-    jobs += "".join(
-        f"; job {one.job} waits for it and tries the largest batch" for one in taken if one.follows
-    )
-    cancel = "; ".join(shlex.join(scheduler.cancel_argv(one.job)) for one in taken)
+    jobs = ", ".join(str(one.job) for one in taken.jobs if one.role is Role.POINTS)
+    jobs += "".join(f"; job {one.job} {WAITS[one.role]}" for one in taken.jobs if one.role in WAITS)
+    if taken.refused:
+        say(f"no job follows the sweep, for it was refused; retries wait for jobkit resume: {taken.refused}")
     if not wait:
-        _done(prepared, f"submitted: {scheduler.NAME} job {jobs}", cancel)
+        _done(prepared, f"submitted: {scheduler.NAME} job {jobs}", _cancel(prepared))
         return 0
     say(f"submitted: {scheduler.NAME} job {jobs}\nrun folder: {_short(prepared.run_dir)}")
-    return _stay(prepared, taken, cancel)
+    return _stay(prepared)
 
 
-def _stay(prepared: Prepared, taken: Sequence[Submitted], cancel: str) -> int | None:
+WAITS = {
+    Role.FIND: "waits for it and tries the largest batch",
+    Role.FOLLOW: "waits for it and runs again what the policy says",
+}
+
+
+def _cancel(prepared: Prepared) -> str:
+    return f"jobkit cancel {_short(prepared.run_dir)}"
+
+
+def _stay(prepared: Prepared) -> int | None:
     """Wait for the points of a submitted run; Ctrl-C leaves the job alone."""
     from jobkit import watch  # as above
 
     try:
-        watch.until_done(prepared.run_dir, prepared.points, taken, by_name(prepared.spec.scheduler))
+        watch.until_done(prepared.run_dir, prepared.points, prepared.spec.policy)
     except KeyboardInterrupt:
         say("no longer waiting; the job goes on")
-        say(f"  later:    jobkit collect {_short(prepared.run_dir)}\n  cancel:   {cancel}")
+        say(f"  how it goes:  jobkit status {_short(prepared.run_dir)}\n  cancel:       {_cancel(prepared)}")
         return EXIT_INTERRUPTED
     return None
 
@@ -131,6 +164,7 @@ def _done(prepared: Prepared, what: str, cancel: str) -> None:
     run_dir = _short(prepared.run_dir)
     say(what)
     say(f"  run folder   {run_dir}")
+    say(f"  how it goes  jobkit status {run_dir}")
     say(f"  results      jobkit collect {run_dir}")
     say(f"  logs         {run_dir}/logs/")
     say(f"  cancel       {cancel}")

@@ -14,7 +14,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 from jobkit import journal, records
 from jobkit.find import next_trial
 from jobkit.records import ACCOUNTING_FILE, POINTS_FILE, Outcome, Point
+from jobkit.render import script_name
 from jobkit.site import load_site
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.trials import WANTED_FILE
@@ -32,6 +33,7 @@ POLL_S = 0.2
 END_GRACE_S = 30.0
 """How long a stopped point may take to bring its results home."""
 
+PID_FILE = "logs/running.pid"
 _NAME_AND_EXEC = 'echo $$ >"$1"; shift; exec "$@"'
 """submitit's cancel leaves the command alive, so the command tells its process id first."""
 
@@ -44,8 +46,27 @@ class Limits:
     kill_after_s: int
 
 
-def drive(run_dir: Path, tick: Callable[[Point], None]) -> None:
-    """Run every point of a run folder in turn.
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """Points that are driven one after the other, by one script.
+
+    Attributes
+    ----------
+    points
+        Their indices; ``None`` for all of the run.
+    spec
+        With the walltime that they get; ``None`` for the run's own.
+    round
+        Of the run: which script it is.
+    """
+
+    points: Sequence[int] | None = None
+    spec: SweepSpec | None = None
+    round: int = 1
+
+
+def drive(run_dir: Path, tick: Callable[[Point], None], leg: Leg | None = None) -> None:
+    """Run points of a run folder in turn, by default all; then the largest batch where it is wanted.
 
     Parameters
     ----------
@@ -53,28 +74,36 @@ def drive(run_dir: Path, tick: Callable[[Point], None]) -> None:
         The run folder, written.
     tick
         Called with the running point, a few times a second.
+    leg
+        Which points, and how.
 
     Raises
     ------
     KeyboardInterrupt
         After the running point has been told to end and its results are home.
     """
-    spec = load_spec(run_dir / "sweep.yaml")
-    points = list(_points(run_dir))
-    limits = _limits(spec)
-    job_id = str(os.getpid())
-    span = {"first": 1, "last": len(points), "offset": 0, "throttle": 1}
+    leg = leg or Leg()
+    left = [one for one in _points(run_dir) if leg.points is None or one.index in leg.points]
+    _drive_points(run_dir, left, leg, tick)
+    if leg.round == 1 and (run_dir / WANTED_FILE).is_file():
+        find_largest(run_dir, tick)
+
+
+def _drive_points(run_dir: Path, left: list[Point], leg: Leg, tick: Callable[[Point], None]) -> None:
+    limits = _limits(leg.spec or load_spec(run_dir / "sweep.yaml"))
+    job_id, script = str(os.getpid()), script_name(leg.round)
+    span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
+    span["round"] = leg.round
+    span |= {} if leg.points is None else {"only": list(leg.points)}
     argv = [sys.executable, "-m", "jobkit.local", str(run_dir)]
     journal.note(run_dir, "submitting", scheduler="local", argv=argv, **span)
     journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster="", **span)
-    left = list(points)
     try:
         while left:
             start = time.monotonic()
-            evidence = _run_point(run_dir, left[0], limits, job_id, functools.partial(tick, left[0]))
+            command = _command(run_dir / script, limits, run_dir / PID_FILE)
+            evidence = _run_point(run_dir, left[0], command, job_id, functools.partial(tick, left[0]))
             _account(run_dir, left.pop(0), job_id, evidence, time.monotonic() - start)
-        if (run_dir / WANTED_FILE).is_file():
-            find_largest(run_dir, tick)
     except KeyboardInterrupt:
         for point in left:
             _account(run_dir, point, job_id, "interrupted", 0.0, Outcome.CANCELLED)
@@ -94,7 +123,8 @@ def find_largest(run_dir: Path, tick: Callable[[Point], None]) -> None:
         span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
         journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster="", **span)
         start = time.monotonic()
-        evidence = _run_point(run_dir, point, limits, job_id, functools.partial(tick, point))
+        command = _command(run_dir / script_name(1), limits, run_dir / PID_FILE)
+        evidence = _run_point(run_dir, point, command, job_id, functools.partial(tick, point))
         _account(run_dir, point, job_id, evidence, time.monotonic() - start)
 
 
@@ -110,10 +140,10 @@ def _limits(spec: SweepSpec) -> Limits:
     return Limits(warn_s=walltime_s - warning_s, kill_after_s=warning_s)
 
 
-def _run_point(run_dir: Path, point: Point, limits: Limits, job_id: str, tick: Callable[[], None]) -> str:
+def _run_point(run_dir: Path, point: Point, command: list[str], job_id: str, tick: Callable[[], None]) -> str:
     """Run one point to its end; return submitit's word for how it ended."""
-    pid_file = run_dir / "logs" / "running.pid"
-    job = _start(run_dir, _command(run_dir, point, limits, pid_file), job_id, point)
+    pid_file = run_dir / PID_FILE
+    job = _start(run_dir, command, job_id, point)
     try:
         while not job.done():
             tick()
@@ -128,11 +158,11 @@ def _run_point(run_dir: Path, point: Point, limits: Limits, job_id: str, tick: C
     return f"submitit: {job.state}"
 
 
-def _command(run_dir: Path, point: Point, limits: Limits, pid_file: Path) -> list[str]:
+def _command(script: Path, limits: Limits, pid_file: Path) -> list[str]:
     """Return the command of one point: timeout(1) warns it with USR1, and kills it later."""
     timeout = ["timeout", "--signal=USR1", f"--kill-after={limits.kill_after_s}", str(limits.warn_s)]
-    script = ["bash", str(run_dir / "job.sh"), "--offset", "0"]
-    return ["bash", "-c", _NAME_AND_EXEC, f"jobkit-{point.index}", str(pid_file), *timeout, *script]
+    run = ["bash", str(script), "--offset", "0"]
+    return ["bash", "-c", _NAME_AND_EXEC, "jobkit-point", str(pid_file), *timeout, *run]
 
 
 def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:  # noqa: ANN401 - submitit is untyped

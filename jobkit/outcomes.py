@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from jobkit.begin import Begin
 from jobkit.records import Exit, Outcome, Record
 from jobkit.schedulers.base import Accounted
 
@@ -55,6 +56,8 @@ class TryFiles:
         Of the try, from 1.
     record, exit
         ``None`` where the file is not home, or cannot be read.
+    begin
+        Who ran it; ``None`` where it is not known, or where the record tells.
     problem
         Why a file that is there cannot be read, else empty.
     """
@@ -62,10 +65,35 @@ class TryFiles:
     number: int
     record: Record | None = None
     exit: Exit | None = None
+    begin: Begin | None = None
     problem: str = ""
 
 
-def judge(tried: TryFiles | None, accounted: Accounted | None = None) -> Verdict:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What else is known of the task that ran a try.
+
+    Attributes
+    ----------
+    gone
+        Since when the queue has not held it, though nothing else tells that it ended; else empty.
+    cancelled
+        When jobkit took it back; else empty.
+    packed
+        Whether the task runs several points.
+    superseded
+        Whether a later try of the point has begun.
+    """
+
+    gone: str = ""
+    cancelled: str = ""
+    packed: bool = False
+    superseded: bool = False
+
+
+def judge(
+    tried: TryFiles | None, accounted: Accounted | None = None, known: Circumstances | None = None
+) -> Verdict:
     """Return what became of a try.
 
     Parameters
@@ -73,20 +101,57 @@ def judge(tried: TryFiles | None, accounted: Accounted | None = None) -> Verdict
     tried
         Its files; ``None`` for a point that has no try folder.
     accounted
-        The accounting of the task that ran it, where it is known; only the latest try has one.
+        The accounting of the task that ran it, where it is known.
+    known
+        What else is known of that task.
     """
+    known = known or Circumstances()
     if tried is None:
-        return _by_accounting(accounted, "left no try folder", "not started, or its folder is not home yet")
+        verdict = _by_accounting(
+            accounted, "left no try folder", "not started, or its folder is not home yet"
+        )
+        return _not_begun(verdict, accounted, known)
     if tried.record is not None:
         return _overruled(_by_record(tried.record, tried.exit), accounted)
-    verdict = _by_exit(tried.exit, accounted) if tried.exit is not None else None
-    if verdict is None:
+    if tried.exit is not None:
+        verdict = _by_exit(tried.exit, accounted)
+    else:
         verdict = _by_accounting(accounted, "left no record", "no record yet: running, or not home yet")
+        verdict = _silent(verdict, known)
     if not tried.problem:
         return verdict
     # A record is written once, at the end: one that cannot be read is no try still to come.
     outcome = verdict.outcome or Outcome.LOST
     return replace(verdict, outcome=outcome, evidence=f"{tried.problem}; {verdict.evidence}")
+
+
+def _not_begun(verdict: Verdict, accounted: Accounted | None, known: Circumstances) -> Verdict:
+    """Return what became of a point that left nothing, by what else is known of its task."""
+    if known.packed and accounted is not None and accounted.ended and verdict.outcome is Outcome.LOST:
+        words = f"its job ended before its turn came ({_words(accounted)})"
+        return Verdict(outcome=Outcome.STOPPED, evidence=words)
+    if verdict.outcome is None and known.cancelled:
+        return Verdict(
+            outcome=Outcome.CANCELLED, evidence=f"taken back by jobkit at {known.cancelled}, before it began"
+        )
+    return _silent(verdict, known)
+
+
+def _silent(verdict: Verdict, known: Circumstances) -> Verdict:
+    """Return a verdict on a try of which neither its files nor the accounting tell an end."""
+    if verdict.outcome is not None:
+        return verdict
+    if known.superseded:
+        return Verdict(
+            outcome=Outcome.LOST, evidence="a later try began, and nothing tells how this one ended"
+        )
+    if not known.gone:
+        return verdict
+    if known.cancelled:
+        words = f"taken back by jobkit at {known.cancelled}, and not in the queue since {known.gone}"
+        return Verdict(outcome=Outcome.CANCELLED, evidence=words)
+    words = f"not in the queue since {known.gone}, and no record, exit file or accounting tells why"
+    return Verdict(outcome=Outcome.LOST, evidence=words, provisional=True)
 
 
 def _by_record(record: Record, exit_: Exit | None) -> Verdict:
@@ -112,8 +177,8 @@ def _overruled(verdict: Verdict, accounted: Accounted | None) -> Verdict:
     return Verdict(outcome=accounted.outcome, evidence=f"{verdict.evidence}; accounting: {_words(accounted)}")
 
 
-def _by_exit(exit_: Exit, accounted: Accounted | None) -> Verdict | None:
-    """Return what the exit file says; ``None`` where only the accounting can tell."""
+def _by_exit(exit_: Exit, accounted: Accounted | None) -> Verdict:
+    """Return what the exit file says, and the accounting where that knows better."""
     evidence = _exit_words(exit_)
     if exit_.signal:
         outcome = exit_.outcome or SIGNALS.get(exit_.signal.removeprefix("SIG"), Outcome.CANCELLED)

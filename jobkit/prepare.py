@@ -18,7 +18,7 @@ from jobkit.lengths import NONE, Lengths
 from jobkit.places import cache_dir
 from jobkit.plan import Inputs, plan
 from jobkit.records import Point
-from jobkit.render import render, render_find
+from jobkit.render import render, render_find, render_follow
 from jobkit.schedulers.base import Request
 from jobkit.site import Site
 from jobkit.spec import SweepSpec
@@ -49,6 +49,8 @@ class Prepared:
         Of the text's items, where they are known: what a job on a node may read.
     find_script
         The text of ``find.sh``, where the spec's ``find_max`` wants it run.
+    follow_script
+        The text of ``follow.sh``, where the spec's ``policy`` wants it run, and there is a scheduler.
     """
 
     spec: SweepSpec
@@ -59,6 +61,7 @@ class Prepared:
     script: str
     lengths: Lengths | None = None
     find_script: str | None = None
+    follow_script: str | None = None
 
     @property
     def inputs(self) -> Inputs:
@@ -69,19 +72,24 @@ class Prepared:
     @property
     def request(self) -> Request:
         """What is asked of the scheduler, in the spec's words."""
-        asked = self.spec.resources
-        return Request(
-            name=self.run_dir.name,
-            queue=asked.queue or self.site.queue,
-            gpus=asked.gpus,
-            gpu_type=asked.gpu_type,
-            cpus=asked.cpus,
-            memory_bytes=asked.memory,
-            walltime_s=asked.walltime,
-            account=asked.account,
-            qos=asked.qos,
-            resources=tuple(RESOURCE.findall("\n".join(directives(asked, self.site)))),
-        )
+        return request(self.run_dir.name, self.spec, self.site)
+
+
+def request(name: str, spec: SweepSpec, site: Site) -> Request:
+    """Return what a sweep asks of the scheduler, in the spec's words; ``name`` is the job's."""
+    asked = spec.resources
+    return Request(
+        name=name,
+        queue=asked.queue or site.queue,
+        gpus=asked.gpus,
+        gpu_type=asked.gpu_type,
+        cpus=asked.cpus,
+        memory_bytes=asked.memory,
+        walltime_s=asked.walltime * spec.pack,
+        account=asked.account,
+        qos=asked.qos,
+        resources=tuple(RESOURCE.findall("\n".join(directives(asked, site)))),
+    )
 
 
 def prepare(
@@ -118,6 +126,7 @@ def prepare(
     points = plan(spec, inputs)
     script = render(spec, found.site, points[0], run_dir)
     wanted = spec.find_max is not None and spec.find_max.verify
+    followed = spec.policy.follow_up and spec.scheduler != LAST_RESORT
     return Prepared(
         spec=spec,
         site=found.site,
@@ -127,6 +136,7 @@ def prepare(
         script=script,
         lengths=lengths,
         find_script=render_find(spec, found.site, points[0], run_dir) if wanted else None,
+        follow_script=render_follow(spec, found.site, points[0], run_dir) if followed else None,
     )
 
 

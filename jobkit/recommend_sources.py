@@ -19,6 +19,8 @@ from jobkit.records import (
     BATCHES_FILE,
     RECORD_FILE,
     RESULTS,
+    RESULTS_FOLDER,
+    TRY_PREFIX,
     Batch,
     Outcome,
     Point,
@@ -27,7 +29,7 @@ from jobkit.records import (
     from_json,
     read_text,
 )
-from jobkit.run_folder import RESULTS_FOLDER, TRY_PREFIX, Run, is_run_folder, read_run
+from jobkit.run_folder import Run, is_run_folder, read_run
 from jobkit.run_loads import loads_of, read_lengths
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.site import Site, load_site

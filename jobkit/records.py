@@ -28,6 +28,8 @@ BATCHES_FILE = "batches.jsonl"
 RECORD_FILE = "record.json"
 EXIT_FILE = "exit"
 ENTITIES_FILE = "entities.tsv"
+RESULTS_FOLDER = "results"
+TRY_PREFIX = "try-"
 
 
 class Outcome(StrEnum):
@@ -173,6 +175,8 @@ class Batch:
         torch's, reset before the batch.
     alloc_retries
         How often the allocator flushed its cache and tried again during the batch.
+    batches_total, characters_total
+        How much the whole try has to do, so that whoever reads along knows how far it is.
     """
 
     index: int
@@ -188,6 +192,8 @@ class Batch:
     allocated_peak_bytes: int | None = None
     reserved_peak_bytes: int | None = None
     alloc_retries: int | None = None
+    batches_total: int | None = None
+    characters_total: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -438,8 +444,8 @@ class Exit:
     status
         Of the worker, or of the step that failed.
     stage
-        The step that the script was in: ``scratch``, ``stage_in``, ``environment``, ``run``,
-        ``done``.
+        The step that the script was in: ``scratch``, ``environment``, ``gate``, ``stage_in``,
+        ``run``, ``done``.
     outcome
         Set where the script itself knows, before or instead of a record; else ``None``.
     signal

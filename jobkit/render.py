@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import traceback
@@ -16,7 +17,7 @@ from jobkit.plan import ALLOCATOR_VARIABLES, Inputs, plan
 from jobkit.records import Point, TextRef
 from jobkit.shipped import shipped_folder
 from jobkit.site import Site, config_folder
-from jobkit.spec import SweepSpec
+from jobkit.spec import Environment, SweepSpec
 from jobkit.stages import callable_stage
 from jobkit.units import format_walltime
 
@@ -28,11 +29,19 @@ BODY = "job.sh.j2"
 """What a header template extends."""
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
+FOLLOW_BODY = "follow.sh.j2"
+FOLLOW_RESOURCES = {
+    **{"gpus": 0, "gpu_type": None, "cpus": 1, "memory": 2**30, "walltime": 600},
+    **{"constraint": None, "mail": None},
+}
+"""What the job that follows a sweep asks for: it reads records, asks and submits."""
+PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
+"""What the job that follows must find as the user does; Grid Engine hands no variables on."""
 FIND_MODULE = " -m jobkit.find "
 """What a script that follows a sweep runs, and a point's does not."""
 
 
-def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
+def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: int = 1) -> str:
     """Return the job script of a run.
 
     Parameters
@@ -43,6 +52,8 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
         Any point of the run: they share text, model and device.
     run_dir
         The run folder, absolute.
+    round_
+        Which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
 
     Raises
     ------
@@ -52,7 +63,19 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
     """
     _check_paths(run_dir, point)
     _check_header_path(run_dir, site.scheduler)
-    return _filled(spec, site, _values(spec, site, point, run_dir))
+    values = _values(spec, site, point, run_dir)
+    values |= {"script": script_name(round_), "round": round_}
+    if spec.pack > 1:
+        walltime = spec.resources.walltime * spec.pack
+        packed = spec.resources.model_copy(update={"walltime": walltime})
+        values |= {"directives": directives(packed, site), "pack": spec.pack}
+        values["soft_walltime"] = format_walltime(walltime - _warning_s(spec, site))
+    return _filled(spec, site, values)
+
+
+def script_name(round_: int) -> str:
+    """Return the name of the script of a round, within the run folder."""
+    return "job.sh" if round_ == 1 else f"job-{round_}.sh"
 
 
 def _filled(spec: SweepSpec, site: Site, values: Mapping[str, object]) -> str:
@@ -107,6 +130,24 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
     if FIND_MODULE in text:
         return text
     return _filled(spec.model_copy(update={"template": None}), site, values)
+
+
+def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
+    """Return the script of the job that follows a sweep and runs again what the policy says.
+
+    Parameters
+    ----------
+    spec, site, point, run_dir
+        As for `render`. It asks for next to nothing, on the site's queue for work without a GPU,
+        and runs the Python that ran `jobkit sweep`, for that one has what a submission needs.
+    """
+    queue = site.cpu_queue or spec.resources.queue
+    little = spec.resources.model_copy(update=FOLLOW_RESOURCES | {"queue": queue})
+    bare = spec.model_copy(update={"resources": little, "template": None, "environment": Environment()})
+    places = {name: os.environ[name] for name in PLACES if name in os.environ}
+    values = _values(bare, site, point, run_dir)
+    values |= {"body": FOLLOW_BODY, "warning_s": 0, "variables": places}
+    return _filled(bare, site, values)
 
 
 def find_template(name: str, base: Path) -> str:
@@ -174,7 +215,7 @@ def _place(error: Exception) -> str:
 
 def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[str, object]:
     model = point.model
-    warning_s = min(site.warning_s, spec.resources.walltime // 4)
+    warning_s = _warning_s(spec, site)
     return {
         "name": spec.name,
         "base": f"{site.scheduler}.sh.j2",
@@ -193,7 +234,22 @@ def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[st
         "variables": variables(spec, point),
         "python": "python" if spec.environment.conda or spec.environment.venv else sys.executable,
         "sync_interval_s": site.sync_interval_s,
+        "script": script_name(1),
+        "round": 1,
+        "pack": 1,
+        "walltime_s": spec.resources.walltime,
+        "gate": _gate(spec),
     }
+
+
+def _warning_s(spec: SweepSpec, site: Site) -> int:
+    return min(site.warning_s, spec.resources.walltime // 4)
+
+
+def _gate(spec: SweepSpec) -> list[str]:
+    """Return the words by which a task asks whether it is still worth running (`jobkit.gate`)."""
+    prune = ["--prune"] if spec.policy.gpu_oom == "prune" else []
+    return [*prune, "--stop-after", str(spec.policy.bug.stop_after)]
 
 
 def activation(spec: SweepSpec, site: Site) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from jobkit.policy import Policy
 from jobkit.run.workload import SHIPPED
 from jobkit.spec_checks import CHECKS
 from jobkit.values import (
@@ -31,12 +32,6 @@ from jobkit.yaml_files import Document, as_yaml, read_document, refuse, validate
 Setting = dict[str, Positive]
 WORKLOADS = {"anyOf": [{"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."}]}
 """What an editor is told of ``workload``."""
-
-
-def _not_yet(value: object) -> object:
-    if value:
-        raise ValueError("this jobkit does not act on it yet; leave it out")
-    return value
 
 
 class _Part(BaseModel):
@@ -210,8 +205,11 @@ class SweepSpec(_Part):
         A job template of your own, relative to the spec's folder.
     max_parallel
         Most tasks at a time; ``null`` for no limit.
+    pack
+        How many points share one job, one after the other, each in a process of its own and with
+        its own walltime: for points so short that the queue costs more than they do.
     policy
-        Reserved; anything but empty is a fault.
+        What is done about each outcome: what is pruned, stopped, and run again.
     find_max
         Find the largest batch by running it, after the sweep; ``null`` for not.
     """
@@ -230,7 +228,8 @@ class SweepSpec(_Part):
     environment: Environment = Environment()
     template: str | None = None
     max_parallel: Positive | None = 4
-    policy: Annotated[dict[str, Any], AfterValidator(_not_yet)] = {}
+    pack: Positive = 1
+    policy: Policy = Policy()
     find_max: FindMax | None = None
 
     def as_yaml(self) -> str:

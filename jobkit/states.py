@@ -13,23 +13,52 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from jobkit import records, shell
+from jobkit.accounts import GONE, Accounts
+from jobkit.recent import recently
 from jobkit.schedulers.base import Accounted, JobId, Queued, Scheduler, State
+from jobkit.submissions import Task
 
 TIMEOUT_S = 60.0
 """squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""
 
 
-def ask_queue(scheduler: Scheduler, jobs: tuple[JobId, ...], run: Path) -> tuple[Queued, ...] | None:
+@dataclass(slots=True)
+class Asking:
+    """How a scheduler is asked, and what could not be kept of what it said.
+
+    Attributes
+    ----------
+    max_age_s
+        An answer so young that somebody else got on this machine will do.
+    unsaved
+        Lines that could not be appended to a run's ``accounting.jsonl``: it may be somebody else's.
+    """
+
+    max_age_s: float = 0
+    unsaved: dict[Path, list[str]] = field(default_factory=dict)
+
+
+def ask_queue(
+    scheduler: Scheduler,
+    jobs: tuple[JobId, ...],
+    runs: Path | Sequence[Path],
+    asking: Asking | None = None,
+) -> tuple[Queued, ...] | None:
     """Return the tasks of these jobs that are still in the queue.
 
     Parameters
     ----------
-    run
-        The run folder, whose ``accounting.jsonl`` keeps the evidence.
+    runs
+        The run folders that the jobs are of, whose ``accounting.jsonl`` keeps the evidence.
+    asking
+        Gets what could not be kept there.
 
     Returns
     -------
@@ -38,17 +67,24 @@ def ask_queue(scheduler: Scheduler, jobs: tuple[JobId, ...], run: Path) -> tuple
     """
     if not jobs:
         return ()
-    answer = _run(scheduler, scheduler.queue_argv(jobs))
+    asking = asking or Asking()
+    argv = scheduler.queue_argv(jobs)
+    answer = recently(argv, lambda: _run(scheduler, argv), asking.max_age_s)
     told = scheduler.parse_queue(answer)
     ids = {job.id for job in jobs}
     tasks = None if told is None else tuple(task for task in told if task.job_id in ids)
     if tasks is None or any(task.state is State.ERROR for task in tasks):
-        _keep(run, "queue", scheduler.NAME, answer)
+        _keep(runs, _said("queue", scheduler.NAME, answer), asking)
     return tasks
 
 
 def ask_accounting(
-    scheduler: Scheduler, jobs: tuple[JobId, ...], since: str, name: str, run: Path
+    scheduler: Scheduler,
+    jobs: tuple[JobId, ...],
+    since: str,
+    name: str,
+    runs: Path | Sequence[Path],
+    asking: Asking | None = None,
 ) -> tuple[Accounted, ...] | None:
     """Return what the accounting knows of the tasks of these jobs.
 
@@ -57,9 +93,9 @@ def ask_accounting(
     since
         Local ISO time of the first submission, ``2026-01-02T03:04:05``.
     name
-        The job name that the jobs share: the run id.
-    run
-        The run folder, whose ``accounting.jsonl`` keeps the answer.
+        The job name that the jobs share: the run id; empty for jobs of several runs.
+    runs, asking
+        As for `ask_queue`.
 
     Returns
     -------
@@ -69,20 +105,38 @@ def ask_accounting(
     argv = scheduler.accounting_argv(jobs, since, name) if jobs else ()
     if not argv:
         return ()
-    answer = _run(scheduler, argv)
-    _keep(run, "accounting", scheduler.NAME, answer)
+    asking = asking or Asking()
+    answer = recently(argv, lambda: _run(scheduler, argv), asking.max_age_s)
+    _keep(runs, _said("accounting", scheduler.NAME, answer), asking)
     told = scheduler.parse_accounting(answer)
     ids = {job.id for job in jobs}
     return None if told is None else tuple(task for task in told if task.job_id in ids)
+
+
+def note_gone(scheduler: str, missed: AbstractSet[Task], known: Accounts, run: Path, asking: Asking) -> None:
+    """Keep which tasks neither queue nor accounting knows, so that a later look can tell for how long.
+
+    Parameters
+    ----------
+    missed
+        The tasks, of this scheduler.
+    known
+        What the run knew before: what is gone for good, and what was missed last, need no further line.
+    """
+    before = known.missed.get(scheduler, frozenset())
+    if missed == before and (missed <= known.gone.keys() or not known.due(scheduler, _now())):
+        return
+    words = " ".join(sorted(f"{task.job_id}.{task.task}" for task in missed))
+    said = {"kind": GONE, "scheduler": scheduler, "argv": [], "status": 0, "stdout": words, "stderr": ""}
+    _keep(run, said, asking, repeat=True)
 
 
 def _run(scheduler: Scheduler, argv: tuple[str, ...]) -> shell.Completed:
     return shell.run(argv, env={**os.environ, **scheduler.ENVIRONMENT}, timeout_s=TIMEOUT_S)
 
 
-def _keep(run: Path, kind: str, scheduler: str, answer: shell.Completed) -> None:
-    """Append an answer, unless the last one kept is the same: polling must not swell the file."""
-    said = {
+def _said(kind: str, scheduler: str, answer: shell.Completed) -> dict[str, object]:
+    return {
         "kind": kind,
         "scheduler": scheduler,
         "argv": list(answer.argv),
@@ -90,11 +144,29 @@ def _keep(run: Path, kind: str, scheduler: str, answer: shell.Completed) -> None
         "stdout": answer.stdout,
         "stderr": answer.stderr,
     }
-    path = run / records.ACCOUNTING_FILE
-    if _last_said(path) == said:
-        return
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    records.append_line(path, json.dumps({"at": now, **said}, ensure_ascii=False))
+
+
+def _keep(
+    runs: Path | Sequence[Path],
+    said: Mapping[str, object],
+    asking: Asking,
+    *,
+    repeat: bool = False,
+) -> None:
+    """Append an answer, unless the last one kept is the same: polling must not swell the file."""
+    line = json.dumps({"at": _now(), **said}, ensure_ascii=False)
+    for run in [runs] if isinstance(runs, Path) else runs:
+        path = run / records.ACCOUNTING_FILE
+        if not repeat and _last_said(path) == said:
+            continue
+        try:
+            records.append_line(path, line)
+        except OSError:
+            asking.unsaved.setdefault(run, []).append(line)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _last_said(path: Path) -> dict[str, object] | None:

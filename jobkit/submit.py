@@ -1,40 +1,64 @@
-"""Check, write the run folder, journal, submit; cancel what a refusal leaves half done."""
+"""Check, write the run folder, submit the sweep and what follows it."""
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit import journal, records, shell
+from jobkit import records
+from jobkit.arrays import following
+from jobkit.enqueue import Errand, Submitted, cancel, submit_array
 from jobkit.errors import JobkitError
 from jobkit.lengths import LENGTHS_FILE
 from jobkit.places import ledger_path
 from jobkit.prepare import Prepared
+from jobkit.rounds import Round, ask_round, jobs_of, plan_arrays, submit_round, write_round
 from jobkit.schedulers.base import Array, JobId, Scheduler
 from jobkit.schedulers.registry import by_name
 from jobkit.spec import SweepSpec
+from jobkit.submissions import Role
 from jobkit.trials import WANTED_FILE, Wanted
 from jobkit.values import DEVICE
 
-REFUSED = 3
 FIND_SCRIPT = "find.sh"
-"""Beside ``job.sh``: the job that follows a sweep and runs the batch that was predicted."""
+"""The job that follows a sweep and runs the batch that was predicted."""
+FOLLOW_SCRIPT = "follow.sh"
+"""The job that follows a sweep and runs again what the policy says."""
+ONE_TASK = Array(first=1, last=1, offset=0, throttle=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """An array that the scheduler took; ``follows`` where it waits for the sweep to end."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a scheduler took.
 
-    job: JobId
-    array: Array
-    follows: bool = False
+    Attributes
+    ----------
+    jobs
+        The arrays, and the jobs that follow them.
+    refused
+        Why there is no job that follows up, where it was refused; else empty.
+    """
+
+    jobs: tuple[Submitted, ...]
+    refused: str = ""
+
+
+def first_round(prepared: Prepared) -> Round:
+    """Return the sweep as a round."""
+    return Round(
+        number=1,
+        script=prepared.script,
+        points=[point.index for point in prepared.points],
+        pack=prepared.spec.pack,
+        max_parallel=prepared.spec.max_parallel,
+        request=prepared.request,
+    )
 
 
 def write_run(prepared: Prepared) -> None:
-    """Write the run folder: spec, points, script, lengths where known, and empty folders.
+    """Write the run folder: spec, points, scripts, lengths where known, and empty folders.
 
     Raises
     ------
@@ -43,14 +67,16 @@ def write_run(prepared: Prepared) -> None:
     """
     run_dir = prepared.run_dir
     try:
-        for folder in (run_dir / "logs", run_dir / "results"):
+        for folder in (run_dir / "logs", run_dir / records.RESULTS_FOLDER):
             folder.mkdir(parents=True)
         records.write_atomically(run_dir / "sweep.yaml", prepared.spec.as_yaml())
         lines = "".join(records.to_json(point) + "\n" for point in prepared.points)
         records.write_atomically(run_dir / records.POINTS_FILE, lines)
-        records.write_atomically(run_dir / "job.sh", prepared.script)
+        write_round(run_dir, first_round(prepared))
         if prepared.find_script is not None:
             want(prepared.spec, run_dir, prepared.find_script)
+        if prepared.follow_script is not None:
+            records.write_atomically(run_dir / FOLLOW_SCRIPT, prepared.follow_script)
         if prepared.lengths is not None:
             records.write_atomically(run_dir / LENGTHS_FILE, prepared.lengths.to_json() + "\n")
         for name in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
@@ -61,8 +87,15 @@ def write_run(prepared: Prepared) -> None:
         ) from error
 
 
-def submit(prepared: Prepared) -> tuple[Submitted, ...]:
-    """Write the run folder and submit the sweep, one array job per array limit.
+def submit(prepared: Prepared, say: Callable[[str], None] = lambda _: None) -> Taken:
+    """Write the run folder and submit the sweep, one array job per array limit, and what follows.
+
+    Parameters
+    ----------
+    prepared
+        The sweep.
+    say
+        Told what the scheduler lets one expect, before it is submitted.
 
     Raises
     ------
@@ -70,34 +103,29 @@ def submit(prepared: Prepared) -> tuple[Submitted, ...]:
         Exit code 3 where the scheduler refuses. Where a check refuses, no run folder is left;
         where a later array is refused, the earlier ones are cancelled and the journal says so.
     """
-    scheduler = by_name(prepared.spec.scheduler)
-    limits = ask_limits(scheduler)
-    arrays = arrays_within(scheduler, limits, len(prepared.points), prepared.spec.max_parallel)
+    scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
+    round_ = first_round(prepared)
+    arrays = plan_arrays(scheduler, round_)
     write_run(prepared)
-    script = str(prepared.run_dir / "job.sh")
     try:
-        ask(scheduler, prepared, script, arrays[0])
+        for line in ask_round(scheduler, run_dir, round_, arrays):
+            say(line)
     except JobkitError:
-        shutil.rmtree(prepared.run_dir)
+        shutil.rmtree(run_dir)
         raise
-    taken: list[Submitted] = []
-    for array in arrays:
-        try:
-            taken.append(Submitted(submit_array(scheduler, prepared.run_dir, script, array), array))
-        except JobkitError:
-            cancel(scheduler, prepared.run_dir, [one.job for one in taken])
-            raise
-    if prepared.find_script is not None:
-        taken.append(_follow(prepared.run_dir, scheduler, len(prepared.points), taken))
-    return tuple(taken)
+    taken = submit_round(scheduler, run_dir, round_, arrays)
+    jobs = jobs_of(taken)
+    found = _find(prepared, scheduler, jobs) if prepared.find_script is not None else ()
+    followed, refused = follow_up(scheduler, run_dir, 1, jobs) if prepared.follow_script else ((), "")
+    return Taken(jobs=(*taken, *found, *followed), refused=refused)
 
 
-def _follow(run_dir: Path, scheduler: Scheduler, points: int, taken: Sequence[Submitted]) -> Submitted:
-    """Submit the job that waits for the sweep; where that is refused the sweep is cancelled."""
+def _find(prepared: Prepared, scheduler: Scheduler, jobs: Sequence[JobId]) -> tuple[Submitted, ...]:
+    """Submit the job that finds the largest batch; where that is refused the sweep is cancelled."""
     try:
-        return follow(run_dir, scheduler, points, [one.job for one in taken])
+        return (follow(prepared.run_dir, scheduler, len(prepared.points), jobs),)
     except JobkitError:
-        cancel(scheduler, run_dir, [one.job for one in taken])
+        cancel(scheduler, prepared.run_dir, jobs)
         raise
 
 
@@ -114,14 +142,26 @@ def follow(run_dir: Path, scheduler: Scheduler, points: int, after: Sequence[Job
     JobkitError
         Exit code 3, where the scheduler refuses.
     """
-    array = following(points)
-    job = submit_array(scheduler, run_dir, str(run_dir / FIND_SCRIPT), array, after)
-    return Submitted(job, array, follows=True)
+    script = str(run_dir / FIND_SCRIPT)
+    return submit_array(scheduler, run_dir, script, following(points), after, Errand(Role.FIND))
 
 
-def following(points: int) -> Array:
-    """Return the job that follows a sweep, as an array: its task is the first point that it adds."""
-    return Array(first=1, last=1, offset=points, throttle=None)
+def follow_up(
+    scheduler: Scheduler, run_dir: Path, round_: int, after: Sequence[JobId]
+) -> tuple[tuple[Submitted, ...], str]:
+    """Submit ``follow.sh`` as a job that begins once a round has ended.
+
+    Returns
+    -------
+    tuple of Submitted, and str
+        Nothing and the reason where it is refused: the sweep runs without it.
+    """
+    script = str(run_dir / FOLLOW_SCRIPT)
+    try:
+        one = submit_array(scheduler, run_dir, script, ONE_TASK, after, Errand(Role.FOLLOW, round_))
+    except JobkitError as error:
+        return (), error.message
+    return (one,), ""
 
 
 def want(spec: SweepSpec, run_dir: Path, script: str, *, after: int = 0) -> None:
@@ -135,121 +175,3 @@ def want(spec: SweepSpec, run_dir: Path, script: str, *, after: int = 0) -> None
     )
     records.write_atomically(run_dir / WANTED_FILE, records.to_json(wanted) + "\n")
     records.write_atomically(run_dir / FIND_SCRIPT, script)
-
-
-def ask_limits(scheduler: Scheduler) -> str:
-    """Return what the controller says of its limits; nothing where it has none.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 where it does not answer.
-    """
-    argv = scheduler.limit_argv()
-    if not argv:
-        return ""
-    done = shell.run(argv, env=clean_environment())
-    return shell.check(done, "the scheduler does not answer", hint="is this a submit host?").stdout
-
-
-def arrays_within(
-    scheduler: Scheduler, limits: str, points: int, max_parallel: int | None
-) -> tuple[Array, ...]:
-    """Return the arrays of a sweep, within the limits that the controller told.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 where it takes no arrays, or cannot hold so many points.
-    """
-    limit = scheduler.parse_limit(limits)
-    if limit == 0:
-        message = f"{scheduler.NAME} takes no array jobs here: its array limit is 0"
-        raise JobkitError(message, hint="ask the cluster's support about array jobs", exit_code=REFUSED)
-    arrays = chunks(points, limit, max_parallel)
-    if refusal := scheduler.too_many(limits, arrays):
-        hint = "split the sweep into several specs, or lower `repeats`"
-        raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=REFUSED)
-    return arrays
-
-
-def chunks(points: int, limit: int | None, max_parallel: int | None) -> tuple[Array, ...]:
-    """Return the arrays that cover points 1 to ``points``.
-
-    The limit is on the task *index*, so each array starts at 1 and its points are offset. The
-    throttle is divided, for the arrays run beside each other.
-    """
-    size = min(points, limit) if limit else points
-    starts = range(0, points, size)
-    throttle = max(1, max_parallel // len(starts)) if max_parallel else None
-    return tuple(
-        Array(first=1, last=min(size, points - start), offset=start, throttle=throttle) for start in starts
-    )
-
-
-def ask(scheduler: Scheduler, prepared: Prepared, script: str, array: Array) -> None:
-    """Ask the scheduler what it would say.
-
-    Raises
-    ------
-    JobkitError
-        With every refusal, exit code 3.
-    """
-    env = clean_environment()
-    asked = scheduler.checks(script, array, prepared.request)
-    found = [one.refusal(shell.run(one.argv, env=env)) for one in asked]
-    refusals = list(dict.fromkeys(text for text in found if text))
-    if refusals:
-        raise JobkitError(
-            "\n  ".join([f"{scheduler.NAME} would refuse this sweep; nothing was submitted", *refusals]),
-            hint="change `resources` in the spec (or --set resources.…), or the site file",
-            exit_code=REFUSED,
-        )
-
-
-def submit_array(
-    scheduler: Scheduler, run_dir: Path, script: str, array: Array, after: Sequence[JobId] = ()
-) -> JobId:
-    """Submit one array of a run, the intent journalled before and the answer after.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3, where the scheduler refuses or prints no job id.
-    """
-    argv = scheduler.submit_argv(script, array, after)
-    span = {"first": array.first, "last": array.last, "offset": array.offset, "throttle": array.throttle}
-    journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
-    done = shell.run(argv, env=clean_environment())
-    try:
-        shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
-        job = scheduler.parse_submit(done.stdout)
-    except JobkitError as error:
-        journal.note(run_dir, "refused", scheduler=scheduler.NAME, status=done.status, said=done.said, **span)
-        error.exit_code = REFUSED
-        raise
-    journal.note(run_dir, "submitted", scheduler=scheduler.NAME, job_id=job.id, cluster=job.cluster, **span)
-    return job
-
-
-def cancel(scheduler: Scheduler, run_dir: Path, jobs: Sequence[JobId]) -> None:
-    """Cancel jobs of a run, and note each with what the scheduler said."""
-    for job in jobs:
-        done = shell.run(scheduler.cancel_argv(job))
-        journal.note(
-            run_dir, "cancelled", job_id=job.id, cluster=job.cluster, status=done.status, said=done.said
-        )
-
-
-def clean_environment() -> Mapping[str, str]:
-    """Return this environment without what would change a submission behind its back.
-
-    ``SBATCH_*`` are options in disguise (sbatch(1), input environment variables), and the
-    ``SLURM_*`` of a surrounding job leak into the new one; ``SLURM_CONF`` and its like stay.
-    """
-    kept = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in kept or not name.startswith(("SBATCH_", "SLURM_"))
-    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,20 +13,30 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from jobkit import journal, states
+from jobkit import states
 from jobkit.errors import JobkitError
 from jobkit.find import finished
-from jobkit.records import BATCHES_FILE, EXIT_FILE, Batch, Point, from_json, read_lines
+from jobkit.look import RunLook, Standing, followers, history, local_time, look
+from jobkit.policy import Policy, retry
+from jobkit.records import (
+    BATCHES_FILE,
+    EXIT_FILE,
+    RESULTS_FOLDER,
+    TRY_PREFIX,
+    Batch,
+    Point,
+    from_json,
+    read_lines,
+)
 from jobkit.run.paragraphs import read_paragraphs
-from jobkit.schedulers.base import JobId, Queued, Scheduler
-from jobkit.submit import Submitted
+from jobkit.schedulers.base import Queued, State
+from jobkit.schedulers.registry import by_name
+from jobkit.submissions import Role, Submission, Task
+from jobkit.tries import try_numbers
 
 FIRST_POLL_S, SLOWEST_POLL_S, BACK_OFF = 2.0, 30.0, 1.3
 MOST_BARS = 24
 """With more points than this a finished one's bar goes, so that the running ones stay in sight."""
-GONE_GRACE_S = 20.0
-"""A task may leave the queue before its results are seen here (NFS attribute cache; a Grid Engine
-queue listing is empty for a moment now and then), so silence counts only after this long."""
 
 
 class Progress:
@@ -69,7 +78,7 @@ class Progress:
             self.refresh()
         self._bars.stop()
 
-    def look(self) -> None:
+    def tick(self, _: Point) -> None:
         """Look at what is home and show it."""
         self.refresh()
 
@@ -82,9 +91,9 @@ class Progress:
             What the queue says, to tell why a point has not begun.
         """
         for point in list(self._left.values()):
-            tries = sorted((self._run_dir / "results" / point.point_id).glob("try-*"))
-            if tries:
-                self._show(point, tries[-1])
+            home = self._run_dir / RESULTS_FOLDER / point.point_id
+            if numbers := try_numbers(str(home)):
+                self._show(point, home / f"{TRY_PREFIX}{numbers[0]}")
         waiting = {one.reason for one in queued if one.reason}
         why = f", waiting: {', '.join(sorted(waiting))}" if waiting and not self._tasks else ""
         self._bars.update(
@@ -143,43 +152,47 @@ def _batches(path: Path) -> list[Batch]:
     return found
 
 
-def until_done(
-    run_dir: Path, points: Sequence[Point], taken: Sequence[Submitted], scheduler: Scheduler
-) -> None:
-    """Return when every point has an exit file at home or has been gone from the queue for long.
+def until_done(run_dir: Path, points: Sequence[Point], policy: Policy) -> None:
+    """Return when nothing of a run is to come: no point, no trial of the largest batch, no retry.
 
-    Where a job follows that tries the largest batch, its last trial must be home as well. The queue
-    is asked once a cycle, for all arrays together, more and more seldom; at the end the accounting
-    is asked once, and kept in the run folder.
+    The queue is asked once a cycle, for all arrays together, more and more seldom; at the end the
+    accounting is asked once, and kept in the run folder.
     """
-    jobs = tuple(one.job for one in taken)
-    followers = {one.job.id for one in taken if one.follows}
-    pause_s, seen_at = FIRST_POLL_S, time.monotonic()
+    pause_s = FIRST_POLL_S
     with Progress(run_dir, points) as progress:
         while True:
-            answer = states.ask_queue(scheduler, jobs, run_dir)
-            left = progress.refresh(answer or ())
-            if not left and (not followers or finished(run_dir)):
-                break
-            following = {one.job_id for one in answer or ()} & followers
-            if answer is None or following or _points_of(answer, taken) & left:
-                seen_at = time.monotonic()
-            if time.monotonic() - seen_at > GONE_GRACE_S:
+            (seen,) = look([run_dir])
+            progress.refresh(tuple(seen.queued.values()))
+            if over(seen, policy):
                 break
             time.sleep(pause_s)
             pause_s = min(SLOWEST_POLL_S, pause_s * BACK_OFF)
-    ask_accounting(run_dir, jobs, scheduler)
+    ask_accounting(seen)
 
 
-def ask_accounting(run_dir: Path, jobs: tuple[JobId, ...], scheduler: Scheduler) -> None:
-    """Ask the accounting about the jobs of a run, once, and keep the answer."""
-    first = next((event["at"] for event in journal.events(run_dir) if event["event"] == "submitting"), None)
-    since = datetime.fromisoformat(first) if first else datetime.now().astimezone()
-    states.ask_accounting(
-        scheduler, jobs, since.astimezone().strftime("%Y-%m-%dT%H:%M:%S"), run_dir.name, run_dir
-    )
+def over(seen: RunLook, policy: Policy) -> bool:
+    """Tell whether nothing of a run is to come unless a person acts."""
+    moving = {Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED}
+    if any(one.standing in moving for one in seen.points):
+        return False
+    finds = [one for one, _ in followers(seen, Role.FIND)]
+    if finds and not finished(seen.folder) and not _ended(seen, finds[-1]):
+        return False
+    follows = [one for one, _ in followers(seen, Role.FOLLOW)]
+    due = any(one.standing is Standing.FAILED and retry(policy, history(one)) for one in seen.points)
+    return not (due and follows and not _ended(seen, follows[-1]))
 
 
-def _points_of(answer: Sequence[Queued], taken: Sequence[Submitted]) -> set[int]:
-    offsets = {one.job.id: one.array.offset for one in taken}
-    return {one.task + offsets[one.job_id] for one in answer if one.job_id in offsets}
+def _ended(seen: RunLook, one: Submission) -> bool:
+    """Tell whether a job that follows has ended, or will not begin unless a person acts."""
+    task = Task(one.scheduler, one.job.id, one.first)
+    queued = seen.queued.get(task)
+    return task in seen.ended or (queued is not None and queued.state is State.ERROR)
+
+
+def ask_accounting(seen: RunLook) -> None:
+    """Ask the accounting about all jobs of a run, once, and keep the answer."""
+    for name in {one.scheduler for one in seen.submissions}:
+        jobs = tuple(one.job for one in seen.submissions if one.scheduler == name)
+        since = local_time(min(one.at for one in seen.submissions))
+        states.ask_accounting(by_name(name), jobs, since, seen.points[0].point.run_id, seen.folder)

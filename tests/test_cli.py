@@ -71,6 +71,7 @@ def test_a_local_sweep_prints_its_table_and_leaves_the_whole_run_folder(home: Pa
     for path in run.glob("results/*/*"):
         assert sorted(one.name for one in path.iterdir()) == [
             "batches.jsonl",
+            "begin",
             "entities.tsv",
             "exit",
             "record.json",

@@ -16,7 +16,7 @@ import pytest
 
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Outcome, TextRef
-from jobkit.render import render, render_find
+from jobkit.render import render, render_find, render_follow
 from jobkit.site import load_site
 from jobkit.spec import SweepSpec
 from tests.test_job_script import Run
@@ -38,11 +38,15 @@ GOLDEN: dict[str, tuple[str, dict[str, object]]] = {
     "modules-slurm": ("slurm", {"environment": {"modules": ["cuda/12.4", "anaconda 3"]}}),
     "conda-slurm": ("slurm", {"environment": {"modules": ["anaconda3"], "conda": "my env"}}),
     "venv-slurm": ("slurm", {"environment": {"venv": "/home/ada/my venv"}}),
+    "pack-slurm": ("slurm", {"pack": 5}),
     "find-local": ("local", {}),
     "find-slurm": ("slurm", {"environment": {"venv": "/home/ada/my venv", **SETUP}}),
     "find-sge": ("sge", {"resources": ASKED}),
+    "follow-slurm": ("slurm", {"resources": ASKED, "environment": SETUP}),
+    "follow-sge": ("sge", {"resources": ASKED}),
 }
-"""The scheduler and the keys of each text; ``find-`` is of the job that follows a sweep."""
+"""The scheduler and the keys of each text; ``find-`` and ``follow-`` are of jobs that follow a sweep."""
+RENDERED = {"find": render_find, "follow": render_follow}
 
 
 def golden_script(name: str) -> str:
@@ -60,8 +64,8 @@ def golden_script(name: str) -> str:
         device="cuda",
     )
     site = load_site(f"{scheduler}-default", scheduler)
-    rendered = render_find if name.startswith("find-") else render
-    with mock.patch.object(sys, "executable", PYTHON):
+    rendered = RENDERED.get(name.partition("-")[0], render)
+    with mock.patch.object(sys, "executable", PYTHON), mock.patch("jobkit.render.PLACES", ()):
         return rendered(spec, site, plan(spec, inputs)[0], Path("/home/ada/runs") / inputs.run_id)
 
 

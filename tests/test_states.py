@@ -51,7 +51,7 @@ def test_one_queue_call_for_all_jobs(tmp_path: Path, fake: Fake) -> None:
 
     assert tasks is not None
     assert [(task.job_id, task.state) for task in tasks] == [("7", State.RUNNING), ("8", State.PENDING)]
-    assert calls(tmp_path, "squeue") == ["0 -r -h -o %i|%T|%r -j 7,8"]
+    assert calls(tmp_path, "squeue") == ["0 -r -h -o %i|%T|%r|%N|%M|%S|%j -j 7,8"]
     assert kept(tmp_path) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit import launch, submit
+from jobkit import arrays, enqueue, launch, submit
 from jobkit.errors import JobkitError
 from jobkit.prepare import Options, Prepared, prepare
 from jobkit.spec import FindMax
@@ -30,15 +30,16 @@ resources: {gpus: 0, memory: 1GiB}
 def test_arrays_cover_every_point_once_and_stay_below_the_limit(
     points: int, limit: int | None, parallel: int | None
 ) -> None:
-    arrays = submit.chunks(points, limit, parallel)
-    assert [index for array in arrays for index in array.points] == list(range(1, points + 1))
-    assert all(array.first == 1 and array.last <= (limit or points) for array in arrays)
-    throttles = [array.throttle or 0 for array in arrays]
+    cut = arrays.chunks(points, limit, parallel)
+    covered = [task + array.offset for array in cut for task in range(array.first, array.last + 1)]
+    assert covered == list(range(1, points + 1))
+    assert all(array.first == 1 and array.last <= (limit or points) for array in cut)
+    throttles = [array.throttle or 0 for array in cut]
     if parallel is None:
         assert set(throttles) == {0}
     else:
         assert all(throttle >= 1 for throttle in throttles)
-        assert sum(throttles) <= max(parallel, len(arrays))
+        assert sum(throttles) <= max(parallel, len(cut))
 
 
 @pytest.fixture
@@ -49,7 +50,8 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     for name in ("sinfo", "sacctmgr"):
         program(tmp_path, name, "exit 1")
-    return prepare(spec, Options(scheduler="slurm", runs_dir=tmp_path / "runs"), build=True, say=print)
+    ready = prepare(spec, Options(scheduler="slurm", runs_dir=tmp_path / "runs"), build=True, say=print)
+    return replace(ready, follow_script=None)
 
 
 def program(folder: Path, name: str, body: str) -> None:
@@ -73,7 +75,7 @@ SBATCH = (
 def test_intent_stands_in_the_journal_before_the_act(prepared: Prepared, tmp_path: Path) -> None:
     program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
     program(tmp_path, "sbatch", f"wc -l <{prepared.run_dir}/journal.jsonl >>{tmp_path}/seen; echo 7")
-    (one,) = submit.submit(prepared)
+    (one,) = submit.submit(prepared).jobs
     assert (tmp_path / "seen").read_text().split() == ["0", "1"]
     assert [event["event"] for event in events(prepared)] == ["submitting", "submitted"]
     assert one.array.throttle == 4
@@ -109,8 +111,8 @@ NUMBERED = 'case "$*" in *--test-only*) exit 0;; *find.sh*) {last};; *--offset*)
 
 def test_a_job_follows_all_arrays(followed: Prepared, tmp_path: Path) -> None:
     program(tmp_path, "sbatch", NUMBERED.format(last="echo 9"))
-    *arrays, last = submit.submit(followed)
-    assert [(one.job.id, one.follows) for one in (*arrays, last)] == [("7", False), ("8", False), ("9", True)]
+    taken = submit.submit(followed).jobs
+    assert [(one.job.id, one.role) for one in taken] == [("7", "points"), ("8", "points"), ("9", "find")]
     script = followed.run_dir / "find.sh"
     waits = f"sbatch --parsable --dependency=afterany:7:8 --array=1-1 {script} --offset 6"
     assert (tmp_path / "calls").read_text().splitlines()[-1] == waits
@@ -208,7 +210,7 @@ def test_the_surrounding_job_does_not_leak_into_a_submission(monkeypatch: pytest
     for name in ("SBATCH_PARTITION", "SLURM_JOB_ID", "SLURM_MEM_PER_NODE"):
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
-    kept = submit.clean_environment()
+    kept = enqueue.clean_environment()
     assert kept["SLURM_CONF"] == "/etc/slurm/slurm.conf"
     assert not {name for name in kept if name.startswith(("SBATCH_", "SLURM_JOB", "SLURM_MEM"))}
 

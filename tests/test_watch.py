@@ -1,18 +1,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from jobkit import records, states, watch
+from jobkit import records, watch
+from jobkit.look import Look, RunLook, Standing
+from jobkit.outcomes import TryFiles, Verdict
 from jobkit.plan import Inputs, plan
-from jobkit.records import Batch, Point, TextRef
-from jobkit.schedulers.base import Array, JobId, Queued, State
-from jobkit.schedulers.registry import by_name
+from jobkit.policy import Policy
+from jobkit.records import Batch, Outcome, Point, TextRef
+from jobkit.schedulers.base import JobId, Queued, State
 from jobkit.spec import SweepSpec
-from jobkit.submit import Submitted
-from jobkit.trials import TRIALS_FILE, WANTED_FILE, Trial, Wanted
+from jobkit.submissions import Role, Submission, Task
+from jobkit.tries import Tried
+
+AT = "2026-01-02T03:04:05+00:00"
 
 BATCH = Batch(index=0, first_item=0, items=3, characters=9, load=9, seconds=1.0)
 
@@ -65,69 +71,101 @@ def test_a_text_that_cannot_be_read_leaves_the_total_open(tmp_path: Path, points
         assert progress.refresh() == {1, 2}
 
 
-class Queue:
-    """A scheduler whose queue answers in turn what the test says, and then the last for ever."""
+class Looks:
+    """What is seen of a run in turn, and then the last for ever."""
 
-    def __init__(self, *answers: tuple[Queued, ...] | None) -> None:
-        self.answers = list(answers)
+    def __init__(self, *seen: RunLook) -> None:
+        self.seen = list(seen)
 
-    def ask(self, *_: object) -> tuple[Queued, ...] | None:
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+    def look(self, _: object) -> tuple[RunLook]:
+        return (self.seen.pop(0) if len(self.seen) > 1 else self.seen[0],)
 
 
 @pytest.fixture
-def finished_run(
-    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Path, list[float]]:
-    """Return a run whose points are home while a job follows, and how long was slept."""
-    slept: list[float] = []
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        now[0] += seconds
-
-    monkeypatch.setattr(time, "sleep", sleep)
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(watch, "ask_accounting", lambda *_: None)
-    for point in points:
-        (tried(tmp_path, point) / "exit").write_text("status=0\n", encoding="utf-8")
-    wanted = Wanted(memory_bytes=None, ram_bytes=1, ledger=str(tmp_path / "ledger"))
-    (tmp_path / WANTED_FILE).write_text(records.to_json(wanted), encoding="utf-8")
-    return tmp_path, slept
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let no time pass, and return how long would have been slept."""
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    monkeypatch.setattr(watch, "ask_accounting", lambda _: None)
+    return pauses
 
 
-SWEEP = Submitted(JobId("7"), Array(first=1, last=2, offset=0, throttle=None))
-FOLLOWER = Submitted(JobId("8"), Array(first=1, last=1, offset=2, throttle=None), follows=True)
-WAITS = (Queued(job_id="8", task=1, state=State.RUNNING),)
+FIND = Submission(at=AT, scheduler="slurm", job=JobId("8"), first=1, last=1, offset=2, role=Role.FIND)
+FOLLOW = Submission(at=AT, scheduler="slurm", job=JobId("9"), first=1, last=1, role=Role.FOLLOW)
 
 
-def wait(run: Path, points: tuple[Point, ...], queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states, "ask_queue", queue.ask)
-    watch.until_done(run, points, (SWEEP, FOLLOWER), by_name("slurm"))
+def seen(
+    run: Path,
+    points: Sequence[Point],
+    standing: Standing,
+    outcome: Outcome | None = None,
+    **more: object,
+) -> RunLook:
+    """Return a look at a run whose points all stand alike."""
+    tried = Tried(TryFiles(number=1), Verdict(outcome=outcome, evidence=""), Task("slurm", "7", 1))
+    looks = [Look(point=point, standing=standing, counts=tried, tries=(tried,)) for point in points]
+    return replace(RunLook(folder=run, points=tuple(looks), submissions=()), **more)  # type: ignore[arg-type]  # as the test says
 
 
-def test_the_job_that_follows_is_waited_for(
-    finished_run: tuple[Path, list[float]], points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch
+def wait(run: Path, points: tuple[Point, ...], looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "look", looks.look)
+    watch.until_done(run, points, Policy())
+
+
+def test_it_waits_as_long_as_a_point_is_to_come_and_more_and_more_seldom(
+    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
 ) -> None:
-    run, slept = finished_run
-    monkeypatch.setattr(watch, "finished", lambda _: len(slept) == 3)
-    wait(run, points, Queue(WAITS, None, ()), monkeypatch)
-    assert len(slept) == 3, "neither silence nor an empty listing is its end"
+    standings = (Standing.WAITING, Standing.RUNNING, Standing.UNSETTLED, Standing.DONE)
+    wait(tmp_path, points, Looks(*(seen(tmp_path, points, one) for one in standings)), monkeypatch)
+    assert len(slept) == 3
+    assert slept == sorted(slept)
 
 
-def test_one_that_left_nothing_is_not_waited_for_for_ever(
-    finished_run: tuple[Path, list[float]], points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch
+def test_points_that_wait_for_a_person_are_not_waited_for(
+    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
 ) -> None:
-    run, slept = finished_run
-    wait(run, points, Queue(WAITS, ()), monkeypatch)
-    assert watch.GONE_GRACE_S < sum(slept) < 3 * watch.GONE_GRACE_S
+    wait(tmp_path, points, Looks(seen(tmp_path, points, Standing.STUCK)), monkeypatch)
+    assert slept == []
 
 
-def test_it_is_over_when_the_last_trial_is_home(
-    finished_run: tuple[Path, list[float]], points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch
+def test_the_trials_of_the_largest_batch_are_waited_for_until_their_job_ends(
+    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
 ) -> None:
-    run, slept = finished_run
-    records.append_line(run / TRIALS_FILE, records.to_json(Trial(message="too few")))
-    wait(run, points, Queue(WAITS), monkeypatch)
+    monkeypatch.setattr(watch, "finished", lambda _: False)
+    done = seen(tmp_path, points, Standing.DONE, Outcome.OK, submissions=(FIND,))
+    ended = replace(done, ended=frozenset({Task("slurm", "8", 1)}))
+    wait(tmp_path, points, Looks(done, done, ended), monkeypatch)
+    assert len(slept) == 2
+
+
+def test_the_trials_are_over_when_the_last_is_home(
+    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
+) -> None:
+    monkeypatch.setattr(watch, "finished", lambda _: True)
+    done = seen(tmp_path, points, Standing.DONE, Outcome.OK, submissions=(FIND,))
+    wait(tmp_path, points, Looks(done), monkeypatch)
+    assert slept == []
+
+
+@pytest.mark.parametrize(("outcome", "times"), [(Outcome.RAM_OOM, 1), (Outcome.BUG, 0)])
+def test_a_retry_that_the_policy_wants_is_waited_for(
+    tmp_path: Path,
+    points: tuple[Point, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    slept: list[float],
+    outcome: Outcome,
+    times: int,
+) -> None:
+    failed = seen(tmp_path, points, Standing.FAILED, outcome, submissions=(FOLLOW,))
+    ended = replace(failed, ended=frozenset({Task("slurm", "9", 1)}))
+    wait(tmp_path, points, Looks(failed, ended), monkeypatch)
+    assert len(slept) == times
+
+
+def test_a_job_that_follows_and_is_in_error_is_not_waited_for(
+    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
+) -> None:
+    stuck = {Task("slurm", "9", 1): Queued(job_id="9", task=1, state=State.ERROR)}
+    failed = seen(tmp_path, points, Standing.FAILED, Outcome.TIMEOUT, submissions=(FOLLOW,), queued=stuck)
+    wait(tmp_path, points, Looks(failed), monkeypatch)
     assert slept == []

@@ -16,7 +16,7 @@ def submit(folder: Path, spec: Path) -> int:
     from jobkit.prepare import Options, prepare
 
     prepared = prepare(spec, Options(runs_dir=folder), build=False, say=lambda _: None)
-    return sum(len(one.array.points) for one in submission.submit(prepared))
+    return sum(one.array.tasks for one in submission.submit(prepared).jobs if one.role == "points")
 
 
 def states(folder: Path, run: Path) -> int:

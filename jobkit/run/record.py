@@ -53,6 +53,7 @@ class Try:
     entities: list[Entity] = field(default_factory=list)
     items_total: int = 0
     batches_total: int = 0
+    characters_total: int = 0
     workload: Workload | None = None
     gpu: records.Gpu | None = None
     peaks: Peaks | None = None

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from jobkit import records
 from jobkit.errors import JobkitError
@@ -70,6 +71,7 @@ def _work(state: Try, stack: ExitStack) -> None:
         cap=next((value for value in knobs if value), None),
     )
     state.batches_total = len(todo)
+    state.characters_total = sum(map(len, paragraphs))
     state.warm_up_s = _warm_up(state.workload, device, paragraphs)
     _read_context(state, device, state.sampler.ask("mark"))
     if device.torch and point.order == "load" and todo:
@@ -152,7 +154,11 @@ def _batches(state: Try, device: Device, todo: Sequence[Call]) -> Iterator[Batch
         result = state.workload.process(call.paragraphs)
         device.synchronise()
         seconds = time.perf_counter() - start
-        batch = _batch(index, call, result, seconds, device, retries)
+        batch = replace(
+            _batch(index, call, result, seconds, device, retries),
+            batches_total=len(todo),
+            characters_total=state.characters_total,
+        )
         state.batches.append(batch)
         state.entities += [row._replace(paragraph=row.paragraph + call.first) for row in result.entities]
         _keep_peaks(state.readings, batch)

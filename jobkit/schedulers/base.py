@@ -38,28 +38,55 @@ class JobId:
 class Array:
     """One array job: tasks ``first`` to ``last``; task k runs point ``k + offset``.
 
-    ``throttle`` is the largest number of tasks at a time, ``None`` for no limit.
+    ``throttle`` is the largest number of tasks at a time, ``None`` for no limit. ``listed`` is a
+    file in the run folder: then task k runs the points that its line ``k + offset`` names.
     """
 
     first: int
     last: int
     offset: int
     throttle: int | None
+    listed: str = ""
 
     @property
-    def points(self) -> range:
-        """The indices of its points."""
-        return range(self.first + self.offset, self.last + self.offset + 1)
+    def tasks(self) -> int:
+        """How many tasks it has."""
+        return self.last - self.first + 1
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments by which the job script finds a task's points."""
+        if self.listed:
+            return ("--list", self.listed, str(self.offset))
+        return ("--offset", str(self.offset)) if self.offset else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """A task as the queue sees it now; ``reason`` is why it waits, in the scheduler's words."""
+    """A task as the queue sees it now.
+
+    Attributes
+    ----------
+    reason
+        Why it waits, in the scheduler's words.
+    name
+        Of the job; empty where the scheduler does not tell.
+    node
+        Where it runs.
+    elapsed_s
+        How long it has been running.
+    start_at
+        When it is to begin by the scheduler's own estimate, local ISO time; or when it began.
+    """
 
     job_id: str
     task: int
     state: State
     reason: str = ""
+    name: str = ""
+    node: str = ""
+    elapsed_s: float | None = None
+    start_at: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +102,8 @@ class Accounted:
         Whether the task has ended for good.
     evidence
         The words of the accounting that led here, for a person.
+    name
+        Of the job; empty where the accounting does not tell.
     """
 
     job_id: str
@@ -83,20 +112,27 @@ class Accounted:
     outcome: Outcome | None
     exit_status: int | None = None
     evidence: str = ""
+    name: str = ""
     node: str = ""
     max_rss_bytes: int | None = None
     elapsed_s: float | None = None
+
+
+def _nothing(_: Completed) -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """A question to ask before anything is submitted.
 
-    ``refusal`` reads the answer and returns what is wrong, or ``None``.
+    ``refusal`` reads the answer and returns what is wrong, or ``None``; ``outlook`` what the
+    answer lets one expect, such as when the job would start, or nothing.
     """
 
     argv: tuple[str, ...]
     refusal: Callable[[Completed], str | None]
+    outlook: Callable[[Completed], str] = _nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +199,17 @@ class Scheduler(Protocol):
         """Return the questions to ask before anything is submitted."""
         ...
 
+    def search_argvs(self, name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the commands that look for jobs by their name: in the queue, and in the accounting.
+
+        For a client that died between a submission and its answer. ``since`` is local ISO time.
+        """
+        ...
+
+    def throttle_argv(self, job: JobId, most: int) -> tuple[str, ...]:
+        """Return the command that changes how many tasks of a job run at a time; nothing where none can."""
+        ...
+
     def cancel_argv(self, job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Return the command that cancels a job, or only some of its tasks."""
         ...
@@ -178,8 +225,8 @@ class Scheduler(Protocol):
     def accounting_argv(self, jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str, ...]:
         """Return the one command that asks the accounting.
 
-        ``since`` is local ISO time, ``name`` the job name that the jobs share: one scheduler
-        finds them by their ids, another by their name.
+        ``since`` is local ISO time, ``name`` the job name that the jobs share, empty where they
+        share none: one scheduler finds them by their ids, another by their name.
         """
         ...
 

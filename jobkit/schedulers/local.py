@@ -13,13 +13,16 @@ from pathlib import Path
 
 from jobkit.errors import JobkitError
 from jobkit.records import Outcome
-from jobkit.schedulers.base import Accounted, Array, Check, JobId, Queued, Request
+from jobkit.schedulers.base import Accounted, Array, Check, JobId, Queued, Request, State
 from jobkit.shell import Completed
 
 NAME = "local"
 OWN_OPTIONS: Mapping[str, str] = {}
 PROGRAMS: tuple[str, ...] = ()
 ENVIRONMENT: Mapping[str, str] = {}
+WHOLE = 0
+"""The task that stands for all: a driver has no queue that could be asked about each."""
+_COLUMNS = 2
 
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:  # noqa: ARG001 - a driver runs all points
@@ -60,19 +63,39 @@ def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:  #
     return ()
 
 
+def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:  # noqa: ARG001 - no queue
+    """Return no commands: a driver that did not come so far runs nothing."""
+    return (), ()
+
+
+def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:  # noqa: ARG001 - one at a time
+    """Return no command: points run one after the other."""
+    return ()
+
+
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - one driver
     """Return the command that asks the driver to stop."""
     return ("kill", "-TERM", job.id)
 
 
 def queue_argv(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
-    """Return the command that tells whether the drivers live."""
-    return ("ps", "-o", "pid=", "-p", ",".join(job.id for job in jobs))
+    """Return the command that tells whether the drivers live, and what each runs: a number comes again."""
+    return ("ps", "-ww", "-o", "pid=,args=", "-p", ",".join(job.id for job in jobs))
 
 
-def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:  # noqa: ARG001 - a driver is no task
-    """Return no tasks: only the records say which point a driver has reached."""
-    return ()
+def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
+    """Return a driver that lives as one task, 0: only the records say which point it has reached.
+
+    ps ends with 1 where it finds none (ps(1)).
+    """
+    if answer.status not in {0, 1} or answer.stderr.strip():
+        return None
+    rows = (line.split(maxsplit=1) for line in answer.stdout.splitlines())
+    return tuple(
+        Queued(job_id=row[0], task=WHOLE, state=State.RUNNING)
+        for row in rows
+        if len(row) == _COLUMNS and "jobkit" in row[1]
+    )
 
 
 def accounting_argv(jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str, ...]:  # noqa: ARG001 - see below

@@ -32,7 +32,9 @@ __all__ = [
     "parse_submit",
     "person_argvs",
     "queue_argv",
+    "search_argvs",
     "submit_argv",
+    "throttle_argv",
     "too_many",
 ]
 
@@ -114,8 +116,18 @@ def too_many(answer: str, arrays: Sequence[Array]) -> str | None:
     if not below:
         return None
     name = min(below, key=lambda one: known[one])
-    points = sum(len(array.points) for array in arrays)
+    points = sum(array.tasks for array in arrays)
     return f"{points:,} points are {len(arrays)} array jobs, but at most {known[name]} are allowed ({name})"
+
+
+def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the commands that look for jobs by their name: all of one's own, and the name's accounting."""
+    return queue_argv(()), accounting_argv((), since, name)
+
+
+def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:
+    """Return the command that changes how many tasks run at a time: qalter(1), ``-tc``; 0 is no limit."""
+    return ("qalter", "-tc", str(most), job.id)
 
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
@@ -157,7 +169,15 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
     if rows is None:
         return None
     return tuple(
-        Queued(job_id=row.findtext("JB_job_number", "").strip(), task=task, state=state, reason=reason)
+        Queued(
+            job_id=row.findtext("JB_job_number", "").strip(),
+            task=task,
+            state=state,
+            reason=reason,
+            name=row.findtext("JB_name", "").strip(),
+            node=row.findtext("queue_name", "").strip().partition("@")[2],
+            start_at=row.findtext("JAT_start_time", "").strip(),
+        )
         for row in rows
         for state, reason in [_state(row.findtext("state", "").strip())]
         for task in expand_tasks(row.findtext("tasks", "").strip())

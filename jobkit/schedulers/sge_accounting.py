@@ -5,6 +5,7 @@ qacct(1), accounting(5), sge_status(5) of 8.1.9. Every attempt has a record; the
 
 from __future__ import annotations
 
+import getpass
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -29,11 +30,14 @@ def accounting_argv(jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str
     """Return the one command that asks the accounting: by the name that all arrays share.
 
     qacct takes one ``-j``: of ``-j 1,2`` it answers the 1 and says nothing of the 2, with
-    status 0; a job name answers every job that had it (measured). ``-b`` would not spare it
-    reading the whole file.
+    status 0; a job name answers every job that had it (measured). For several names, that is for
+    none, it is asked about all of the user's jobs since then.
     """
-    del jobs, since
-    return ("qacct", "-j", name)
+    del jobs
+    if name:
+        return ("qacct", "-j", name)
+    start = datetime.fromisoformat(since).strftime("%Y%m%d%H%M")
+    return ("qacct", "-o", getpass.getuser(), "-b", start, "-j")
 
 
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
@@ -41,16 +45,16 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
 
     ``error: job name ... not found`` (status 1) is an answer: nothing yet; records come up to
     ``accounting_flush_time`` late (15 s by default, sge_conf(5)). A task that was deleted while
-    it waited has no record, ever (measured).
+    it waited has no record, ever (measured). A task that ran again has a record for each time, the
+    oldest first.
     """
     if not answer.ok:
         return () if re.search(r"error: .* not found", answer.said) else None
-    last: dict[tuple[str, int], Accounted] = {}
-    for record in _records(answer.stdout):
-        if record.get("taskid", "").isdigit() and record.get("jobnumber", "").isdigit():
-            task = _accounted(record)
-            last[task.job_id, task.task] = task
-    return tuple(last.values())
+    return tuple(
+        _accounted(record)
+        for record in _records(answer.stdout)
+        if record.get("taskid", "").isdigit() and record.get("jobnumber", "").isdigit()
+    )
 
 
 def _records(text: str) -> Iterator[dict[str, str]]:
@@ -73,6 +77,7 @@ def _accounted(record: Mapping[str, str]) -> Accounted:
         outcome=outcome,
         exit_status=status,
         evidence=f"{words}; {why}" if why else words,
+        name=record.get("jobname", ""),
         node=record.get("hostname", ""),
         max_rss_bytes=_max_rss_bytes(record),
         elapsed_s=_elapsed_s(record),

@@ -20,8 +20,7 @@ from jobkit.shell import Completed
 def submit_words(script: str, array: Array) -> tuple[str, ...]:
     """Return what follows the options of qsub: the array, its throttle, the script and its offset."""
     throttle = ("-tc", str(array.throttle)) if array.throttle else ()
-    offset = ("--offset", str(array.offset)) if array.offset else ()
-    return ("-t", f"{array.first}-{array.last}", *throttle, script, *offset)
+    return ("-t", f"{array.first}-{array.last}", *throttle, script, *array.words)
 
 
 def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:

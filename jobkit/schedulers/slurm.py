@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jobkit.records import Outcome
 from jobkit.schedulers.base import Accounted, Array, JobId, Queued, State
 from jobkit.schedulers.slurm_checks import OWN_OPTIONS, checks
-from jobkit.schedulers.text import bytes_of, expand_tasks, find_job_id
+from jobkit.schedulers.text import bytes_of, expand_tasks, find_job_id, seconds_of
 from jobkit.shell import Completed
 
 __all__ = [
@@ -30,7 +30,9 @@ __all__ = [
     "parse_submit",
     "person_argvs",
     "queue_argv",
+    "search_argvs",
     "submit_argv",
+    "throttle_argv",
     "too_many",
 ]
 
@@ -43,7 +45,14 @@ _SUBMITTED = (
     r"(?P<id>\d+)(?:;(?P<cluster>\S+))?",
     r".*?Submitted batch job (?P<id>\d+)(?: on cluster (?P<cluster>\S+))?",
 )
-_COLUMNS = ("JobID", "State", "ExitCode", "ElapsedRaw", "MaxRSS", "ReqMem", "AllocCPUS", "NodeList", "Reason")
+_COLUMNS = (
+    *("JobID", "State", "ExitCode", "ElapsedRaw", "MaxRSS", "ReqMem", "AllocCPUS", "NodeList", "Reason"),
+    "JobName",
+)
+_FEWEST = 3
+"""Columns of the shortest row that is one."""
+_QUEUE_COLUMNS = "%i|%T|%r|%N|%M|%S|%j"
+"""Task, state, reason, nodes, time used, (expected) start, name: squeue(1), --format."""
 _TASK = re.compile(r"(?P<job>\d+)_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?)(?:\.(?P<step>\w+))?")
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES; an end state is not in the queue.
@@ -100,9 +109,8 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     """
     waits = (f"--dependency=afterany:{':'.join(job.id for job in after)}",) if after else ()
     throttle = f"%{array.throttle}" if array.throttle else ""
-    offset = ("--offset", str(array.offset)) if array.offset else ()
     span = f"--array={array.first}-{array.last}{throttle}"
-    return (PROGRAMS[0], "--parsable", *waits, span, script, *offset)
+    return (PROGRAMS[0], "--parsable", *waits, span, script, *array.words)
 
 
 def parse_submit(answer: str) -> JobId:
@@ -140,10 +148,21 @@ def too_many(answer: str, arrays: Sequence[Array]) -> str | None:
     an array counts as one. sbatch would not say so: it tries again and again.
     """
     found = re.search(r"^MaxJobCount\s*=\s*(\d+)", answer, re.MULTILINE)
-    points = sum(len(array.points) for array in arrays)
+    points = sum(array.tasks for array in arrays)
     if not found or points <= int(found[1]):
         return None
     return f"{points:,} points, but the controller holds at most {int(found[1]):,} jobs (MaxJobCount)"
+
+
+def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the commands that look for jobs by their name: in the queue, and in the accounting."""
+    queue = ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, "--name", name)
+    return queue, ("sacct", "-n", "-P", "-D", "-S", since, "--name", name, f"--format={','.join(_COLUMNS)}")
+
+
+def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:
+    """Return the command that changes how many tasks run at a time: scontrol(1), ``ArrayTaskThrottle``."""
+    return ("scontrol", *_clusters((job,)), "update", f"JobId={job.id}", f"ArrayTaskThrottle={most}")
 
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
@@ -157,7 +176,7 @@ def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
 def queue_argv(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
     """Return the one command that lists what the queue still holds, a task a line (``-r``)."""
     ids = ",".join(job.id for job in jobs)
-    return ("squeue", "-r", "-h", "-o", "%i|%T|%r", *_clusters(jobs), "-j", ids)
+    return ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, *_clusters(jobs), "-j", ids)
 
 
 def _clusters(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
@@ -175,8 +194,17 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
     if not answer.ok:
         return () if "Invalid job id specified" in answer.said else None
     return tuple(
-        Queued(job_id=job, task=task, state=state, reason="" if reason == "None" else reason)
-        for job, tasks, _, (word, reason) in _rows(answer.stdout, 3)
+        Queued(
+            job_id=job,
+            task=task,
+            state=state,
+            reason="" if reason == "None" else reason,
+            name=name,
+            node=node,
+            elapsed_s=None if state is State.PENDING else seconds_of(elapsed),
+            start_at="" if start == "N/A" else start,
+        )
+        for job, tasks, _, (word, reason, node, elapsed, start, name) in _rows(answer.stdout, 7)
         if (state := _queue_state(word, reason)) is not None
         for task in tasks
     )
@@ -190,24 +218,29 @@ def _queue_state(word: str, reason: str) -> State | None:
 
 
 def _rows(text: str, columns: int) -> Iterator[tuple[str, tuple[int, ...], str, list[str]]]:
-    """Yield ``job id, tasks, step, the other columns`` of the rows about array tasks."""
+    """Yield ``job id, tasks, step, the other columns`` of the rows about array tasks.
+
+    The columns that an answer of jobkit 0.1 lacks, kept in old run folders, are empty.
+    """
     for line in text.splitlines():
         name, *rest = line.strip().split("|", columns - 1)
         found = _TASK.fullmatch(name)
-        if found and len(rest) == columns - 1:
-            yield found["job"], expand_tasks(found["tasks"]), found["step"] or "", rest
+        if found and len(rest) >= _FEWEST - 1:
+            missing = [""] * (columns - 1 - len(rest))
+            yield found["job"], expand_tasks(found["tasks"]), found["step"] or "", [*rest, *missing]
 
 
 def accounting_argv(jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str, ...]:
     """Return the one command that asks the accounting.
 
     ``-S`` because sacct otherwise begins at midnight (sacct(1), DEFAULT TIME WINDOW), ``-P``
-    because columns are cut otherwise; with the steps (no ``-X``), for they hold the memory.
+    because columns are cut otherwise; with the steps (no ``-X``), for they hold the memory; with
+    ``-D``, for a task that was requeued has a row for each time it ran.
     """
     del name  # sacct finds jobs by their ids
     ids = ",".join(job.id for job in jobs)
     columns = ",".join(_COLUMNS)
-    return ("sacct", "-n", "-P", *_clusters(jobs), "-S", since, "-j", ids, f"--format={columns}")
+    return ("sacct", "-n", "-P", "-D", *_clusters(jobs), "-S", since, "-j", ids, f"--format={columns}")
 
 
 def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
@@ -221,7 +254,7 @@ def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], .
 class _Rows:
     """What sacct says of one task: its own row, and of its steps what matters here."""
 
-    own: dict[str, str] = field(default_factory=dict)
+    own: dict[str, str]
     max_rss_bytes: int | None = None
     out_of_memory: bool = False
 
@@ -234,21 +267,21 @@ class _Rows:
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     """Return what is known of the tasks, ``None`` where the accounting did not answer.
 
-    A task that is missing is not known *yet*: rows come up to 4.5 s late (measured). sacct
-    without ``-D`` shows the last run of a requeued task only.
+    A task that is missing is not known *yet*: rows come up to 4.5 s late (measured). Of a task
+    that was requeued there is one account for each time it ran, the oldest first.
     """
     if not answer.ok:
         return None
-    found: dict[tuple[str, int], _Rows] = {}
+    found: dict[tuple[str, int], list[_Rows]] = {}
     for job, tasks, step, rest in _rows(answer.stdout, len(_COLUMNS)):
         row = dict(zip(_COLUMNS[1:], rest, strict=True))
         for task in tasks:
-            rows = found.setdefault((job, task), _Rows())
-            if step:
-                rows.add_step(row)
-            else:
-                rows.own = row
-    return tuple(_accounted(job, task, rows) for (job, task), rows in found.items() if rows.own)
+            runs = found.setdefault((job, task), [])
+            if not step:
+                runs.append(_Rows(own=row))
+            elif runs:
+                runs[-1].add_step(row)
+    return tuple(_accounted(job, task, rows) for (job, task), runs in found.items() for rows in runs)
 
 
 def _accounted(job: str, task: int, rows: _Rows) -> Accounted:
@@ -267,6 +300,7 @@ def _accounted(job: str, task: int, rows: _Rows) -> Accounted:
         outcome=Outcome.RAM_OOM if word == "FAILED" and over else _END_STATES.get(word),
         exit_status=(128 + int(signal) if signal.strip("0") else int(status)) if ended and status else None,
         evidence=evidence,
+        name=row["JobName"],
         node="" if row["NodeList"] == "None assigned" else row["NodeList"],
         max_rss_bytes=rows.max_rss_bytes,
         elapsed_s=float(row["ElapsedRaw"]) if ended and row["ElapsedRaw"] else None,

@@ -41,7 +41,7 @@ def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
     asked = [
         # -a: hidden partitions too. %l is the partition's MaxTime, %G its GRES (sinfo(1)).
         Check(("sinfo", "-a", "-h", "-o", "%P|%l|%G"), partial(_partition_refusal, request)),
-        Check(tested, _test_only_refusal),
+        Check(tested, _test_only_refusal, _start_estimate),
     ]
     if request.account:
         listed = _listed("assoc", f"user={getpass.getuser()}", "format=Account")
@@ -132,6 +132,12 @@ def _gpu_fault(request: Request, names: list[str], asked: list[_Partition]) -> s
 
 def _test_only_refusal(answer: Completed) -> str | None:
     return None if answer.ok else f"sbatch refuses the job: {answer.said}"
+
+
+def _start_estimate(answer: Completed) -> str:
+    """Return when the job would start: ``sbatch: Job 5 to start at 2026-01-02T03:04:05 ...``."""
+    found = re.search(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", answer.said)
+    return f"Slurm expects the first to start at {found[1].replace('T', ' ')}" if found else ""
 
 
 def _name_refusal(kind: str, name: str, key: str, answer: Completed) -> str | None:

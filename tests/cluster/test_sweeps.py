@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit import submit
+from jobkit import enqueue, submit
+from jobkit.arrays import chunks
 from jobkit.prepare import Options, prepare
 from jobkit.records import ModelRef
 from jobkit.run.entities import write_entities
@@ -191,8 +192,8 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) ->
     prepared = prepare(lab.spec(COUNT), options, build=True, say=print)
     submit.write_run(prepared)
     scheduler = by_name(lab.scheduler)
-    for array in submit.chunks(6, 3, 2):
-        submit.submit_array(scheduler, prepared.run_dir, str(prepared.run_dir / "job.sh"), array)
+    for array in chunks(6, 3, 2):
+        enqueue.submit_array(scheduler, prepared.run_dir, str(prepared.run_dir / "job.sh"), array)
     wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)
 
 

@@ -115,7 +115,7 @@ def test_cancel_argv() -> None:
 def test_queue_argv_asks_for_all_jobs_at_once() -> None:
     argv = slurm.queue_argv((JobId("12"), JobId("13")))
 
-    assert argv == ("squeue", "-r", "-h", "-o", "%i|%T|%r", "-j", "12,13")
+    assert argv == ("squeue", "-r", "-h", "-o", "%i|%T|%r|%N|%M|%S|%j", "-j", "12,13")
     assert "-M" in slurm.queue_argv((JobId("12", "lab"),))
 
 
@@ -177,7 +177,7 @@ def test_a_task_that_has_ended_is_not_in_the_queue() -> None:
 def test_accounting_argv_gives_the_start_and_keeps_the_steps() -> None:
     argv = slurm.accounting_argv((JobId("12"), JobId("13")), "2026-01-02T03:04:05", "demo")
 
-    assert argv[:7] == ("sacct", "-n", "-P", "-S", "2026-01-02T03:04:05", "-j", "12,13")
+    assert argv[:8] == ("sacct", "-n", "-P", "-D", "-S", "2026-01-02T03:04:05", "-j", "12,13")
     assert "-X" not in argv
     assert slurm.ENVIRONMENT["SLURM_BITSTR_LEN"] == "0"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,3 +44,37 @@ class Exits(Count):
         """Leave."""
         del paragraphs
         os._exit(int(os.environ["ODD_STATUS"]))
+
+
+class Faulty(Count):
+    """Does to each batch size what a file says, as long as the file says so.
+
+    ``ODD_FAULTS`` names a JSON file: ``{"10": "memory"}``; words are those of `_FAULTS`.
+    """
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Count, or fail as told."""
+        told = json.loads(Path(os.environ["ODD_FAULTS"]).read_text(encoding="utf-8"))
+        word = told.get(str(self.items_per_call()), "")
+        if word:
+            _FAULTS[word]()
+        return super().process(paragraphs)
+
+
+def _memory() -> None:
+    raise MemoryError("on purpose")
+
+
+def _bug() -> None:
+    raise ValueError("on purpose")
+
+
+def _killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _slow() -> None:
+    time.sleep(600)
+
+
+_FAULTS = {"memory": _memory, "bug": _bug, "killed": _killed, "slow": _slow}

@@ -21,8 +21,9 @@ set -euo pipefail
 
 run=/home/ada/runs/stanza-20260101-120000-beef
 python=/opt/jobkit/bin/python
+# Signals go on to the point that runs: it brings its results home.
 child='' signalled=''
-forward() {                                           # to the point that runs: it brings its results home
+forward() {
     signalled=$1
     if [[ $child ]]; then kill "-$1" "$child" 2>/dev/null || true; fi
 }
@@ -30,6 +31,19 @@ trap 'forward USR1' USR1                              # the walltime is near
 trap 'forward USR2' USR2                              # Grid Engine is about to kill the job
 trap 'forward TERM' TERM                              # cancelled, or preempted
 trap 'forward TERM' INT                               # what bash starts in the background ignores INT
+forwarding() {                                        # runs a command, so that the traps act at once
+    local status=0
+    "$@" &
+    child=$!
+    [[ -z $signalled ]] || forward "$signalled"       # it came a moment too early
+    wait "$child" || status=$?
+    while kill -0 "$child" 2>/dev/null; do            # a trap cut the wait short: wait on
+        status=0
+        wait "$child" || status=$?
+    done
+    child=''
+    return "$status"
+}
 
 activate() {
     set +u
@@ -42,13 +56,6 @@ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
 # Each turn settles the try before, and prints the number of the next point, or nothing.
 while [[ -z $signalled ]] && next=$("$python" -m jobkit.find "$run") && [[ $next ]]; do
-    bash "$run/job.sh" --point "$next" &
-    child=$!
-    [[ -z $signalled ]] || forward "$signalled"       # it came a moment too early
-    wait "$child" || true
-    while kill -0 "$child" 2>/dev/null; do            # a trap cut the wait short: wait on
-        wait "$child" || true
-    done
-    child=''
+    forwarding bash "$run/job.sh" --point "$next" || true
 done
 [[ -z $signalled ]] || exit 143

@@ -11,19 +11,22 @@
 #SBATCH --ntasks=1
 #
 # One point of the sweep stanza: inputs to this node's scratch, run, results home.
-#   under the scheduler    task k runs point k (point k + N where it was submitted with --offset N)
+#   under the scheduler    task k runs point k (--offset N: point k + N; --list FILE: what line k of FILE names)
 #   by hand                bash job.sh 3        runs point 3, right here
 set -euo pipefail
 
 run=/home/ada/runs/stanza-20260101-120000-beef
 python=python
 scheduler=slurm job=${SLURM_ARRAY_JOB_ID:-} task=${SLURM_ARRAY_TASK_ID:-} restart=${SLURM_RESTART_COUNT:-0}
+round=1 limit=''
 case ${1:-} in
     --offset) point=$((task + $2)) ;;
-    --point) point=$2 ;;
+    --list) point=$(sed -n "$((task + $3))p" "$run/$2") ;;
+    --point) point=$2 limit=${3:-} ;;
     "") point=$task ;;
     *) point=$1 scheduler=hand job=$$ task='' ;;
 esac
+
 [[ -f $run/points.jsonl ]] || { echo "job.sh: the run folder is not at $run any more: move it back" >&2; exit 2; }
 [[ $point =~ ^[1-9][0-9]*$ ]] || { echo "job.sh: no point '$point'; say: bash job.sh K" >&2; exit 2; }
 point_id=$(sed -n "${point}s/.*\"point_id\": \"\([^\"]*\)\".*/\1/p" "$run/points.jsonl" || true)
@@ -37,9 +40,12 @@ until mkdir "$run/results/$point_id/try-$try" 2>/dev/null; do
     try=$((try + 1))
 done
 home=$run/results/$point_id/try-$try
+printf '%s\n' "scheduler=$scheduler" "job=$job" "task=$task" "restart=$restart" "round=$round" \
+    "host=$HOSTNAME" "pid=$$" "at=$(date -u +%FT%TZ)" >"$home/begin" || true
+printf '%1024s\n' '' >"$home/exit.part" || true         # room for the exit file, should home be full by then
 
 # Whatever happens next: results come home, the exit status is kept, scratch goes last.
-stage=scratch outcome='' message='' signal='' work='' inputs='' worker='' sync=''
+stage=scratch outcome='' message='' signal='' work='' inputs='' worker='' sync='' watch=''
 fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2; exit 1; }
 copy() { rsync -a "$@"; }
 bring_home() { copy --exclude='*.part' "$work/out/" "$home/"; }
@@ -49,10 +55,10 @@ leave_scratch() {                                     # the last task out remove
     if [[ -d $inputs ]] && flock 8 && exec 9<"$inputs" && flock -n 9; then rm -rf "$inputs"; fi
 }
 finish() {
-    local status=$? kept=''
+    local status=$? kept='' text
     trap - EXIT
     trap '' TERM INT USR1 USR2
-    for child in $worker $sync; do
+    for child in $worker $sync $watch; do
         if kill "$child"; then wait "$child" || true; fi
     done 2>/dev/null
     if [[ $work ]]; then
@@ -64,10 +70,17 @@ finish() {
         fi
     fi
     if ((status == 0)); then                          # only the worker may end a try well
-        if [[ $stage == run ]]; then stage='done'; else status=1; fi
+        if [[ $stage == run ]]; then stage='done'; elif [[ $outcome != pruned ]]; then status=1; fi
     fi
-    printf '%s\n' "status=$status" "stage=$stage" "outcome=$outcome" "signal=$signal" \
-        "message=$message" "scratch=$kept" "host=$HOSTNAME" >"$home/exit.part" && mv "$home/exit.part" "$home/exit"
+    text=$(printf '%s\n' "status=$status" "stage=$stage" "outcome=$outcome" "signal=$signal" \
+        "message=$message" "scratch=$kept" "host=$HOSTNAME")
+    printf '%s\n' "$text" 1<>"$home/exit.part" &&          # in place: where home is full there is room for this
+        truncate -s "$(wc -c <<<"$text")" "$home/exit.part" && mv "$home/exit.part" "$home/exit"
+    case $outcome in
+        pruned | stopped) ;;                          # tasks that begin later look for the others
+        *) grep -qs '"outcome": "ok"' "$home/record.json" ||
+            { mkdir -p "$run/flags" && touch "$run/flags/$point-$try"; } ;;
+    esac || true
     case $status in 99 | 100) status=98 ;; esac       # Grid Engine takes these two for orders
     exit "$status"
 }
@@ -88,21 +101,9 @@ scratch="${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"
 { mkdir -p "$scratch" && work=$(mktemp -d "$scratch/stanza-20260101-120000-beef.$job.${task:-$point}.XXXXXX") && mkdir "$work/out"; } ||
     fail scratch_full "no folder could be made in $scratch"
 inputs=$scratch/stanza-20260101-120000-beef.inputs
+exec 8<"$scratch"
 free=$(df --output=avail -B1 "$work" | tail -n 1)
 ((free > 82273864)) || fail scratch_full "$scratch has $free bytes free and 82273864 are needed"
-
-# Inputs in: the first task on the node copies them, under a lock, for all.
-stage=stage_in
-exec 8<"$scratch" && flock 8
-if [[ ! -e $inputs/complete ]]; then
-    mkdir -p "$inputs/model"
-    copy '/data/a text.txt' "$inputs/text" || fail stage_in "the text could not be copied to $inputs"
-    copy /cache/models/en/en /cache/models/en/resources.json "$inputs/model/" ||
-        fail stage_in "the model could not be copied to $inputs"
-    touch "$inputs/complete"
-fi
-exec 9<"$inputs" && flock -s 9                        # held for as long as this task uses them
-flock -u 8
 
 # The environment. The hooks of conda and modules read unset variables, so `set -u` waits.
 stage=environment
@@ -117,12 +118,43 @@ export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 "$python" -c 'import jobkit.run.work' || fail environment "$python cannot import jobkit on $HOSTNAME"
 
+# What other points found may make this one needless: then it ends here, before anything is staged.
+stage=gate
+if [[ $scheduler != hand && -d $run/flags ]]; then
+    told=$("$python" -m jobkit.gate "$run" "$point" "$round" --prune --stop-after 2) ||
+        fail environment "$python cannot run jobkit.gate on $HOSTNAME"
+    if [[ $told ]]; then
+        outcome=${told%% *} message=${told#* }
+        echo "job.sh: $outcome: $message" >&2
+        exit 0
+    fi
+fi
+
+# Inputs in: the first task on the node copies them, under a lock, for all.
+stage=stage_in
+flock 8
+if [[ ! -e $inputs/complete ]]; then
+    mkdir -p "$inputs/model"
+    copy '/data/a text.txt' "$inputs/text" || fail stage_in "the text could not be copied to $inputs"
+    copy /cache/models/en/en /cache/models/en/resources.json "$inputs/model/" ||
+        fail stage_in "the model could not be copied to $inputs"
+    touch "$inputs/complete"
+fi
+exec 9<"$inputs" && flock -s 9                        # held for as long as this task uses them
+flock -u 8
+
 # Work, in the background, so that the traps above run at once; results home every 30 s.
 stage=run
 (trap '' USR1 USR2; exec "$python" -m jobkit.run --points "$run/points.jsonl" --point "$point" --try "$try" \
     --inputs "$inputs" --out "$work/out" --signal-file "$work/signal" \
     --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart") &
 worker=$!
+if [[ $limit ]]; then                                 # its share of a task that runs several points
+    (trap '' USR1 USR2; trap 'kill $!; exit' TERM
+    sleep $((limit > SECONDS + 60 ? limit - SECONDS - 60 : 1)) & wait $!; kill -USR1 $$
+    sleep 60 & wait $!; kill -KILL "$worker") &
+    watch=$!
+fi
 (trap '' USR1 USR2; trap 'kill $!; exit' TERM; while :; do sleep 30 & wait $!; bring_home; done) &
 sync=$!
 status=0

@@ -1,0 +1,129 @@
+"""What jobkit does to a scheduler: ask first, journal the intent, act, journal the answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit import journal, shell
+from jobkit.errors import JobkitError
+from jobkit.schedulers.base import Array, JobId, Request, Scheduler
+from jobkit.submissions import Role
+
+REFUSED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """An array that the scheduler took."""
+
+    job: JobId
+    array: Array
+    role: Role = Role.POINTS
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What a job is for, and in which round of its run."""
+
+    role: Role = Role.POINTS
+    round: int = 1
+
+
+SWEEP = Errand()
+
+
+def ask(scheduler: Scheduler, request: Request, script: str, array: Array) -> tuple[str, ...]:
+    """Ask the scheduler what it would say; return what it lets one expect, in its own words.
+
+    Raises
+    ------
+    JobkitError
+        With every refusal, exit code 3.
+    """
+    env = clean_environment()
+    asked = [(one, shell.run(one.argv, env=env)) for one in scheduler.checks(script, array, request)]
+    found = [one.refusal(answer) for one, answer in asked]
+    refusals = list(dict.fromkeys(text for text in found if text))
+    if refusals:
+        raise JobkitError(
+            "\n  ".join([f"{scheduler.NAME} would refuse this sweep; nothing was submitted", *refusals]),
+            hint="change `resources` in the spec (or --set resources.…), or the site file",
+            exit_code=REFUSED,
+        )
+    return tuple(text for one, answer in asked if (text := one.outlook(answer)))
+
+
+def submit_array(
+    scheduler: Scheduler,
+    run_dir: Path,
+    script: str,
+    array: Array,
+    after: Sequence[JobId] = (),
+    errand: Errand = SWEEP,
+) -> Submitted:
+    """Submit one array of a run, the intent journalled before and the answer after.
+
+    Parameters
+    ----------
+    after
+        It begins once these jobs have ended.
+    errand
+        What it is for.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3, where the scheduler refuses or prints no job id.
+    """
+    argv = scheduler.submit_argv(script, array, after)
+    span = {
+        "first": array.first,
+        "last": array.last,
+        "offset": array.offset,
+        "throttle": array.throttle,
+        "role": errand.role,
+        "round": errand.round,
+        **({"list": array.listed} if array.listed else {}),
+    }
+    journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
+    done = shell.run(argv, env=clean_environment())
+    try:
+        shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
+        job = scheduler.parse_submit(done.stdout)
+    except JobkitError as error:
+        journal.note(run_dir, "refused", scheduler=scheduler.NAME, status=done.status, said=done.said, **span)
+        error.exit_code = REFUSED
+        raise
+    journal.note(run_dir, "submitted", scheduler=scheduler.NAME, job_id=job.id, cluster=job.cluster, **span)
+    return Submitted(job, array, errand.role)
+
+
+def cancel(
+    scheduler: Scheduler, run_dir: Path, jobs: Sequence[JobId], tasks: Sequence[int] | None = None
+) -> list[shell.Completed]:
+    """Cancel jobs of a run, or some tasks of each, and note each with what the scheduler said."""
+    answers = []
+    for job in jobs:
+        done = shell.run(scheduler.cancel_argv(job, tuple(tasks or ())), env=clean_environment())
+        named = {"tasks": list(tasks)} if tasks is not None else {}
+        fields = {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said, **named}
+        journal.note(run_dir, "cancelled", **fields)
+        answers.append(done)
+    return answers
+
+
+def clean_environment() -> Mapping[str, str]:
+    """Return this environment without what would change a submission behind its back.
+
+    ``SBATCH_*`` are options in disguise (sbatch(1), input environment variables), and the
+    ``SLURM_*`` of a surrounding job leak into the new one; ``SLURM_CONF`` and its like stay.
+    """
+    kept = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in kept or not name.startswith(("SBATCH_", "SLURM_"))
+    }

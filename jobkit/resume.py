@@ -1,0 +1,213 @@
+"""Submit again the points of a run that failed or are missing, and no other."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from jobkit import journal
+from jobkit.accounts import GONE_AFTER
+from jobkit.choice import Group, changed, chosen, groups
+from jobkit.enqueue import REFUSED, Submitted
+from jobkit.errors import JobkitError
+from jobkit.locks import only_one
+from jobkit.look import RunLook, Standing, look
+from jobkit.orphans import adopt
+from jobkit.prepare import request
+from jobkit.render import render
+from jobkit.rounds import Round, ask_round, jobs_of, plan_arrays, submit_round, write_round
+from jobkit.schedulers.registry import by_name
+from jobkit.site import load_site
+from jobkit.spec import SweepSpec, load_spec
+from jobkit.submissions import read_journal
+from jobkit.submit import FOLLOW_SCRIPT, follow_up
+
+CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
+"""Keys of the spec that `--set` may change: none that a point's own figures depend on."""
+LOCK_FILE = ".lock"
+PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
+POLL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """What was submitted again.
+
+    Attributes
+    ----------
+    groups
+        The points, by how they run.
+    taken
+        The jobs, those that follow too; nothing on this machine, where the points run at once.
+    left
+        Points that were wanted and stay as they are, and why, in sentences.
+    """
+
+    groups: tuple[Group, ...]
+    taken: tuple[Submitted, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+Say = Callable[[str], None]
+
+
+def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
+    """Return the spec of a run, changed.
+
+    Parameters
+    ----------
+    overrides
+        ``key=value`` of each ``--set``.
+
+    Raises
+    ------
+    JobkitError
+        Where a key may not change, or a value is no good.
+    """
+    for one in overrides:
+        key = one.partition("=")[0].strip()
+        if key.partition(".")[0] not in CHANGEABLE:
+            raise JobkitError(
+                f"--set {one}: {key} belongs to what the points measure, and cannot change within a run",
+                hint=f"resume takes {', '.join(CHANGEABLE)}; for the rest make a new sweep",
+            )
+    return load_spec(run_dir / "sweep.yaml", overrides)
+
+
+@contextlib.contextmanager
+def alone(run_dir: Path, say: Say) -> Iterator[None]:
+    """Let one process at a time decide what runs again.
+
+    Raises
+    ------
+    JobkitError
+        Where the run folder cannot be written.
+    """
+    try:
+        with only_one(run_dir / LOCK_FILE, lambda: say("another jobkit works on this run: waiting for it")):
+            yield
+    except PermissionError as error:
+        raise JobkitError(f"{run_dir}: {error.strerror}", hint="only its owner can resume a run") from error
+
+
+def settled(run_dir: Path, say: Say) -> RunLook:
+    """Return a look at a run in which no point is between two states.
+
+    A task that left the queue without a trace may still turn up: it is given a minute.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3, where the scheduler does not answer: a point might be run twice.
+    """
+    adopt(run_dir, say)
+    deadline, told = time.monotonic() + PATIENCE_S, False
+    while True:
+        (seen,) = look([run_dir])
+        if seen.silent:
+            raise JobkitError(
+                f"{', '.join(seen.silent)} does not answer, so what still runs is not known",
+                hint="try again when squeue or qstat answers: jobkit status tells",
+                exit_code=REFUSED,
+            )
+        open_ = [one for one in seen.points if one.standing is Standing.UNSETTLED]
+        if not open_ or time.monotonic() > deadline:
+            return seen
+        if not told:
+            say(f"{len(open_)} points left the queue without a trace: looking again for a minute")
+            told = True
+        time.sleep(POLL_S)
+
+
+def resume(
+    run_dir: Path, spec: SweepSpec, seen: RunLook, again: Sequence[Group], say: Say, keep: Sequence[str] = ()
+) -> Resumed:
+    """Submit groups of points, one round each, and a job that follows them.
+
+    Parameters
+    ----------
+    run_dir, spec
+        The run, and its spec with what a person has changed.
+    seen
+        What is known of it.
+    again
+        The points, by what they get.
+    keep
+        Keys of the spec that a person has set: the policy does not change them.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 where the scheduler refuses the first group; of a later one it is told.
+    """
+    scheduler = by_name(spec.scheduler)
+    taken: list[Submitted] = []
+    done: list[Group] = []
+    left: list[str] = []
+    for group in again:
+        round_ = make_round(run_dir, changed(spec, group.change, keep=keep), seen, group)
+        try:
+            arrays = plan_arrays(scheduler, round_)
+            written = write_round(run_dir, round_)
+            try:
+                for line in ask_round(scheduler, run_dir, round_, arrays):
+                    say(line)
+            except JobkitError:
+                for path in written:
+                    path.unlink()
+                raise
+            taken += submit_round(scheduler, run_dir, round_, arrays)
+        except JobkitError as error:
+            if not taken and group is again[-1]:
+                raise
+            left.append(f"{len(group.points)} points were not submitted: {error.message}")
+            continue
+        done.append(group)
+    if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
+        number = read_journal(run_dir).rounds
+        followed, refused = follow_up(scheduler, run_dir, number, jobs_of(taken))
+        taken += followed
+        left += [f"no job follows, for it was refused: {refused}"] if refused else []
+    return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
+
+
+def make_round(run_dir: Path, spec: SweepSpec, seen: RunLook, group: Group) -> Round:
+    """Return the round in which a group of points runs again."""
+    number = read_journal(run_dir).rounds + 1
+    site = load_site(spec.site, spec.scheduler)
+    return Round(
+        number=number,
+        script=render(spec, site, seen.points[0].point, run_dir, round_=number),
+        points=group.points,
+        pack=spec.pack,
+        max_parallel=spec.max_parallel,
+        request=request(seen.points[0].point.run_id, spec, site),
+    )
+
+
+def wanted(seen: RunLook, spec: SweepSpec, only: Sequence[str], *, strictly: bool = False) -> list[Group]:
+    """Return the points to run again, by how.
+
+    Parameters
+    ----------
+    only
+        As `jobkit.choice.chosen`.
+    strictly
+        Whether the policy alone decides.
+
+    Raises
+    ------
+    JobkitError
+        As `jobkit.choice.chosen`.
+    """
+    return groups(chosen(seen.points, only), spec.policy, strictly=strictly)
+
+
+def note_left(run_dir: Path, error: JobkitError, again: Sequence[Group]) -> None:
+    """Journal what could not be submitted from a node, so that a person's `jobkit resume` finds it told."""
+    points = [index for group in again for index in group.points]
+    journal.note(run_dir, "left", points=points, why=error.message)

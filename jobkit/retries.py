@@ -1,0 +1,134 @@
+"""What `jobkit resume` does: decide, submit or run here, and say so."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobkit import journal, local
+from jobkit.choice import Group, changed
+from jobkit.errors import JobkitError
+from jobkit.launch import EXIT_INTERRUPTED, say
+from jobkit.look import RunLook, Standing
+from jobkit.resume import alone, make_round, note_left, prepare_resume, resume, settled, wanted
+from jobkit.rounds import write_round
+from jobkit.spec import SweepSpec
+from jobkit.submissions import Role
+from jobkit.units import format_size, format_walltime
+
+
+def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> int | None:
+    """Submit, or run here, the points that failed or are missing; return the exit code.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, absolute.
+    only, overrides
+        As `jobkit.choice.chosen` and `jobkit.resume.prepare_resume`.
+
+    Raises
+    ------
+    JobkitError
+        Where a word names no point that could run, a key may not change, or the scheduler refuses.
+    """
+    spec = prepare_resume(run_dir, overrides)
+    keep = [one.partition("=")[0].strip() for one in overrides]
+    with alone(run_dir, say):
+        seen = settled(run_dir, say)
+        say(f"{run_dir.name}: {counted(seen)}")
+        again = wanted(seen, spec, only)
+        if not again:
+            say("nothing to run again")
+            return 0
+        for group in again:
+            say(f"again: {described(group, spec, keep)}")
+        if spec.scheduler == "local":
+            return _here(run_dir, spec, seen, again, keep)
+        done = resume(run_dir, spec, seen, again, say, keep)
+    for one in done.taken:
+        waits = "" if one.role is Role.POINTS else " waits for it and runs again what the policy says"
+        say(f"submitted: {spec.scheduler} job {one.job}{waits}")
+    for line in done.left:
+        say(line)
+    say(f"  how it goes  jobkit status {run_dir}")
+    return 3 if done.left and not done.taken else 0
+
+
+def follow(run_dir: Path) -> int:
+    """Do what the policy says, from the job that follows a sweep; return the exit code.
+
+    Where the node may not submit, or the scheduler refuses, it is journalled what is left to do.
+    """
+    spec = prepare_resume(run_dir, ())
+    with alone(run_dir, say):
+        try:
+            seen = settled(run_dir, say)
+        except JobkitError as error:
+            note_left(run_dir, error, ())
+            say(f"{error}")
+            return 0
+        say(f"{run_dir.name}: {counted(seen)}")
+        again = wanted(seen, spec, ("failed",), strictly=True)
+        for group in again:
+            say(f"again: {described(group, spec, ())}")
+        if not again:
+            return 0
+        try:
+            done = resume(run_dir, spec, seen, again, say)
+        except JobkitError as error:
+            note_left(run_dir, error, again)
+            say(f"{error}\nit is left to a person: jobkit resume {run_dir}")
+            return 0
+    for line in done.left:
+        say(line)
+    return 0
+
+
+def counted(seen: RunLook) -> str:
+    """Return how many points stand where: ``1,000 points: 963 done, 37 failed (35 ram_oom, 2 timeout)``."""
+    standings = Counter(one.standing for one in seen.points)
+    failed = Counter(str(one.outcome) for one in seen.points if one.standing is Standing.FAILED)
+    why = ", ".join(f"{number} {word}" for word, number in failed.most_common())
+    parts = [f"{standings[one]:,} {one}" for one in Standing if standings[one]]
+    words = ", ".join(part + (f" ({why})" if part.endswith(Standing.FAILED) else "") for part in parts)
+    return f"{len(seen.points):,} points: {words}"
+
+
+def described(group: Group, spec: SweepSpec, keep: Sequence[str]) -> str:
+    """Return a group in words: how many points, and what they get beyond the spec."""
+    asked, before = changed(spec, group.change, keep=keep).resources, spec.resources
+    what = []
+    if asked.memory != before.memory:
+        what.append(f"with {format_size(asked.memory)} of memory")
+    if asked.walltime != before.walltime:
+        what.append(f"with {format_walltime(asked.walltime)} of walltime")
+    if group.change.exclude:
+        what.append(f"not on {', '.join(group.change.exclude)}")
+    points = f"{len(group.points)} point{'s' if len(group.points) > 1 else ''}"
+    return f"{points}{', ' if what else ''}{' and '.join(what)}"
+
+
+def _here(
+    run_dir: Path, spec: SweepSpec, seen: RunLook, again: Sequence[Group], keep: Sequence[str]
+) -> int | None:
+    """Run the groups on this machine, one after the other; return an exit code where it ends early."""
+    from jobkit import watch  # brings rich, which a submission that returns at once does not need
+
+    points = {one.point.index: one.point for one in seen.points}
+    try:
+        with local.ended_by_signals():
+            for group in again:
+                changed_spec = changed(spec, group.change, keep=keep)
+                round_ = make_round(run_dir, changed_spec, seen, group)
+                write_round(run_dir, round_)
+                leg = local.Leg(group.points, changed_spec, round_.number)
+                with watch.Progress(run_dir, [points[index] for index in group.points]) as progress:
+                    local.drive(run_dir, progress.tick, leg)
+    except KeyboardInterrupt:
+        journal.note(run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
+        say(f"interrupted; what was measured is in {run_dir}")
+        return EXIT_INTERRUPTED
+    return None

@@ -1,0 +1,209 @@
+"""Read the tries of a point, and what the scheduler knows of each."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobkit.accounts import Accounts
+from jobkit.begin import BEGIN_FILE, Begin, read_begin
+from jobkit.errors import JobkitError
+from jobkit.jsonl import parse_object, read_tolerantly
+from jobkit.outcomes import Circumstances, TryFiles, Verdict, judge
+from jobkit.records import (
+    BATCHES_FILE,
+    EXIT_FILE,
+    RECORD_FILE,
+    TRY_PREFIX,
+    Batch,
+    Exit,
+    Point,
+    Record,
+    from_dict,
+    from_json,
+    read_exit,
+    read_text,
+)
+from jobkit.schedulers.base import Accounted
+from jobkit.submissions import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A try: what it left, and what became of it.
+
+    Attributes
+    ----------
+    files
+        ``begin`` is read only where there is no record.
+    node
+        Where it ran, as far as is known.
+    """
+
+    files: TryFiles
+    verdict: Verdict
+    task: Task | None = None
+    node: str = ""
+
+
+def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[Tried]:
+    """Yield the tries of a point, the latest first.
+
+    Parameters
+    ----------
+    home
+        The point's folder.
+    numbers
+        Of its tries, the latest first.
+
+    Notes
+    -----
+    The scheduler may run a task again by itself: then one task has several tries and several
+    accounts, both in order. Its last try goes with the last account, and so on backwards.
+    """
+    later: Counter[Task] = Counter()
+    for place, number in enumerate(numbers):
+        files = read_try(home, number, point)
+        task = _task_of(files, accounts, point, latest=place == 0)
+        accounted = _account(accounts, task, later[task] if task else 0)
+        if task:
+            later[task] += 1
+        verdict = judge(files, accounted, _circumstances(accounts, task, superseded=place > 0))
+        yield Tried(files, verdict, task, _node(files, accounted))
+
+
+def _task_of(files: TryFiles, accounts: Accounts, point: Point, *, latest: bool) -> Task | None:
+    """Return the task that ran a try: as the try says, else for the latest one as the journal says."""
+    if files.record is not None and files.record.job.job_id:
+        job = files.record.job
+        return Task(job.scheduler, job.job_id, int(job.task_id)) if job.task_id.isdecimal() else None
+    if files.begin is not None:
+        begin = files.begin
+        return Task(begin.scheduler, begin.job, begin.task) if begin.task is not None else None
+    return accounts.submitted.get(point.index) if latest else None
+
+
+def _account(accounts: Accounts, task: Task | None, later: int) -> Accounted | None:
+    runs = accounts.runs.get(task, ()) if task else ()
+    return runs[-1 - later] if later < len(runs) else None
+
+
+def _circumstances(accounts: Accounts, task: Task | None, *, superseded: bool) -> Circumstances:
+    if task is None:
+        return Circumstances(superseded=superseded)
+    return Circumstances(
+        gone=accounts.gone.get(task, ""),
+        cancelled=accounts.cancelled.get(task, ""),
+        packed=task in accounts.packed,
+        superseded=superseded,
+    )
+
+
+def _node(files: TryFiles, accounted: Accounted | None) -> str:
+    told = (
+        files.record.host if files.record else "",
+        files.begin.host if files.begin else "",
+        files.exit.host if files.exit else "",
+        accounted.node if accounted else "",
+    )
+    return next(filter(None, told), "")
+
+
+def not_started(point: Point, accounts: Accounts) -> Tried:
+    """Return what is known of a point that has no try folder."""
+    task = accounts.submitted.get(point.index)
+    accounted = _account(accounts, task, 0)
+    verdict = judge(None, accounted, _circumstances(accounts, task, superseded=False))
+    if accounted is None:
+        told = f"{task.scheduler} job {task.job_id}, task {task.task}" if task else "not submitted"
+        words = f"{told}: {verdict.evidence}" if task else told
+        verdict = Verdict(outcome=verdict.outcome, evidence=words)
+    return Tried(TryFiles(number=0), verdict, task, accounted.node if accounted else "")
+
+
+def names(folder: Path | str) -> set[str]:
+    """Return the names in a folder; none where it cannot be read."""
+    try:
+        return set(os.listdir(folder))  # noqa: PTH208 - names only: 10,000 Path objects cost time
+    except OSError:
+        return set()
+
+
+def try_numbers(home: str) -> list[int]:
+    """Return the numbers of a point's tries, the latest first."""
+    found = (name.removeprefix(TRY_PREFIX) for name in names(home) if name.startswith(TRY_PREFIX))
+    return sorted((int(name) for name in found if name.isdecimal()), reverse=True)
+
+
+def read_try(home: str, number: int, point: Point) -> TryFiles:
+    """Return what one try folder holds; what cannot be read is told, never raised."""
+    folder = f"{home}/{TRY_PREFIX}{number}"
+    problems: list[str] = []
+    record, exit_, begin = None, None, None
+    try:
+        record = _read_record(f"{folder}/{RECORD_FILE}", point)
+    except JobkitError as error:
+        problems.append(error.message)
+    try:
+        exit_ = _read_exit(f"{folder}/{EXIT_FILE}")
+    except JobkitError as error:
+        problems.append(error.message)
+    if record is None:
+        begin = _read_begin(f"{folder}/{BEGIN_FILE}")
+    # A spoilt exit file matters only where there is no record.
+    return TryFiles(number=number, record=record, exit=exit_, begin=begin, problem="; ".join(problems))
+
+
+def _read_record(path: str, point: Point) -> Record | None:
+    try:
+        text = read_text(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        record = from_dict(Record, _with_point(parse_object(text, path), point), where=path)
+    except RecursionError as error:
+        raise JobkitError(f"{path}: nested too deep") from error
+    if (record.point.run_id, record.point.point_id) != (point.run_id, point.point_id):
+        raise JobkitError(f"{path}: of another point ({record.point.run_id} {record.point.point_id})")
+    return record
+
+
+def _with_point(data: dict[str, Any], point: Point) -> dict[str, Any]:
+    """Return a record's JSON with its point as already read, where it is that one: a third less to read."""
+    told = data.get("point")
+    same = isinstance(told, dict) and (told.get("run_id"), told.get("point_id")) == (
+        point.run_id,
+        point.point_id,
+    )
+    return {**data, "point": point} if same else data
+
+
+def _read_exit(path: str) -> Exit | None:
+    try:
+        return read_exit(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _read_begin(path: str) -> Begin | None:
+    """Return who runs a try; ``None`` also where the file is not whole, for it only adds."""
+    try:
+        return read_begin(path)
+    except (OSError, JobkitError):
+        return None
+
+
+def read_batches(home: str, number: int, problems: list[str]) -> tuple[Batch, ...]:
+    """Return the batches of a try, and add to ``problems`` what could not be read."""
+    path = Path(home, f"{TRY_PREFIX}{number}", BATCHES_FILE)
+    batches, notes = read_tolerantly(path, lambda line, where: from_json(Batch, line, where=where))
+    problems.extend(notes)
+    return tuple(batches)

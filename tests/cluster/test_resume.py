@@ -1,0 +1,115 @@
+"""Points that fail run again, by a person's word or by the job that follows, on the real daemons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from jobkit.look import Standing, look
+from jobkit.records import Outcome
+from tests.cluster.test_sweeps import WORKLOADS, Lab
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+
+Wait = Callable[[Callable[[], bool], float], None]
+
+SPEC = """\
+name: faulty
+workload: odd:Faulty
+text: sample:30
+sweep: {batch_size: [1, 2, 3, 4, 5, 6]}
+repeats: 1
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+policy: %s
+environment: {variables: {PYTHONPATH: '%s', ODD_FAULTS: '%s'}}
+"""
+
+
+class Faulty:
+    """A sweep whose points fail as a file says."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab, self.file = lab, lab.home / "faults.json"
+        self.fail({})
+
+    def fail(self, faults: dict[int, str]) -> None:
+        self.file.write_text(json.dumps(faults), encoding="utf-8")
+
+    def sweep(self, *arguments: str, policy: str = "{follow_up: false}") -> str:
+        spec = self.lab.spec(SPEC % (policy, WORKLOADS, self.file))
+        done = self.lab.sweep(spec, *arguments)
+        assert done.returncode in {0, 4}, done.stdout + done.stderr
+        return done.stderr
+
+    def outcomes(self) -> list[Outcome | None]:
+        (seen,) = look([self.lab.run_dir()], ask=False)
+        return [one.outcome for one in seen.points]
+
+    def jobs(self) -> list[dict[str, object]]:
+        return [event for event in self.lab.events() if event["event"] == "submitted"]
+
+
+@pytest.fixture
+def faulty(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Faulty:
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    return Faulty(lab)
+
+
+def test_only_what_failed_runs_again_and_every_try_is_kept(faulty: Faulty, wait_until: Wait) -> None:
+    faulty.fail({2: "memory", 5: "killed"})
+    faulty.sweep("--wait")
+    ok = Outcome.OK
+    assert faulty.outcomes() == [ok, Outcome.RAM_OOM, ok, ok, Outcome.LOST, ok]
+    faulty.fail({})
+    done = faulty.lab.jobkit("resume", faulty.lab.run_dir())
+    assert done.returncode == 0, done.stderr
+    assert "6 points: 4 done, 2 failed (1 ram_oom, 1 lost)" in done.stderr
+    assert "again: 1 point, with 300MiB of memory" in done.stderr
+    wait_until(lambda: faulty.outcomes() == [ok] * 6, 60)
+    tries = sorted(path.parent.name for path in faulty.lab.run_dir().glob("results/*/try-2"))
+    assert tries == ["batch_size-2-r1", "batch_size-5-r1"]
+    lists = {path.name: path.read_text() for path in faulty.lab.run_dir().glob("tasks-*.txt")}
+    assert sorted(lists.values()) == ["2\n", "5\n"]
+    again = faulty.lab.jobkit("resume", faulty.lab.run_dir())
+    assert (again.returncode, len(faulty.jobs())) == (0, 3)
+    assert "nothing to run again" in again.stderr
+
+
+def test_the_job_that_follows_does_it_with_nobody_there(faulty: Faulty, wait_until: Wait) -> None:
+    faulty.fail({3: "memory"})
+    said = faulty.sweep(policy="{ram_oom: {memory: x2, tries: 1}}")
+    assert "waits for it and runs again what the policy says" in said
+    wait_until(lambda: faulty.outcomes()[2] is Outcome.RAM_OOM, 60)
+    faulty.fail({})
+    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 120)
+    again = [event for event in faulty.jobs() if event["role"] == "points" and event["round"] == 2]
+    assert len(again) == 1
+    assert "400M" in (faulty.lab.run_dir() / "job-2.sh").read_text() or faulty.lab.scheduler == "sge"
+
+
+def test_two_bugs_alike_stop_the_sweep(faulty: Faulty) -> None:
+    faulty.fail(dict.fromkeys(range(1, 7), "bug"))
+    faulty.sweep("--wait", "--set", "max_parallel=1")
+    assert faulty.outcomes() == [Outcome.BUG] * 2 + [Outcome.STOPPED] * 4
+    faulty.fail({})
+    done = faulty.lab.jobkit("resume", faulty.lab.run_dir())
+    assert "again: 6 points" in done.stderr
+
+
+def test_a_point_that_runs_is_not_run_twice(faulty: Faulty, wait_until: Wait) -> None:
+    faulty.fail({1: "slow"})
+    faulty.sweep()
+    run = faulty.lab.run_dir()
+    wait_until(lambda: look([run])[0].points[0].standing is Standing.RUNNING, 60)
+    done = faulty.lab.jobkit("resume", run, "--only", "1")
+    assert done.returncode == 2
+    assert "batch_size-1-r1 is running: it is not run twice at a time" in done.stderr
+
+
+def test_points_that_share_a_job_have_outcomes_of_their_own(faulty: Faulty) -> None:
+    faulty.fail({2: "memory", 6: "bug"})
+    faulty.sweep("--wait", "--set", "pack=4")
+    ok = Outcome.OK
+    assert faulty.outcomes() == [ok, Outcome.RAM_OOM, ok, ok, ok, Outcome.BUG]
+    assert (faulty.lab.run_dir() / "tasks-1.txt").read_text() == "1 2 3 4\n5 6\n"

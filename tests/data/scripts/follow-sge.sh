@@ -1,0 +1,27 @@
+#!/bin/bash
+#$ -S /bin/bash
+#$ -cwd
+#$ -N stanza-20260101-120000-beef
+#$ -o /home/ada/runs/stanza-20260101-120000-beef/logs
+#$ -j y
+#$ -r n
+#$ -notify
+#$ -pe smp 1
+#$ -l h_vmem=1G
+#$ -l h_rt=00:10:00
+#$ -P nlp
+#$ -l h=!(node07)
+#$ -ar 42
+#
+# Runs once the sweep stanza has ended: submits again what its policy says, or notes what is to be done.
+set -euo pipefail
+
+run=/home/ada/runs/stanza-20260101-120000-beef
+python=/opt/jobkit/bin/python
+activate() {
+    set +u
+    : || return
+    set -u
+}
+activate
+exec "$python" -m jobkit resume "$run" --follow-up

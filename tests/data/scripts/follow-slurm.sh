@@ -1,0 +1,25 @@
+#!/bin/bash
+#SBATCH --job-name=stanza-20260101-120000-beef
+#SBATCH --output=/home/ada/runs/stanza-20260101-120000-beef/logs/%A_%a.out
+#SBATCH --open-mode=append
+#SBATCH --cpus-per-task=1
+#SBATCH --mem=1G
+#SBATCH --time=00:10:00
+#SBATCH --account=nlp
+#SBATCH --exclude=node07
+#SBATCH --reservation=42
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#
+# Runs once the sweep stanza has ended: submits again what its policy says, or notes what is to be done.
+set -euo pipefail
+
+run=/home/ada/runs/stanza-20260101-120000-beef
+python=/opt/jobkit/bin/python
+activate() {
+    set +u
+    : || return
+    set -u
+}
+activate
+exec "$python" -m jobkit resume "$run" --follow-up
