@@ -31,8 +31,13 @@ FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
 FOLLOW_BODY = "follow.sh.j2"
 FOLLOW_RESOURCES = {
-    **{"gpus": 0, "gpu_type": None, "cpus": 1, "memory": 2**30, "walltime": 600},
-    **{"constraint": None, "mail": None},
+    "gpus": 0,
+    "gpu_type": None,
+    "cpus": 1,
+    "memory": 2**30,
+    "walltime": 600,
+    "constraint": None,
+    "mail": None,
 }
 """What the job that follows a sweep asks for: it reads records, asks and submits."""
 PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
