@@ -95,7 +95,7 @@ def _drive_points(run_dir: Path, left: list[Point], leg: Leg, tick: Callable[[Po
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
     span["round"] = leg.round
     span |= {} if leg.points is None else {"only": list(leg.points)}
-    argv = [sys.executable, "-m", "jobkit.local", str(run_dir)]
+    argv = [sys.executable, "-m", "jobkit.driver", str(run_dir)]
     journal.note(run_dir, "submitting", scheduler="local", argv=argv, **span)
     journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster="", **span)
     try:
@@ -225,19 +225,3 @@ def ended_by_signals() -> Iterator[None]:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-def main() -> int:
-    """Drive a run folder named on the command line: the detached local run."""
-    run_dir = Path(sys.argv[1])
-    try:
-        with ended_by_signals():
-            drive(run_dir, lambda _: None)
-    except KeyboardInterrupt:
-        journal.note(run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
-        return 130
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

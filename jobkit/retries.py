@@ -11,7 +11,7 @@ from jobkit import journal, local
 from jobkit.choice import Group, changed
 from jobkit.errors import JobkitError
 from jobkit.launch import EXIT_INTERRUPTED, say
-from jobkit.look import RunLook, Standing
+from jobkit.look import RunLook, Standing, look
 from jobkit.resume import alone, make_round, note_left, prepare_resume, resume, settled, wanted
 from jobkit.rounds import write_round
 from jobkit.spec import SweepSpec
@@ -58,11 +58,13 @@ def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> i
 
 
 def follow(run_dir: Path) -> int:
-    """Do what the policy says, from the job that follows a sweep; return the exit code.
+    """Do what the policy says, from the job that follows a sweep, or after one here; return the exit code.
 
     Where the node may not submit, or the scheduler refuses, it is journalled what is left to do.
     """
     spec = prepare_resume(run_dir, ())
+    if spec.scheduler == "local":
+        return _follow_here(run_dir, spec)
     with alone(run_dir, say):
         try:
             seen = settled(run_dir, say)
@@ -84,6 +86,21 @@ def follow(run_dir: Path) -> int:
             return 0
     for line in done.left:
         say(line)
+    return 0
+
+
+def _follow_here(run_dir: Path, spec: SweepSpec) -> int:
+    """Run again what the policy says, as often as it says; return 130 where it was interrupted."""
+    while spec.policy.follow_up:
+        (seen,) = look([run_dir])
+        again = wanted(seen, spec, ("failed",), strictly=True)
+        if not again:
+            break
+        for group in again:
+            say(f"again: {described(group, spec, ())}")
+        code = _here(run_dir, spec, seen, again, ())
+        if code is not None:
+            return code
     return 0
 
 

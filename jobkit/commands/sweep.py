@@ -61,8 +61,17 @@ def sweep(
     if prepared.spec.scheduler != "local":
         code = launch.on_cluster(prepared, wait=wait)
     else:
-        code = launch.detached(prepared) if detach else launch.here(prepared)
+        code = launch.detached(prepared) if detach else _stay(prepared.run_dir, launch.here(prepared))
     return _table(prepared.run_dir) if code is None else code
+
+
+def _stay(run_dir: Path, code: int | None) -> int | None:
+    """Run again what the policy says, unless the run ended early."""
+    if code is not None:
+        return code
+    from jobkit.retries import follow
+
+    return follow(run_dir) or None
 
 
 def _table(run_dir: Path) -> int:

@@ -27,7 +27,7 @@ _COLUMNS = 2
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:  # noqa: ARG001 - a driver runs all points
     """Return the command of the driver that runs the whole run folder."""
-    return (sys.executable, "-m", "jobkit.local", str(Path(script).parent))
+    return (sys.executable, "-m", "jobkit.driver", str(Path(script).parent))
 
 
 def parse_submit(answer: str) -> JobId:

@@ -18,7 +18,7 @@ def answer(text: str) -> Completed:
 
 
 def test_a_driver_runs_the_whole_run_folder() -> None:
-    assert local.submit_argv("/runs/r1/job.sh", ARRAY)[-3:] == ("-m", "jobkit.local", "/runs/r1")
+    assert local.submit_argv("/runs/r1/job.sh", ARRAY)[-3:] == ("-m", "jobkit.driver", "/runs/r1")
     assert local.submit_argv("/runs/r1/find.sh", ARRAY, [JobId("7")])[-1] == "/runs/r1", "it does all itself"
     assert local.parse_submit("123\n") == JobId("123")
     with pytest.raises(JobkitError, match="printed no process id"):
