@@ -17,15 +17,17 @@ Row = Mapping[str, object]
 
 MOST_POINTS = 20
 
+AGAIN = "run it again: jobkit resume {folder}"
 KEYS = {
-    Outcome.TIMEOUT: "ask for more time: jobkit sweep {folder}/sweep.yaml --set resources.walltime=HH:MM:SS",
-    Outcome.RAM_OOM: "ask for more memory: jobkit sweep {folder}/sweep.yaml --set resources.memory=SIZE",
-    Outcome.NO_GPU: "ask for a GPU: jobkit sweep {folder}/sweep.yaml --set resources.gpus=1",
+    Outcome.TIMEOUT: "again with more time: jobkit resume {folder} --set resources.walltime=HH:MM:SS",
+    Outcome.RAM_OOM: "again with more memory: jobkit resume {folder} --set resources.memory=SIZE",
+    Outcome.NO_GPU: "again with a GPU: jobkit resume {folder} --set resources.gpus=1",
     Outcome.STAGE_OUT: "copy the results from the folder named above before the node cleans it",
+    **dict.fromkeys((Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.STOPPED), AGAIN),
 }
 """What to type after a failure that has one plain remedy."""
 
-BY_HAND = "read {folder}/logs/, then run it by hand: bash {folder}/job.sh {index}"
+BY_HAND = "read its log: jobkit logs {folder} {index}; once mended: jobkit resume {folder} --only {index}"
 
 
 def heading(group: Row, sizes: Sequence[Row]) -> list[str]:
@@ -154,7 +156,7 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
         lines.append(f"... and {len(points) - MOST_POINTS} more (--format csv has them all)")
     waiting = points.loc[points["outcome"].isna(), "folder"].unique()
     if len(waiting):
-        lines.append(f"look again later: jobkit collect {' '.join(map(str, waiting))}")
+        lines.append(f"look again later: jobkit status {' '.join(map(str, waiting))}")
         lines += [f"or ask what runs them: {question}" for question in collected.questions[:MOST_POINTS]]
     return tuple(lines)
 

@@ -72,7 +72,7 @@ def test_markdown(runs: Path) -> None:
 
 def test_a_command_to_type_is_never_broken(runs: Path) -> None:
     report = render(collect([mixed(runs / "demo")]), width=60)
-    assert ": jobkit sweep runs/demo/sweep.yaml --set resources.walltime=HH:MM:SS\n" in report
+    assert ": jobkit resume runs/demo --set resources.walltime=HH:MM:SS\n" in report
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
