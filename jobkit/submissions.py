@@ -88,6 +88,8 @@ class Journal:
         client died in between, and the job may be in the queue.
     cancelled
         The tasks that `jobkit cancel` or a refused sweep took back, and when, UTC.
+    rounds
+        How many rounds were begun, those refused too.
     notes
         Lines that could not be read.
     """
@@ -95,15 +97,8 @@ class Journal:
     submissions: tuple[Submission, ...]
     unanswered: Mapping[str, Any] | None = None
     cancelled: Mapping[Task, str] = field(default_factory=dict)
+    rounds: int = 0
     notes: tuple[str, ...] = ()
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds were begun."""
-        begun = [one.round for one in self.submissions]
-        if self.unanswered is not None:
-            begun.append(int(self.unanswered.get("round") or 1))
-        return max(begun, default=0)
 
 
 def read_journal(run: Path) -> Journal:
@@ -112,17 +107,27 @@ def read_journal(run: Path) -> Journal:
     submissions: list[Submission] = []
     unanswered: dict[str, Any] | None = None
     cancelled: dict[Task, str] = {}
+    rounds = 0
     for event, submission in events:
         kind = event.get("event")
         if kind in {"submitting", "submitted", "refused"}:
             unanswered = event if kind == "submitting" else None
+            rounds = max(rounds, _number(event.get("round")))
         if submission is not None:
             submissions.append(submission)
         if kind == "cancelled" and event.get("status", 0) == 0:
             cancelled |= dict.fromkeys(_cancelled(event, submissions), str(event.get("at", "")))
     return Journal(
-        submissions=tuple(submissions), unanswered=unanswered, cancelled=cancelled, notes=tuple(notes)
+        submissions=tuple(submissions),
+        unanswered=unanswered,
+        cancelled=cancelled,
+        rounds=rounds,
+        notes=tuple(notes),
     )
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 1
 
 
 def _event(run: Path, line: str, where: str) -> tuple[dict[str, Any], Submission | None]:

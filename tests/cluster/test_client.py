@@ -1,0 +1,95 @@
+"""The client dies while it submits: no array is lost, none is submitted twice, on the real daemons."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from jobkit.look import look
+from jobkit.records import Outcome
+from tests.cluster.test_sweeps import COUNT, Lab
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+
+Wait = Callable[[Callable[[], bool], float], None]
+
+SUBMIT = {"slurm": "sbatch", "sge": "qsub"}
+ASKS = {"slurm": "--test-only", "sge": "-w"}
+"""An option that makes of a submission a question."""
+
+
+def dies(lab: Lab, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
+    """Put a submit command on PATH that kills jobkit, before or after it has really submitted."""
+    real = shutil.which(SUBMIT[lab.scheduler])
+    wrapper = lab.home / "bin" / SUBMIT[lab.scheduler]
+    wrapper.parent.mkdir()
+    taken = f'{real} "$@" >/dev/null' if after else ":"
+    wrapper.write_text(
+        f'#!/bin/bash\ncase " $* " in *" {ASKS[lab.scheduler]} "*) exec {real} "$@" ;; esac\n'
+        f"{taken}\nkill -KILL $PPID\n"
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+
+
+def sweep_that_is_killed(lab: Lab) -> Path:
+    done = lab.sweep(lab.spec(COUNT + "policy: {follow_up: false}\n"))
+    assert done.returncode == -9
+    assert [event["event"] for event in lab.events()] == ["submitting"], "intent stands before the act"
+    return lab.run_dir()
+
+
+def later(run: Path) -> None:
+    """Let a minute pass for the journal: a submission may be under way for half of one."""
+    path = run / "journal.jsonl"
+    event = json.loads(path.read_text(encoding="utf-8"))
+    event["at"] = (datetime.fromisoformat(event["at"]) - timedelta(minutes=1)).isoformat()
+    path.write_text(json.dumps(event) + "\n", encoding="utf-8")
+
+
+def all_ok(run: Path) -> bool:
+    (seen,) = look([run], ask=False)
+    return all(one.outcome is Outcome.OK for one in seen.points)
+
+
+def submitted(lab: Lab) -> list[dict[str, object]]:
+    return [event for event in lab.events() if event["event"] == "submitted"]
+
+
+def test_an_array_that_was_taken_is_found_by_its_name(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
+) -> None:
+    with monkeypatch.context() as patch:
+        dies(lab, patch, after=True)
+        run = sweep_that_is_killed(lab)
+    young = lab.jobkit("resume", run)
+    assert (young.returncode, submitted(lab)) == (3, []), "the submit command may still be at it"
+    later(run)
+    done = lab.jobkit("resume", run)
+    assert done.returncode == 0, done.stderr
+    assert "was found by its name" in done.stderr
+    assert "nothing to run again" in done.stderr
+    assert [(one["found"], one["last"]) for one in submitted(lab)] == [("by its name", 6)]
+    wait_until(lambda: all_ok(run), 60)
+    assert len(list(run.glob("results/*/try-*"))) == 6
+
+
+def test_an_array_that_was_not_taken_is_submitted_by_resume(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
+) -> None:
+    with monkeypatch.context() as patch:
+        dies(lab, patch, after=False)
+        run = sweep_that_is_killed(lab)
+    later(run)
+    done = lab.jobkit("resume", run)
+    assert done.returncode == 0, done.stderr
+    assert "cut off before the scheduler took it" in done.stderr
+    assert "again: 6 points" in done.stderr
+    wait_until(lambda: all_ok(run), 60)
+    assert [one["round"] for one in submitted(lab)] == [2]
+    assert len(list(run.glob("results/*/try-*"))) == 6
