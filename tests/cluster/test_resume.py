@@ -113,3 +113,24 @@ def test_points_that_share_a_job_have_outcomes_of_their_own(faulty: Faulty) -> N
     ok = Outcome.OK
     assert faulty.outcomes() == [ok, Outcome.RAM_OOM, ok, ok, ok, Outcome.BUG]
     assert (faulty.lab.run_dir() / "tasks-1.txt").read_text() == "1 2 3 4\n5 6\n"
+
+
+def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: Faulty, wait_until: Wait) -> None:
+    lab = faulty.lab
+    command = {"slurm": "sbatch", "sge": "qsub"}[lab.scheduler]
+    program = lab.home / "node" / command
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'this host is no submit host' >&2\nexit 1\n")
+    program.chmod(0o755)
+    site = lab.home / "lab.yaml"
+    site.write_text(site.read_text() + f"setup: ['export PATH=\"{program.parent}:$PATH\"']\n")
+    faulty.fail({3: "memory"})
+    faulty.sweep(policy="{ram_oom: {tries: 1}}")
+    wait_until(lambda: any(event["event"] == "left" for event in lab.events()), 120)
+    (left,) = [event for event in lab.events() if event["event"] == "left"]
+    assert left["points"] == [3]
+    assert "this host is no submit host" in str(left["why"])
+    faulty.fail({})
+    done = lab.jobkit("resume", lab.run_dir())
+    assert "again: 1 point, with 300MiB of memory" in done.stderr, done.stderr
+    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 60)
