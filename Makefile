@@ -3,10 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.set-up
 
-.PHONY: help setup demo test lint docs bench constraints clean
+.PHONY: help setup demo test test-faults lint docs bench constraints clean
 
 help:                 ## what there is to make
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 setup: $(STAMP)       ## the virtual environment, with all that tests need
 $(STAMP): pyproject.toml constraints.txt
@@ -45,6 +45,9 @@ cluster: setup
 
 docs: setup           ## links, commands and keys in the documentation; its shell blocks are run
 	$(BIN)/python -m pytest tests/test_docs.py tests/test_docs_shell.py -q
+
+test-faults: setup    ## every row of docs/reliability.md (JOBKIT_CLUSTER=1 for those on real schedulers)
+	$(BIN)/python -m pytest tests -m fault -n 2 --dist loadgroup -rs
 
 bench: setup          ## measure jobkit itself, ten minutes; see docs/benchmarks.md
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

@@ -61,9 +61,16 @@ def submitted(lab: Lab) -> list[dict[str, object]]:
     return [event for event in lab.events() if event["event"] == "submitted"]
 
 
+@pytest.mark.fault
 def test_an_array_that_was_taken_is_found_by_its_name(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
+    """FAULT: the client is killed when the scheduler has taken the array, before it got the job's id.
+
+    HOW: real: kill -9 of `jobkit sweep`, Slurm and Grid Engine.
+    REPORTED: "a submission was cut off; its job was found by its name"; nothing is submitted again.
+    LOST: nothing, no point runs twice.
+    """
     with monkeypatch.context() as patch:
         dies(lab, patch, after=True)
         run = sweep_that_is_killed(lab)
@@ -79,9 +86,16 @@ def test_an_array_that_was_taken_is_found_by_its_name(
     assert len(list(run.glob("results/*/try-*"))) == 6
 
 
+@pytest.mark.fault
 def test_an_array_that_was_not_taken_is_submitted_by_resume(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
+    """FAULT: the client is killed when it has journalled its intent, before the scheduler took the array.
+
+    HOW: real: kill -9 of `jobkit sweep`, Slurm and Grid Engine.
+    REPORTED: "a submission was cut off before the scheduler took it"; `jobkit resume` submits the points.
+    LOST: nothing.
+    """
     with monkeypatch.context() as patch:
         dies(lab, patch, after=False)
         run = sweep_that_is_killed(lab)

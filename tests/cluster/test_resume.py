@@ -115,7 +115,14 @@ def test_points_that_share_a_job_have_outcomes_of_their_own(faulty: Faulty) -> N
     assert (faulty.lab.run_dir() / "tasks-1.txt").read_text() == "1 2 3 4\n5 6\n"
 
 
+@pytest.mark.fault
 def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: Faulty, wait_until: Wait) -> None:
+    """FAULT: nodes may not submit, so the job that follows the sweep cannot run a point again.
+
+    HOW: fake: on the node a submit command that refuses; the rest is real, Slurm and Grid Engine.
+    REPORTED: the journal's `left` and `jobkit status` say what is to be done; `jobkit resume` does it.
+    LOST: nothing.
+    """
     lab = faulty.lab
     command = {"slurm": "sbatch", "sge": "qsub"}[lab.scheduler]
     program = lab.home / "node" / command
