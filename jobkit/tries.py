@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from jobkit.accounts import Accounts
 from jobkit.begin import BEGIN_FILE, Begin, read_begin
 from jobkit.errors import JobkitError
 from jobkit.jsonl import parse_object, read_tolerantly
+from jobkit.log_words import last_words, told
 from jobkit.outcomes import Circumstances, TryFiles, Verdict, judge
 from jobkit.records import (
     BATCHES_FILE,
@@ -21,6 +22,7 @@ from jobkit.records import (
     TRY_PREFIX,
     Batch,
     Exit,
+    Outcome,
     Point,
     Record,
     from_dict,
@@ -29,7 +31,12 @@ from jobkit.records import (
     read_text,
 )
 from jobkit.schedulers.base import Accounted
+from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.submissions import Task
+
+LOGS_FOLDER = "logs"
+LOG_TAIL_BYTES = 16 * 2**10
+"""How much of a log is read: its end tells how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,33 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
         if task:
             later[task] += 1
         verdict = judge(files, accounted, _circumstances(accounts, task, superseded=place > 0))
+        verdict = _with_log(verdict, files, f"{home}/../../{LOGS_FOLDER}", point, task)
         yield Tried(files, verdict, task, _node(files, accounted))
+
+
+def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: Task | None) -> Verdict:
+    """Return a verdict on a try that left no record, with what its log says: the last source asked."""
+    if files.record is not None or task is None or verdict.outcome not in {Outcome.LOST, Outcome.BUG}:
+        return verdict
+    scheduler = SCHEDULERS.get(task.scheduler)
+    name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler else ""
+    text = _tail(f"{logs}/{name}") if name else ""
+    said = told(text) if verdict.outcome is Outcome.LOST else None
+    if said:
+        return replace(verdict, outcome=said[0], evidence=f"{verdict.evidence}; log: {said[1]}")
+    words = last_words(text)
+    return (
+        replace(verdict, evidence=f"{verdict.evidence}; last words of the log: {words}") if words else verdict
+    )
+
+
+def _tail(path: str) -> str:
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123 - opened by the thousand
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - LOG_TAIL_BYTES))
+            return stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _task_of(files: TryFiles, accounts: Accounts, point: Point, *, latest: bool) -> Task | None:

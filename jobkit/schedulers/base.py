@@ -199,6 +199,13 @@ class Scheduler(Protocol):
         """Return the questions to ask before anything is submitted."""
         ...
 
+    def log_name(self, name: str, job: str, task: int) -> str:
+        """Return the name of a task's log in the run's ``logs``; empty where it is not known.
+
+        ``name`` is the job's.
+        """
+        ...
+
     def search_argvs(self, name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the commands that look for jobs by their name: in the queue, and in the accounting.
 

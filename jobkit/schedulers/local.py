@@ -63,6 +63,11 @@ def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:  #
     return ()
 
 
+def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - submitit names it
+    """Return nothing: submitit names the log by a process of its own."""
+    return ""
+
+
 def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:  # noqa: ARG001 - no queue
     """Return no commands: a driver that did not come so far runs nothing."""
     return (), ()

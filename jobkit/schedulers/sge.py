@@ -26,6 +26,7 @@ __all__ = [
     "cancel_argv",
     "checks",
     "limit_argv",
+    "log_name",
     "parse_accounting",
     "parse_limit",
     "parse_queue",
@@ -118,6 +119,11 @@ def too_many(answer: str, arrays: Sequence[Array]) -> str | None:
     name = min(below, key=lambda one: known[one])
     points = sum(array.tasks for array in arrays)
     return f"{points:,} points are {len(arrays)} array jobs, but at most {known[name]} are allowed ({name})"
+
+
+def log_name(name: str, job: str, task: int) -> str:
+    """Return the name of a task's log: qsub(1), ``-o`` with a folder."""
+    return f"{name}.o{job}.{task}"
 
 
 def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

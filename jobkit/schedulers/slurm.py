@@ -24,6 +24,7 @@ __all__ = [
     "cancel_argv",
     "checks",
     "limit_argv",
+    "log_name",
     "parse_accounting",
     "parse_limit",
     "parse_queue",
@@ -152,6 +153,11 @@ def too_many(answer: str, arrays: Sequence[Array]) -> str | None:
     if not found or points <= int(found[1]):
         return None
     return f"{points:,} points, but the controller holds at most {int(found[1]):,} jobs (MaxJobCount)"
+
+
+def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - the header says %A_%a.out
+    """Return the name of a task's log: what templates/slurm.sh.j2 asks for."""
+    return f"{job}_{task}.out"
 
 
 def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
