@@ -1,0 +1,241 @@
+"""A soak: hundreds of short points through a real scheduler, while workers, nodes and the client are killed.
+
+``python -m benchmarks.soak slurm 500 [--seed N] [--nodes]`` on a cluster that tests/cluster brought up and
+that nobody else uses. It sweeps the workload ``count``, kills at random, resumes until nothing failed, and
+checks: every point ends with an outcome, none is counted twice, none is lost. What happened is printed as
+JSON; docs/benchmarks/soak.json holds the runs that docs/reliability.md quotes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from jobkit.look import RunLook, Standing, look
+from jobkit.records import RESULTS, Outcome
+
+JOBKIT = [sys.executable, "-m", "jobkit"]
+MOVING = frozenset({Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED})
+REPEATS = 10
+SPEC = """\
+name: soak
+workload: count
+text: sample
+sweep: {{batch_size: [{sizes}]}}
+repeats: {repeats}
+resources: {{gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}}
+max_parallel: 8
+policy: {{bug: {{stop_after: 0}}}}
+"""
+SITE = {
+    "slurm": 'name: soak\nscheduler: slurm\nqueue: cpu\nrequests: {queue: "--partition={queue}", '
+    'cpus: "--cpus-per-task={cpus}", memory: "--mem={memory}", walltime: "--time={walltime}"}\n',
+    "sge": 'name: soak\nscheduler: sge\nqueue: serial.q\nrequests: {queue: "-q {queue}", '
+    'cpus: "-pe smp {cpus}", memory: "-l h_vmem={memory}", walltime: "-l h_rt={walltime}"}\n',
+}
+
+
+@dataclass
+class Report:
+    """What a soak came to."""
+
+    scheduler: str
+    points: int
+    seed: int
+    kills: dict[str, int] = field(default_factory=dict)
+    rounds: list[dict[str, int]] = field(default_factory=list)
+    status_s: list[float] = field(default_factory=list)
+    tries: int = 0
+    seconds: float = 0.0
+    lost_points: int = 0
+    twice: int = 0
+    without_outcome: int = 0
+
+    def kill(self, kind: str) -> None:
+        """Count one kill."""
+        self.kills[kind] = self.kills.get(kind, 0) + 1
+
+
+class Chaos(threading.Thread):
+    """Kills processes of a run, and its nodes, at random moments until it is told to stop."""
+
+    def __init__(self, runs: Path, dice: random.Random, report: Report, *, nodes: bool) -> None:
+        super().__init__(daemon=True)
+        self._runs, self._dice, self._report, self._nodes = runs, dice, report, nodes
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Kill about one process in two seconds, and a node now and then."""
+        while not self._over.wait(self._dice.uniform(0.2, 3.0)):
+            victims = processes(self._runs)
+            if victims:
+                kind, pid = self._dice.choice(victims)
+                if killed(pid):
+                    self._report.kill(kind)
+            if self._nodes and self._dice.random() < 0.03:  # noqa: PLR2004 - about one in fifty
+                self._report.kill(break_node(self._report.scheduler, self._dice))
+
+    def stop(self) -> None:
+        """Stop, and return when the last kill is done."""
+        self._over.set()
+        self.join()
+
+
+def processes(runs: Path) -> list[tuple[str, int]]:
+    """Return the workers and job scripts of a folder's runs: what each is, and its process id."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+            except OSError:
+                continue
+            if "jobkit.run" in words and any(word.startswith(str(runs)) for word in words):
+                found.append(("worker", int(entry.name)))
+                found.append(("job script", parent(int(entry.name))))
+    return [(kind, pid) for kind, pid in found if pid > 1]
+
+
+def parent(pid: int) -> int:
+    """Return the parent's process id; 0 where the process has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def killed(pid: int) -> bool:
+    """Kill a process with SIGKILL; tell whether it was there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        return False
+    return True
+
+
+def break_node(scheduler: str, dice: random.Random) -> str:
+    """Break a node, and mend it some seconds later; return what was done."""
+    if scheduler == "sge":
+        pid = Path("/var/spool/gridengine/execd/localhost/execd.pid")
+        killed(int(pid.read_text(encoding="ascii")))
+        time.sleep(dice.uniform(1, 5))
+        subprocess.run(["sge_execd"], check=False)  # noqa: S607 - the lab's own daemon
+        return "execd"
+    if dice.random() < 0.5:  # noqa: PLR2004 - a coin
+        subprocess.run(
+            ["scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=soak"],  # noqa: S607
+            check=False,
+        )
+        time.sleep(dice.uniform(1, 5))
+        subprocess.run(["scontrol", "update", "NodeName=n2", "State=RESUME"], check=False)  # noqa: S607
+        return "node down"
+    conf = Path(os.environ["SLURM_CONF"])
+    killed(int((conf.parent / "run" / "slurmd-n2.pid").read_text(encoding="ascii")))
+    time.sleep(dice.uniform(1, 5))
+    subprocess.run(["slurmd", "-N", "n2", "-f", str(conf)], check=False)  # noqa: S603, S607
+    return "slurmd"
+
+
+def client(home: Path, words: Sequence[str], kill_after_s: float | None = None) -> bool:
+    """Run a jobkit command, kill -9 it after a while where asked; tell whether it was killed."""
+    process = subprocess.Popen(  # noqa: S603
+        [*JOBKIT, *words], cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        process.wait(kill_after_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return True
+    return False
+
+
+def settled(run: Path, report: Report) -> RunLook:
+    """Wait until nothing of a run moves; time `jobkit status`-like looks meanwhile."""
+    while True:
+        start = time.monotonic()
+        (seen,) = look([run])
+        report.status_s.append(round(time.monotonic() - start, 3))
+        if not any(one.standing in MOVING for one in seen.points) and not seen.silent:
+            return seen
+        time.sleep(2)
+
+
+def count(seen: RunLook) -> dict[str, int]:
+    """Return how many points have which outcome."""
+    return dict(Counter(str(one.outcome) for one in seen.points))
+
+
+def soak(report: Report, home: Path, *, nodes: bool) -> None:
+    """Sweep, kill, resume until all points are done, and count."""
+    dice = random.Random(report.seed)  # noqa: S311 - not for secrets
+    (home / "soak.yaml").write_text(SITE[report.scheduler] + "sync_interval_s: 1\n", encoding="utf-8")
+    sizes = ", ".join(str(size) for size in range(1, report.points // REPEATS + 1))
+    (home / "spec.yaml").write_text(SPEC.format(sizes=sizes, repeats=REPEATS), encoding="utf-8")
+    words = ["sweep", "spec.yaml", "--scheduler", report.scheduler, "--site", str(home / "soak.yaml")]
+    begin = time.monotonic()
+    if client(home, words, dice.uniform(0.8, 1.2)):
+        report.kill("client")
+    if not list(home.glob("runs/*/points.jsonl")):
+        client(home, words)
+    (run,) = (path.parent for path in home.glob("runs/*/points.jsonl"))
+    chaos = Chaos(home / "runs", dice, report, nodes=nodes)
+    chaos.start()
+    for turn in range(12):
+        seen = settled(run, report)
+        report.rounds.append(count(seen))
+        if all(one.outcome in RESULTS for one in seen.points):
+            break
+        if turn == 1:
+            chaos.stop()  # the second resume has peace
+        if turn < 1 and client(home, ["resume", str(run)], dice.uniform(0.5, 1.5)):
+            report.kill("client")
+            time.sleep(31)  # a submission that was cut off is looked for after half a minute
+        client(home, ["resume", str(run)])
+    if chaos.is_alive():
+        chaos.stop()
+    (seen,) = look([run], ask=False)
+    finish(report, seen, time.monotonic() - begin)
+
+
+def finish(report: Report, seen: RunLook, seconds: float) -> None:
+    """Check what the soak promises, point by point."""
+    report.seconds = round(seconds, 1)
+    report.tries = sum(len(one.tries) for one in seen.points)
+    report.lost_points = report.points - len({one.point.point_id for one in seen.points})
+    report.without_outcome = sum(one.outcome is None for one in seen.points)
+    report.twice = sum(
+        sum(tried.verdict.outcome is Outcome.OK for tried in one.tries) > 1 for one in seen.points
+    )
+
+
+def main() -> int:
+    """Run one soak and print its report."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser.add_argument("scheduler", choices=list(SITE))
+    parser.add_argument("points", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--nodes", action="store_true", help="break nodes too: for a cluster of one's own")
+    asked = parser.parse_args()
+    report = Report(asked.scheduler, asked.points, asked.seed)
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        soak(report, Path(folder), nodes=asked.nodes)
+    sys.stdout.write(json.dumps(asdict(report)) + "\n")
+    bad = report.lost_points or report.twice or report.without_outcome
+    return 1 if bad or any(word != "ok" for word in report.rounds[-1]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
