@@ -13,6 +13,8 @@ from jobkit.schedulers.base import Array, JobId, Request, Scheduler
 from jobkit.submissions import Role
 
 REFUSED = 3
+MOST_SAID = 2000
+"""Characters of an answer that are kept: qdel has a line for every task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +103,43 @@ def submit_array(
     return Submitted(job, array, errand.role)
 
 
-def cancel(
-    scheduler: Scheduler, run_dir: Path, jobs: Sequence[JobId], tasks: Sequence[int] | None = None
-) -> list[shell.Completed]:
-    """Cancel jobs of a run, or some tasks of each, and note each with what the scheduler said."""
-    answers = []
+def cancel(scheduler: Scheduler, run_dir: Path, jobs: Sequence[JobId]) -> None:
+    """Cancel jobs of a run, and note each with what the scheduler said."""
     for job in jobs:
-        done = shell.run(scheduler.cancel_argv(job, tuple(tasks or ())), env=clean_environment())
-        named = {"tasks": list(tasks)} if tasks is not None else {}
-        fields = {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said, **named}
-        journal.note(run_dir, "cancelled", **fields)
-        answers.append(done)
-    return answers
+        _change(scheduler, run_dir, job, "cancelled", scheduler.cancel_argv(job))
+
+
+def cancel_tasks(
+    scheduler: Scheduler, run_dir: Path, job: JobId, tasks: Sequence[int], *, whole: bool
+) -> str | None:
+    """Cancel tasks of a job by one command; return what the scheduler refused, in its words.
+
+    Parameters
+    ----------
+    tasks
+        Those that had not ended: the journal says that they were taken back.
+    whole
+        Whether that is all that is left of the job: then it is named as a whole.
+    """
+    argv = scheduler.cancel_argv(job, () if whole else tuple(tasks))
+    return _change(scheduler, run_dir, job, "cancelled", argv, tasks=list(tasks))
+
+
+def throttle(scheduler: Scheduler, run_dir: Path, job: JobId, most: int) -> str | None:
+    """Let so many tasks of a job run at a time, 0 for any number; return what was refused."""
+    argv = scheduler.throttle_argv(job, most)
+    return _change(scheduler, run_dir, job, "throttled", argv, throttle=most)
+
+
+def _change(
+    scheduler: Scheduler, run_dir: Path, job: JobId, event: str, argv: Sequence[str], **fields: object
+) -> str | None:
+    """Change a job, and note what the scheduler said."""
+    done = shell.run(argv, env=clean_environment())
+    refused = scheduler.refusal(done)
+    fields |= {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said[:MOST_SAID]}
+    journal.note(run_dir, event, **fields, refused=refused or "")
+    return refused
 
 
 def clean_environment() -> Mapping[str, str]:

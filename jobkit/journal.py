@@ -19,7 +19,7 @@ def note(run_dir: Path, event: str, **fields: Any) -> None:  # noqa: ANN401 - wh
     run_dir
         The run folder.
     event
-        ``submitting``, ``submitted``, ``refused``, ``cancelled``.
+        ``submitting``, ``submitted``, ``refused``, ``cancelled``, ``throttled``.
     fields
         What belongs to it: argv, job ids, first and last task, offset.
     """

@@ -117,7 +117,7 @@ def judge(
         verdict = _by_exit(tried.exit, accounted)
     else:
         verdict = _by_accounting(accounted, "left no record", "no record yet: running, or not home yet")
-        verdict = _silent(verdict, known)
+        verdict = _silent(_taken_back(verdict, known), known)
     if not tried.problem:
         return verdict
     # A record is written once, at the end: one that cannot be read is no try still to come.
@@ -127,6 +127,7 @@ def judge(
 
 def _not_begun(verdict: Verdict, accounted: Accounted | None, known: Circumstances) -> Verdict:
     """Return what became of a point that left nothing, by what else is known of its task."""
+    verdict = _taken_back(verdict, known)
     if known.packed and accounted is not None and accounted.ended and verdict.outcome is Outcome.LOST:
         words = f"its job ended before its turn came ({_words(accounted)})"
         return Verdict(outcome=Outcome.STOPPED, evidence=words)
@@ -135,6 +136,17 @@ def _not_begun(verdict: Verdict, accounted: Accounted | None, known: Circumstanc
             outcome=Outcome.CANCELLED, evidence=f"taken back by jobkit at {known.cancelled}, before it began"
         )
     return _silent(verdict, known)
+
+
+def _taken_back(verdict: Verdict, known: Circumstances) -> Verdict:
+    """Return ``cancelled`` where jobkit did it, and the accounting only knows that the task was killed.
+
+    qacct tells no ``qdel`` from a ``kill -9`` (measured, Grid Engine 8.1.9).
+    """
+    if verdict.outcome is not Outcome.LOST or not known.cancelled:
+        return verdict
+    words = f"taken back by jobkit at {known.cancelled}; {verdict.evidence}"
+    return Verdict(outcome=Outcome.CANCELLED, evidence=words)
 
 
 def _silent(verdict: Verdict, known: Circumstances) -> Verdict:

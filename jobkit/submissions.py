@@ -115,7 +115,7 @@ def read_journal(run: Path) -> Journal:
             rounds = max(rounds, _number(event.get("round")))
         if submission is not None:
             submissions.append(submission)
-        if kind == "cancelled" and event.get("status", 0) == 0:
+        if kind == "cancelled" and not event.get("refused", event.get("status", 0)):
             cancelled |= dict.fromkeys(_cancelled(event, submissions), str(event.get("at", "")))
     return Journal(
         submissions=tuple(submissions),

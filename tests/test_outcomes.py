@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.outcomes import OVERRULING, TryFiles, judge
+from jobkit.outcomes import OVERRULING, Circumstances, TryFiles, judge
 from jobkit.records import Exit, Outcome
 from jobkit.schedulers.base import Accounted
 from tests.builders import point, record
@@ -122,6 +122,33 @@ def test_an_end_that_left_nothing_is_no_success(tried: TryFiles | None, told: Ou
     verdict = judge(tried, accounted(told, status=0))
     assert verdict.outcome is Outcome.LOST
     assert "State WORDS" in verdict.evidence
+
+
+TAKEN_BACK = Circumstances(cancelled="2026-01-02T10:00:00+00:00")
+
+
+@pytest.mark.parametrize("tried", [None, TryFiles(number=1)])
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_jobkit_took_back_is_cancelled_where_the_accounting_only_knows_that_it_ended(
+    tried: TryFiles | None,
+    packed: bool,  # noqa: FBT001 - pytest passes by name
+) -> None:
+    verdict = judge(tried, accounted(None, status=137), replace(TAKEN_BACK, packed=packed))
+    assert (verdict.outcome, verdict.provisional) == (Outcome.CANCELLED, False)
+    assert "taken back by jobkit at 2026-01-02T10:00:00+00:00" in verdict.evidence
+    assert "State WORDS" in verdict.evidence
+
+
+def test_what_jobkit_took_back_keeps_a_better_word() -> None:
+    assert judge(None, accounted(Outcome.NODE_FAIL), TAKEN_BACK).outcome is Outcome.NODE_FAIL
+    assert judge(TryFiles(number=1, record=FULL), None, TAKEN_BACK).outcome is Outcome.OK
+
+
+def test_what_was_taken_back_before_it_began_needs_no_accounting() -> None:
+    assert judge(None, None, TAKEN_BACK).outcome is Outcome.CANCELLED
+    assert judge(TryFiles(number=1), None, TAKEN_BACK).outcome is None, "it may still bring its record home"
+    gone = replace(TAKEN_BACK, gone="2026-01-02T10:01:00+00:00")
+    assert judge(TryFiles(number=1), None, gone).outcome is Outcome.CANCELLED
 
 
 def test_an_error_state_of_the_queue_may_be_cleared() -> None:

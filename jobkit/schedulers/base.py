@@ -218,7 +218,14 @@ class Scheduler(Protocol):
         ...
 
     def cancel_argv(self, job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
-        """Return the command that cancels a job, or only some of its tasks."""
+        """Return the command that cancels a job, or only some of its tasks: one, however many."""
+        ...
+
+    def refusal(self, answer: Completed) -> str | None:
+        """Return what was refused of a cancellation or a throttle, in the scheduler's words.
+
+        ``None`` where all was done, or what it was about had ended.
+        """
         ...
 
     def queue_argv(self, jobs: tuple[JobId, ...]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ object a point.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from jobkit.errors import JobkitError
 from jobkit.records import Outcome
 from jobkit.schedulers.base import Accounted, Array, Check, JobId, Queued, Request, State
+from jobkit.schedulers.text import refused
 from jobkit.shell import Completed
 
 NAME = "local"
@@ -23,6 +25,7 @@ ENVIRONMENT: Mapping[str, str] = {}
 WHOLE = 0
 """The task that stands for all: a driver has no queue that could be asked about each."""
 _COLUMNS = 2
+_OVER = re.compile("No such process")
 
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:  # noqa: ARG001 - a driver runs all points
@@ -81,6 +84,11 @@ def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:  # noqa: ARG001 - o
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - one driver
     """Return the command that asks the driver to stop."""
     return ("kill", "-TERM", job.id)
+
+
+def refusal(answer: Completed) -> str | None:
+    """Return why the driver was not told to stop; ``None`` also where it has ended."""
+    return refused(answer, _OVER)
 
 
 def queue_argv(jobs: tuple[JobId, ...]) -> tuple[str, ...]:

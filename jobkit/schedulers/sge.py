@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from jobkit.schedulers.base import Array, JobId, Queued, State
 from jobkit.schedulers.sge_accounting import accounting_argv, parse_accounting
 from jobkit.schedulers.sge_checks import checks, submit_words
-from jobkit.schedulers.text import expand_tasks, find_job_id
+from jobkit.schedulers.text import expand_tasks, find_job_id, refused, task_ranges
 from jobkit.shell import Completed
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "parse_submit",
     "person_argvs",
     "queue_argv",
+    "refusal",
     "search_argvs",
     "submit_argv",
     "throttle_argv",
@@ -70,6 +71,12 @@ _FLAGS: Mapping[str, tuple[State, str]] = {
     "q": (State.PENDING, ""),
     "z": (State.ENDING, ""),
 }
+
+
+_OVER = re.compile(
+    r"job \"?\d+\"?( task \"\d+\")? (does not exist|is already in deletion)|has (registered|deleted)"
+)
+"""qdel says for each task what became of it, with status 1 where one has ended (measured)."""
 
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
@@ -137,11 +144,17 @@ def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:
 
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
-    """Return the command that deletes a job, or only some of its tasks.
+    """Return the command that deletes a job, or only some of its tasks: ``12.7``, ``12.1-5 12.9``.
 
-    qdel ends with 1 and ``denied: job "..." does not exist`` where nothing is left (measured).
+    qdel ends with 1 and ``denied: job "..." does not exist`` where nothing is left (measured). Its
+    ``-t`` is documented for one range only (qdel(1)).
     """
-    return ("qdel", *([f"{job.id}.{task}" for task in tasks] or [job.id]))
+    return ("qdel", *([f"{job.id}.{part}" for part in task_ranges(tasks)] or [job.id]))
+
+
+def refusal(answer: Completed) -> str | None:
+    """Return what was refused of a deletion or a throttle; ``None`` also where all is over."""
+    return refused(answer, _OVER)
 
 
 def queue_argv(jobs: tuple[JobId, ...]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jobkit.records import Outcome
 from jobkit.schedulers.base import Accounted, Array, JobId, Queued, State
 from jobkit.schedulers.slurm_checks import OWN_OPTIONS, checks
-from jobkit.schedulers.text import bytes_of, expand_tasks, find_job_id, seconds_of
+from jobkit.schedulers.text import bytes_of, expand_tasks, find_job_id, refused, seconds_of, task_ranges
 from jobkit.shell import Completed
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "parse_submit",
     "person_argvs",
     "queue_argv",
+    "refusal",
     "search_argvs",
     "submit_argv",
     "throttle_argv",
@@ -54,6 +55,12 @@ _FEWEST = 3
 """Columns of the shortest row that is one."""
 _QUEUE_COLUMNS = "%i|%T|%r|%N|%M|%S|%j"
 """Task, state, reason, nodes, time used, (expected) start, name: squeue(1), --format."""
+_MOST_RANGES = 5_000
+"""In one argument: Linux takes 128 KiB (execve(2)), and a range of a large array is 16 characters."""
+_OVER = re.compile(
+    r": No error$|already finished|already completing or completed|Invalid job id specified|expired"
+)
+"""scontrol says for each task what became of it, with status 1 where one has ended (measured)."""
 _TASK = re.compile(r"(?P<job>\d+)_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?)(?:\.(?P<step>\w+))?")
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES; an end state is not in the queue.
@@ -172,11 +179,19 @@ def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:
 
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
-    """Return the command that cancels a job, or only some of its tasks.
+    """Return the command that cancels a job, or only some of its tasks: ``12_7``, ``12_[1-5,9]``.
 
-    scancel is silent, with status 0, about a job that it does not know (measured).
+    scancel is silent, with status 0, about a job or task that it does not know (measured).
     """
-    return ("scancel", *_clusters((job,)), *([f"{job.id}_{task}" for task in tasks] or [job.id]))
+    ranges = task_ranges(tasks)
+    parts = [",".join(ranges[start : start + _MOST_RANGES]) for start in range(0, len(ranges), _MOST_RANGES)]
+    words = [f"{job.id}_{part}" if part.isdecimal() else f"{job.id}_[{part}]" for part in parts]
+    return ("scancel", *_clusters((job,)), *(words or [job.id]))
+
+
+def refusal(answer: Completed) -> str | None:
+    """Return what was refused of a cancellation or a throttle; ``None`` also where all is over."""
+    return refused(answer, _OVER)
 
 
 def queue_argv(jobs: tuple[JobId, ...]) -> tuple[str, ...]:

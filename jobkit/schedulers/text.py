@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from jobkit.errors import JobkitError
 from jobkit.nearest import advice
 from jobkit.schedulers.base import JobId
+from jobkit.shell import Completed
 
 REFUSED = 3
 """Exit code where a scheduler's answer to a submission is not one (see docs, exit codes)."""
@@ -32,6 +33,34 @@ def expand_tasks(text: str) -> tuple[int, ...]:
             first, last, step = (int(group) if group else 0 for group in found.groups())
             tasks.update(dict.fromkeys(range(first, (last or first) + 1, step or 1)))
     return tuple(tasks)
+
+
+def task_ranges(tasks: Iterable[int]) -> tuple[str, ...]:
+    """Return task numbers as ranges, in order: ``1-5``, ``9``; both schedulers write them so."""
+    ranges: list[list[int]] = []
+    for task in sorted(set(tasks)):
+        if ranges and task == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [task]
+        else:
+            ranges.append([task])
+    return tuple("-".join(map(str, one)) for one in ranges)
+
+
+def refused(answer: Completed, harmless: re.Pattern[str]) -> str | None:
+    """Return what a command refused, in its words; ``None`` where nothing was.
+
+    Parameters
+    ----------
+    harmless
+        Found in the lines that report what was done, or that a task is over already: both may
+        stand beside a status other than 0.
+    """
+    if answer.ok:
+        return None
+    lines = answer.said.splitlines()
+    if not lines:
+        return f"{answer.argv[0]} ended with status {answer.status}"
+    return "\n".join(line for line in lines if not harmless.search(line)) or None
 
 
 def bytes_of(text: str) -> int | None:

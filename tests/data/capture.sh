@@ -4,6 +4,7 @@
 #
 #   capture.sh slurm     with SLURM_CONF set as tests/cluster/slurm-up prints it   (4 minutes)
 #   capture.sh sge       with SGE_ROOT and SGE_CELL as tests/cluster/sge-up prints (1 minute)
+#   capture.sh slurm slurm_changes     only a part, by the name of its function
 #
 # It takes node n2 down for a moment: use it on a cluster that nobody else is using.
 # shellcheck disable=SC2329 # several functions are called by wait_until and keep, by name
@@ -33,6 +34,13 @@ wait_until() { # wait_until SECONDS COMMAND...
 }
 printf '#!/bin/bash\nsleep 1\n' >ok.sh
 printf '#!/bin/bash\nsleep 300 & wait\n' >long.sh
+cat >two.sh <<'TWO'
+#!/bin/bash
+((${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID} < 3)) || { sleep 300 & wait; }
+TWO
+as_nobody() {
+    setpriv --reuid=nobody --clear-groups "$@"
+}
 cat >life.sh <<'LIFE'
 #!/bin/bash
 case ${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID} in
@@ -92,7 +100,23 @@ slurm() {
     keep sacct-timeout "${account[@]}" -j "$late"
     keep sacct-cancelled-pending "${account[@]}" -j "$irregular"
     scancel "$requeue"
+    slurm_changes
     slurm_unreachable
+}
+slurm_changes() { # of an array whose tasks 1 and 2 have ended, then all
+    local job
+    job=$(sbatch --parsable --mem=50M --array=1-8%1 -o /dev/null two.sh)
+    wait_until 20 eval "squeue -h -r -t R -o %K -j $job | grep -qx 3"
+    keep throttle-partly scontrol update "JobId=$job" ArrayTaskThrottle=2
+    keep throttle-unknown scontrol update JobId=999999 ArrayTaskThrottle=2
+    keep throttle-denied as_nobody scontrol update "JobId=$job" ArrayTaskThrottle=9
+    keep scancel-denied as_nobody scancel "${job}_[4-5]"
+    keep scancel-partly scancel "${job}_[1-4,8]"
+    keep scancel-all scancel "$job"
+    keep scancel-again scancel "$job"
+    keep scancel-wrong scancel "${job}_[1-9:2]"
+    wait_until 20 eval "! squeue -h -j $job | grep -q ."
+    keep throttle-ended scontrol update "JobId=$job" ArrayTaskThrottle=2
 }
 slurm_checks() {
     keep config scontrol show config
@@ -119,11 +143,11 @@ slurm_unreachable() { # the same cluster, at ports where nobody listens
     SLURM_CONF=$work/nodbd.conf keep sacct-unreachable sacct -n -P -j 1
 }
 
+gone() { ! qstat | grep -Eq "^ *$1 "; }
 sge() {
     local name=jobkit-capture-$$ base=(-S /bin/bash -cwd -o logs -e logs)
     base+=(-N "$name")
     job_of() { sed -n '/--- stdout/,/--- stderr/s/^\([0-9][0-9]*\).*/\1/p' "$here/$1.txt" | head -n 1; }
-    gone() { ! qstat | grep -Eq "^ *$1 "; }
     printf '#!/bin/bash\n[[ -e marker ]] && exit 3\ntouch marker; exit 99\n' >retry.sh
     printf '#!/bin/bash\nkill -9 $$\n' >killed.sh
     printf "#!/bin/bash\npython3 -c 'import time; x = bytearray(300_000_000); time.sleep(3)'\n" >hog.sh
@@ -157,6 +181,21 @@ sge() {
     keep qacct-no-file qacct -f /nonexistent -j "$name"
     SGE_QMASTER_PORT=9 keep qstat-unreachable qstat -u "$(id -un)" -xml
     sge_checks
+    sge_changes
+}
+sge_changes() { # of an array whose tasks 1 and 2 have ended, then all
+    local job
+    job=$(qsub -terse -S /bin/bash -t 1-8 -tc 1 -notify -o /dev/null -j y two.sh | cut -d. -f1)
+    wait_until 20 eval "qstat | grep -q '^ *$job .* r .* 3\$'"
+    keep throttle-partly qalter -tc 2 "$job"
+    keep throttle-unknown qalter -tc 2 999999
+    keep throttle-denied as_nobody qalter -tc 9 "$job"
+    keep qdel-denied as_nobody qdel "$job.4-5"
+    keep qdel-partly qdel "$job.1" "$job.3-4" "$job.8"
+    keep qdel-all qdel "$job"
+    keep qdel-again qdel "$job"
+    wait_until 30 gone "$job"
+    keep throttle-ended qalter -tc 2 "$job"
 }
 sge_checks() {
     keep config qconf -sconf
@@ -175,4 +214,4 @@ sge_checks() {
     keep refused-queue qsub -terse -cwd -q nope.q ok.sh
     keep refused-tasks qsub -terse -cwd -t 1-80000 ok.sh
 }
-"$which"
+"${2:-$which}"

@@ -85,7 +85,26 @@ def test_an_array_counts_as_one_job(captured: Captured) -> None:
 
 def test_cancel_argv() -> None:
     assert sge.cancel_argv(JobId("12")) == ("qdel", "12")
-    assert sge.cancel_argv(JobId("12"), (3, 5)) == ("qdel", "12.3", "12.5")
+    assert sge.cancel_argv(JobId("12"), (9, 3, 4, 5)) == ("qdel", "12.3-5", "12.9")
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused"),
+    [
+        ("qdel-all", None),
+        ("qdel-again", None),
+        ("qdel-partly", None),
+        ("qdel-unknown", None),
+        ("throttle-partly", None),
+        ("throttle-ended", None),
+        ("throttle-unknown", None),
+        ("qdel-denied", "privileges to delete the job"),
+        ("throttle-denied", "must be at least owner"),
+    ],
+)
+def test_what_is_refused_of_a_change(captured: Captured, answer: str, refused: str | None) -> None:
+    told = sge.refusal(captured(f"sge/{answer}"))
+    assert told == refused if refused is None else refused in (told or "")
 
 
 def test_queue_argv_asks_for_ones_own_jobs(monkeypatch: pytest.MonkeyPatch) -> None:

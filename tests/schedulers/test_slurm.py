@@ -10,6 +10,7 @@ from jobkit.errors import JobkitError
 from jobkit.records import Outcome
 from jobkit.schedulers import slurm
 from jobkit.schedulers.base import Accounted, Array, JobId, State
+from jobkit.schedulers.text import expand_tasks
 from jobkit.shell import Completed
 
 Captured = Callable[[str], Completed]
@@ -109,7 +110,38 @@ def test_every_task_counts_for_the_controllers_job_count(
 
 def test_cancel_argv() -> None:
     assert slurm.cancel_argv(JobId("12")) == ("scancel", "12")
-    assert slurm.cancel_argv(JobId("12", "lab"), (3, 5)) == ("scancel", "-M", "lab", "12_3", "12_5")
+    assert slurm.cancel_argv(JobId("12", "lab"), (3,)) == ("scancel", "-M", "lab", "12_3")
+    assert slurm.cancel_argv(JobId("12"), (9, 3, 4, 5)) == ("scancel", "12_[3-5,9]")
+
+
+@given(st.sets(st.integers(1, 4_000_000), min_size=1, max_size=50), st.integers(0, 12_000))
+def test_one_command_cancels_however_many_tasks(some: set[int], many: int) -> None:
+    tasks = some | set(range(1, 2 * many, 2))
+    command, *words = slurm.cancel_argv(JobId("1234567"), tuple(tasks))
+    assert command == "scancel"
+    assert max(map(len, words)) < 128 * 1024, "the longest argument that Linux takes"
+    named = [expand_tasks(word.removeprefix("1234567_")) for word in words]
+    assert sorted(task for few in named for task in few) == sorted(tasks)
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused"),
+    [
+        ("scancel-all", None),
+        ("scancel-again", None),
+        ("scancel-partly", None),
+        ("throttle-partly", None),
+        ("throttle-ended", None),
+        ("throttle-unknown", None),
+        ("scancel-denied", "Access/permission denied"),
+        ("scancel-wrong", "Invalid range"),
+        ("throttle-denied", "Invalid user id"),
+    ],
+)
+def test_what_is_refused_of_a_change(captured: Captured, answer: str, refused: str | None) -> None:
+    told = slurm.refusal(captured(f"slurm/{answer}"))
+    assert told == refused if refused is None else refused in (told or "")
+    assert "finished" not in (told or ""), "a task that has ended is no refusal"
 
 
 def test_queue_argv_asks_for_all_jobs_at_once() -> None:

@@ -1,10 +1,21 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.schedulers.text import as_walltime, bytes_of, expand_tasks, no_such, seconds_of
+from jobkit.schedulers.text import (
+    as_walltime,
+    bytes_of,
+    expand_tasks,
+    no_such,
+    refused,
+    seconds_of,
+    task_ranges,
+)
+from jobkit.shell import Completed
 
 TASKS = st.lists(st.integers(1, 10_000), min_size=1, unique=True).map(sorted)
 
@@ -44,6 +55,22 @@ def test_a_range_with_a_step_is_pythons(first: int, length: int, step: int) -> N
 )
 def test_lists_as_the_schedulers_print_them(text: str, tasks: tuple[int, ...]) -> None:
     assert expand_tasks(text) == tasks
+
+
+@given(TASKS)
+def test_ranges_are_read_back_and_as_few_as_can_be(tasks: list[int]) -> None:
+    ranges = task_ranges(reversed(tasks))
+
+    assert list(expand_tasks(",".join(ranges))) == tasks
+    assert len(ranges) == sum(task - 1 not in tasks for task in tasks)
+
+
+def test_what_a_command_refused() -> None:
+    over = re.compile("gone")
+    assert refused(Completed(("kill",), 0, "", "a warning"), over) is None
+    assert refused(Completed(("kill",), 1, "3 is gone\n", "4 is yours?\n"), over) == "4 is yours?"
+    assert refused(Completed(("kill",), 1, "3 is gone\n", ""), over) is None
+    assert refused(Completed(("kill",), 3, "", ""), over) == "kill ended with status 3"
 
 
 @pytest.mark.parametrize(
