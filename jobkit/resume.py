@@ -177,7 +177,7 @@ def resume(
 
 def make_round(run_dir: Path, spec: SweepSpec, seen: RunLook, group: Group) -> Round:
     """Return the round in which a group of points runs again."""
-    number = read_journal(run_dir).rounds + 1
+    number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
     site = load_site(spec.site, spec.scheduler)
     return Round(
         number=number,

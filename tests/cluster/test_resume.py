@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 
 import pytest
 
+from jobkit import submit
 from jobkit.look import Standing, look
-from jobkit.records import Outcome
+from jobkit.prepare import Options, prepare
+from jobkit.records import Exit, Outcome
+from tests.builders import record, write_exit, write_record
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
 
@@ -141,3 +145,32 @@ def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: Faulty, wait_
     done = lab.jobkit("resume", lab.run_dir())
     assert "again: 1 point, with 300MiB of memory" in done.stderr, done.stderr
     wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 60)
+
+
+def test_of_a_thousand_points_just_the_37_that_failed_run_again(faulty: Faulty, wait_until: Wait) -> None:
+    lab = faulty.lab
+    text = SPEC % ("{follow_up: false}", WORKLOADS, faulty.file)
+    text = (
+        text.replace("odd:Faulty", "count")
+        .replace("[1, 2, 3, 4, 5, 6]", str(list(range(1, 101))))
+        .replace("repeats: 1", "repeats: 10")
+    )
+    options = Options(scheduler=lab.scheduler, site=str(lab.home / "lab.yaml"), runs_dir=lab.home / "runs")
+    prepared = prepare(lab.spec(text + "max_parallel: null\n"), options, build=True)
+    submit.write_run(prepared)
+    failed = random.Random(37).sample(range(1, 1001), 37)  # noqa: S311 - any 37 will do
+    for one in prepared.points:
+        if one.index in failed:
+            write_exit(prepared.run_dir, one, Exit(status=1, stage="run", signal="TERM"))
+        else:
+            write_record(prepared.run_dir, record(one))
+    done = lab.jobkit("resume", prepared.run_dir)
+    assert done.returncode == 0, done.stderr
+    assert "1,000 points: 963 done, 37 failed (37 cancelled)" in done.stderr
+    (job,) = faulty.jobs()
+    assert (job["first"], job["last"], job["round"]) == (1, 37, 2)
+    listed = [int(line) for line in (prepared.run_dir / str(job["list"])).read_text().split()]
+    assert listed == sorted(failed)
+    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 1000, 120)
+    assert len(list(prepared.run_dir.glob("results/*/try-2"))) == 37
+    assert len(list(prepared.run_dir.glob("results/*/try-3"))) == 0
