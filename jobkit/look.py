@@ -5,7 +5,7 @@ However many runs and points: at most one queue call and one accounting call a s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -147,12 +147,28 @@ def _read(folder: Path) -> _Run:
     present = names(folder / RESULTS_FOLDER)
     for point in points:
         _read_tries(run, point, present)
-    run.open = {task for task, indices in _tasks(run.accounts) if _open(run, task, indices)}
+    run.open = {task for task, indices in _tasks(run) if _open(run, task, indices)}
     return run
 
 
-def _tasks(accounts: Accounts) -> Iterable[tuple[Task, tuple[int, ...]]]:
-    return (pair for one in accounts.submissions for pair in one.tasks())
+def _tasks(run: _Run) -> Iterator[tuple[Task, tuple[int, ...]]]:
+    """Yield the tasks with the points of each, those that the job added itself too."""
+    added: dict[Task, tuple[int, ...]] = {}
+    for index in run.tries.keys() - run.accounts.submitted.keys():
+        if task := _task(run, index):
+            added[task] = (*added.get(task, ()), index)
+    for one in run.accounts.submissions:
+        for task, indices in one.tasks():
+            yield task, indices + added.get(task, ())
+
+
+def _task(run: _Run, index: int) -> Task | None:
+    """Return the task that a point was last submitted as; of a further trial the one that made it."""
+    if index in run.accounts.submitted:
+        return run.accounts.submitted[index]
+    finds = (one for one in run.accounts.submissions if one.role is Role.FIND)
+    made = run.tries[index][0].task
+    return made if any(made == task for one in finds for task, _ in one.tasks()) else None
 
 
 def _read_tries(run: _Run, point: Point, present: set[str]) -> None:
@@ -166,12 +182,10 @@ def _read_tries(run: _Run, point: Point, present: set[str]) -> None:
 def _open(run: _Run, task: Task, indices: tuple[int, ...]) -> bool:
     """Tell whether the scheduler can say more of a task: no job that follows ends in a file."""
     verdicts = [
-        run.tries[index][0].verdict
-        for index in indices
-        if index in run.tries and run.accounts.submitted.get(index) == task
+        run.tries[index][0].verdict for index in indices if index in run.tries and _task(run, index) == task
     ]
     if not any(index in run.tries for index in indices):
-        return task not in _ended(run.accounts)
+        return task not in _ended(run.accounts) | run.accounts.cancelled.keys()
     ended = any(one.ended for one in run.accounts.runs.get(task, ()))
     return any(verdict.outcome is None or (verdict.provisional and not ended) for verdict in verdicts)
 
@@ -264,7 +278,7 @@ def _looked(run: _Run) -> RunLook:
         points=tuple(_point(run, point) for point in run.points),
         submissions=run.accounts.submissions,
         queued=run.queued,
-        ended=_ended(run.accounts),
+        ended=_ended(run.accounts) | (run.accounts.cancelled.keys() - run.queued.keys()),
         silent=tuple(sorted(run.silent)),
         notes=tuple(run.notes),
     )
@@ -277,7 +291,7 @@ def _ended(accounts: Accounts) -> frozenset[Task]:
 def _point(run: _Run, point: Point) -> Look:
     tries = run.tries[point.index]
     counts = next((one for one in tries if one.verdict.outcome is Outcome.OK), tries[0])
-    task = run.accounts.submitted.get(point.index)
+    task = _task(run, point.index)
     queued = run.queued.get(task) if task else None
     return Look(
         point=point,
