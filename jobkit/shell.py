@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +14,10 @@ from pathlib import Path
 from jobkit.errors import JobkitError
 
 DEFAULT_TIMEOUT_S = 60.0
+NOT_FOUND, NOT_RUN, NO_ANSWER = 127, 126, 124
+"""What a shell and timeout(1) end with where a command is missing, cannot be run, does not answer."""
+_LAST_WORDS_S = 2.0
+"""How long a killed command may take to go: one that waits for a dead file server never does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +29,8 @@ class Completed:
     argv
         The command as it was run, never through a shell.
     status
-        Its exit status; negative for a signal; 127 where the command does not exist;
-        124 where it did not answer in time.
+        Its exit status; negative for a signal; 127 where the command does not exist, 126 where
+        it cannot be run; 124 where it did not answer in time.
     stdout, stderr
         Its two streams, decoded as UTF-8 with undecodable bytes replaced.
     """
@@ -68,20 +75,40 @@ def run(
     """
     argv = tuple(argv)
     try:
-        done = subprocess.run(  # noqa: S603 - an argv list, no shell
+        process = subprocess.Popen(  # noqa: S603 - an argv list, no shell
             argv,
             env=None if env is None else dict(env),
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
     except FileNotFoundError:
-        return Completed(argv, 127, "", f"{argv[0]}: command not found")
+        return Completed(argv, NOT_FOUND, "", f"{argv[0]}: command not found")
+    except OSError as error:
+        return Completed(argv, NOT_RUN, "", f"{argv[0]}: {error.strerror}")
+    try:
+        streams = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        return Completed(argv, 124, "", f"{argv[0]}: no answer within {timeout_s:g} s")
-    out, err = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
-    return Completed(argv, done.returncode, out, err)
+        _kill(process)
+        return Completed(argv, NO_ANSWER, "", f"{argv[0]}: no answer within {timeout_s:g} s")
+    except BaseException:
+        _kill(process)
+        raise
+    out, err = (stream.decode("utf-8", "replace") for stream in streams)
+    return Completed(argv, process.returncode, out, err)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command with all that it started: a wrapper's child would hold the streams open."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=_LAST_WORDS_S)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    process.poll()
 
 
 def check(done: Completed, what: str, *, hint: str = "", exit_code: int = 3) -> Completed:
