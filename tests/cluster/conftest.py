@@ -3,6 +3,9 @@
 Without ``JOBKIT_CLUSTER=1`` those tests are skipped and no daemon is installed or started. A cluster
 that is up already is used and left up. With pytest-xdist say ``--dist loadgroup``: the tests of one
 cluster then run in one worker; several workers, or several sessions, may still share it.
+
+A test that kills daemons takes the fixture ``slurm_alone`` or ``sge_alone``: it waits until no other
+test uses that cluster, of this session or another, and the others wait until it has ended.
 """
 
 from __future__ import annotations
@@ -14,22 +17,27 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
 import pytest
 
+from tests.cluster.daemons import SgeDaemons, SlurmDaemons
+
 HERE = Path(__file__).parent
 UP_TIMEOUT_S = 600
 """With the packages still to install."""
+
+SCRIPTS = {"slurm": "slurm-up", "sge": "sge-up"}
+"""What brings each cluster up: the names are those of marks and fixtures."""
 
 Wait = Callable[[Callable[[], bool], float], None]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs a cluster, by its name, where none is asked for."""
-    needs = [name for name in ("slurm", "sge") if item.get_closest_marker(name)]
+    needs = [name for name in SCRIPTS if item.get_closest_marker(name)]
     if needs and os.environ.get("JOBKIT_CLUSTER") != "1":
         pytest.skip(f"{item.name} needs real {' and '.join(needs)}: set JOBKIT_CLUSTER=1")
 
@@ -62,6 +70,55 @@ def sge() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def turn(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Share the clusters that a test is marked for with others, or have one alone, as long as it runs."""
+    with ExitStack() as stack:
+        for name, script in SCRIPTS.items():
+            if request.node.get_closest_marker(name):
+                request.getfixturevalue(name)  # first: who waits for his turn must not hold another's up
+                stack.enter_context(_turn(script, alone=f"{name}_alone" in request.fixturenames))
+        yield
+
+
+@pytest.fixture
+def slurm_alone(turn: None) -> Iterator[SlurmDaemons]:
+    """Have Slurm alone and its daemons to kill; afterwards all of them run, with the old settings."""
+    del turn
+    daemons = SlurmDaemons()
+    before = daemons.conf.read_text()
+    daemons.healed()
+    yield daemons
+    daemons.conf.write_text(before)
+    daemons.healed()
+    subprocess.run(("scontrol", "reconfigure"), check=True, timeout=60)
+    daemons.healed()
+
+
+@pytest.fixture
+def sge_alone(turn: None) -> Iterator[SgeDaemons]:
+    """Have Grid Engine alone and its daemons to kill; afterwards all of them run."""
+    del turn
+    daemons = SgeDaemons()
+    daemons.healed()
+    yield daemons
+    daemons.healed()
+
+
+@contextmanager
+def _turn(script: str, *, alone: bool = False) -> Iterator[None]:
+    """Hold the lock ``quiet`` of a cluster, shared or alone.
+
+    It is only ever asked for under ``turn``: so who wants the cluster alone waits for those that
+    use it now, and not for those that come later.
+    """
+    place = Path(tempfile.gettempdir()) / f"jobkit-{script}"
+    with place.with_suffix(".turn").open("w") as queue, place.with_suffix(".quiet").open("w") as quiet:
+        with _held(queue):
+            fcntl.flock(quiet, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+
+
 @contextmanager
 def _cluster(script: str, probe: tuple[str, ...]) -> Iterator[None]:
     """Bring a cluster up unless it is up, and down again after its last user, if a test began it.
@@ -74,7 +131,8 @@ def _cluster(script: str, probe: tuple[str, ...]) -> Iterator[None]:
     mark = Path(tempfile.gettempdir()) / f"jobkit-{script}.began"
     with mark.with_suffix(".gate").open("w") as gate, mark.with_suffix(".users").open("w") as users:
         with _held(gate):
-            environment = _bring_up(script, probe, mark)
+            with _turn(script):  # a daemon may be dead on purpose
+                environment = _bring_up(script, probe, mark)
             fcntl.flock(users, fcntl.LOCK_SH)
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environment.items():
