@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from jobkit import shell
 from jobkit.enqueue import REFUSED, clean_environment
 from jobkit.errors import JobkitError
+from jobkit.patience import patiently
 from jobkit.schedulers.base import Array, Scheduler
 
 
@@ -21,7 +22,7 @@ def ask_limits(scheduler: Scheduler) -> str:
     argv = scheduler.limit_argv()
     if not argv:
         return ""
-    done = shell.run(argv, env=clean_environment())
+    done = patiently(argv, scheduler.BUSY, clean_environment())
     return shell.check(done, "the scheduler does not answer", hint="is this a submit host?").stdout
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jobkit import journal, shell
 from jobkit.errors import JobkitError
+from jobkit.patience import patiently
 from jobkit.schedulers.base import Array, JobId, Request, Scheduler
 from jobkit.submissions import Role
 
@@ -37,6 +38,10 @@ class Errand:
 SWEEP = Errand()
 
 
+class Unanswered(JobkitError):  # noqa: N818 - the name of what happened
+    """A submission of which it is not known whether it was taken: nothing may be undone or repeated."""
+
+
 def ask(scheduler: Scheduler, request: Request, script: str, array: Array) -> tuple[str, ...]:
     """Ask the scheduler what it would say; return what it lets one expect, in its own words.
 
@@ -46,7 +51,8 @@ def ask(scheduler: Scheduler, request: Request, script: str, array: Array) -> tu
         With every refusal, exit code 3.
     """
     env = clean_environment()
-    asked = [(one, shell.run(one.argv, env=env)) for one in scheduler.checks(script, array, request)]
+    checks = scheduler.checks(script, array, request)
+    asked = [(one, patiently(one.argv, scheduler.BUSY, env)) for one in checks]
     found = [one.refusal(answer) for one, answer in asked]
     refusals = list(dict.fromkeys(text for text in found if text))
     if refusals:
@@ -78,7 +84,9 @@ def submit_array(
     Raises
     ------
     JobkitError
-        Exit code 3, where the scheduler refuses or prints no job id.
+        Exit code 3, where the scheduler refuses.
+    Unanswered
+        The same, where it may have taken the job all the same.
     """
     argv = scheduler.submit_argv(script, array, after)
     span = {
@@ -91,16 +99,33 @@ def submit_array(
         **({"list": array.listed} if array.listed else {}),
     }
     journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
-    done = shell.run(argv, env=clean_environment())
+    done = patiently(argv, scheduler.BUSY, clean_environment())
     try:
-        shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
-        job = scheduler.parse_submit(done.stdout)
-    except JobkitError as error:
+        job = _answer(scheduler, run_dir, done)
+    except Unanswered:
+        raise  # the journal's intent stands without an answer: resume finds out
+    except JobkitError:
         journal.note(run_dir, "refused", scheduler=scheduler.NAME, status=done.status, said=done.said, **span)
-        error.exit_code = REFUSED
         raise
     journal.note(run_dir, "submitted", scheduler=scheduler.NAME, job_id=job.id, cluster=job.cluster, **span)
     return Submitted(job, array, errand.role)
+
+
+def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId:
+    """Return the job that was taken."""
+    unsure = done.ok or done.status == shell.NO_ANSWER or scheduler.UNSURE.search(done.said)
+    try:
+        shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
+        return scheduler.parse_submit(done.stdout)
+    except JobkitError as error:
+        error.exit_code = REFUSED
+        if not unsure:
+            raise
+        raise Unanswered(
+            f"{error.message}\n  so it is not known whether {scheduler.NAME} took the job",
+            hint=f"in half a minute, jobkit resume {run_dir} finds it by its name, or submits it again",
+            exit_code=REFUSED,
+        ) from error
 
 
 def cancel(scheduler: Scheduler, run_dir: Path, jobs: Sequence[JobId]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jobkit import records
 from jobkit.arrays import arrays_within, ask_limits, lines
-from jobkit.enqueue import Errand, Submitted, ask, cancel, submit_array
+from jobkit.enqueue import Errand, Submitted, Unanswered, ask, cancel, submit_array
 from jobkit.errors import JobkitError
 from jobkit.render import script_name
 from jobkit.schedulers.base import Array, JobId, Request, Scheduler
@@ -101,6 +101,8 @@ def submit_round(
     for array in arrays:
         try:
             taken.append(submit_array(scheduler, run_dir, script, array, errand=errand))
+        except Unanswered:
+            raise  # what was taken stays: resume submits the rest
         except JobkitError:
             cancel(scheduler, run_dir, [one.job for one in taken])
             raise

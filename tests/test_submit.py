@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit import arrays, enqueue, launch, submit
+from jobkit import arrays, enqueue, launch, patience, submit
 from jobkit.errors import JobkitError
 from jobkit.prepare import Options, Prepared, prepare
 from jobkit.spec import FindMax
@@ -220,3 +221,55 @@ def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: P
     program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
     with pytest.raises(JobkitError, match=r"run folder .*runs"):
         submit.submit(prepared)
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let no time pass, and return the pauses."""
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    return pauses
+
+
+RATE_LIMIT = "sbatch: error: Batch job submission failed: Rate limit exceeded, please retry momentarily"
+
+
+def test_a_busy_controller_is_asked_again(prepared: Prepared, tmp_path: Path, unhurried: list[float]) -> None:
+    program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
+    busy = f'[[ $(wc -l <{tmp_path}/calls) -gt 4 ]] || {{ echo "{RATE_LIMIT}" >&2; exit 1; }}; echo 7'
+    program(tmp_path, "sbatch", busy)
+    (one,) = submit.submit(prepared).jobs
+    assert one.job.id == "7"
+    assert [event["event"] for event in events(prepared)] == ["submitting", "submitted"]
+    assert unhurried == sorted(unhurried)
+    assert len(unhurried) > 0
+
+
+def test_a_controller_that_stays_busy_refuses_in_the_end(
+    prepared: Prepared, tmp_path: Path, unhurried: list[float]
+) -> None:
+    program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
+    program(tmp_path, "sbatch", f'case "$*" in *--test-only*) ;; *) echo "{RATE_LIMIT}" >&2; exit 1 ;; esac')
+    with pytest.raises(JobkitError, match="Rate limit exceeded") as caught:
+        submit.submit(prepared)
+    assert caught.value.exit_code == 3
+    assert [event["event"] for event in events(prepared)] == ["submitting", "refused"]
+    assert len(unhurried) == len(patience.PAUSES_S)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        'echo "Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1',
+        "echo welcome to the cluster",
+    ],
+)
+def test_where_it_is_not_known_whether_the_job_was_taken_nothing_is_undone(
+    prepared: Prepared, tmp_path: Path, answer: str
+) -> None:
+    program(tmp_path, "scontrol", "echo MaxArraySize = 4")
+    program(tmp_path, "sbatch", SBATCH.format(second=answer))
+    with pytest.raises(enqueue.Unanswered, match="not known whether slurm took the job") as caught:
+        submit.submit(prepared)
+    assert (caught.value.exit_code, caught.value.hint.count("jobkit resume")) == (3, 1)
+    assert [event["event"] for event in events(prepared)] == ["submitting", "submitted", "submitting"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -163,6 +164,10 @@ class Scheduler(Protocol):
     """What must be on PATH for ``scheduler: auto`` to choose it; nothing for the last resort."""
     OWN_OPTIONS: Mapping[str, str]
     """Options that jobkit writes itself, so that nobody else may, and what to do instead."""
+    BUSY: re.Pattern[str]
+    """Words of an answer that mean: nothing was done, come again."""
+    UNSURE: re.Pattern[str]
+    """Words of a submission's answer that leave open whether the job was taken."""
     ENVIRONMENT: Mapping[str, str]
     """Variables that its commands need so that what they print can be read."""
 

@@ -21,6 +21,8 @@ from jobkit.shell import Completed
 NAME = "local"
 OWN_OPTIONS: Mapping[str, str] = {}
 PROGRAMS: tuple[str, ...] = ()
+BUSY = UNSURE = re.compile(r"(?!)")
+"""See `jobkit.schedulers.base.Scheduler`: a machine is never too busy to start a process."""
 ENVIRONMENT: Mapping[str, str] = {}
 WHOLE = 0
 """The task that stands for all: a driver has no queue that could be asked about each."""

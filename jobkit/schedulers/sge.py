@@ -18,10 +18,12 @@ from jobkit.schedulers.text import expand_tasks, find_job_id, refused, task_rang
 from jobkit.shell import Completed
 
 __all__ = [
+    "BUSY",
     "ENVIRONMENT",
     "NAME",
     "OWN_OPTIONS",
     "PROGRAMS",
+    "UNSURE",
     "accounting_argv",
     "cancel_argv",
     "checks",
@@ -55,6 +57,11 @@ PROGRAMS: tuple[str, ...] = ("qsub", "qconf")
 """``qsub`` alone may be PBS's."""
 ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}
 """qconf then prints a long value on one line, without backslashes (qconf(1))."""
+
+BUSY = re.compile(r"Connection refused|got send error|gdi request rejected|denied: .* currently overloaded")
+"""See `jobkit.schedulers.base.Scheduler`: nothing was sent."""
+UNSURE = re.compile(r"failed receiving gdi request|got read error|timeout")
+"""See `jobkit.schedulers.base.Scheduler`: qsub had sent the job, and then heard no more."""
 
 _SUBMITTED = (r"(?P<id>\d+)(?:\.\d+-\d+:\d+)?", r".*?Your job(?:-array)? (?P<id>\d+)\b.*")
 

@@ -16,10 +16,12 @@ from jobkit.schedulers.text import bytes_of, expand_tasks, find_job_id, refused,
 from jobkit.shell import Completed
 
 __all__ = [
+    "BUSY",
     "ENVIRONMENT",
     "NAME",
     "OWN_OPTIONS",
     "PROGRAMS",
+    "UNSURE",
     "accounting_argv",
     "cancel_argv",
     "checks",
@@ -42,6 +44,13 @@ NAME = "slurm"
 PROGRAMS: tuple[str, ...] = ("sbatch",)
 ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
 """Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
+
+BUSY = re.compile(r"Rate limit exceeded|Resource temporarily unavailable")
+"""See `jobkit.schedulers.base.Scheduler`; slurm.conf(5), ``rl_enable`` (since 23.02)."""
+UNSURE = re.compile(
+    r"Socket timed out|Zero Bytes were transmitted|Message (receive|send) failure|Connection reset"
+)
+"""See `jobkit.schedulers.base.Scheduler`: sbatch had sent the job, and then heard no more."""
 
 _SUBMITTED = (
     r"(?P<id>\d+)(?:;(?P<cluster>\S+))?",
