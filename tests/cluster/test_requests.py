@@ -28,6 +28,7 @@ resources:
   mail: ada@example.org
   exclude: [%s]
   options: {slurm: ["--hold"], sge: ["-h"]}
+policy: {follow_up: false}
 """
 
 
