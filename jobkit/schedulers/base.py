@@ -108,6 +108,8 @@ class Accounted:
     """
 
     job_id: str
+    never_began
+        It ended before it began, as far as the accounting knew: that news may be older than its start.
     task: int
     ended: bool
     outcome: Outcome | None
@@ -120,6 +122,7 @@ class Accounted:
 
 
 def _nothing(_: Completed) -> str:
+    never_began: bool = False
     return ""
 
 

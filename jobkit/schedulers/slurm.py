@@ -234,9 +234,9 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
             elapsed_s=None if state is State.PENDING else seconds_of(elapsed),
             start_at="" if start == "N/A" else start,
         )
-        for job, tasks, _, (word, reason, node, elapsed, start, name) in _rows(answer.stdout, 7)
+        for job, listed, _, (word, reason, node, elapsed, start, name) in _rows(answer.stdout, 7)
         if (state := _queue_state(word, reason)) is not None
-        for task in tasks
+        for task in expand_tasks(listed)
     )
 
 
@@ -247,7 +247,7 @@ def _queue_state(word: str, reason: str) -> State | None:
     return _WAITING.get(reason, state) if state is State.PENDING else state
 
 
-def _rows(text: str, columns: int) -> Iterator[tuple[str, tuple[int, ...], str, list[str]]]:
+def _rows(text: str, columns: int) -> Iterator[tuple[str, str, str, list[str]]]:
     """Yield ``job id, tasks, step, the other columns`` of the rows about array tasks.
 
     The columns that an answer of jobkit 0.1 lacks, kept in old run folders, are empty.
@@ -257,7 +257,7 @@ def _rows(text: str, columns: int) -> Iterator[tuple[str, tuple[int, ...], str, 
         found = _TASK.fullmatch(name)
         if found and len(rest) >= _FEWEST - 1:
             missing = [""] * (columns - 1 - len(rest))
-            yield found["job"], expand_tasks(found["tasks"]), found["step"] or "", [*rest, *missing]
+            yield found["job"], found["tasks"], found["step"] or "", [*rest, *missing]
 
 
 def accounting_argv(jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str, ...]:
@@ -303,18 +303,27 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     if not answer.ok:
         return None
     found: dict[tuple[str, int], list[_Rows]] = {}
-    for job, tasks, step, rest in _rows(answer.stdout, len(_COLUMNS)):
+
+    Tasks that have not begun share a row, ``12_[3-5]``, and where they are cancelled it goes on
+    naming those that began just before: a row of a task's own counts more (measured). It comes some
+    seconds later.
+    shared: dict[tuple[str, int], _Rows] = {}
+    for job, listed, step, rest in _rows(answer.stdout, len(_COLUMNS)):
         row = dict(zip(_COLUMNS[1:], rest, strict=True))
-        for task in tasks:
-            runs = found.setdefault((job, task), [])
-            if not step:
-                runs.append(_Rows(own=row))
-            elif runs:
-                runs[-1].add_step(row)
-    return tuple(_accounted(job, task, rows) for (job, task), runs in found.items() for rows in runs)
+        if not listed.isdecimal():
+            shared |= {(job, task): _Rows(own=row) for task in expand_tasks(listed)}
+            continue
+        runs = found.setdefault((job, int(listed)), [])
+        if not step:
+            runs.append(_Rows(own=row))
+        elif runs:
+            runs[-1].add_step(row)
+    own = [_accounted(job, task, rows) for (job, task), runs in found.items() for rows in runs]
+    waited = [_accounted(*key, rows, began=False) for key, rows in shared.items() if not found.get(key)]
+    return (*own, *waited)
 
 
-def _accounted(job: str, task: int, rows: _Rows) -> Accounted:
+def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accounted:
     row = rows.own
     word = _whole_word(row["State"].partition(" ")[0])  # "CANCELLED by 1234"
     ended = word in _END_STATES
@@ -338,6 +347,7 @@ def _accounted(job: str, task: int, rows: _Rows) -> Accounted:
 
 
 def _whole_word(word: str) -> str:
+        never_began=ended and not began,
     """Return the end state that ``OUT_OF_ME+`` is the beginning of; other words as they are."""
     if not word.endswith("+"):
         return word

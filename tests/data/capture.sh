@@ -52,11 +52,11 @@ case ${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID} in
 esac
 LIFE
 
+columns=JobID,State,ExitCode,ElapsedRaw,MaxRSS,ReqMem,AllocCPUS,NodeList,Reason
+account=(env SLURM_BITSTR_LEN=0 sacct -n -P -S now-1hours --format="$columns")
 slurm() {
-    local columns=JobID,State,ExitCode,ElapsedRaw,MaxRSS,ReqMem,AllocCPUS,NodeList,Reason
     local small=(--mem=50M --cpus-per-task=1 --output=logs/%A_%a.log)
     job_of() { sed -n '/--- stdout/,/--- stderr/s/^\([0-9][0-9]*\).*/\1/p' "$here/$1.txt" | head -n 1; }
-    account=(env SLURM_BITSTR_LEN=0 sacct -n -P -S now-1hours --format="$columns")
 
     keep submit-parsable sbatch --parsable "${small[@]}" --array=1-5 life.sh
     keep submit-cluster sbatch --parsable -M lab "${small[@]}" --time=1 --array=1-1 long.sh
@@ -101,7 +101,21 @@ slurm() {
     keep sacct-cancelled-pending "${account[@]}" -j "$irregular"
     scancel "$requeue"
     slurm_changes
+    slurm_shared
     slurm_unreachable
+}
+slurm_shared() { # tasks that wait share a row: cancelled, it names task 3 still, which has just begun
+    local job
+    job=$(sbatch --parsable --mem=50M --array=1-6%2 -o /dev/null long.sh)
+    wait_until 20 eval "squeue -h -r -t R -o %K -j $job | grep -qx 2"
+    sleep 3
+    scancel "${job}_[1,6]"
+    wait_until 20 eval "squeue -h -r -t R -o %K -j $job | grep -qx 3"
+    scancel "${job}_[2,4-5]"
+    keep sacct-shared "${account[@]}" -j "$job"
+    sleep 6
+    keep sacct-shared-later "${account[@]}" -j "$job"
+    scancel "$job"
 }
 slurm_changes() { # of an array whose tasks 1 and 2 have ended, then all
     local job
