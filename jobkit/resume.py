@@ -91,13 +91,18 @@ def alone(run_dir: Path, say: Say) -> Iterator[None]:
         with only_one(run_dir / LOCK_FILE, lambda: say("another jobkit works on this run: waiting for it")):
             yield
     except PermissionError as error:
-        raise JobkitError(f"{run_dir}: {error.strerror}", hint="only its owner can resume a run") from error
+        raise JobkitError(f"{run_dir}: {error.strerror}", hint="only its owner can change a run") from error
 
 
-def settled(run_dir: Path, say: Say) -> RunLook:
+def settled(run_dir: Path, say: Say, *, patience_s: float = 0) -> RunLook:
     """Return a look at a run in which no point is between two states.
 
     A task that left the queue without a trace may still turn up: it is given a minute.
+
+    Parameters
+    ----------
+    patience_s
+        For how long a scheduler that does not answer is asked again: nobody waits for a job.
 
     Raises
     ------
@@ -105,10 +110,14 @@ def settled(run_dir: Path, say: Say) -> RunLook:
         Exit code 3, where the scheduler does not answer: a point might be run twice.
     """
     adopt(run_dir, say)
-    deadline, told = time.monotonic() + PATIENCE_S, False
+    begin, told = time.monotonic(), False
+    deadline = begin + PATIENCE_S
     while True:
         (seen,) = look([run_dir])
         if seen.silent:
+            if time.monotonic() - begin < patience_s:
+                time.sleep(POLL_S)
+                continue
             raise JobkitError(
                 f"{', '.join(seen.silent)} does not answer, so what still runs is not known",
                 hint="try again when squeue or qstat answers: jobkit status tells",

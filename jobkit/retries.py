@@ -18,6 +18,9 @@ from jobkit.spec import SweepSpec
 from jobkit.submissions import Role
 from jobkit.units import format_size, format_walltime
 
+JOB_PATIENCE_S = 300.0
+"""How long the job that follows waits for a controller that is away, of its ten minutes."""
+
 
 def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> int | None:
     """Submit, or run here, the points that failed or are missing; return the exit code.
@@ -67,7 +70,7 @@ def follow(run_dir: Path) -> int:
         return _follow_here(run_dir, spec)
     with alone(run_dir, say):
         try:
-            seen = settled(run_dir, say)
+            seen = settled(run_dir, say, patience_s=JOB_PATIENCE_S)
         except JobkitError as error:
             note_left(run_dir, error, ())
             say(f"{error}")
