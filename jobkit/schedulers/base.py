@@ -105,11 +105,11 @@ class Accounted:
         The words of the accounting that led here, for a person.
     name
         Of the job; empty where the accounting does not tell.
+    never_began
+        It ended before it began, as far as the accounting knew: that news may be older than its start.
     """
 
     job_id: str
-    never_began
-        It ended before it began, as far as the accounting knew: that news may be older than its start.
     task: int
     ended: bool
     outcome: Outcome | None
@@ -119,10 +119,10 @@ class Accounted:
     node: str = ""
     max_rss_bytes: int | None = None
     elapsed_s: float | None = None
+    never_began: bool = False
 
 
 def _nothing(_: Completed) -> str:
-    never_began: bool = False
     return ""
 
 

@@ -299,14 +299,14 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
 
     A task that is missing is not known *yet*: rows come up to 4.5 s late (measured). Of a task
     that was requeued there is one account for each time it ran, the oldest first.
-    """
-    if not answer.ok:
-        return None
-    found: dict[tuple[str, int], list[_Rows]] = {}
 
     Tasks that have not begun share a row, ``12_[3-5]``, and where they are cancelled it goes on
     naming those that began just before: a row of a task's own counts more (measured). It comes some
     seconds later.
+    """
+    if not answer.ok:
+        return None
+    found: dict[tuple[str, int], list[_Rows]] = {}
     shared: dict[tuple[str, int], _Rows] = {}
     for job, listed, step, rest in _rows(answer.stdout, len(_COLUMNS)):
         row = dict(zip(_COLUMNS[1:], rest, strict=True))
@@ -343,11 +343,11 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
         node="" if row["NodeList"] == "None assigned" else row["NodeList"],
         max_rss_bytes=rows.max_rss_bytes,
         elapsed_s=float(row["ElapsedRaw"]) if ended and row["ElapsedRaw"] else None,
+        never_began=ended and not began,
     )
 
 
 def _whole_word(word: str) -> str:
-        never_began=ended and not began,
     """Return the end state that ``OUT_OF_ME+`` is the beginning of; other words as they are."""
     if not word.endswith("+"):
         return word
