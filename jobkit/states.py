@@ -131,6 +131,11 @@ def note_gone(scheduler: str, missed: AbstractSet[Task], known: Accounts, run: P
     _keep(run, said, asking, repeat=True)
 
 
+def local_time(at: str) -> str:
+    """Return a moment, UTC, as schedulers take it: local ISO time without a zone."""
+    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
+
+
 def _run(scheduler: Scheduler, argv: tuple[str, ...]) -> shell.Completed:
     return shell.run(argv, env={**os.environ, **scheduler.ENVIRONMENT}, timeout_s=TIMEOUT_S)
 

@@ -16,7 +16,7 @@ from rich.progress import Progress as Bars
 from jobkit import states
 from jobkit.errors import JobkitError
 from jobkit.find import finished
-from jobkit.look import RunLook, Standing, followers, history, local_time, look
+from jobkit.look import RunLook, Standing, followers, history, look
 from jobkit.policy import Policy, retry
 from jobkit.records import (
     BATCHES_FILE,
@@ -194,5 +194,5 @@ def ask_accounting(seen: RunLook) -> None:
     """Ask the accounting about all jobs of a run, once, and keep the answer."""
     for name in {one.scheduler for one in seen.submissions}:
         jobs = tuple(one.job for one in seen.submissions if one.scheduler == name)
-        since = local_time(min(one.at for one in seen.submissions))
+        since = states.local_time(min(one.at for one in seen.submissions))
         states.ask_accounting(by_name(name), jobs, since, seen.points[0].point.run_id, seen.folder)

@@ -1,0 +1,186 @@
+"""Runs while they are looked at: which tasks are open, and what the schedulers say of those.
+
+However many runs and points: at most one queue call and one accounting call a scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobkit import states
+from jobkit.accounts import Accounts, read_accounts
+from jobkit.errors import JobkitError
+from jobkit.records import RESULTS_FOLDER, Point
+from jobkit.run_folder import read_points
+from jobkit.schedulers.base import JobId, Queued, Scheduler
+from jobkit.submissions import Role, Task
+from jobkit.tries import Tried, names, not_started, read_tries, try_numbers
+
+
+@dataclass(slots=True)
+class Inquiry:
+    """A run while it is looked at.
+
+    Attributes
+    ----------
+    tries
+        Of each point, by its index, the latest first; one of number 0 where none began.
+    open
+        The tasks of which the scheduler can say more.
+    queued
+        What the queue holds.
+    silent
+        The schedulers that did not answer.
+    """
+
+    folder: Path
+    points: list[Point]
+    accounts: Accounts
+    tries: dict[int, tuple[Tried, ...]]
+    notes: list[str]
+    open: set[Task] = field(default_factory=set)
+    queued: dict[Task, Queued] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+
+
+def inquiry_into(folder: Path) -> Inquiry:
+    """Read a run folder, and find the tasks of which the scheduler can say more.
+
+    Raises
+    ------
+    JobkitError
+        Where it is no run folder.
+    """
+    points, notes = read_points(folder)
+    if not points:
+        raise JobkitError(f"{folder}: not a run folder", hint="jobkit status lists the runs")
+    run = Inquiry(folder, points, read_accounts(folder, name=points[0].run_id), {}, list(notes))
+    run.notes += run.accounts.notes
+    present = names(folder / RESULTS_FOLDER)
+    for point in points:
+        _read_tries(run, point, present)
+    run.open = {task for task, indices in _tasks(run) if _open(run, task, indices)}
+    return run
+
+
+def _tasks(run: Inquiry) -> Iterator[tuple[Task, tuple[int, ...]]]:
+    """Yield the tasks with the points of each, those that the job added itself too."""
+    added: dict[Task, tuple[int, ...]] = {}
+    for index in run.tries.keys() - run.accounts.submitted.keys():
+        if task := task_of(run, index):
+            added[task] = (*added.get(task, ()), index)
+    for one in run.accounts.submissions:
+        for task, indices in one.tasks():
+            yield task, indices + added.get(task, ())
+
+
+def task_of(run: Inquiry, index: int) -> Task | None:
+    """Return the task that a point was last submitted as; of a further trial the one that made it."""
+    if index in run.accounts.submitted:
+        return run.accounts.submitted[index]
+    finds = (one for one in run.accounts.submissions if one.role is Role.FIND)
+    made = run.tries[index][0].task
+    return made if any(made == task for one in finds for task, _ in one.tasks()) else None
+
+
+def _read_tries(run: Inquiry, point: Point, present: set[str]) -> None:
+    home = f"{run.folder}/{RESULTS_FOLDER}/{point.point_id}"
+    numbers = try_numbers(home) if point.point_id in present else []
+    run.tries[point.index] = tuple(read_tries(home, point, run.accounts, numbers)) or (
+        not_started(point, run.accounts),
+    )
+
+
+def _open(run: Inquiry, task: Task, indices: tuple[int, ...]) -> bool:
+    """Tell whether the scheduler can say more of a task: no job that follows ends in a file."""
+    verdicts = [
+        run.tries[index][0].verdict for index in indices if index in run.tries and task_of(run, index) == task
+    ]
+    if not any(index in run.tries for index in indices):
+        return task not in ended(run.accounts) | run.accounts.cancelled.keys()
+    over = any(one.ended for one in run.accounts.runs.get(task, ()))
+    return any(verdict.outcome is None or (verdict.provisional and not over) for verdict in verdicts)
+
+
+def ask_about(scheduler: Scheduler, runs: Sequence[Inquiry], max_age_s: float) -> None:
+    """Ask a scheduler about the open tasks of all runs, and read what the runs then know."""
+    jobs = {run.folder: _jobs(run, scheduler.NAME) for run in runs}
+    together = tuple(dict.fromkeys(job for some in jobs.values() for job in some))
+    if not together:
+        return
+    folders, asking = [run.folder for run in runs], states.Asking(max_age_s)
+    tasks = states.ask_queue(scheduler, together, folders, asking)
+    for run in runs:
+        if tasks is None:
+            run.silent.add(scheduler.NAME)
+        else:
+            _take(run, scheduler.NAME, tasks)
+    missed = [run for run in runs if _missed(run, scheduler.NAME)]
+    if missed:
+        _account(scheduler, missed, asking)
+    for run in runs:
+        _again(run, asking.unsaved.get(run.folder, ()))
+
+
+def _jobs(run: Inquiry, scheduler: str) -> tuple[JobId, ...]:
+    wanted = {task.job_id for task in run.open if task.scheduler == scheduler}
+    found = (one.job for one in run.accounts.submissions if one.scheduler == scheduler)
+    return tuple(job for job in found if job.id in wanted)
+
+
+def _take(run: Inquiry, scheduler: str, tasks: Iterable[Queued]) -> None:
+    """Take what the queue holds of a run; a job under another name has only got its number."""
+    name = run.points[0].run_id
+    own = {one.job.id for one in run.accounts.submissions if one.scheduler == scheduler}
+    for one in tasks:
+        if one.job_id in own and one.name in {"", name}:
+            for task in _named(run, scheduler, one):
+                run.queued[task] = one
+
+
+def _named(run: Inquiry, scheduler: str, one: Queued) -> Iterable[Task]:
+    """Yield the tasks that a line of the queue is about: a driver here stands for all that are open."""
+    if one.task:
+        yield Task(scheduler, one.job_id, one.task)
+    else:
+        yield from (task for task in run.open if (task.scheduler, task.job_id) == (scheduler, one.job_id))
+
+
+def _missed(run: Inquiry, scheduler: str) -> set[Task]:
+    """Return the open tasks that the queue does not hold."""
+    if scheduler in run.silent:
+        return set()
+    return {task for task in run.open if task.scheduler == scheduler and task not in run.queued}
+
+
+def _account(scheduler: Scheduler, runs: Sequence[Inquiry], asking: states.Asking) -> None:
+    """Ask the accounting about the tasks that have left the queue; note those that it does not know."""
+    jobs = tuple(dict.fromkeys(job for run in runs for job in _jobs(run, scheduler.NAME)))
+    since = states.local_time(min(one.at for run in runs for one in run.accounts.submissions))
+    name = runs[0].points[0].run_id if len(runs) == 1 else ""
+    folders = [run.folder for run in runs]
+    tasks = states.ask_accounting(scheduler, jobs, since, name, folders, asking)
+    for run in runs:
+        own = {"", run.points[0].run_id}
+        told = {
+            Task(scheduler.NAME, one.job_id, one.task) for one in tasks or () if one.ended and one.name in own
+        }
+        missed = _missed(run, scheduler.NAME) - told
+        states.note_gone(scheduler.NAME, missed, run.accounts, run.folder, asking)
+
+
+def _again(run: Inquiry, unsaved: Sequence[str]) -> None:
+    """Judge the open points anew by what the scheduler said."""
+    run.accounts = read_accounts(run.folder, name=run.points[0].run_id, unsaved=unsaved)
+    present = names(run.folder / RESULTS_FOLDER)
+    for point in run.points:
+        verdict = run.tries[point.index][0].verdict
+        if verdict.outcome is None or verdict.provisional:
+            _read_tries(run, point, present)
+
+
+def ended(accounts: Accounts) -> frozenset[Task]:
+    """Return the tasks that are known to have ended, or to be gone."""
+    return frozenset(accounts.gone) | {task for task, runs in accounts.runs.items() if runs[-1].ended}
