@@ -75,9 +75,17 @@ def find(path: Path, options: Options, *, fetch: bool, build: bool, say: Callabl
     site = load_site(spec.site, name)
     text = find_text(spec.text, base=path.parent, cache=cache_dir(), write=fetch)
     model = _model(spec, build=build, say=say)
-    decided = {"scheduler": name, "text": _again(spec, text), "device": device(spec, name)}
-    spec = spec.model_copy(update=decided | _whole_names(spec, site, path.parent))
+    decided: dict[str, object] = {"scheduler": name, "text": _again(spec, text), "device": device(spec, name)}
+    decided |= {"pack": _pack(spec, site), **_whole_names(spec, site, path.parent)}
+    spec = spec.model_copy(update=decided)
     return Found(spec=spec, site=site, why=why, text=text, model=model)
+
+
+def _pack(spec: SweepSpec, site: Site) -> int:
+    """Return how many points share a job: as the spec says, else the site; one after the other here."""
+    if site.scheduler == LAST_RESORT:
+        return 1
+    return spec.pack if "pack" in spec.model_fields_set else site.pack
 
 
 def _again(spec: SweepSpec, text: TextRef) -> str:

@@ -72,6 +72,8 @@ class Site(BaseModel):
         How long before the walltime the job asks to be warned.
     runs_dir
         Where run folders go on this site; ``null`` for ``runs/`` here.
+    pack
+        How many points share a job where the spec does not say: for sites that forbid many short jobs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -89,6 +91,7 @@ class Site(BaseModel):
     sync_interval_s: Annotated[int, Field(ge=1)] = 30
     warning_s: Annotated[int, Field(ge=0)] = 60
     runs_dir: str | None = None
+    pack: Annotated[int, Field(ge=1)] = 1
 
 
 def config_folder() -> Path:

@@ -146,3 +146,18 @@ def test_a_text_too_short_for_auto_is_swept_as_far_as_it_goes(spec: Path, tmp_pa
     prepared = prepare(spec, options, build=False, say=said.append)
     assert prepared.spec.sweep.product["batch_size"] == [1]
     assert "the text makes too few distinct loads (1) for a line" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "said", "pack"), [("slurm", "", 20), ("slurm", "pack: 3\n", 3), ("local", "pack: 3\n", 1)]
+)
+def test_how_many_points_share_a_job_is_the_specs_word_else_the_sites(
+    spec: Path, tmp_path: Path, scheduler: str, said: str, pack: int
+) -> None:
+    spec.write_text(SPEC + said, encoding="utf-8")
+    site = tmp_path / "site.yaml"
+    site.write_text(f"name: s\nscheduler: {scheduler}\npack: 20\n", encoding="utf-8")
+    if scheduler == "slurm":
+        site.write_text(site.read_text() + "requests: {cpus: x, memory: x, walltime: x}\n")
+    options = Options(scheduler=scheduler, site=str(site), runs_dir=tmp_path / "runs")
+    assert prepare(spec, options, build=True).spec.pack == pack
