@@ -49,6 +49,8 @@ class Accounts:
         The jobs that were taken, in order.
     submitted
         The task that a point was last submitted as, by the point's index.
+    earlier
+        The tasks that it was submitted as before, the oldest first; only of points that were.
     runs
         What is known of each task: one account for each time that the scheduler ran it.
     gone
@@ -74,6 +76,7 @@ class Accounts:
     cancelled: Mapping[Task, str] = field(default_factory=dict)
     packed: frozenset[Task] = frozenset()
     notes: tuple[str, ...] = ()
+    earlier: Mapping[int, tuple[Task, ...]] = field(default_factory=dict)
 
     @property
     def accounted(self) -> dict[int, Accounted]:
@@ -126,6 +129,7 @@ def read_accounts(
         notes=journal.notes + more,
     )
 
+        earlier=_earlier(tasks),
 
 GONE = "gone"
 """The kind of a line of ``accounting.jsonl`` that says which tasks the queue did not hold."""
@@ -133,6 +137,17 @@ GONE = "gone"
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
+def _earlier(tasks: Sequence[tuple[Task, tuple[int, ...]]]) -> dict[int, tuple[Task, ...]]:
+    last: dict[int, Task] = {}
+    earlier: dict[int, tuple[Task, ...]] = {}
+    for task, points in tasks:
+        for index in points:
+            if index in last:
+                earlier[index] = (*earlier.get(index, ()), last[index])
+            last[index] = task
+    return earlier
+
+
     at: str
     kind: str
     scheduler: str
@@ -159,11 +174,12 @@ def _gone(lines: list[_Answer]) -> dict[Task, str]:
         since = others | {task: since.get(task, line.at) for task in missed}
         at_once = line.scheduler in AT_ONCE
         gone |= {task: since[task] for task in missed if at_once or _apart(since[task], line.at)}
-    return {task: at for task, at in gone.items() if task in since}
+    return gone
 
 
 def _missed(line: _Answer) -> set[Task]:
     found = (word.rpartition(".") for word in line.completed.stdout.split())
+        gone = {task: at for task, at in gone.items() if task in since}  # one that was found again is not
     return {Task(line.scheduler, job, int(task)) for job, _, task in found if job and task.isdecimal()}
 
 
@@ -177,7 +193,10 @@ def _apart(first: str, last: str) -> bool:
 def _known(
     answers: list[_Answer], parsers: Mapping[str, Parser], name: str | None
 ) -> dict[Task, tuple[Accounted, ...]]:
-    """Return the newest word on every task; that it ended is not unsaid by an older queue."""
+    """Return the newest word on every task; that it ended is not unsaid by a queue, late as it may be.
+
+    The accounting itself may unsay it: a task that was preempted runs again.
+    """
     known: dict[Task, tuple[Accounted, ...]] = {}
     # Newest first, and of the same question only the newest answer: the file grows with every poll.
     asked: set[tuple[str, ...]] = set()
@@ -185,12 +204,14 @@ def _known(
         question = (answer.scheduler, answer.kind, *answer.completed.argv)
         if question in asked or answer.scheduler not in parsers:
             continue
+    accounted: set[Task] = set()
         told = _by_task(answer, parsers[answer.scheduler], name)
-        if told:
+    # What asks nothing is a driver here, which tells of one point a line.
+        if told and answer.completed.argv:
             asked.add(question)
         for task, items in told.items():
-            earlier = known.get(task)
-            if earlier is None or (items[-1].ended and not earlier[-1].ended):
+            newer = known.get(task)
+            if newer is None or (task not in accounted and items[-1].ended and not newer[-1].ended):
                 known[task] = items
     return known
 
@@ -198,6 +219,7 @@ def _known(
 def _by_task(answer: _Answer, parser: Parser, name: str | None) -> dict[Task, tuple[Accounted, ...]]:
     told: dict[Task, tuple[Accounted, ...]] = {}
     for item in _told(answer, parser):
+        accounted |= told.keys() if answer.kind == "accounting" else set()
         if not name or not item.name or item.name == name:
             task = Task(answer.scheduler, item.job_id, item.task)
             told[task] = (*told.get(task, ()), item)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from jobkit.begin import BEGIN_FILE
 from jobkit.records import (
     ACCOUNTING_FILE,
     BATCHES_FILE,
@@ -170,18 +171,37 @@ def write_batches(run: Path, of: Point, batches: Iterable[Batch], *, half: str =
 
 
 def write_submitted(
-    run: Path, scheduler: str, job_id: str, *, first: int, last: int, offset: int = 0
+    run: Path, scheduler: str, job_id: str, *, first: int, last: int, offset: int = 0, **more: object
 ) -> None:
     """Note a submission in the journal."""
-    line: dict[str, object] = {"at": "2026-01-02T10:15:00+00:00", "event": "submitted", "cluster": ""}
-    line |= {"scheduler": scheduler, "job_id": job_id, "first": first, "last": last, "offset": offset}
+    span = {"first": first, "last": last, "offset": offset}
+    write_event(run, "submitted", scheduler=scheduler, job_id=job_id, cluster="", **span, **more)
+
+
+def write_event(run: Path, event: str, **fields: object) -> None:
+    """Note an event in the journal."""
+    line = {"at": "2026-01-02T10:15:00+00:00", "event": event, **fields}
     append_line(run / JOURNAL_FILE, json.dumps(line))
 
 
 def write_answer(
-    run: Path, scheduler: str, kind: str, stdout: str, *, argv: Iterable[str] = ("ask",)
+    run: Path,
+    scheduler: str,
+    kind: str,
+    stdout: str,
+    *,
+    argv: Iterable[str] = ("ask",),
+    at: str = "2026-01-02T11:00:00+00:00",
 ) -> None:
     """Keep a scheduler's raw answer."""
-    line: dict[str, object] = {"at": "2026-01-02T11:00:00+00:00", "kind": kind, "scheduler": scheduler}
+    line: dict[str, object] = {"at": at, "kind": kind, "scheduler": scheduler}
     line |= {"argv": list(argv), "status": 0, "stdout": stdout, "stderr": ""}
     append_line(run / ACCOUNTING_FILE, json.dumps(line))
+
+
+def write_begin(run: Path, of: Point, number: int = 1, **fields: object) -> None:
+    """Bring the file home that says who runs a try: task K of Slurm's job 77 runs point K."""
+    told: dict[str, object] = {"scheduler": "slurm", "job": "77", "task": of.index, "restart": 0, "round": 1}
+    told |= {"host": "node1", "pid": 4711, "at": "2026-01-02T10:15:20Z", **fields}
+    text = "".join(f"{key}={value}\n" for key, value in told.items())
+    write_atomically(try_folder(run, of, number) / BEGIN_FILE, text)
