@@ -74,9 +74,9 @@ class Accounts:
     missed: Mapping[str, frozenset[Task]] = field(default_factory=dict)
     looked: Mapping[str, str] = field(default_factory=dict)
     cancelled: Mapping[Task, str] = field(default_factory=dict)
+    earlier: Mapping[int, tuple[Task, ...]] = field(default_factory=dict)
     packed: frozenset[Task] = frozenset()
     notes: tuple[str, ...] = ()
-    earlier: Mapping[int, tuple[Task, ...]] = field(default_factory=dict)
 
     @property
     def accounted(self) -> dict[int, Accounted]:
@@ -125,18 +125,12 @@ def read_accounts(
         missed={one.scheduler: frozenset(_missed(one)) for one in misses},
         looked={one.scheduler: one.at for one in misses},
         cancelled=journal.cancelled,
+        earlier=_earlier(tasks),
         packed=frozenset(task for task, points in tasks if len(points) > 1),
         notes=journal.notes + more,
     )
 
-        earlier=_earlier(tasks),
 
-GONE = "gone"
-"""The kind of a line of ``accounting.jsonl`` that says which tasks the queue did not hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
 def _earlier(tasks: Sequence[tuple[Task, tuple[int, ...]]]) -> dict[int, tuple[Task, ...]]:
     last: dict[int, Task] = {}
     earlier: dict[int, tuple[Task, ...]] = {}
@@ -148,6 +142,12 @@ def _earlier(tasks: Sequence[tuple[Task, tuple[int, ...]]]) -> dict[int, tuple[T
     return earlier
 
 
+GONE = "gone"
+"""The kind of a line of ``accounting.jsonl`` that says which tasks the queue did not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
     at: str
     kind: str
     scheduler: str
@@ -173,13 +173,13 @@ def _gone(lines: list[_Answer]) -> dict[Task, str]:
         others = {task: at for task, at in since.items() if task.scheduler != line.scheduler}
         since = others | {task: since.get(task, line.at) for task in missed}
         at_once = line.scheduler in AT_ONCE
+        gone = {task: at for task, at in gone.items() if task in since}  # one that was found again is not
         gone |= {task: since[task] for task in missed if at_once or _apart(since[task], line.at)}
     return gone
 
 
 def _missed(line: _Answer) -> set[Task]:
     found = (word.rpartition(".") for word in line.completed.stdout.split())
-        gone = {task: at for task, at in gone.items() if task in since}  # one that was found again is not
     return {Task(line.scheduler, job, int(task)) for job, _, task in found if job and task.isdecimal()}
 
 
@@ -198,28 +198,28 @@ def _known(
     The accounting itself may unsay it: a task that was preempted runs again.
     """
     known: dict[Task, tuple[Accounted, ...]] = {}
+    accounted: set[Task] = set()
     # Newest first, and of the same question only the newest answer: the file grows with every poll.
+    # What asks nothing is a driver here, which tells of one point a line.
     asked: set[tuple[str, ...]] = set()
     for answer in reversed(answers):
         question = (answer.scheduler, answer.kind, *answer.completed.argv)
         if question in asked or answer.scheduler not in parsers:
             continue
-    accounted: set[Task] = set()
         told = _by_task(answer, parsers[answer.scheduler], name)
-    # What asks nothing is a driver here, which tells of one point a line.
         if told and answer.completed.argv:
             asked.add(question)
         for task, items in told.items():
             newer = known.get(task)
             if newer is None or (task not in accounted and items[-1].ended and not newer[-1].ended):
                 known[task] = items
+        accounted |= told.keys() if answer.kind == "accounting" else set()
     return known
 
 
 def _by_task(answer: _Answer, parser: Parser, name: str | None) -> dict[Task, tuple[Accounted, ...]]:
     told: dict[Task, tuple[Accounted, ...]] = {}
     for item in _told(answer, parser):
-        accounted |= told.keys() if answer.kind == "accounting" else set()
         if not name or not item.name or item.name == name:
             task = Task(answer.scheduler, item.job_id, item.task)
             told[task] = (*told.get(task, ()), item)
