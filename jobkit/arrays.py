@@ -62,11 +62,16 @@ def chunks(tasks: int, limit: int | None, max_parallel: int | None, listed: str 
     """
     size = min(tasks, limit) if limit else tasks
     starts = range(0, tasks, size)
-    throttle = max(1, max_parallel // len(starts)) if max_parallel else None
+    throttle = share(max_parallel, len(starts))
     return tuple(
         Array(first=1, last=min(size, tasks - start), offset=start, throttle=throttle, listed=listed)
         for start in starts
     )
+
+
+def share(max_parallel: int | None, arrays: int) -> int | None:
+    """Return how many tasks of each array may run at a time; ``None`` for any number."""
+    return max(1, max_parallel // arrays) if max_parallel else None
 
 
 def following(points: int) -> Array:

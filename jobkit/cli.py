@@ -15,6 +15,8 @@ COMMANDS = {
     "sweep": "Run one tagger once per batch size: submit to Slurm or Grid Engine, or run here.",
     "preflight": "Say what each batch size will pad to, from the text alone, before any GPU.",
     "resume": "Run again the points of a run that failed or are missing.",
+    "cancel": "Take back what of a run is in the queue or running.",
+    "throttle": "Change how many jobs of a run work at a time.",
     "collect": "Turn the records of runs into a scaling table.",
     "recommend": "Say which batch size, card, time and request a run comes to.",
     "verify": "Run the largest batch that a run's points predict, and say how far off it was.",

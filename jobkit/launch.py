@@ -83,15 +83,15 @@ def here(prepared: Prepared) -> int | None:
     """Run all points on this machine, with progress; return an exit code if it did not get so far."""
     from jobkit import watch  # brings rich, which a submission that returns at once does not need
 
-    say(f"{headline(prepared)}\nrun folder: {_short(prepared.run_dir)}")
+    say(f"{headline(prepared)}\nrun folder: {short(prepared.run_dir)}")
     submit.write_run(prepared)
     try:
         with local.ended_by_signals(), watch.Progress(prepared.run_dir, prepared.points) as progress:
             local.drive(prepared.run_dir, progress.tick)
     except KeyboardInterrupt:
         note(prepared.run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
-        say(f"interrupted; what was measured is in {_short(prepared.run_dir)}")
-        say(f"  see it:   jobkit collect {_short(prepared.run_dir)}")
+        say(f"interrupted; what was measured is in {short(prepared.run_dir)}")
+        say(f"  see it:   jobkit collect {short(prepared.run_dir)}")
         return EXIT_INTERRUPTED
     return None
 
@@ -133,7 +133,7 @@ def on_cluster(prepared: Prepared, *, wait: bool) -> int | None:
     if not wait:
         _done(prepared, f"submitted: {scheduler.NAME} job {jobs}", _cancel(prepared))
         return 0
-    say(f"submitted: {scheduler.NAME} job {jobs}\nrun folder: {_short(prepared.run_dir)}")
+    say(f"submitted: {scheduler.NAME} job {jobs}\nrun folder: {short(prepared.run_dir)}")
     return _stay(prepared)
 
 
@@ -144,7 +144,7 @@ WAITS = {
 
 
 def _cancel(prepared: Prepared) -> str:
-    return f"jobkit cancel {_short(prepared.run_dir)}"
+    return f"jobkit cancel {short(prepared.run_dir)}"
 
 
 def _stay(prepared: Prepared) -> int | None:
@@ -155,13 +155,13 @@ def _stay(prepared: Prepared) -> int | None:
         watch.until_done(prepared.run_dir, prepared.points, prepared.spec.policy)
     except KeyboardInterrupt:
         say("no longer waiting; the job goes on")
-        say(f"  how it goes:  jobkit status {_short(prepared.run_dir)}\n  cancel:       {_cancel(prepared)}")
+        say(f"  how it goes:  jobkit status {short(prepared.run_dir)}\n  cancel:       {_cancel(prepared)}")
         return EXIT_INTERRUPTED
     return None
 
 
 def _done(prepared: Prepared, what: str, cancel: str) -> None:
-    run_dir = _short(prepared.run_dir)
+    run_dir = short(prepared.run_dir)
     say(what)
     say(f"  run folder   {run_dir}")
     say(f"  how it goes  jobkit status {run_dir}")
@@ -170,8 +170,8 @@ def _done(prepared: Prepared, what: str, cancel: str) -> None:
     say(f"  cancel       {cancel}")
 
 
-def _short(path: Path) -> str:
-    """Return a path relative to here where that is shorter."""
+def short(path: Path) -> str:
+    """Return a path relative to here, where it lies below."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

@@ -1,0 +1,32 @@
+"""``jobkit throttle``: change how many jobs of a run work at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(short_help="Change how many jobs of a run work at a time.")
+@click.argument("run", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("most", metavar="N", type=click.IntRange(min=0))
+def throttle(run: Path, most: int) -> int:
+    """Let N jobs of the run folder RUN work at a time from now on; 0 is any number.
+
+    The spec's max_parallel says how many do so at first. Those that run now are not stopped: where
+    there are more than N, the next begins once enough have ended. Where the run is several array
+    jobs they share N, and each gets one at least.
+
+    \b
+      jobkit throttle runs/stanza-20260102-101530-3f9a 2
+      jobkit throttle runs/stanza-20260102-101530-3f9a 0
+
+    \b
+    Exit status:
+      0  changed
+      2  nothing of the run is in the queue, or it runs on this machine
+      3  the scheduler refused, or does not answer
+    """
+    from jobkit.throttle import throttle as change
+
+    return change(run.absolute(), most)

@@ -1,0 +1,117 @@
+"""Points that wait and points that run are cancelled, on the real daemons, and run again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from jobkit.look import RunLook, Standing, look
+from jobkit.records import Outcome
+from tests.cluster.test_resume import Faulty
+from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+
+Wait = Callable[[Callable[[], bool], float], None]
+ALL = range(1, 7)
+HANG = dict.fromkeys(ALL, "hangs")
+CANCELLED = Outcome.CANCELLED
+
+
+def seen(run: Path) -> RunLook:
+    (found,) = look([run])
+    return found
+
+
+def running(run: Path) -> set[int]:
+    """Return the points that run and have a batch home."""
+    running = {one.point.index for one in seen(run).points if one.standing is Standing.RUNNING}
+    return {
+        index for index in running if list(run.glob(f"results/batch_size-{index}-r1/try-*/batches.jsonl"))
+    }
+
+
+def record(run: Path, index: int) -> dict[str, object]:
+    path = run / "results" / f"batch_size-{index}-r1" / "try-1" / "record.json"
+    found: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
+    faulty: Faulty, wait_until: Wait
+) -> None:
+    faulty.fail(HANG)
+    faulty.sweep("--set", "max_parallel=2", policy="{}")
+    lab, run = faulty.lab, faulty.lab.run_dir()
+    wait_until(lambda: running(run) == {1, 2}, 60)
+
+    done = lab.jobkit("cancel", run, "1", "batch_size-6-r1")
+    assert done.returncode == 0, done.stderr
+    assert "6 points: 2 running, 4 waiting" in done.stderr
+    assert "cancelled: 2 points\nwhat runs brings home what it has" in done.stderr
+    wait_until(lambda: running(run) == {2, 3}, 60)
+    assert faulty.outcomes() == [CANCELLED, None, None, None, None, CANCELLED]
+    assert record(run, 1)["summary"]["batches"] == 1  # type: ignore[index]  # JSON
+    assert not list(run.glob("results/batch_size-6-r1/*"))
+
+    done = lab.jobkit("cancel", run, "--except", "3")
+    assert "cancelled: 3 points" in done.stderr
+    wait_until(lambda: running(run) == {3}, 60)
+    assert faulty.outcomes() == [CANCELLED, CANCELLED, None, CANCELLED, CANCELLED, CANCELLED]
+
+    done = lab.jobkit("cancel", run)
+    assert done.returncode == 0, done.stderr
+    assert "which was to run again what the policy says\ncancelled: 1 point\n" in done.stderr
+    wait_until(lambda: not seen(run).queued, 60)
+    assert faulty.outcomes() == [CANCELLED] * 6
+    assert [job["role"] for job in faulty.jobs()] == ["points", "follow"], "nothing was submitted again"
+    assert list(lab.scratch.iterdir()) == []
+    collected = lab.jobkit("collect", run, "--format", "json")
+    assert [point["outcome"] for point in json.loads(collected.stdout)["points"]] == ["cancelled"] * 6
+    assert "nothing to cancel" in lab.jobkit("cancel", run).stderr
+
+    faulty.fail({})
+    done = lab.jobkit("resume", run)
+    assert "again: 6 points" in done.stderr
+    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 60)
+    tries = {path.parent.name.split("-")[1] for path in run.glob("results/*/try-2")}
+    assert tries == {"1", "2", "3"}, "what never began has one try"
+
+
+def test_points_that_share_a_job_are_cancelled_together(faulty: Faulty, wait_until: Wait) -> None:
+    faulty.fail(HANG | {1: ""})
+    faulty.sweep("--set", "pack=3", "--set", "max_parallel=1")
+    lab, run = faulty.lab, faulty.lab.run_dir()
+    wait_until(lambda: running(run) == {2}, 60)
+    done = lab.jobkit("cancel", run, "2")
+    assert done.returncode == 2
+    assert "it shares a job with batch_size-3-r1" in done.stderr
+    assert "they end together" in done.stderr
+    done = lab.jobkit("cancel", run, "1", "2", "3")
+    assert done.returncode == 0, done.stderr
+    assert "batch_size-1-r1 has ended (ok): left alone" in done.stderr
+    wait_until(lambda: running(run) == {4}, 60)
+    assert faulty.outcomes()[:3] == [Outcome.OK, CANCELLED, CANCELLED]
+    lab.jobkit("cancel", run)
+    wait_until(lambda: not seen(run).queued, 60)
+    wait_until(lambda: faulty.outcomes() == [Outcome.OK] + [CANCELLED] * 5, 90)
+
+
+def test_more_of_a_run_at_a_time(faulty: Faulty, wait_until: Wait) -> None:
+    faulty.fail(HANG)
+    faulty.sweep("--set", "max_parallel=1", "--set", "sweep.batch_size=[1, 2, 3, 4]")
+    lab, run = faulty.lab, faulty.lab.run_dir()
+    wait_until(lambda: running(run) == {1}, 60)
+    lab.jobkit("cancel", run, "1")  # with a task that has ended scontrol answers with status 1
+    wait_until(lambda: running(run) == {2}, 60)
+    done = lab.jobkit("throttle", run, "2")
+    assert done.returncode == 0, done.stderr
+    assert "at most 2 at a time" in done.stderr
+    wait_until(lambda: running(run) == {2, 3}, 60)
+    assert lab.jobkit("throttle", run, "0").returncode == 0
+    wait_until(lambda: running(run) == {2, 3, 4}, 60)
+    lab.jobkit("cancel", run)
+    wait_until(lambda: not seen(run).queued, 60)
+    done = lab.jobkit("throttle", run, "2")
+    assert done.returncode == 2
+    assert "there is nothing to throttle" in done.stderr
