@@ -10,11 +10,11 @@ from pathlib import Path
 from jobkit.errors import JobkitError
 from jobkit.places import cache_dir
 from jobkit.records import ModelRef, TextRef
-from jobkit.render import find_template
 from jobkit.run.workload import workload_class
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.site import Site, load_site, whole_name
 from jobkit.spec import SweepSpec, load_spec
+from jobkit.templates import find_template
 from jobkit.texts import SAMPLE, find_text
 from jobkit.yaml_files import Document
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import jinja2
 
 from jobkit.directives import directives
 from jobkit.errors import JobkitError
 from jobkit.plan import ALLOCATOR_VARIABLES, Inputs, plan
 from jobkit.records import Point, TextRef
-from jobkit.shipped import shipped_folder
-from jobkit.site import Site, config_folder
+from jobkit.site import Site
 from jobkit.spec import Environment, SweepSpec
 from jobkit.stages import callable_stage
+from jobkit.templates import fill
 from jobkit.units import format_walltime
 
 SCRATCH_MARGIN_BYTES = 64 * 2**20
@@ -75,7 +72,7 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: 
         packed = spec.resources.model_copy(update={"walltime": walltime})
         values |= {"directives": directives(packed, site), "pack": spec.pack}
         values["soft_walltime"] = format_walltime(walltime - _warning_s(spec, site))
-    return _filled(spec, site, values)
+    return _filled(spec, values)
 
 
 def script_name(round_: int) -> str:
@@ -83,19 +80,9 @@ def script_name(round_: int) -> str:
     return "job.sh" if round_ == 1 else f"job-{round_}.sh"
 
 
-def _filled(spec: SweepSpec, site: Site, values: Mapping[str, object]) -> str:
+def _filled(spec: SweepSpec, values: Mapping[str, object]) -> str:
     """Return the spec's own template, else the scheduler's, with the values in it."""
-    name = spec.template or values["base"]
-    try:
-        return _templates(spec.template).get_template(str(name)).render(values)
-    except RecursionError as error:
-        hint = f'a template that stands in for a shipped one extends it as "shipped/{site.scheduler}.sh.j2"'
-        raise JobkitError(f"template {name}: extends itself", hint=hint) from error
-    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise JobkitError(
-            f"template {_place(error) or name}: {_said(error)}",
-            hint="docs/templates-and-sites.md lists the values that a template may use",
-        ) from error
+    return fill(spec.template or str(values["base"]), spec.template, values)
 
 
 def render_fetch(spec: SweepSpec, site: Site, run_dir: Path, words: Sequence[str]) -> str:
@@ -116,7 +103,7 @@ def render_fetch(spec: SweepSpec, site: Site, run_dir: Path, words: Sequence[str
     _check_paths(run_dir, point)
     _check_header_path(run_dir, site.scheduler)
     values = _values(spec, site, point, run_dir) | {"body": FETCH_BODY, "fetch": words}
-    return _templates(None).get_template(f"{site.scheduler}.sh.j2").render(values)
+    return _filled(spec.model_copy(update={"template": None}), values)
 
 
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -131,10 +118,10 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
     values = _values(spec, site, point, run_dir) | {"body": FIND_BODY}
     if site.scheduler == "local":
         values["base"] = FIND_BODY
-    text = _filled(spec, site, values)
+    text = _filled(spec, values)
     if FIND_MODULE in text:
         return text
-    return _filled(spec.model_copy(update={"template": None}), site, values)
+    return _filled(spec.model_copy(update={"template": None}), values)
 
 
 def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -152,70 +139,7 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
     places = {name: os.environ[name] for name in PLACES if name in os.environ}
     values = _values(bare, site, point, run_dir)
     values |= {"body": FOLLOW_BODY, "warning_s": 0, "variables": places}
-    return _filled(bare, site, values)
-
-
-def find_template(name: str, base: Path) -> str:
-    """Return the absolute path of a spec's own template.
-
-    Parameters
-    ----------
-    name
-        As the spec says it.
-    base
-        The spec's folder, which a relative path starts from.
-
-    Raises
-    ------
-    JobkitError
-        Where there is no such file.
-    """
-    path = (base / Path(name).expanduser()).absolute()
-    if not path.is_file():
-        raise JobkitError(f"there is no template {path}", hint="write one that says {% extends base %}")
-    return str(path)
-
-
-def _templates(own: str | None) -> jinja2.Environment:
-    """Return where templates are found: the spec's own by its path, the user's, then the shipped."""
-    shipped = jinja2.FileSystemLoader(shipped_folder("templates"))
-    loaders = [
-        jinja2.FunctionLoader(lambda name: _source(name) if name == own else None),
-        jinja2.FileSystemLoader(config_folder() / "templates"),
-        shipped,
-        jinja2.PrefixLoader({"shipped": shipped}),
-    ]
-    environment = jinja2.Environment(  # noqa: S701 - shell, not HTML: every value goes through a quoting filter
-        loader=jinja2.ChoiceLoader(loaders),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters.update(q=shlex.quote, slurm=_slurm_path, sge=_sge_path)
-    return environment
-
-
-def _source(path: str) -> tuple[str, str, Callable[[], bool]]:
-    try:
-        return Path(path).read_text(encoding="utf-8"), path, lambda: True
-    except OSError as error:
-        raise JobkitError(f"template {path}: {error.strerror}", hint="see `template` in the spec") from error
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, jinja2.TemplateNotFound):
-        return f"there is no template {error.name!r} to extend"
-    return str(error)
-
-
-def _place(error: Exception) -> str:
-    """Return ``file:line`` of a template's fault: told by the error, else by its innermost frame."""
-    if isinstance(error, jinja2.TemplateSyntaxError):
-        return f"{error.filename or error.name}:{error.lineno}"
-    frames = reversed(traceback.extract_tb(error.__traceback__))
-    own = (frame for frame in frames if not frame.filename.endswith(".py") and frame.filename[:1] != "<")
-    return next((f"{frame.filename}:{frame.lineno}" for frame in own), "")
+    return _filled(bare, values)
 
 
 def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[str, object]:
@@ -239,6 +163,8 @@ def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[st
         "variables": variables(spec, point),
         "python": "python" if spec.environment.conda or spec.environment.venv else sys.executable,
         "sync_interval_s": site.sync_interval_s,
+        "grace_s": (grace_s := max(1, site.kill_wait_s * 2 // 3)),
+        "warning_grace_s": max(1, warning_s * 2 // 3) if warning_s else grace_s,
         "script": script_name(1),
         "round": 1,
         "pack": 1,
@@ -296,16 +222,6 @@ def _check_paths(run_dir: Path, point: Point) -> None:
                 f"{path!r}: a path with a control character cannot stand in a job script",
                 hint="rename the folder",
             )
-
-
-def _slurm_path(path: str) -> str:
-    """Return a path for an ``#SBATCH`` line: ``%`` doubled (sbatch(1), filename pattern), quoted."""
-    return shlex.quote(path.replace("%", "%%"))
-
-
-def _sge_path(path: str) -> str:
-    """Return a path for a ``#$ -o`` line: a colon would name a host before it (qsub(1))."""
-    return shlex.quote(f":{path}" if ":" in path else path)
 
 
 callable_stage(__name__)
