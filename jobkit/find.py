@@ -23,6 +23,7 @@ from jobkit.outcomes import KILLED
 from jobkit.predict import Prediction, predict
 from jobkit.records import (
     POINTS_FILE,
+    RESULTS_FOLDER,
     Outcome,
     Point,
     Record,
@@ -34,7 +35,8 @@ from jobkit.records import (
 from jobkit.run import gpu
 from jobkit.run_folder import PointResult, read_run
 from jobkit.run_loads import KNOB, agreeing, loads_of, read_lengths
-from jobkit.trials import ALLOCATOR, PROCESS, SUFFIX, TRIALS_FILE, WANTED_FILE, Trial, Wanted, said, trials
+from jobkit.trials import ALLOCATOR, PROCESS, TRIALS_FILE, WANTED_FILE, Trial, Wanted, said, trial_id, trials
+from jobkit.tries import names
 
 MOST_TRIALS = 3
 STEP_DOWN = 0.95
@@ -154,7 +156,7 @@ def _plan(
         bound_bytes=evidence.fit.upper(load),
         memory=PROCESS if evidence.kind == RAM else ALLOCATOR,
     )
-    return trial, _point(points, trial, wanted)
+    return trial, _point(run_dir, points, trial, wanted)
 
 
 def _load(batch: int, loads: Loads | None, evidence: Evidence) -> int:
@@ -203,12 +205,13 @@ def _batch(prediction: Prediction, loads: Loads | None, done: Sequence[Trial]) -
     return loads.largest_batch(min(prediction.safe_load, STEP_DOWN * min(one.load for one in failed)))
 
 
-def _point(points: Sequence[Point], trial: Trial, wanted: Wanted) -> Point:
+def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: Wanted) -> Point:
     first = points[0]
+    taken = {one.point_id for one in points} | names(run_dir / RESULTS_FOLDER)
     return replace(
         first,
         index=trial.index,
-        point_id=f"{KNOB}-{trial.batch_size}{SUFFIX}",
+        point_id=trial_id(f"{KNOB}-{trial.batch_size}", taken),
         params={**first.params, KNOB: trial.batch_size},
         repeat=1,
         cap_bytes=wanted.memory_bytes if first.device == "cuda" else None,

@@ -5,8 +5,10 @@ Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from jobkit.jsonl import read_tolerantly
@@ -16,7 +18,8 @@ from jobkit.units import format_bytes_gib
 ALLOCATOR = "of the allocator, the CUDA context on top"
 PROCESS = "of the process"
 SUFFIX = "-verify"
-"""Ends the id of a point that tries a prediction."""
+"""Ends the id of a point that tries a prediction; a number follows where the same batch is tried again."""
+_TRIAL = re.compile(rf".*{SUFFIX}(-[0-9]+)?")
 WANTED_FILE = "find_max.json"
 TRIALS_FILE = "trials.jsonl"
 
@@ -108,7 +111,26 @@ def trials(run_dir: Path) -> list[Trial]:
 
 def answers(point_id: str, outcome: str) -> bool:
     """Tell whether an outcome answers what a point asked: a trial asks whether memory suffices."""
-    return outcome in RESULTS or (point_id.endswith(SUFFIX) and outcome == Outcome.RAM_OOM)
+    return outcome in RESULTS or (is_trial(point_id) and outcome == Outcome.RAM_OOM)
+
+
+def is_trial(point_id: str) -> bool:
+    """Tell whether a point tries a prediction, by its id."""
+    return _TRIAL.fullmatch(point_id) is not None
+
+
+def trial_id(setting: str, taken: Container[str]) -> str:
+    """Return an id for a point that tries a setting, such as ``batch_size-100-verify-2``.
+
+    Parameters
+    ----------
+    setting
+        Such as ``batch_size-100``.
+    taken
+        Ids that there are: two points of one id would share their results.
+    """
+    names = (f"{setting}{SUFFIX}{f'-{number}' if number > 1 else ''}" for number in count(1))
+    return next(name for name in names if name not in taken)
 
 
 def ended(found: Sequence[Trial], outcomes: Mapping[int, Outcome | None]) -> list[Trial]:

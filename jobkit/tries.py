@@ -202,19 +202,24 @@ def _read_record(path: str, point: Point) -> Record | None:
         record = from_dict(Record, _with_point(parse_object(text, path), point), where=path)
     except RecursionError as error:
         raise JobkitError(f"{path}: nested too deep") from error
-    if (record.point.run_id, record.point.point_id) != (point.run_id, point.point_id):
-        raise JobkitError(f"{path}: of another point ({record.point.run_id} {record.point.point_id})")
+    if _identity(record.point) != _identity(point):
+        of = record.point
+        raise JobkitError(f"{path}: of another point ({of.run_id} {of.point_id}), number {of.index}")
     return record
 
 
 def _with_point(data: dict[str, Any], point: Point) -> dict[str, Any]:
     """Return a record's JSON with its point as already read, where it is that one: a third less to read."""
     told = data.get("point")
-    same = isinstance(told, dict) and (told.get("run_id"), told.get("point_id")) == (
-        point.run_id,
-        point.point_id,
-    )
+    if not isinstance(told, dict):
+        return data
+    same = (told.get("run_id"), told.get("index"), told.get("point_id")) == _identity(point)
     return {**data, "point": point} if same else data
+
+
+def _identity(point: Point) -> tuple[str, int, str]:
+    """Return what tells points apart: in old runs two trials of one batch share an id."""
+    return point.run_id, point.index, point.point_id
 
 
 def _read_exit(path: str) -> Exit | None:

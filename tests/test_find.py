@@ -23,6 +23,7 @@ from jobkit.records import (
     Outcome,
     Point,
     Record,
+    append_line,
     from_json,
     read_lines,
     to_json,
@@ -235,6 +236,36 @@ def test_only_trials_since_it_was_asked_for_are_counted(tmp_path: Path) -> None:
     ends(run, again, Outcome.OK)
     assert find.next_trial(run) is None
     assert len(trials(run)) == 4
+
+
+def test_a_second_trial_of_a_size_is_a_point_of_its_own(tmp_path: Path) -> None:
+    """An old success must not settle it: nothing of it has run."""
+    run = run_of(tmp_path)
+    first = planned(run)
+    ends(run, first, Outcome.OK)
+    assert find.next_trial(run) is None
+    want(run, GIB, after=1)
+    second = planned(run)
+    assert second.params == first.params
+    assert second.point_id == f"{first.point_id}-2"
+    assert find.next_trial(run) is None
+    assert trials(run)[1].under_way
+    assert [one.tries for one in read_run(run).points] == [*[1] * 6, 0]
+
+
+def test_a_folder_that_two_trials_share_holds_one_record_each(tmp_path: Path) -> None:
+    """As in old runs: the record counts for the point that it names."""
+    run = run_of(tmp_path)
+    first = planned(run)
+    ends(run, first, Outcome.OK)
+    find.next_trial(run)
+    append_line(run / POINTS_FILE, to_json(replace(first, index=7)))
+    read = read_run(run)
+    assert [one.verdict.outcome for one in read.points[5:]] == [Outcome.OK, Outcome.LOST]
+    assert [one.chosen.record for one in read.points if one.chosen].count(None) == 1
+    assert any("of another point" in note for note in read.notes)
+    write_record(run, replace(measured(replace(first, index=7)), try_number=2))
+    assert [one.verdict.outcome for one in read_run(run).points[5:]] == [Outcome.OK, Outcome.OK]
 
 
 def test_a_gpu_is_capped_and_judged_by_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,18 @@ from pathlib import Path
 import pytest
 
 from jobkit.records import Outcome, append_line, to_json
-from jobkit.trials import ALLOCATOR, PROCESS, TRIALS_FILE, Trial, answers, ended, said, trials
+from jobkit.trials import (
+    ALLOCATOR,
+    PROCESS,
+    TRIALS_FILE,
+    Trial,
+    answers,
+    ended,
+    is_trial,
+    said,
+    trial_id,
+    trials,
+)
 from jobkit.units import GIB
 
 TRIED = Trial(
@@ -102,3 +113,13 @@ def test_out_of_memory_is_an_answer_to_a_trial() -> None:
     assert answers("batch_size-9-verify", "ram_oom")
     assert not answers("batch_size-9-r1", "ram_oom")
     assert not answers("batch_size-9-verify", "bug")
+
+
+def test_a_batch_that_is_tried_again_has_an_id_of_its_own() -> None:
+    first = trial_id("batch_size-9", set())
+    second = trial_id("batch_size-9", {first})
+    third = trial_id("batch_size-9", {first, second})
+    assert [first, second, third] == [f"batch_size-9-verify{more}" for more in ("", "-2", "-3")]
+    assert all(map(is_trial, (first, second, third)))
+    assert answers(second, "ram_oom")
+    assert not any(map(is_trial, ("batch_size-9-r2", "batch_size-9", "batch_size-9-verify-r2")))
