@@ -6,10 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jobkit.records import Outcome
 from jobkit.shell import Completed
+
+if TYPE_CHECKING:  # that module builds on this one
+    from jobkit.schedulers.survey import Answers, Survey
 
 
 class State(StrEnum):
@@ -165,6 +168,8 @@ class Scheduler(Protocol):
     NAME: str
     PROGRAMS: tuple[str, ...]
     """What must be on PATH for ``scheduler: auto`` to choose it; nothing for the last resort."""
+    COMMANDS: tuple[str, ...]
+    """All that jobkit calls of it."""
     OWN_OPTIONS: Mapping[str, str]
     """Options that jobkit writes itself, so that nobody else may, and what to do instead."""
     BUSY: re.Pattern[str]
@@ -261,4 +266,16 @@ class Scheduler(Protocol):
 
         ``name`` is the job name that they share. For eyes, where the others are for a parser.
         """
+        ...
+
+    def survey_argvs(self, answers: Answers) -> Mapping[str, tuple[str, ...]]:
+        """Return what to ask the scheduler about its site, by a name for each question.
+
+        Called again with what was answered, until it names no question that was not asked: so a
+        controller that is down is asked no more, and one answer may lead to another question.
+        """
+        ...
+
+    def parse_survey(self, answers: Answers) -> Survey:
+        """Return what the answers come to; a question that was not answered leaves its part unknown."""
         ...

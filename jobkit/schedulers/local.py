@@ -15,12 +15,14 @@ from pathlib import Path
 from jobkit.errors import JobkitError
 from jobkit.records import Outcome
 from jobkit.schedulers.base import Accounted, Array, Check, JobId, Queued, Request, State
+from jobkit.schedulers.survey import Answers, Survey
 from jobkit.schedulers.text import refused
 from jobkit.shell import Completed
 
 NAME = "local"
 OWN_OPTIONS: Mapping[str, str] = {}
 PROGRAMS: tuple[str, ...] = ()
+COMMANDS: tuple[str, ...] = ()
 BUSY = UNSURE = re.compile(r"(?!)")
 """See `jobkit.schedulers.base.Scheduler`: a machine is never too busy to start a process."""
 ENVIRONMENT: Mapping[str, str] = {}
@@ -141,3 +143,13 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
         )
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG001 - nothing to ask
+    """Return no questions."""
+    return {}
+
+
+def parse_survey(answers: Answers) -> Survey:  # noqa: ARG001 - the same for any answers
+    """Return a site without queues."""
+    return Survey(product="this machine")

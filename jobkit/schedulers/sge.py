@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from jobkit.schedulers.base import Array, JobId, Queued, State
 from jobkit.schedulers.sge_accounting import accounting_argv, parse_accounting
 from jobkit.schedulers.sge_checks import checks, submit_words
+from jobkit.schedulers.sge_survey import COMMANDS, parse_survey, survey_argvs
 from jobkit.schedulers.text import expand_tasks, find_job_id, refused, task_ranges
 from jobkit.shell import Completed
 
 __all__ = [
     "BUSY",
+    "COMMANDS",
     "ENVIRONMENT",
     "NAME",
     "OWN_OPTIONS",
@@ -33,11 +35,13 @@ __all__ = [
     "parse_limit",
     "parse_queue",
     "parse_submit",
+    "parse_survey",
     "person_argvs",
     "queue_argv",
     "refusal",
     "search_argvs",
     "submit_argv",
+    "survey_argvs",
     "throttle_argv",
     "too_many",
 ]

@@ -7,13 +7,12 @@ exist; measured, 8.1.9). It does not always name the value to change, so qconf i
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from functools import partial
 
 from jobkit.schedulers.base import Array, Check, Request
-from jobkit.schedulers.text import as_walltime, no_such, seconds_of
+from jobkit.schedulers.queues import asked_for, unknown_fault, walltime_fault
+from jobkit.schedulers.sge_survey import QUEUE, QUEUES, RESOURCES, WALLTIME, queues
+from jobkit.schedulers.text import no_such
 from jobkit.shell import Completed
 
 
@@ -26,8 +25,8 @@ def submit_words(script: str, array: Array) -> tuple[str, ...]:
 def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
     """Return the questions to ask before anything is submitted; ``-w v`` uses up a job id."""
     return (
-        Check(("qconf", "-sq", "*"), partial(_queue_refusal, request)),
-        Check(("qconf", "-sc"), partial(_resource_refusal, request)),
+        Check(QUEUES, partial(_queue_refusal, request)),
+        Check(RESOURCES, partial(_resource_refusal, request)),
         Check(("qsub", "-w", "v", *submit_words(script, array)), _verify_refusal),
     )
 
@@ -36,46 +35,9 @@ def _queue_refusal(request: Request, answer: Completed) -> str | None:
     """Refuse a queue that is not there, and a walltime that none of those asked for allows."""
     if not answer.ok:
         return None  # what qconf cannot tell, -w v and the submission will
-    limits = _queue_limits(answer.stdout)
-    # wc_queue_list of sge_types(1): names with * and ?, each perhaps @host
-    asked = [word.partition("@")[0] for word in (request.queue or "*").split(",")]
-    for word in asked:
-        if word and not _matching((word,), limits):
-            return no_such("queue", word, limits, "the queue")
-    allowed = [limits[name] for name in _matching(asked, limits)]
-    if not allowed or any(limit is None or limit >= request.walltime_s for limit in allowed):
-        return None
-    longest = max(limit for limit in allowed if limit is not None)
-    where = f"queue {request.queue!r}" if request.queue else "any queue"
-    return (
-        f"walltime {as_walltime(request.walltime_s)} is longer than {where} allows (h_rt): "
-        f"at most {as_walltime(longest)} (change resources.walltime or the queue)"
-    )
-
-
-def _matching(words: Iterable[str], limits: Mapping[str, object]) -> list[str]:
-    words = [word or "*" for word in words]  # "@host" names any queue
-    return [name for name in limits if any(fnmatchcase(name, word) for word in words)]
-
-
-def _queue_limits(text: str) -> dict[str, float | None]:
-    """Return the longest ``h_rt`` of every queue, ``None`` for no limit.
-
-    A value may have others for some hosts, ``00:10:00,[node1=24:00:00]`` (queue_conf(5)):
-    the longest is taken, for any host may be good enough.
-    """
-    limits: dict[str, float | None] = {}
-    name = ""
-    for line in re.sub(r"\\\n\s*", "", text).splitlines():
-        key, _, value = line.strip().partition(" ")
-        if key == "qname":
-            name = value.strip()
-            limits[name] = None
-        elif key == "h_rt" and name:
-            found = [seconds_of(word) for word in re.split(r"[,\[\]=\s]+", value) if word[:1].isdigit()]
-            known = [seconds for seconds in found if seconds is not None]
-            limits[name] = None if "INFINITY" in value.upper() else max(known, default=None)
-    return limits
+    known = queues(answer.stdout).values()
+    asked = asked_for(request.queue, known, QUEUE)
+    return unknown_fault(asked, known, QUEUE) or walltime_fault(request, asked, WALLTIME)
 
 
 def _resource_refusal(request: Request, answer: Completed) -> str | None:

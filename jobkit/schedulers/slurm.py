@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from jobkit.records import Outcome
 from jobkit.schedulers.base import Accounted, Array, JobId, Queued, State
 from jobkit.schedulers.slurm_checks import OWN_OPTIONS, checks
+from jobkit.schedulers.slurm_survey import COMMANDS, parse_survey, survey_argvs
 from jobkit.schedulers.text import bytes_of, expand_tasks, find_job_id, refused, seconds_of, task_ranges
 from jobkit.shell import Completed
 
 __all__ = [
     "BUSY",
+    "COMMANDS",
     "ENVIRONMENT",
     "NAME",
     "OWN_OPTIONS",
@@ -31,11 +33,13 @@ __all__ = [
     "parse_limit",
     "parse_queue",
     "parse_submit",
+    "parse_survey",
     "person_argvs",
     "queue_argv",
     "refusal",
     "search_argvs",
     "submit_argv",
+    "survey_argvs",
     "throttle_argv",
     "too_many",
 ]

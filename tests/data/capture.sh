@@ -4,16 +4,20 @@
 #
 #   capture.sh slurm     with SLURM_CONF set as tests/cluster/slurm-up prints it   (4 minutes)
 #   capture.sh sge       with SGE_ROOT and SGE_CELL as tests/cluster/sge-up prints (1 minute)
+#   capture.sh slurm_survey, capture.sh sge_survey     only what they say of their sites, and what
+#                        other-site.sh says of another; these disturb nobody
 #   capture.sh slurm slurm_changes     only a part, by the name of its function
 #
 # It takes node n2 down for a moment: use it on a cluster that nobody else is using.
 # shellcheck disable=SC2329 # several functions are called by wait_until and keep, by name
 set -uo pipefail
-which=${1:?slurm or sge}
-here=$(cd "$(dirname "$0")" && pwd)/$which
+which=${1:?slurm, sge, slurm_survey or sge_survey}
+data=$(cd "$(dirname "$0")" && pwd)
+here=$data/${which%_survey}
 work=$(mktemp -d /tmp/jobkit-capture-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
+chmod 755 "$work" # other-site.sh runs daemons as other users
 mkdir logs
 
 keep() { # keep NAME COMMAND...: run it and write its answer to NAME.txt
@@ -95,6 +99,7 @@ slurm() {
     keep sacct-unknown "${account[@]}" -j 999999
     scancel "$irregular"
     slurm_checks
+    slurm_survey
     wait_until 150 eval "! squeue -h -j $late | grep -q ."
     sleep 4
     keep sacct-timeout "${account[@]}" -j "$late"
@@ -147,6 +152,30 @@ slurm_checks() {
     keep test-only-memory sbatch --test-only --mem=99G ok.sh
     keep test-only-array sbatch --test-only --array=1-20000 ok.sh
     keep test-only-script sbatch --test-only missing.sh
+}
+slurm_survey() { # what jobkit.schedulers.slurm_survey asks
+    survey_slurm() {
+        keep "$1-version" sinfo --version
+        keep "$1-ping" scontrol ping
+        keep "$1-config" scontrol show config
+        keep "$1-nodes" sinfo -a -h -o '%P|%l|%G|%a|%D|%c|%m'
+        keep "$1-partitions" as_user "scontrol -o show partition"
+        keep "$1-sacct" sacct -n -P -X -S now
+        keep "$1-accounts" sacctmgr -n -P show user root withassoc format=DefaultAccount,Account
+    }
+    as_user() { su -s /bin/bash nobody -c "SLURM_CONF=$SLURM_CONF $1"; }
+    survey_slurm lab
+    { grep -v '^Accounting' "$SLURM_CONF"; echo 'SlurmctldPort=16817'; } >down.conf
+    SLURM_CONF=$work/down.conf keep down-ping scontrol ping
+    { cat "$SLURM_CONF"; echo 'AccountingStoragePort=16819'; } >nodbd.conf
+    SLURM_CONF=$work/nodbd.conf keep nodbd-sacct sacct -n -P -X -S now
+    SLURM_CONF=$work/nodbd.conf keep nodbd-accounts sacctmgr -n -P show user root withassoc format=DefaultAccount,Account
+    (
+        up=$("$data/other-site.sh" slurm "$work/other") || exit 1
+        eval "$up"
+        survey_slurm other
+        "$data/other-site.sh" down "$work/other"
+    )
 }
 slurm_unreachable() { # the same cluster, at ports where nobody listens
     { grep -v '^Accounting' "$SLURM_CONF"; echo 'SlurmctldPort=16817'; } >off.conf
@@ -227,5 +256,25 @@ sge_checks() {
     keep verify-script qsub -w v missing.sh
     keep refused-queue qsub -terse -cwd -q nope.q ok.sh
     keep refused-tasks qsub -terse -cwd -t 1-80000 ok.sh
+}
+sge_survey() { # what jobkit.schedulers.sge_survey asks
+    survey_sge() {
+        keep "$1-version" qstat -help
+        keep "$1-config" qconf -sconf
+        keep "$1-queues" qconf -sq '*'
+        keep "$1-complexes" qconf -sc
+        keep "$1-instances" qstat -F
+        keep "$1-qacct" qacct -j jobkit-doctor-asks
+        for pe in $(qconf -spl); do keep "$1-pe-$pe" qconf -sp "$pe"; done
+    }
+    survey_sge lab
+    SGE_QMASTER_PORT=9 keep down-config qconf -sconf
+    (
+        up=$("$data/other-site.sh" sge "$work/other" 2>/dev/null) || exit 1
+        eval "$up"
+        survey_sge other
+        keep other-projects qconf -sprjl
+        "$data/other-site.sh" down "$work/other"
+    )
 }
 "${2:-$which}"

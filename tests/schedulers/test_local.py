@@ -77,3 +77,8 @@ def test_a_job_of_one_of_several_clusters_names_it() -> None:
 
 def test_what_a_person_types_to_see_whether_drivers_live() -> None:
     assert local.person_argvs((JobId("7"), JobId("8")), "demo-1") == (("ps", "-p", "7,8"),)
+
+
+def test_a_machine_is_a_site_without_queues() -> None:
+    assert local.survey_argvs({}) == {}
+    assert local.parse_survey({}).queues is None

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from jobkit.schedulers.base import Request
+from jobkit.schedulers.queues import Queue, asked_for, gpu_fault, offered_gpus, unknown_fault, walltime_fault
+
+RequestOf = Callable[..., Request]
+KNOWN = (
+    Queue(name="cpu", default=True, walltime_s=3600),
+    Queue(name="gpu", walltime_s=7200, gpus={"v100": 2}),
+    Queue(name="gpu-big", gpus={"v100": 1, "a100": 4}),
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "found", "unknown"),
+    [
+        (None, ["cpu"], ""),
+        ("gpu", ["gpu"], ""),
+        ("gpu,cpu", ["cpu", "gpu"], ""),
+        ("gpu*", ["gpu", "gpu-big"], ""),
+        ("gpu@node7", ["gpu"], ""),
+        ("@nodes", ["cpu", "gpu", "gpu-big"], ""),
+        ("gqu", [], "gqu"),
+        ("gpu,gqu", ["gpu"], "gqu"),
+    ],
+)
+def test_the_queues_that_are_asked_for(names: str | None, found: list[str], unknown: str) -> None:
+    asked = asked_for(names, KNOWN, "queue")
+
+    assert [queue.name for queue in asked.queues] == found
+    assert asked.unknown == unknown
+    assert asked.where == f"queue {names or 'cpu'!r}"
+
+
+def test_where_there_is_no_default_any_will_do() -> None:
+    asked = asked_for(None, KNOWN[1:], "queue")
+
+    assert (asked.queues, asked.where) == (KNOWN[1:], "any queue")
+
+
+def test_where_there_is_no_queue_none_is_found() -> None:
+    asked = asked_for(None, (), "partition")
+
+    assert (asked.queues, asked.unknown) == ((), "")
+    assert unknown_fault(asked, (), "partition") is None
+
+
+def test_a_name_that_no_queue_has() -> None:
+    fault = unknown_fault(asked_for("gqu", KNOWN, "partition"), KNOWN, "partition")
+
+    assert fault == (
+        "the cluster has no partition 'gqu' (it has: cpu, gpu, gpu-big); "
+        "did you mean 'gpu'? (change the queue)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("queue", "walltime_s", "fault"),
+    [
+        ("cpu", 3600, None),
+        ("cpu", 3601, "allows (MaxTime): at most 01:00:00 (change resources.walltime or the queue)"),
+        ("cpu,gpu", 7200, None),
+        ("gpu-big", 10**8, None),
+    ],
+)
+def test_walltimes(request_of: RequestOf, queue: str, walltime_s: int, fault: str | None) -> None:
+    said = walltime_fault(request_of(walltime_s=walltime_s), asked_for(queue, KNOWN, "partition"), "MaxTime")
+
+    assert (said is None) == (fault is None)
+    assert (fault or "") in (said or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"gpus": 0}, None),
+        ({"gpus": 2, "queue": "gpu"}, None),
+        ({"gpus": 4, "queue": "gpu*", "gpu_type": "a100"}, None),
+        ({"gpus": 1}, "partition 'cpu' has no GPUs; asked for: 1 (change resources.gpus or the queue)"),
+        ({"gpus": 3, "queue": "gpu"}, "at most 2 GPUs a node; asked for: 3"),
+        ({"gpus": 1, "queue": "gpu", "gpu_type": "a100"}, "no GPU type in partition 'gpu' 'a100'"),
+        ({"gpus": 1, "queue": "none"}, None),
+    ],
+)
+def test_gpus(request_of: RequestOf, changes: dict[str, object], fault: str | None) -> None:
+    request = request_of(**changes)
+    said = gpu_fault(request, asked_for(request.queue, KNOWN, "partition"))
+
+    assert (said is None) == (fault is None)
+    assert (fault or "") in (said or "")
+
+
+def test_what_queues_offer_together() -> None:
+    assert offered_gpus(KNOWN) == {"v100": 2, "a100": 4}
