@@ -18,6 +18,7 @@ from jobkit import ledger
 from jobkit.cards import usable_bytes
 from jobkit.errors import JobkitError
 from jobkit.evidence import RAM, Evidence, gather, ram_peak
+from jobkit.fit import Fit
 from jobkit.loads import Loads
 from jobkit.outcomes import KILLED
 from jobkit.predict import Prediction, predict
@@ -35,7 +36,18 @@ from jobkit.records import (
 from jobkit.run import gpu
 from jobkit.run_folder import PointResult, read_run
 from jobkit.run_loads import KNOB, agreeing, loads_of, read_lengths
-from jobkit.trials import ALLOCATOR, PROCESS, TRIALS_FILE, WANTED_FILE, Trial, Wanted, said, trial_id, trials
+from jobkit.trials import (
+    ALLOCATOR,
+    PROCESS,
+    TRIALS_FILE,
+    WANTED_FILE,
+    Trial,
+    Wanted,
+    is_trial,
+    said,
+    trial_id,
+    trials,
+)
 from jobkit.tries import names
 
 MOST_TRIALS = 3
@@ -91,6 +103,8 @@ def _wanted(run_dir: Path) -> Wanted:
 def _goes_on(done: Sequence[Trial]) -> bool:
     """Tell whether a smaller batch makes sense: the last one ran out of memory, or took too much."""
     last = done[-1]
+    if last.outcome is Outcome.OK and last.measured_bytes is None:
+        return False
     return len(done) < MOST_TRIALS and not last.held and (last.killed or last.outcome in TELLING)
 
 
@@ -98,14 +112,24 @@ def _settled(run_dir: Path, wanted: Wanted, results: Sequence[PointResult]) -> l
     """Return the trials, those that have come home since with their outcome."""
     by_index = {one.point.index: one for one in results}
     return [
-        _settle(run_dir, wanted, trial, by_index[trial.index])
+        _settle(run_dir, wanted, trial, by_index[trial.index], seen=_seen(results, trial))
         if trial.under_way and trial.index in by_index
         else trial
         for trial in trials(run_dir)
     ]
 
 
-def _settle(run_dir: Path, wanted: Wanted, trial: Trial, result: PointResult) -> Trial:
+def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
+    """Tell whether an earlier point went well with the same batch: what is known is not predicted."""
+    return any(
+        one.point.index < trial.index
+        and one.point.params.get(KNOB) == trial.batch_size
+        and one.verdict.outcome is Outcome.OK
+        for one in results
+    )
+
+
+def _settle(run_dir: Path, wanted: Wanted, trial: Trial, result: PointResult, *, seen: bool) -> Trial:
     if result.verdict.outcome is None:
         return trial
     tried = result.chosen
@@ -115,7 +139,8 @@ def _settle(run_dir: Path, wanted: Wanted, trial: Trial, result: PointResult) ->
     )
     settled = replace(trial, outcome=result.verdict.outcome, measured_bytes=_measured(record), killed=killed)
     append_line(run_dir / TRIALS_FILE, to_json(settled))
-    if record and settled.outcome in TELLING:
+    tells = settled.measured_bytes is not None or settled.outcome is not Outcome.OK
+    if record and settled.outcome in TELLING and tells and not seen:
         ledger.note(Path(wanted.ledger), _entry(settled, record))
     return settled
 
@@ -147,16 +172,24 @@ def _plan(
     batch = min(_batch(prediction, loads, done), loads.limit if loads else paragraphs)
     if isinstance(evidence.fit, str) or not batch:
         return Trial(capacity_bytes=capacity, message=prediction.reason or "not even a batch of 1 fits"), None
+    fit = _blind(records, batch) or evidence.fit
     trial = Trial(
         index=points[-1].index + 1,
         batch_size=batch,
         load=(load := _load(batch, loads, evidence)),
         capacity_bytes=capacity,
-        expected_bytes=evidence.fit.at(load),
-        bound_bytes=evidence.fit.upper(load),
+        expected_bytes=fit.at(load),
+        bound_bytes=fit.upper(load),
         memory=PROCESS if evidence.kind == RAM else ALLOCATOR,
     )
     return trial, _point(run_dir, points, trial, wanted)
+
+
+def _blind(records: Sequence[Record], batch: int) -> Fit | None:
+    """Return the line without earlier trials of a batch: what has seen it predicts nothing of it."""
+    others = [one for one in records if one.point.params[KNOB] != batch or not is_trial(one.point.point_id)]
+    evidence = gather(others)
+    return None if isinstance(evidence, str) or isinstance(evidence.fit, str) else evidence.fit
 
 
 def _load(batch: int, loads: Loads | None, evidence: Evidence) -> int:

@@ -63,6 +63,11 @@ class Entry:
         """(expected - measured) / measured; ``None`` where nothing was measured."""
         return None if not self.measured_bytes else self.expected_bytes / self.measured_bytes - 1
 
+    @property
+    def above_bound(self) -> bool:
+        """Whether it needed more than the bound said: one in twenty may."""
+        return not self.held or (self.measured_bytes or 0) > self.bound_bytes
+
 
 def entries(path: Path) -> list[Entry]:
     """Return what the ledger holds; lines that cannot be read are left out."""
@@ -80,20 +85,32 @@ def note(path: Path, entry: Entry) -> None:
 
 
 def summary(
-    known: Iterable[Entry], *, model: str | None, gpu: str | None, torch: str | None, cuda: str | None
+    known: Iterable[Entry],
+    *,
+    workload: str,
+    model: str | None,
+    gpu: str | None,
+    torch: str | None,
+    cuda: str | None,
 ) -> str | None:
-    """Return what became of the predictions of a model on a card, in a few words.
+    """Return what became of the predictions of a workload and its model on a card, in a few words.
 
     Returns
     -------
     str or None
-        ``14 predictions, 0 unsafe, worst 1.9 %``; ``None`` where there was none.
+        ``14 predictions, 0 unsafe, worst 1.9 %, 1 above its bound``; ``None`` where there was none.
+        Unsafe is what took more than it might; above its bound is also what merely had luck, for
+        the memory ended far above.
     """
-    alike = [one for one in known if (one.model, one.gpu, one.torch, one.cuda) == (model, gpu, torch, cuda)]
+    asked = (workload, model, gpu, torch, cuda)
+    alike = [one for one in known if (one.workload, one.model, one.gpu, one.torch, one.cuda) == asked]
     if not alike:
         return None
     unsafe = sum(not one.held for one in alike)
     errors = [abs(one.error) for one in alike if one.error is not None]
     worst = f", worst {max(errors):.1%}".replace("%", " %") if errors else ""
     noun = "prediction" if len(alike) == 1 else "predictions"
-    return f"{len(alike)} {noun}, {unsafe} unsafe{worst}"
+    above = sum(one.above_bound for one in alike)
+    return (
+        f"{len(alike)} {noun}, {unsafe} unsafe{worst}, {above} above {'its' if above == 1 else 'the'} bound"
+    )

@@ -81,7 +81,7 @@ def _batch(found: Recommendation) -> Iterator[str]:
     if not found.trials and not found.batch.largest.reason:
         yield f"  Prove it before you rely on it: jobkit verify {found.measured.run}"
     if found.ledger:
-        yield f"  Earlier predictions of this model, card and versions: {found.ledger}."
+        yield f"  Predictions of other runs, of this model, card and versions: {found.ledger}."
 
 
 def _smaller(found: Recommendation) -> Iterator[str]:

@@ -84,13 +84,14 @@ def read_material(folder: Path, say: Say) -> Material:
 
 
 def _ledger(records: Sequence[Record]) -> str | None:
-    """Return what became of the user's earlier predictions of this model on this card, in a few words."""
+    """Return what became of the user's predictions of this kind in other runs, in a few words."""
     first = next((one for one in records if one.outcome is Outcome.OK), None)
     if first is None:
         return None
     model = first.point.model
     return ledger.summary(
-        ledger.entries(ledger_path()),
+        [one for one in ledger.entries(ledger_path()) if one.run_id != first.point.run_id],
+        workload=first.point.workload,
         model=model.fingerprint if model else None,
         gpu=first.gpu.name if first.gpu else None,
         torch=first.versions.get("torch"),

@@ -72,7 +72,7 @@ class Material:
     trials
         What became of predictions that this run has tried, in sentences without a full stop.
     ledger
-        What became of all that the user has tried with this model, card and versions.
+        What became of what the user has tried in other runs with this workload, model, card and versions.
     """
 
     run: str

@@ -98,8 +98,12 @@ class Trial:
 
     @property
     def held(self) -> bool:
-        """Whether it ran, and stayed within the capacity."""
-        return self.outcome is Outcome.OK and (self.measured_bytes or 0) <= self.capacity_bytes
+        """Whether it ran, and is known to have stayed within the capacity."""
+        return (
+            self.outcome is Outcome.OK
+            and self.measured_bytes is not None
+            and self.measured_bytes <= self.capacity_bytes
+        )
 
 
 def trials(run_dir: Path) -> list[Trial]:
@@ -157,6 +161,8 @@ def _said(trial: Trial) -> str:
         return f"{within} is being tried"
     if trial.killed:
         return f"{within} was tried and killed, most likely for its memory"
+    if trial.outcome is Outcome.OK and trial.measured_bytes is None:
+        return f"{within} ran to its end, and what it needed was not measured"
     if trial.measured_bytes is None or trial.error is None:
         return f"{within} was tried and ended as {trial.outcome}"
     word = "held" if trial.held else "did not hold"

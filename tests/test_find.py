@@ -253,6 +253,33 @@ def test_a_second_trial_of_a_size_is_a_point_of_its_own(tmp_path: Path) -> None:
     assert [one.tries for one in read_run(run).points] == [*[1] * 6, 0]
 
 
+def test_what_was_tried_before_is_no_prediction(tmp_path: Path) -> None:
+    """Neither does the line that predicts it know of it, nor the ledger count it twice."""
+    run = run_of(tmp_path)
+    first = planned(run)
+    before = trials(run)[0]
+    ends(run, first, Outcome.OK)
+    assert find.next_trial(run) is None
+    want(run, GIB, after=1)
+    second = planned(run)
+    assert second.params == first.params
+    again = trials(run)[1]
+    assert (again.expected_bytes, again.bound_bytes) == (before.expected_bytes, before.bound_bytes)
+    ends(run, second, Outcome.OK)
+    assert find.next_trial(run) is None
+    assert [one.held for one in trials(run)] == [True, True]
+    assert len(ledger.entries(tmp_path / "ledger.jsonl")) == 1
+
+
+def test_what_was_not_measured_neither_held_nor_failed(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    write_record(run, replace(measured(planned(run)), memory=Memory()))
+    assert find.next_trial(run) is None, "nothing was learned, so nothing smaller is tried"
+    assert find.finished(run)
+    assert not trials(run)[0].held
+    assert not (tmp_path / "ledger.jsonl").exists()
+
+
 def test_a_folder_that_two_trials_share_holds_one_record_each(tmp_path: Path) -> None:
     """As in old runs: the record counts for the point that it names."""
     run = run_of(tmp_path)

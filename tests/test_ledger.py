@@ -28,7 +28,7 @@ ENTRY = Entry(
 
 
 def told(known: list[Entry]) -> str | None:
-    return summary(known, model="f1", gpu="NVIDIA H200", torch="2.5.0", cuda="12.4")
+    return summary(known, workload="stanza-ner", model="f1", gpu="NVIDIA H200", torch="2.5.0", cuda="12.4")
 
 
 def test_an_entry_is_written_once(tmp_path: Path) -> None:
@@ -57,12 +57,15 @@ def test_a_spoilt_line_is_left_out(tmp_path: Path) -> None:
 
 def test_what_became_of_the_predictions_of_a_kind() -> None:
     assert told([]) is None
-    assert told([replace(ENTRY, gpu="NVIDIA A40"), replace(ENTRY, model=None)]) is None
-    assert told([ENTRY]) == "1 prediction, 0 unsafe, worst 0.0 %"
+    others = [replace(ENTRY, gpu="NVIDIA A40"), replace(ENTRY, model=None), replace(ENTRY, workload="count")]
+    assert told(others) is None
+    assert told([ENTRY]) == "1 prediction, 0 unsafe, worst 0.0 %, 0 above the bound"
     over = replace(ENTRY, expected_bytes=15.285e9)
     failed = replace(ENTRY, measured_bytes=None, held=False)
-    assert told([ENTRY, over, failed]) == "3 predictions, 1 unsafe, worst 1.9 %"
-    assert told([failed]) == "1 prediction, 1 unsafe"
+    assert told([ENTRY, over, failed]) == "3 predictions, 1 unsafe, worst 1.9 %, 1 above its bound"
+    assert told([failed]) == "1 prediction, 1 unsafe, 1 above its bound"
+    lucky = replace(ENTRY, capacity_bytes=80e9, measured_bytes=16_000_000_000)
+    assert told([lucky, failed]) == "2 predictions, 1 unsafe, worst 6.2 %, 2 above the bound"
 
 
 def test_an_error_is_a_share_of_what_was_measured() -> None:

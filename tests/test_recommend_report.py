@@ -225,7 +225,9 @@ def test_what_was_tried_is_quoted_or_how_to_try_it() -> None:
     tried = replace(material(records()), trials=("batch_size 245 held",), ledger="14 predictions, 0 unsafe")
     said = text(tried)
     assert "  Tried: batch_size 245 held.\n" in said
-    assert "  Earlier predictions of this model, card and versions: 14 predictions, 0 unsafe.\n" in said
+    assert (
+        "  Predictions of other runs, of this model, card and versions: 14 predictions, 0 unsafe.\n" in said
+    )
     assert "Prove it" not in said
     assert "Prove it" not in text(material(records(sizes=(40, 85))))
 

@@ -132,6 +132,8 @@ def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path)
         held=True,
     )
     ledger.note(tmp_path / "ledger.jsonl", entry)
+    assert read_material(folder, print).ledger is None, "its own trials stand there already"
+    ledger.note(tmp_path / "ledger.jsonl", replace(entry, run_id="other"))
     assert (read_material(folder, print).ledger or "").startswith("1 prediction, 0 unsafe")
     lost = write_run(tmp_path / "lost", [replace(one, outcome=Outcome.BUG) for one in told])
     assert read_material(lost, print).ledger is None

@@ -72,6 +72,10 @@ def test_a_run_without_trials(tmp_path: Path) -> None:
         ),
         (replace(TRIED, outcome=Outcome.GPU_OOM), f"{WITHIN} was tried and ended as gpu_oom"),
         (
+            replace(TRIED, outcome=Outcome.OK),
+            f"{WITHIN} ran to its end, and what it needed was not measured",
+        ),
+        (
             replace(TRIED, outcome=Outcome.LOST, killed=True),
             f"{WITHIN} was tried and killed, most likely for its memory",
         ),
@@ -95,6 +99,7 @@ def test_it_held_where_it_ran_and_stayed_within() -> None:
     assert replace(TRIED, outcome=Outcome.OK, measured_bytes=16 * GIB).held
     assert not replace(TRIED, outcome=Outcome.OK, measured_bytes=16 * GIB + 1).held
     assert not replace(TRIED, outcome=Outcome.GPU_OOM).held
+    assert not replace(TRIED, outcome=Outcome.OK).held, "nothing was measured"
 
 
 def test_what_nobody_settled_ended_as_its_point_did() -> None:
