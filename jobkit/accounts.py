@@ -63,6 +63,8 @@ class Accounts:
         The tasks that were taken back by jobkit itself, and when.
     packed
         Tasks that run several points.
+    unanswered, left
+        As of `jobkit.submissions.Journal`.
     notes
         Lines that could not be read.
     """
@@ -76,6 +78,8 @@ class Accounts:
     cancelled: Mapping[Task, str] = field(default_factory=dict)
     earlier: Mapping[int, tuple[Task, ...]] = field(default_factory=dict)
     packed: frozenset[Task] = frozenset()
+    unanswered: Mapping[str, Any] | None = None
+    left: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -127,6 +131,8 @@ def read_accounts(
         cancelled=journal.cancelled,
         earlier=_earlier(tasks),
         packed=frozenset(task for task, points in tasks if len(points) > 1),
+        unanswered=journal.unanswered,
+        left=journal.left,
         notes=journal.notes + more,
     )
 

@@ -12,11 +12,11 @@ from jobkit.choice import find_point
 from jobkit.enqueue import REFUSED, cancel_tasks
 from jobkit.errors import JobkitError
 from jobkit.find import finished
+from jobkit.in_words import counted
 from jobkit.launch import say, short
 from jobkit.look import IN_QUEUE, Look, RunLook, Standing, followers, look
 from jobkit.orphans import adopt
 from jobkit.resume import alone
-from jobkit.retries import counted
 from jobkit.schedulers.registry import by_name
 from jobkit.submissions import Role, Submission, Task, read_journal
 

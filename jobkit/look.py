@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from jobkit.inquiry import Inquiry, ask_about, ended, inquiry_into, task_of
-from jobkit.records import RESULTS, Outcome, Point
+from jobkit.records import Outcome, Point
 from jobkit.schedulers.base import Queued, State
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.submissions import Role, Submission, Task
+from jobkit.trials import answers
 from jobkit.tries import Tried
 
 
@@ -79,6 +81,9 @@ class RunLook:
         The tasks that are known to have ended, or to be gone.
     silent
         Schedulers that did not answer: of their tasks nothing is known but what is home.
+    unanswered, left
+        Of the journal: a submission without an answer, and what the job that follows could not do; see
+        `jobkit.submissions.Journal`.
     notes
         Lines that could not be read.
     """
@@ -89,6 +94,8 @@ class RunLook:
     queued: Mapping[Task, Queued] = field(default_factory=dict)
     ended: frozenset[Task] = frozenset()
     silent: tuple[str, ...] = ()
+    unanswered: Mapping[str, Any] | None = None
+    left: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -128,6 +135,8 @@ def _looked(run: Inquiry) -> RunLook:
         queued=run.queued,
         ended=ended(run.accounts) | (run.accounts.cancelled.keys() - run.queued.keys()),
         silent=tuple(sorted(run.silent)),
+        unanswered=run.accounts.unanswered,
+        left=run.accounts.left,
         notes=tuple(run.notes),
     )
 
@@ -139,7 +148,9 @@ def _point(run: Inquiry, point: Point) -> Look:
     queued = run.queued.get(task) if task else None
     return Look(
         point=point,
-        standing=_standing(counts, tries[0], task, queued, packed=task in run.accounts.packed),
+        standing=Standing.DONE
+        if _answered(point, counts)
+        else _standing(counts, tries[0], task, queued, packed=task in run.accounts.packed),
         counts=counts,
         tries=tuple(one for one in tries if one.files.number),
         task=task,
@@ -147,11 +158,15 @@ def _point(run: Inquiry, point: Point) -> Look:
     )
 
 
+def _answered(point: Point, counts: Tried) -> bool:
+    outcome = counts.verdict.outcome
+    return outcome is not None and answers(point.point_id, outcome)
+
+
 def _standing(
     counts: Tried, latest: Tried, task: Task | None, queued: Queued | None, *, packed: bool
 ) -> Standing:
-    if counts.verdict.outcome in RESULTS:
-        return Standing.DONE
+    """Return where a point stands that is not done."""
     if queued is not None and queued.state is State.ERROR:
         return Standing.STUCK
     begun = bool(latest.files.number) and latest.task == task

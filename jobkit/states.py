@@ -68,7 +68,7 @@ def ask_queue(
     if not jobs:
         return ()
     asking = asking or Asking()
-    argv = scheduler.queue_argv(jobs)
+    argv = scheduler.queue_argv(jobs, _owners(runs))
     answer = recently(argv, lambda: _run(scheduler, argv), asking.max_age_s)
     told = scheduler.parse_queue(answer)
     ids = {job.id for job in jobs}
@@ -102,7 +102,7 @@ def ask_accounting(
     tuple of Accounted, or None
         A task that is missing is not known yet; ``None`` where the accounting did not answer.
     """
-    argv = scheduler.accounting_argv(jobs, since, name) if jobs else ()
+    argv = scheduler.accounting_argv(jobs, since, name, _owners(runs)) if jobs else ()
     if not argv:
         return ()
     asking = asking or Asking()
@@ -134,6 +134,14 @@ def note_gone(scheduler: str, missed: AbstractSet[Task], known: Accounts, run: P
 def local_time(at: str) -> str:
     """Return a moment, UTC, as schedulers take it: local ISO time without a zone."""
     return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _owners(runs: Path | Sequence[Path]) -> tuple[str, ...]:
+    """Return whose runs they are; nobody, that is oneself, where a folder's owner has no name here."""
+    try:
+        return tuple(sorted({run.owner() for run in ([runs] if isinstance(runs, Path) else runs)}))
+    except (OSError, KeyError):
+        return ()
 
 
 def _run(scheduler: Scheduler, argv: tuple[str, ...]) -> shell.Completed:

@@ -88,6 +88,9 @@ class Journal:
         client died in between, and the job may be in the queue.
     cancelled
         The tasks that `jobkit cancel` or a refused sweep took back, and when, UTC.
+    left
+        The fields of a ``left`` after which no points were submitted: what the job that follows could
+        not do waits for a person.
     rounds
         How many rounds were begun, those refused too.
     notes
@@ -96,6 +99,7 @@ class Journal:
 
     submissions: tuple[Submission, ...]
     unanswered: Mapping[str, Any] | None = None
+    left: Mapping[str, Any] | None = None
     cancelled: Mapping[Task, str] = field(default_factory=dict)
     rounds: int = 0
     notes: tuple[str, ...] = ()
@@ -106,6 +110,7 @@ def read_journal(run: Path) -> Journal:
     events, notes = read_tolerantly(run / JOURNAL_FILE, lambda line, where: _event(run, line, where))
     submissions: list[Submission] = []
     unanswered: dict[str, Any] | None = None
+    left: dict[str, Any] | None = None
     cancelled: dict[Task, str] = {}
     rounds = 0
     for event, submission in events:
@@ -113,6 +118,8 @@ def read_journal(run: Path) -> Journal:
         if kind in {"submitting", "submitted", "refused"}:
             unanswered = event if kind == "submitting" else None
             rounds = max(rounds, _number(event.get("round")))
+        if kind == "left" or (submission is not None and submission.role is Role.POINTS):
+            left = event if kind == "left" else None
         if submission is not None:
             submissions.append(submission)
         if kind == "cancelled" and not event.get("refused", event.get("status", 0)):
@@ -120,6 +127,7 @@ def read_journal(run: Path) -> Journal:
     return Journal(
         submissions=tuple(submissions),
         unanswered=unanswered,
+        left=left,
         cancelled=cancelled,
         rounds=rounds,
         notes=tuple(notes),

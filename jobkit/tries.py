@@ -49,12 +49,15 @@ class Tried:
         ``begin`` is read only where there is no record.
     node
         Where it ran, as far as is known.
+    account
+        What the scheduler's accounting, or its queue, tells of it; ``None`` where nothing.
     """
 
     files: TryFiles
     verdict: Verdict
     task: Task | None = None
     node: str = ""
+    account: Accounted | None = None
 
 
 def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[Tried]:
@@ -81,7 +84,7 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
             later[task] += 1
         verdict = judge(files, accounted, _circumstances(accounts, task, superseded=place > 0))
         verdict = _with_log(verdict, files, f"{home}/../../{LOGS_FOLDER}", point, task)
-        yield Tried(files, verdict, task, _node(files, accounted))
+        yield Tried(files, verdict, task, _node(files, accounted), accounted)
 
 
 def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: Task | None) -> Verdict:
@@ -155,7 +158,7 @@ def not_started(point: Point, accounts: Accounts) -> Tried:
         told = f"{task.scheduler} job {task.job_id}, task {task.task}" if task else "not submitted"
         words = f"{told}: {verdict.evidence}" if task else told
         verdict = Verdict(outcome=verdict.outcome, evidence=words)
-    return Tried(TryFiles(number=0), verdict, task, accounted.node if accounted else "")
+    return Tried(TryFiles(number=0), verdict, task, accounted.node if accounted else "", accounted)
 
 
 def names(folder: Path | str) -> set[str]:

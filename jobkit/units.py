@@ -92,6 +92,13 @@ def format_walltime(duration_s: float) -> str:
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
+def format_clock(duration_s: float) -> str:
+    """Return seconds as a person reads a clock: ``0:07``, ``12:30``, ``1:02:03``; hours go past 24."""
+    minutes, seconds = divmod(math.ceil(duration_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
 def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:
     """Return bytes as GiB with the unit: ``7.08 GiB``."""
     return f"{size_bytes / GIB:,.{digits}f} GiB"

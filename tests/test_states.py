@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,3 +121,15 @@ def test_no_jobs_are_asked_about_by_no_call(tmp_path: Path, monkeypatch: pytest.
 
     assert ask_queue(slurm, (), tmp_path) == ()
     assert ask_accounting(slurm, (), "2026-01-02T03:04:05", "demo", tmp_path) == ()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives a folder away")
+def test_a_run_of_somebody_else_is_asked_about_by_its_owner(tmp_path: Path, fake: Fake) -> None:
+    fake("qstat", out="<job_info/>")
+    nobody = 65534  # Debian's and Red Hat's uid of the user who owns nothing
+    os.chown(tmp_path, nobody, -1)
+    assert ask_queue(sge, JOBS, tmp_path) == ()
+    assert calls(tmp_path, "qstat") == [f" -u {pwd.getpwuid(nobody).pw_name} -xml"]
+    os.chown(tmp_path, 4_000_000, -1)
+    ask_queue(sge, JOBS, tmp_path)
+    assert calls(tmp_path, "qstat")[1] == f" -u {getpass.getuser()} -xml", "its owner has no name here"

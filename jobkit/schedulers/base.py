@@ -125,6 +125,22 @@ class Accounted:
     never_began: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """What a person can do for tasks that wait for one.
+
+    Attributes
+    ----------
+    argv
+        The command that lets them go on; nothing where there is none.
+    key
+        What to change in the spec, where they will never begin as they are; empty where no key does it.
+    """
+
+    argv: tuple[str, ...] = ()
+    key: str = ""
+
+
 def _nothing(_: Completed) -> str:
     return ""
 
@@ -241,19 +257,34 @@ class Scheduler(Protocol):
         """
         ...
 
-    def queue_argv(self, jobs: tuple[JobId, ...]) -> tuple[str, ...]:
-        """Return the one command that lists what the queue still holds of these jobs."""
+    def queue_argv(self, jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Return the one command that lists what the queue still holds of these jobs.
+
+        ``users`` are those whose jobs they are, by default oneself: one scheduler finds jobs by
+        their ids, another by their owners.
+        """
         ...
 
     def parse_queue(self, answer: Completed) -> tuple[Queued, ...] | None:
         """Return the tasks still in the queue, ``None`` where the answer is no answer."""
         ...
 
-    def accounting_argv(self, jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str, ...]:
+    def explain(self, one: Queued) -> str:
+        """Return why a task waits: the scheduler's own word, and in plain words what it means."""
+        ...
+
+    def remedy(self, job: JobId, tasks: tuple[int, ...], one: Queued) -> Remedy | None:
+        """Return what a person can do for tasks that wait alike; ``None`` where they need nobody."""
+        ...
+
+    def accounting_argv(
+        self, jobs: tuple[JobId, ...], since: str, name: str, users: tuple[str, ...] = ()
+    ) -> tuple[str, ...]:
         """Return the one command that asks the accounting.
 
         ``since`` is local ISO time, ``name`` the job name that the jobs share, empty where they
-        share none: one scheduler finds them by their ids, another by their name.
+        share none, ``users`` as for `queue_argv`: one scheduler finds them by their ids, another by
+        their name or their owners.
         """
         ...
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jobkit.errors import JobkitError
 from jobkit.records import Outcome
-from jobkit.schedulers.base import Accounted, Array, Check, JobId, Queued, Request, State
+from jobkit.schedulers.base import Accounted, Array, Check, JobId, Queued, Remedy, Request, State
 from jobkit.schedulers.survey import Answers, Survey
 from jobkit.schedulers.text import refused
 from jobkit.shell import Completed
@@ -95,7 +95,7 @@ def refusal(answer: Completed) -> str | None:
     return refused(answer, _OVER)
 
 
-def queue_argv(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
+def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - by number
     """Return the command that tells whether the drivers live, and what each runs: a number comes again."""
     return ("ps", "-ww", "-o", "pid=,args=", "-p", ",".join(job.id for job in jobs))
 
@@ -115,7 +115,22 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
     )
 
 
-def accounting_argv(jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str, ...]:  # noqa: ARG001 - see below
+def explain(one: Queued) -> str:  # noqa: ARG001 - points run one after the other
+    """Return what a point waits for here."""
+    return "one point at a time runs here"
+
+
+def remedy(job: JobId, tasks: tuple[int, ...], one: Queued) -> Remedy | None:  # noqa: ARG001 - see below
+    """Return ``None``: nothing here waits for a person."""
+    return None
+
+
+def accounting_argv(  # see below
+    jobs: tuple[JobId, ...],  # noqa: ARG001
+    since: str,  # noqa: ARG001
+    name: str,  # noqa: ARG001
+    users: tuple[str, ...] = (),  # noqa: ARG001
+) -> tuple[str, ...]:
     """Return no command: the driver has written the accounting already."""
     return ()
 

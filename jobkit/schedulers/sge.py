@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from jobkit.schedulers.base import Array, JobId, Queued, State
 from jobkit.schedulers.sge_accounting import accounting_argv, parse_accounting
 from jobkit.schedulers.sge_checks import checks, submit_words
+from jobkit.schedulers.sge_reasons import explain, remedy
 from jobkit.schedulers.sge_survey import COMMANDS, parse_survey, survey_argvs
 from jobkit.schedulers.text import expand_tasks, find_job_id, refused, task_ranges
 from jobkit.shell import Completed
@@ -29,6 +30,7 @@ __all__ = [
     "accounting_argv",
     "cancel_argv",
     "checks",
+    "explain",
     "limit_argv",
     "log_name",
     "parse_accounting",
@@ -39,6 +41,7 @@ __all__ = [
     "person_argvs",
     "queue_argv",
     "refusal",
+    "remedy",
     "search_argvs",
     "submit_argv",
     "survey_argvs",
@@ -168,14 +171,14 @@ def refusal(answer: Completed) -> str | None:
     return refused(answer, _OVER)
 
 
-def queue_argv(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
-    """Return the one command that lists one's own jobs: qstat takes no ids where it shows states.
+def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the one command that lists all jobs of their owners: qstat takes no ids where it shows states.
 
     Without ``-g d``: pending tasks are then one row with all their ranges, never cut (measured
     with 200 tasks in 24 ranges).
     """
     del jobs
-    return ("qstat", "-u", getpass.getuser(), "-xml")
+    return ("qstat", "-u", ",".join(users) or getpass.getuser(), "-xml")
 
 
 def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:

@@ -26,18 +26,22 @@ _NODE_FAILURES = frozenset({18, 19})
 _LIMIT = 37
 
 
-def accounting_argv(jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str, ...]:
+def accounting_argv(
+    jobs: tuple[JobId, ...], since: str, name: str, users: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """Return the one command that asks the accounting: by the name that all arrays share.
 
     qacct takes one ``-j``: of ``-j 1,2`` it answers the 1 and says nothing of the 2, with
     status 0; a job name answers every job that had it (measured). For several names, that is for
-    none, it is asked about all of the user's jobs since then.
+    none, it is asked about all of the owner's jobs since then; it takes one owner (qacct(1), ``-o``),
+    so with several about everybody's.
     """
     del jobs
     if name:
         return ("qacct", "-j", name)
     start = datetime.fromisoformat(since).strftime("%Y%m%d%H%M")
-    return ("qacct", "-o", getpass.getuser(), "-b", start, "-j")
+    owners = users or (getpass.getuser(),)
+    return ("qacct", *(("-o", owners[0]) if len(owners) == 1 else ()), "-b", start, "-j")
 
 
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:

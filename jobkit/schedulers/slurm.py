@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from jobkit.records import Outcome
 from jobkit.schedulers.base import Accounted, Array, JobId, Queued, State
 from jobkit.schedulers.slurm_checks import OWN_OPTIONS, checks
+from jobkit.schedulers.slurm_reasons import explain, remedy
 from jobkit.schedulers.slurm_survey import COMMANDS, parse_survey, survey_argvs
 from jobkit.schedulers.text import bytes_of, expand_tasks, find_job_id, refused, seconds_of, task_ranges
 from jobkit.shell import Completed
@@ -27,6 +28,7 @@ __all__ = [
     "accounting_argv",
     "cancel_argv",
     "checks",
+    "explain",
     "limit_argv",
     "log_name",
     "parse_accounting",
@@ -37,6 +39,7 @@ __all__ = [
     "person_argvs",
     "queue_argv",
     "refusal",
+    "remedy",
     "search_argvs",
     "submit_argv",
     "survey_argvs",
@@ -207,8 +210,9 @@ def refusal(answer: Completed) -> str | None:
     return refused(answer, _OVER)
 
 
-def queue_argv(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
+def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the one command that lists what the queue still holds, a task a line (``-r``)."""
+    del users  # squeue finds jobs by their ids
     ids = ",".join(job.id for job in jobs)
     return ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, *_clusters(jobs), "-j", ids)
 
@@ -264,14 +268,16 @@ def _rows(text: str, columns: int) -> Iterator[tuple[str, str, str, list[str]]]:
             yield found["job"], found["tasks"], found["step"] or "", [*rest, *missing]
 
 
-def accounting_argv(jobs: tuple[JobId, ...], since: str, name: str) -> tuple[str, ...]:
+def accounting_argv(
+    jobs: tuple[JobId, ...], since: str, name: str, users: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """Return the one command that asks the accounting.
 
     ``-S`` because sacct otherwise begins at midnight (sacct(1), DEFAULT TIME WINDOW), ``-P``
     because columns are cut otherwise; with the steps (no ``-X``), for they hold the memory; with
     ``-D``, for a task that was requeued has a row for each time it ran.
     """
-    del name  # sacct finds jobs by their ids
+    del name, users  # sacct finds jobs by their ids
     ids = ",".join(job.id for job in jobs)
     columns = ",".join(_COLUMNS)
     return ("sacct", "-n", "-P", "-D", *_clusters(jobs), "-S", since, "-j", ids, f"--format={columns}")

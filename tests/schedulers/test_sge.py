@@ -113,6 +113,15 @@ def test_queue_argv_asks_for_ones_own_jobs(monkeypatch: pytest.MonkeyPatch) -> N
     assert sge.queue_argv((JobId("12"),)) == ("qstat", "-u", "ann", "-xml")
 
 
+def test_the_jobs_of_others_are_asked_for_by_their_owners() -> None:
+    since, jobs = "2026-01-02T03:04:05", (JobId("1"), JobId("2"))
+    assert sge.queue_argv(jobs, ("ann", "bob")) == ("qstat", "-u", "ann,bob", "-xml")
+    assert sge.accounting_argv(jobs, since, "", ("ann",)) == (
+        "qacct", "-o", "ann", "-b", "202601020304", "-j",
+    )  # fmt: skip
+    assert sge.accounting_argv(jobs, since, "", ("ann", "bob")) == ("qacct", "-b", "202601020304", "-j")
+
+
 def test_running_and_pending_and_error(captured: Captured, job: Callable[[str], str]) -> None:
     answer = sge.parse_queue(captured("sge/qstat-live"))
 

@@ -1,0 +1,67 @@
+"""Where points stand, in words: of one in a word and why, of all in a line. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+
+from jobkit.look import Look, RunLook, Standing
+from jobkit.records import Outcome
+from jobkit.schedulers.base import Queued, State
+from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.timing import moment
+
+HELD = "held"
+"""A wait that somebody must end."""
+
+
+def counted(seen: RunLook) -> str:
+    """Return how many points stand where: ``1,000 points: 963 done, 37 failed (35 ram_oom, 2 timeout)``."""
+    standings = Counter(one.standing for one in seen.points)
+    failed = Counter(str(one.outcome) for one in seen.points if one.standing is Standing.FAILED)
+    why_failed = ", ".join(f"{number} {word}" for word, number in failed.most_common())
+    parts = [f"{standings[one]:,} {one}" for one in Standing if standings[one]]
+    words = ", ".join(part + (f" ({why_failed})" if part.endswith(Standing.FAILED) else "") for part in parts)
+    return f"{len(seen.points):,} point{'s' if len(seen.points) > 1 else ''}: {words}"
+
+
+def state_of(one: Look) -> str:
+    """Return a point's outcome, else where it stands, in a word."""
+    if one.standing in {Standing.DONE, Standing.FAILED}:
+        return str(one.outcome)
+    held = one.queued is not None and one.queued.state is State.HELD
+    return HELD if held and one.standing is Standing.WAITING else str(one.standing)
+
+
+def why(one: Look, silent: tuple[str, ...], now: datetime) -> str:
+    """Return what led to a point's outcome, or why it waits; empty where there is nothing to say.
+
+    Parameters
+    ----------
+    silent
+        Schedulers that did not answer.
+    now
+        With a time zone.
+    """
+    evidence = one.counts.verdict.evidence
+    if one.standing in {Standing.DONE, Standing.FAILED}:
+        return "" if one.outcome is Outcome.OK else evidence
+    if one.task is None:
+        return "never submitted"
+    if one.queued is None:
+        dumb = one.task.scheduler in silent
+        return f"{one.task.scheduler} does not answer" if dumb else f"left the queue: {evidence}"
+    if one.standing is Standing.WAITING and one.queued.state is State.RUNNING and one.queued.task:
+        return "the job that it shares has begun, and its turn is to come"
+    return explained(one.task.scheduler, one.queued, now)
+
+
+def explained(scheduler: str, queued: Queued, now: datetime) -> str:
+    """Return why a task waits, and when it is to begin where the scheduler says so."""
+    words = SCHEDULERS[scheduler].explain(queued)
+    start = moment(queued.start_at)
+    if queued.state is not State.PENDING or start is None or start <= now:
+        return words
+    today = start.date() == now.astimezone().date()
+    begins = f"to begin about {start:%H:%M}" if today else f"to begin about {start:%Y-%m-%d %H:%M}"
+    return f"{words}; {begins}" if words else begins

@@ -1,0 +1,55 @@
+"""How long tries took, and how long one has been running. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from jobkit.look import Look
+from jobkit.tries import Tried
+
+
+def elapsed_s(tried: Tried, *, shared: bool = False) -> float | None:
+    """Return how long a try took that has ended: by its record, else by the accounting.
+
+    Parameters
+    ----------
+    shared
+        Whether its task ran other points too: then the accounting's time is not its own.
+    """
+    record = tried.files.record
+    if record is None:
+        return None if shared or tried.account is None else tried.account.elapsed_s
+    began, ended = moment(record.started_at), moment(record.ended_at)
+    return max(0.0, (ended - began).total_seconds()) if began and ended else None
+
+
+def running_s(one: Look, now: datetime, *, shared: bool = False) -> float | None:
+    """Return how long a point has been running that runs.
+
+    As its task has, for that is the scheduler's one clock; where several points share the task,
+    since its try began, by the node's clock.
+
+    Parameters
+    ----------
+    now
+        With a time zone.
+    shared
+        Whether its task runs other points too.
+    """
+    queued = one.queued
+    if queued is None or not queued.task or shared:
+        begin = one.tries[0].files.begin if one.tries else None
+        began = moment(begin.at) if begin else None
+    elif queued.elapsed_s is not None:
+        return queued.elapsed_s
+    else:
+        began = moment(queued.start_at)
+    return max(0.0, (now - began).total_seconds()) if began else None
+
+
+def moment(text: str) -> datetime | None:
+    """Return a moment; one without a zone is the local time of a scheduler; ``None`` where it is none."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        return None
