@@ -12,11 +12,16 @@ from pathlib import Path
 from jobkit import states
 from jobkit.accounts import Accounts, read_accounts
 from jobkit.errors import JobkitError
-from jobkit.records import RESULTS_FOLDER, Point
+from jobkit.records import RESULTS_FOLDER, Outcome, Point
 from jobkit.run_folder import read_points
-from jobkit.schedulers.base import JobId, Queued, Scheduler
+from jobkit.schedulers.base import Accounted, JobId, Queued, Scheduler
 from jobkit.submissions import Role, Task
 from jobkit.tries import Tried, names, not_started, read_tries, try_numbers
+
+RETURNING = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.QUEUE_ERROR})
+"""The accounting says so of tasks that have ended, and of those that the scheduler runs again or holds:
+for 3.5 s sacct shows a requeued task as PREEMPTED and no more, and qacct has a record of a task in Eqw
+(measured, Slurm 22.05.8, Grid Engine 8.1.9). So the queue is asked until they are gone from it."""
 
 
 @dataclass(slots=True)
@@ -101,7 +106,12 @@ def _open(run: Inquiry, task: Task, indices: tuple[int, ...]) -> bool:
     if not any(index in run.tries for index in indices):
         return task not in ended(run.accounts) | run.accounts.cancelled.keys()
     over = any(one.ended for one in run.accounts.runs.get(task, ()))
-    return any(verdict.outcome is None or (verdict.provisional and not over) for verdict in verdicts)
+    return any(
+        verdict.outcome is None
+        or (verdict.provisional and not over)
+        or (verdict.outcome in RETURNING and task not in run.accounts.gone)
+        for verdict in verdicts
+    )
 
 
 def ask_about(scheduler: Scheduler, runs: Sequence[Inquiry], max_age_s: float) -> None:
@@ -118,9 +128,10 @@ def ask_about(scheduler: Scheduler, runs: Sequence[Inquiry], max_age_s: float) -
         else:
             _take(run, scheduler.NAME, tasks)
     missed = [run for run in runs if _missed(run, scheduler.NAME)]
-    if missed:
-        _account(scheduler, missed, asking)
+    told = _account(scheduler, missed, asking) if missed else ()
     for run in runs:
+        if scheduler.NAME not in run.silent:
+            _note_gone(run, scheduler.NAME, told, asking)
         _again(run, asking.unsaved.get(run.folder, ()))
 
 
@@ -155,20 +166,26 @@ def _missed(run: Inquiry, scheduler: str) -> set[Task]:
     return {task for task in run.open if task.scheduler == scheduler and task not in run.queued}
 
 
-def _account(scheduler: Scheduler, runs: Sequence[Inquiry], asking: states.Asking) -> None:
-    """Ask the accounting about the tasks that have left the queue; note those that it does not know."""
+def _account(scheduler: Scheduler, runs: Sequence[Inquiry], asking: states.Asking) -> tuple[Accounted, ...]:
+    """Ask the accounting about the tasks that have left the queue; return what it knows."""
     jobs = tuple(dict.fromkeys(job for run in runs for job in _jobs(run, scheduler.NAME)))
     since = states.local_time(min(one.at for run in runs for one in run.accounts.submissions))
     name = runs[0].points[0].run_id if len(runs) == 1 else ""
     folders = [run.folder for run in runs]
-    tasks = states.ask_accounting(scheduler, jobs, since, name, folders, asking)
-    for run in runs:
-        own = {"", run.points[0].run_id}
-        told = {
-            Task(scheduler.NAME, one.job_id, one.task) for one in tasks or () if one.ended and one.name in own
-        }
-        missed = _missed(run, scheduler.NAME) - told
-        states.note_gone(scheduler.NAME, missed, run.accounts, run.folder, asking)
+    return states.ask_accounting(scheduler, jobs, since, name, folders, asking) or ()
+
+
+def _note_gone(run: Inquiry, scheduler: str, told: Sequence[Accounted], asking: states.Asking) -> None:
+    """Note the tasks that neither queue nor accounting knows; what is gone for good stays so."""
+    own = {"", run.points[0].run_id}
+    known = {
+        Task(scheduler, one.job_id, one.task)
+        for one in told
+        if one.ended and one.name in own and one.outcome not in RETURNING
+    }
+    gone = {task for task in run.accounts.gone if task.scheduler == scheduler and task not in run.open}
+    missed = (_missed(run, scheduler) - known) | gone
+    states.note_gone(scheduler, missed, run.accounts, run.folder, asking)
 
 
 def _again(run: Inquiry, unsaved: Sequence[str]) -> None:
@@ -177,10 +194,13 @@ def _again(run: Inquiry, unsaved: Sequence[str]) -> None:
     present = names(run.folder / RESULTS_FOLDER)
     for point in run.points:
         verdict = run.tries[point.index][0].verdict
-        if verdict.outcome is None or verdict.provisional:
+        if verdict.outcome is None or verdict.provisional or verdict.outcome in RETURNING:
             _read_tries(run, point, present)
 
 
 def ended(accounts: Accounts) -> frozenset[Task]:
     """Return the tasks that are known to have ended, or to be gone."""
-    return frozenset(accounts.gone) | {task for task, runs in accounts.runs.items() if runs[-1].ended}
+    over = (task for task, runs in accounts.runs.items() if runs[-1].ended)
+    return frozenset(accounts.gone) | {
+        task for task in over if accounts.runs[task][-1].outcome not in RETURNING
+    }

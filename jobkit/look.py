@@ -17,7 +17,7 @@ from jobkit.schedulers.base import Queued, State
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.submissions import Role, Submission, Task
 from jobkit.trials import answers
-from jobkit.tries import Tried
+from jobkit.tries import Tried, not_started
 
 
 class Standing(StrEnum):
@@ -50,6 +50,8 @@ class Look:
         It was last submitted as; ``None`` where it never was.
     queued
         What the queue holds of that task.
+    vanished
+        What became of earlier tasks of it that left no try, the oldest first.
     """
 
     point: Point
@@ -58,6 +60,7 @@ class Look:
     tries: tuple[Tried, ...] = ()
     task: Task | None = None
     queued: Queued | None = None
+    vanished: tuple[Tried, ...] = ()
 
     @property
     def outcome(self) -> Outcome | None:
@@ -155,7 +158,14 @@ def _point(run: Inquiry, point: Point) -> Look:
         tries=tuple(one for one in tries if one.files.number),
         task=task,
         queued=queued,
+        vanished=_vanished(run, point, tries),
     )
+
+
+def _vanished(run: Inquiry, point: Point, tries: Sequence[Tried]) -> tuple[Tried, ...]:
+    seen = {one.task for one in tries}
+    tasks = (task for task in run.accounts.earlier.get(point.index, ()) if task not in seen)
+    return tuple(not_started(point, run.accounts, task) for task in tasks)
 
 
 def _answered(point: Point, counts: Tried) -> bool:
@@ -170,7 +180,7 @@ def _standing(
     if queued is not None and queued.state is State.ERROR:
         return Standing.STUCK
     begun = bool(latest.files.number) and latest.task == task
-    over = begun and latest.verdict.outcome is not None
+    over = begun and bool(latest.files.record or latest.files.exit)
     if queued is not None and queued.state in {State.RUNNING, State.ENDING} and not over:
         return Standing.RUNNING if begun or (queued.task and not packed) else Standing.WAITING
     if queued is not None and queued.state not in {State.RUNNING, State.ENDING}:
@@ -190,6 +200,7 @@ def followers(run: RunLook, role: Role) -> list[tuple[Submission, Queued | None]
 
 
 def history(one: Look) -> list[tuple[Outcome | None, str]]:
-    """Return outcome and node of each try of a point, the oldest first."""
-    tries = one.tries or ((one.counts,) if one.task else ())
-    return [(tried.verdict.outcome, tried.node) for tried in reversed(tries)]
+    """Return outcome and node of each try of a point, the oldest first; tasks that left none count too."""
+    last = (one.counts,) if one.task and not one.counts.files.number else ()
+    tries = (*one.vanished, *reversed(one.tries), *last)
+    return [(tried.verdict.outcome, tried.node) for tried in tries]

@@ -155,7 +155,7 @@ def _silent(verdict: Verdict, known: Circumstances) -> Verdict:
         return verdict
     if known.superseded:
         return Verdict(
-            outcome=Outcome.LOST, evidence="a later try began, and nothing tells how this one ended"
+            outcome=Outcome.LOST, evidence="it was run again, and nothing tells how this try ended"
         )
     if not known.gone:
         return verdict

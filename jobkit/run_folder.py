@@ -16,14 +16,14 @@ from jobkit.tries import Tried, names, not_started, read_batches, read_tries, tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointResult:
-    """A point and the try that counts: the one that went well, else the latest.
+    """A point and the try that counts: the one that went well, else the latest, begun or not.
 
     Attributes
     ----------
     tries
         How many try folders there are.
     chosen
-        ``None`` where there is none.
+        ``None`` where there is none, or the point was submitted again and has not begun.
     batches
         Of the chosen try, read only where it has no record: how far it came.
     node
@@ -110,7 +110,7 @@ def _read_point(
         if tried.verdict.outcome is Outcome.OK:
             break
     counts = latest or not_started(point, accounts)
-    chosen = counts.files if latest else None
+    chosen = counts.files if counts.files.number else None
     return PointResult(
         point=point,
         tries=len(numbers),

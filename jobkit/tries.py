@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ class Tried:
 
 
 def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[Tried]:
-    """Yield the tries of a point, the latest first.
+    """Yield the tries of a point, the latest first; before them one of number 0 if it was submitted since.
 
     Parameters
     ----------
@@ -73,18 +73,33 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
     Notes
     -----
     The scheduler may run a task again by itself: then one task has several tries and several
-    accounts, both in order. Its last try goes with the last account, and so on backwards.
+    accounts, both in order. Its last try goes with the last account, and so on backwards; an
+    account of a start that failed (``queue_error``) goes with none.
     """
     later: Counter[Task] = Counter()
+    superseded = False
     for place, number in enumerate(numbers):
         files = read_try(home, number, point)
         task = _task_of(files, accounts, point, latest=place == 0)
-        accounted = _account(accounts, task, later[task] if task else 0)
+        if place == 0 and not _begun(home, point, accounts, task, numbers[1:]):
+            yield not_started(point, accounts)
+            superseded = True
+        accounted = _account(_begun_runs(accounts, task), later[task] if task else 0)
         if task:
             later[task] += 1
-        verdict = judge(files, accounted, _circumstances(accounts, task, superseded=place > 0))
+        verdict = judge(files, accounted, _circumstances(accounts, task, superseded=superseded))
         verdict = _with_log(verdict, files, f"{home}/../../{LOGS_FOLDER}", point, task)
         yield Tried(files, verdict, task, _node(files, accounted), accounted)
+        superseded = True
+
+
+def _begun(home: str, point: Point, accounts: Accounts, latest: Task | None, earlier: list[int]) -> bool:
+    """Tell whether the task that a point was last submitted as has left a try, or there is none."""
+    submitted = accounts.submitted.get(point.index)
+    if submitted in {None, latest}:
+        return True
+    files = (read_try(home, number, point) for number in earlier)
+    return any(_task_of(one, accounts, point, latest=False) == submitted for one in files)
 
 
 def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: Task | None) -> Verdict:
@@ -123,8 +138,15 @@ def _task_of(files: TryFiles, accounts: Accounts, point: Point, *, latest: bool)
     return accounts.submitted.get(point.index) if latest else None
 
 
-def _account(accounts: Accounts, task: Task | None, later: int) -> Accounted | None:
-    runs = accounts.runs.get(task, ()) if task else ()
+def _runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
+    return accounts.runs.get(task, ()) if task else ()
+
+
+def _begun_runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
+    return tuple(one for one in _runs(accounts, task) if one.outcome is not Outcome.QUEUE_ERROR)
+
+
+def _account(runs: Sequence[Accounted], later: int) -> Accounted | None:
     return runs[-1 - later] if later < len(runs) else None
 
 
@@ -149,10 +171,10 @@ def _node(files: TryFiles, accounted: Accounted | None) -> str:
     return next(filter(None, told), "")
 
 
-def not_started(point: Point, accounts: Accounts) -> Tried:
-    """Return what is known of a point that has no try folder."""
-    task = accounts.submitted.get(point.index)
-    accounted = _account(accounts, task, 0)
+def not_started(point: Point, accounts: Accounts, earlier: Task | None = None) -> Tried:
+    """Return what is known of a point that has no try folder of its last task, or of an earlier one."""
+    task = earlier or accounts.submitted.get(point.index)
+    accounted = _account(_runs(accounts, task), 0)
     verdict = judge(None, accounted, _circumstances(accounts, task, superseded=False))
     if accounted is None:
         told = f"{task.scheduler} job {task.job_id}, task {task.task}" if task else "not submitted"
