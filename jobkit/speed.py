@@ -37,6 +37,8 @@ class Speed:
         Of each repeat.
     start_s
         To load the model and to warm up: the mean.
+    starts_s
+        The same of each repeat.
     """
 
     params: Mapping[str, int]
@@ -46,6 +48,7 @@ class Speed:
     seconds_per_item: tuple[float, ...]
     seconds_per_character: tuple[float, ...]
     start_s: float
+    starts_s: tuple[float, ...]
 
     @property
     def repeats(self) -> int:
@@ -99,6 +102,7 @@ def _size(speed: Speed) -> tuple[int, int, str]:
 def _speed(params: Mapping[str, int], records: Sequence[Record]) -> Speed:
     summaries = [record.summary for record in records if record.summary]
     rates = [one.items / one.work_s for one in summaries]
+    starts = tuple((record.load_s or 0.0) + (record.warm_up_s or 0.0) for record in records)
     return Speed(
         params=params,
         load=max((one.load_max for one in summaries if one.load_max), default=None),
@@ -106,7 +110,8 @@ def _speed(params: Mapping[str, int], records: Sequence[Record]) -> Speed:
         items_per_s_sd=stdev(rates) if len(rates) > 1 else None,
         seconds_per_item=tuple(one.work_s / one.items for one in summaries),
         seconds_per_character=tuple(one.work_s / one.characters for one in summaries if one.characters),
-        start_s=fmean((record.load_s or 0.0) + (record.warm_up_s or 0.0) for record in records),
+        start_s=fmean(starts),
+        starts_s=starts,
     )
 
 
@@ -139,6 +144,9 @@ def differ(one: Speed, other: Speed) -> bool | None:
 def duration(speed: Speed, *, items: int, characters: int | None = None) -> Duration:
     """Return how long a text takes at a setting, on the machine that was measured.
 
+    The interval is about the whole of a run: its start scatters too, and more than the work of a
+    short text does.
+
     Parameters
     ----------
     speed
@@ -151,13 +159,14 @@ def duration(speed: Speed, *, items: int, characters: int | None = None) -> Dura
     by_character = characters is not None and len(speed.seconds_per_character) == speed.repeats
     each = speed.seconds_per_character if by_character else speed.seconds_per_item
     amount = characters if by_character and characters is not None else items
-    expected, half = amount * fmean(each), None
-    if len(each) > 1:
-        half = amount * stdev(each) * quantile(TWO_SIDED, len(each) - 1) * math.sqrt(1 + 1 / len(each))
+    whole = [start + amount * one for start, one in zip(speed.starts_s, each, strict=True)]
+    expected, half = fmean(whole), None
+    if len(whole) > 1:
+        half = stdev(whole) * quantile(TWO_SIDED, len(whole) - 1) * math.sqrt(1 + 1 / len(whole))
     return Duration(
-        expected_s=speed.start_s + expected,
-        low_s=None if half is None else speed.start_s + max(0.0, expected - half),
-        high_s=None if half is None else speed.start_s + expected + half,
+        expected_s=expected,
+        low_s=None if half is None else max(min(speed.starts_s), expected - half),
+        high_s=None if half is None else expected + half,
         start_s=speed.start_s,
         repeats=speed.repeats,
     )

@@ -80,6 +80,16 @@ def test_time_has_an_interval_for_one_run_to_come() -> None:
     assert (found.start_s, found.repeats) == (4, 2)
 
 
+def test_the_start_scatters_too() -> None:
+    """Three repeats that work alike and start apart: each lies in the interval."""
+    one = speed(100, 100, 100)
+    found = duration(replace(one, start_s=6.0, starts_s=(4.0, 6.0, 8.0)), items=881)
+    assert found.expected_s == pytest.approx(6 + 8.81)
+    half = 2 * 4.30265 * sqrt(4 / 3)
+    assert found.high_s == pytest.approx(found.expected_s + half, rel=1e-4)
+    assert found.low_s == pytest.approx(found.expected_s - half, rel=1e-4)
+
+
 def test_of_one_repeat_there_is_no_interval() -> None:
     found = duration(speed(100), items=1_000)
     assert found.expected_s == pytest.approx(10)
