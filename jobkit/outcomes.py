@@ -13,8 +13,9 @@ OVERRULING = frozenset(
 )
 """What the accounting may say against a provisional outcome: who sent the signal, it knows best."""
 
-SIGNALS = {"USR1": Outcome.TIMEOUT, "XCPU": Outcome.TIMEOUT}
-"""The walltime warnings that jobkit asks for; any other signal is ``cancelled``, provisionally."""
+SIGNALS = {"USR1": Outcome.TIMEOUT, "XCPU": Outcome.TIMEOUT, "KILL": Outcome.LOST}
+"""The walltime warnings that jobkit asks for, and a kill -9 of the job script, of which nobody says why;
+any other signal is ``cancelled``, provisionally."""
 
 STAGES = {
     "stage_in": Outcome.STAGE_IN,
@@ -89,6 +90,10 @@ class Circumstances:
     cancelled: str = ""
     packed: bool = False
     superseded: bool = False
+
+
+NO_HOME = 73
+"""With this status the job script ends where it cannot write in the run folder (sysexits.h, EX_CANTCREAT)."""
 
 
 def judge(
@@ -226,6 +231,10 @@ def _by_accounting(accounted: Accounted | None, left: str, silent: str) -> Verdi
     if not accounted.ended:
         # An outcome before the end is an error state of the queue, which a person may clear.
         return Verdict(outcome=accounted.outcome, evidence=words, provisional=accounted.outcome is not None)
+    if accounted.outcome is None and accounted.exit_status == NO_HOME:
+        return Verdict(
+            outcome=Outcome.STAGE_OUT, evidence=f"the job could not write in the run folder ({words})"
+        )
     if accounted.outcome in {None, Outcome.OK}:
         return Verdict(outcome=Outcome.LOST, evidence=f"it ended ({words}) and {left}")
     return Verdict(outcome=accounted.outcome, evidence=f"accounting: {words}")

@@ -163,6 +163,8 @@ def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[st
         "variables": variables(spec, point),
         "python": "python" if spec.environment.conda or spec.environment.venv else sys.executable,
         "sync_interval_s": site.sync_interval_s,
+        "grace_s": (grace_s := max(1, site.kill_wait_s * 2 // 3)),
+        "warning_grace_s": max(1, warning_s * 2 // 3) if warning_s else grace_s,
         "script": script_name(1),
         "round": 1,
         "pack": 1,

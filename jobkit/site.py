@@ -70,6 +70,8 @@ class Site(BaseModel):
         How often results are brought home while the job runs.
     warning_s
         How long before the walltime the job asks to be warned.
+    kill_wait_s
+        How long the scheduler leaves a cancelled job before it kills it.
     runs_dir
         Where run folders go on this site; ``null`` for ``runs/`` here.
     pack
@@ -90,6 +92,7 @@ class Site(BaseModel):
     setup: list[str] = []
     sync_interval_s: Annotated[int, Field(ge=1)] = 30
     warning_s: Annotated[int, Field(ge=0)] = 60
+    kill_wait_s: Annotated[int, Field(ge=1)] = 30
     runs_dir: str | None = None
     pack: Annotated[int, Field(ge=1)] = 1
 

@@ -29,15 +29,17 @@ DEADLINE_S = 30
 class Run:
     """A run folder with one script, and what became of its points."""
 
-    def __init__(self, folder: Path, *, site: Mapping[str, object] | None = None, **changes: object) -> None:
+    def __init__(
+        self, folder: Path, *, site: Mapping[str, object] | None = None, text: str = TEXT, **changes: object
+    ) -> None:
         self.dir = folder / "my runs" / "r1"
         self.scratch = folder / "scratch"
         self.text = folder / "text.txt"
-        self.text.write_text(TEXT, encoding="utf-8")
+        self.text.write_text(text, encoding="utf-8")
         for name in ("logs", "results"):
             (self.dir / name).mkdir(parents=True)
         data = self.text.read_bytes()
-        text = TextRef(
+        ref = TextRef(
             path=str(self.text),
             sha256=hashlib.sha256(data).hexdigest(),
             size_bytes=len(data),
@@ -46,7 +48,7 @@ class Run:
         spec = SweepSpec.model_validate(
             {"name": "t", "workload": "count", "repeats": 1, "sweep": {"batch_size": [1, 2]}, **changes}
         )
-        points = plan(spec, Inputs(run_id="t-1", text=text, model=None, device="cpu"))
+        points = plan(spec, Inputs(run_id="t-1", text=ref, model=None, device="cpu"))
         (self.dir / "points.jsonl").write_text(
             "".join(records.to_json(p) + "\n" for p in points), encoding="utf-8"
         )

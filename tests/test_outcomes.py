@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.outcomes import OVERRULING, Circumstances, TryFiles, judge
+from jobkit.outcomes import NO_HOME, OVERRULING, Circumstances, TryFiles, judge
 from jobkit.records import Exit, Outcome
 from jobkit.schedulers.base import Accounted
 from tests.builders import point, record
@@ -160,3 +160,16 @@ def test_a_record_that_cannot_be_read_is_not_still_to_come() -> None:
     verdict = judge(TryFiles(number=1, problem="record.json: not JSON"))
     assert verdict.outcome is Outcome.LOST
     assert verdict.evidence.startswith("record.json: not JSON; ")
+
+
+def test_a_job_that_could_not_write_at_home_says_so_by_its_status() -> None:
+    for tried in (None, TryFiles(number=1)):
+        verdict = judge(tried, accounted(None, status=NO_HOME))
+        assert verdict.outcome is Outcome.STAGE_OUT
+        assert verdict.evidence == "the job could not write in the run folder (State WORDS)"
+
+
+def test_nobody_says_why_a_job_script_was_killed_outright() -> None:
+    verdict = judge(with_exit(status=137, signal="KILL", message="the job script was killed"))
+    assert (verdict.outcome, verdict.provisional) == (Outcome.LOST, True)
+    assert "the job script was killed" in verdict.evidence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def main() -> int:
         return EXIT_FAILED
     task = Task(point=point, try_number=arguments.try_number, inputs=arguments.inputs, out=out, job=job)
     outcome = run(task, Signals(arguments.signal_file))
-    sys.stderr.write(f"jobkit: point {point.index} {point.point_id}: {outcome}\n")
+    with contextlib.suppress(OSError):  # the log may lie on a full disk
+        sys.stderr.write(f"jobkit: point {point.index} {point.point_id}: {outcome}\n")
     if outcome in records.RESULTS:
         return EXIT_OK
     return EXIT_STOPPED if outcome in {Outcome.TIMEOUT, Outcome.CANCELLED} else EXIT_FAILED

@@ -15,13 +15,22 @@ def write_entities(path: Path, entities: Iterable[Entity]) -> None:
     UTF-8, tab-separated; an entity that holds a newline or a tab stands in double quotes, as
     Python's csv module writes and reads it. Paragraphs count from 0, offsets are into the
     paragraph as read.
+
+    Raises
+    ------
+    OSError
+        Where there is no room; then nothing is left of it.
     """
     part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, dialect="excel-tab", lineterminator="\n")
-        writer.writerow(Entity._fields)
-        rows = sorted(entities, key=lambda row: (row.paragraph, row.start, row.end))
-        writer.writerows(rows)
+    try:
+        with part.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream, dialect="excel-tab", lineterminator="\n")
+            writer.writerow(Entity._fields)
+            rows = sorted(entities, key=lambda row: (row.paragraph, row.start, row.end))
+            writer.writerows(rows)
+    except OSError:
+        part.unlink(missing_ok=True)  # of a full disk, the room that it took
+        raise
     part.replace(path)
 
 

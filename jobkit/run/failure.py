@@ -21,13 +21,17 @@ _NO_GPU = re.compile(
 )
 
 
+_STOPPED = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
+"""By what the job script got: the walltime warning, a kill -9 that nobody explains; else ``cancelled``."""
+
+
 class Stopped(BaseException):
     """A signal told the work to end.
 
     Parameters
     ----------
     signal
-        ``USR1`` for the walltime warning, else the signal's name.
+        That the job script got: ``USR1`` for the walltime warning, ``KILL`` where it was killed outright.
     """
 
     def __init__(self, signal: str) -> None:
@@ -50,9 +54,7 @@ def outcome_of(error: BaseException) -> tuple[Outcome, str]:
     if isinstance(error, TryFailed):
         return error.outcome, " ".join(error.message.split())
     if isinstance(error, Stopped):
-        return (
-            Outcome.TIMEOUT if error.signal == "USR1" else Outcome.CANCELLED
-        ), f"stopped by SIG{error.signal}"
+        return _STOPPED.get(error.signal, Outcome.CANCELLED), f"stopped by SIG{error.signal}"
     return _by_type(error, text), line
 
 

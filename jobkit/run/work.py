@@ -5,6 +5,7 @@ The record is written whatever happens: at the end, on an exception, on a signal
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import resource
 import time
@@ -16,7 +17,7 @@ from dataclasses import replace
 from jobkit import records
 from jobkit.errors import JobkitError
 from jobkit.records import Batch, Outcome
-from jobkit.run import gpu, memory, need, surroundings
+from jobkit.run import gpu, memory, need, room, surroundings
 from jobkit.run.device import Device, open_device
 from jobkit.run.entities import write_entities
 from jobkit.run.failure import Stopped, TryFailed
@@ -38,15 +39,27 @@ def run(task: Task, signals: Signals) -> Outcome:
     with ExitStack() as stack:
         try:
             with signals.may_stop():
+                room.set_aside(task.out)
                 _work(state, stack)
         except (Exception, Stopped) as caught:  # noqa: BLE001 - the record tells what it was
             error = caught
         _close(state)
     if error and not isinstance(error, TryFailed | Stopped):
-        traceback.print_exception(error)
+        with contextlib.suppress(OSError):  # the log may lie on a full disk
+            traceback.print_exception(error)
+    return _leave(state, error)
+
+
+def _leave(state: Try, error: BaseException | None) -> Outcome:
+    """Write what was found and the record: that in any case, for there is room set aside."""
+    out = state.task.out
     record = record_of(state, error)
-    write_entities(task.out / records.ENTITIES_FILE, state.entities)
-    records.write_atomically(task.out / records.RECORD_FILE, records.to_json(record) + "\n")
+    try:
+        write_entities(out / records.ENTITIES_FILE, state.entities)
+    except OSError as full:
+        record = record_of(state, error or full)
+    room.give_back(out)
+    records.write_atomically(out / records.RECORD_FILE, records.to_json(record) + "\n")
     return record.outcome
 
 

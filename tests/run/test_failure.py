@@ -35,6 +35,7 @@ class OutOfMemoryError(RuntimeError):
         (TryFailed(Outcome.STAGE_IN, "not the text"), Outcome.STAGE_IN),
         (Stopped("USR1"), Outcome.TIMEOUT),
         (Stopped("TERM"), Outcome.CANCELLED),
+        (Stopped("KILL"), Outcome.LOST),
     ],
 )
 def test_outcomes(error: BaseException, outcome: Outcome) -> None:

@@ -32,33 +32,47 @@ esac
 point_id=$(sed -n "${point}s/.*\"point_id\": \"\([^\"]*\)\".*/\1/p" "$run/points.jsonl" || true)
 [[ $point_id ]] || { echo "job.sh: no point '$point' in $run/points.jsonl; say: bash job.sh K" >&2; exit 2; }
 
-# A folder for this try, never the same twice: nothing is overwritten.
+# A folder for this try, never the same twice: nothing is overwritten. Where home has no room for
+# what a try says of itself, nothing that it measures could come home either: it does not begin.
+no_home() { echo "job.sh: stage_out: $1, so nothing was run" >&2; exit 73; }  # EX_CANTCREAT
 try=1
-mkdir -p "$run/results/$point_id"
+mkdir -p "$run/results/$point_id" || no_home "cannot write in $run/results"
 until mkdir "$run/results/$point_id/try-$try" 2>/dev/null; do
-    [[ -d $run/results/$point_id/try-$try ]] || { echo "job.sh: cannot write in $run/results" >&2; exit 1; }
+    [[ -d $run/results/$point_id/try-$try ]] || no_home "cannot write in $run/results"
     try=$((try + 1))
 done
 home=$run/results/$point_id/try-$try
-printf '%s\n' "scheduler=$scheduler" "job=$job" "task=$task" "restart=$restart" "round=$round" \
-    "host=$HOSTNAME" "pid=$$" "at=$(date -u +%FT%TZ)" >"$home/begin" || true
-printf '%1024s\n' '' >"$home/exit.part" || true         # room for the exit file, should home be full by then
+{
+    printf '%s\n' "scheduler=$scheduler" "job=$job" "task=$task" "restart=$restart" "round=$round" \
+        "host=$HOSTNAME" "pid=$$" "at=$(date -u +%FT%TZ)" >"$home/begin" &&
+        printf '%1024s\n' '' >"$home/exit.part"           # room for the exit file, should home be full by then
+} || { rm -rf "$home"; no_home "no room in $run/results"; }
 
 # Whatever happens next: results come home, the exit status is kept, scratch goes last.
-stage=scratch outcome='' message='' signal='' work='' inputs='' worker='' sync='' watch=''
+stage=scratch outcome='' message='' signal='' work='' inputs='' worker='' ender='' sync='' watch=''
 fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2; exit 1; }
 copy() { rsync -a "$@"; }
-bring_home() { copy --exclude='*.part' "$work/out/" "$home/"; }
+bring_home() { [[ ! -d $work/out ]] || copy --exclude='*.part' "$work/out/" "$home/"; }
+end_worker() {                                        # it is told to end, and killed where it takes no notice
+    local half
+    kill -TERM "$worker" 2>/dev/null || return 0
+    for ((half = 0; half < 2 * $1; half++)); do
+        kill -0 "$worker" 2>/dev/null || return 0
+        sleep 0.5
+    done
+    kill -KILL "$worker" 2>/dev/null || true
+}
 leave_scratch() {                                     # the last task out removes the shared inputs
     rm -rf "$work"
     exec 9<&-
     if [[ -d $inputs ]] && flock 8 && exec 9<"$inputs" && flock -n 9; then rm -rf "$inputs"; fi
 }
 finish() {
-    local status=$? kept='' text
+    local status=$? kept='' text child
     trap - EXIT
     trap '' TERM INT USR1 USR2
-    for child in $worker $sync $watch; do
+    if [[ $worker ]]; then end_worker 20; fi
+    for child in $worker $ender $sync $watch; do
         if kill "$child"; then wait "$child" || true; fi
     done 2>/dev/null
     if [[ $work ]]; then
@@ -66,7 +80,8 @@ finish() {
             leave_scratch || true
         else
             kept=$work outcome=stage_out message="results could not be copied to $home"
-            ((status)) || status=1
+            echo "job.sh: stage_out: $message; they are kept in $HOSTNAME:$work" >&2 || true
+            ((status)) || status=73
         fi
     fi
     if ((status == 0)); then                          # only the worker may end a try well
@@ -75,7 +90,7 @@ finish() {
     text=$(printf '%s\n' "status=$status" "stage=$stage" "outcome=$outcome" "signal=$signal" \
         "message=$message" "scratch=$kept" "host=$HOSTNAME")
     printf '%s\n' "$text" 1<>"$home/exit.part" &&          # in place: where home is full there is room for this
-        truncate -s "$(wc -c <<<"$text")" "$home/exit.part" && mv "$home/exit.part" "$home/exit"
+        truncate -s "$(wc -c <<<"$text")" "$home/exit.part" && mv "$home/exit.part" "$home/exit" || true
     case $outcome in
         pruned | stopped) ;;                          # tasks that begin later look for the others
         *) grep -qs '"outcome": "ok"' "$home/record.json" ||
@@ -85,11 +100,23 @@ finish() {
     exit "$status"
 }
 trap finish EXIT
+orphaned() {                                          # the script was killed outright: so is its work
+    signal=KILL message='the job script was killed'
+    printf '%-15s\n' "$signal" 1<>"$work/signal" || true
+    end_worker 20                          # its card may be somebody else's now
+    worker='' sync=''
+    (exit 137) || finish
+}
 on_signal() {
     signal=${signal:-$1}
     [[ $worker ]] || exit 143
-    echo "$signal" >"$work/signal"
+    printf '%-15s\n' "$signal" 1<>"$work/signal" || true    # in place: scratch may be full
     kill -TERM "$worker" 2>/dev/null || true          # it writes what it has, then ends
+    [[ $ender ]] || {                                 # what is there comes home, should it take no notice
+        (trap '' USR1 USR2; trap exit TERM; bring_home || true
+        if [[ $signal == USR1 ]]; then end_worker 40; else end_worker 20; fi) &
+        ender=$!
+    }
 }
 trap 'on_signal USR1' USR1                            # the walltime is near
 trap 'on_signal USR2' USR2                            # Grid Engine is about to kill the job
@@ -98,7 +125,8 @@ trap 'on_signal INT' INT
 
 # Scratch on this node: a folder for this task, and one for the inputs that tasks here share.
 scratch="${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"
-{ mkdir -p "$scratch" && work=$(mktemp -d "$scratch/stanza-20260101-120000-beef.$job.${task:-$point}.XXXXXX") && mkdir "$work/out"; } ||
+{ mkdir -p "$scratch" && work=$(mktemp -d "$scratch/stanza-20260101-120000-beef.$job.${task:-$point}.XXXXXX") && mkdir "$work/out" &&
+    printf '%15s\n' '' >"$work/signal"; } ||
     fail scratch_full "no folder could be made in $scratch"
 inputs=$scratch/stanza-20260101-120000-beef.inputs
 exec 8<"$scratch"
@@ -125,19 +153,28 @@ if [[ $scheduler != hand && -d $run/flags ]]; then
         fail environment "$python cannot run jobkit.gate on $HOSTNAME"
     if [[ $told ]]; then
         outcome=${told%% *} message=${told#* }
-        echo "job.sh: $outcome: $message" >&2
+        echo "job.sh: $outcome: $message" >&2 || true
         exit 0
     fi
 fi
 
 # Inputs in: the first task on the node copies them, under a lock, for all.
 stage=stage_in
+fetch() {                                             # WHAT FROM... TO
+    local said what=$1
+    shift
+    said=$(LC_ALL=C copy "$@" 2>&1) && return
+    echo "$said" >&2
+    case $said in
+        *'No space left'* | *'quota exceeded'*) fail scratch_full "$what does not fit into $inputs" ;;
+        *) fail stage_in "$what could not be copied to $inputs" ;;
+    esac
+}
 flock 8
 if [[ ! -e $inputs/complete ]]; then
-    mkdir -p "$inputs/model"
-    copy '/data/a text.txt' "$inputs/text" || fail stage_in "the text could not be copied to $inputs"
-    copy /cache/models/en/en /cache/models/en/resources.json "$inputs/model/" ||
-        fail stage_in "the model could not be copied to $inputs"
+    mkdir -p "$inputs/model" || fail scratch_full "no folder could be made in $scratch"
+    fetch "the text" '/data/a text.txt' "$inputs/text"
+    fetch "the model" /cache/models/en/en /cache/models/en/resources.json "$inputs/model/"
     touch "$inputs/complete"
 fi
 exec 9<"$inputs" && flock -s 9                        # held for as long as this task uses them
@@ -155,7 +192,13 @@ if [[ $limit ]]; then                                 # its share of a task that
     sleep 60 & wait $!; kill -KILL "$worker") &
     watch=$!
 fi
-(trap '' USR1 USR2; trap 'kill $!; exit' TERM; while :; do sleep 30 & wait $!; bring_home; done) &
+(
+    trap '' USR1 USR2
+    trap 'kill $!; exit' TERM
+    own() { ! read -r _ _ _ parent _ <"/proc/$BASHPID/stat" || [[ $parent == "$$" ]]; }
+    while sleep 30 & wait $!; own; do bring_home || true; done
+    orphaned
+) &
 sync=$!
 status=0
 wait "$worker" || status=$?
@@ -163,4 +206,7 @@ while kill -0 "$worker" 2>/dev/null; do               # a trap cut the wait shor
     status=0
     wait "$worker" || status=$?
 done
+if ((status)) && [[ ! -e $work/out/record.json ]]; then  # was there no room for it?
+    { printf '%65536s' '' >"$work/room"; } 2>/dev/null || fail scratch_full "$work is full"
+fi
 (exit "$status")                                      # the worker's status is the script's

@@ -1,0 +1,58 @@
+"""Small disks of their own, real ones, that a test can fill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MIB = 2**20
+
+
+@contextlib.contextmanager
+def disk(place: Path, mib: int, kind: str = "tmpfs") -> Iterator[Path]:
+    """Mount a file system of so many MiB at a folder, ``tmpfs`` or ``ext4`` in a file beside it."""
+    place.mkdir(parents=True, exist_ok=True)
+    if kind == "tmpfs":
+        _mount("-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(place))
+    else:
+        image = place.with_name(f"{place.name}.img")
+        with image.open("wb") as stream:
+            stream.truncate(mib * MIB)
+        _run("mkfs.ext4", "-q", "-m", "0", str(image))
+        _mount("-o", "loop", str(image), str(place))
+    with _unmounted(place):
+        yield place
+
+
+@contextlib.contextmanager
+def read_only(place: Path) -> Iterator[None]:
+    """Make a folder one that nobody can write in, root neither."""
+    _mount("--bind", str(place), str(place))
+    with _unmounted(place):
+        _run("mount", "-o", "remount,bind,ro", str(place))
+        yield
+
+
+@contextlib.contextmanager
+def _unmounted(place: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        _run("umount", "--lazy", str(place))  # whatever is still open there
+
+
+def _mount(*words: str) -> None:
+    try:
+        _run("mount", *words)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"a disk of its own can be mounted by root alone: {getattr(error, 'stderr', error)}")
+
+
+def _run(*argv: str) -> None:
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
+    subprocess.run(argv, check=True, capture_output=True, text=True, env={**os.environ, "PATH": path})

@@ -1,0 +1,193 @@
+"""Disks that are full, or cannot be written: on the node and at home."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from jobkit.collect import collect
+from jobkit.records import Outcome
+from jobkit.run.room import ROOM_BYTES
+from tests.disks import disk, read_only
+from tests.test_job_script import DEADLINE_S, Run, wait_until
+from tests.workloads.broken import fill
+
+pytestmark = pytest.mark.fault
+
+LONG = "".join(f"Paragraph {number}.\n\n" for number in range(300))
+"""Its batches, one paragraph each, take more room than a disk keeps back for a file."""
+NO_HOME = 73
+
+
+@pytest.fixture
+def mounts() -> Iterator[ExitStack]:
+    """Take what is mounted, and unmount it at the end."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def outcome(run: Run) -> tuple[str, str]:
+    """Return outcome and evidence of point 1, as `jobkit collect` tells them."""
+    row = collect([run.dir]).points.iloc[0]
+    return str(row["outcome"]), str(row["evidence"])
+
+
+def test_scratch_is_too_small(tmp_path: Path, mounts: ExitStack) -> None:
+    """FAULT: the node's scratch has less room than text, model and 64 MiB need.
+
+    HOW: real: a scratch of 10 MiB.
+    REPORTED: `scratch_full`, with the bytes that are free and that are needed, before anything is copied.
+    LOST: nothing, nothing was run.
+    """
+    mounts.enter_context(disk(tmp_path / "scratch", 10))
+    run = Run(tmp_path)
+    assert run.run(1)[0] == 1
+    assert run.exit().outcome is Outcome.SCRATCH_FULL
+    assert "bytes free and" in outcome(run)[1]
+    assert run.left_on_scratch() == []
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_scratch_fills_up_before_the_inputs_are_there(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
+    """FAULT: scratch fills up while text and model are copied to it.
+
+    HOW: real: tmpfs and ext4, filled by another process after the check of its free space.
+    REPORTED: `scratch_full`: what does not fit, and where; the log has rsync's own words.
+    LOST: nothing, nothing was run.
+    """
+    mounts.enter_context(disk(tmp_path / "scratch", 100, kind))
+    filling = f"cat /dev/zero >{tmp_path}/scratch/filler || true"
+    run = Run(tmp_path, environment={"setup": [filling]}, text="word " * 1_000_000)
+    status, said = run.run(1)
+    assert (status, run.exit().stage) == (1, "stage_in"), said
+    assert outcome(run)[0] == "scratch_full"
+    assert "No space left on device" in said
+    assert [name for name in run.left_on_scratch() if name != "lost+found"] == ["filler"]
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_scratch_fills_up_while_the_worker_writes(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
+    """FAULT: scratch fills up while the worker writes its results.
+
+    HOW: real: tmpfs and ext4, filled to the last byte after two batches.
+    REPORTED: `scratch_full`, in a record that has its room since the beginning; the batches so far are home.
+    LOST: nothing that was measured.
+    """
+    scratch = mounts.enter_context(disk(tmp_path / "scratch", 80, kind))
+    run = Run(tmp_path, workload="broken:Fills", text=LONG)
+    status, said = run.run(1, BROKEN_DISK=str(scratch))
+    assert status == 1, said
+    record = run.record()
+    assert record.outcome is Outcome.SCRATCH_FULL
+    assert "No space left on device" in record.message
+    lines = (run.home() / "batches.jsonl").read_bytes().splitlines(keepends=True)
+    assert len([line for line in lines if line.endswith(b"}\n")]) >= 2
+    assert record.summary is not None
+    assert record.summary.batches >= 2
+    assert [name for name in run.left_on_scratch() if name != "lost+found"] == ["filler"]
+
+
+def test_scratch_is_full_when_the_worker_starts(tmp_path: Path, mounts: ExitStack) -> None:
+    """FAULT: scratch has no room for even a record when the worker starts.
+
+    HOW: real: a tmpfs, filled as soon as the inputs are there.
+    REPORTED: `scratch_full`, by the job script, which tries to write for itself where no record is left.
+    LOST: nothing, nothing was measured.
+    """
+    scratch = mounts.enter_context(disk(tmp_path / "scratch", 80))
+    filling = "cat /dev/zero >$scratch/filler || true\n"
+    template = f"{{% extends base %}}{{% block work %}}{filling}{{{{ super() }}}}{{% endblock %}}"
+    (tmp_path / "mine.sh.j2").write_text(template)
+    run = Run(tmp_path, template=str(tmp_path / "mine.sh.j2"))
+    assert run.run(1)[0] == 1
+    assert run.exit().outcome is Outcome.SCRATCH_FULL
+    assert not (run.home() / "record.json").exists()
+    assert (scratch / "filler").stat().st_size > ROOM_BYTES
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_home_is_full_at_the_end(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
+    """FAULT: home is full when the results are to be brought there.
+
+    HOW: real: tmpfs and ext4, filled to the last byte while the try runs.
+    REPORTED: `stage_out`, with the node and the folder on its scratch that keeps the results: there is \
+    room for that word, set aside when the try began.
+    LOST: nothing; copied home by hand, the results count.
+    """
+    home = mounts.enter_context(disk(tmp_path / "my runs", 10, kind))
+    run = Run(tmp_path, workload="broken:Fills", text=LONG, site={"sync_interval_s": 60})
+    status, said = run.run(1, BROKEN_DISK=str(home))
+    assert status == NO_HOME, said
+    found = run.exit()
+    assert found.outcome is Outcome.STAGE_OUT
+    assert f"{found.host}:{found.scratch}" in outcome(run)[1]
+    assert f"{found.host}:{found.scratch}" in said
+    assert outcome(run)[0] == "stage_out"
+    (home / "filler").unlink()
+    subprocess.run(["rsync", "-a", f"{found.scratch}/out/", run.home()], check=True)
+    assert outcome(run)[0] == "ok"
+    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 300
+
+
+def test_home_is_full_for_a_while(tmp_path: Path, mounts: ExitStack) -> None:
+    """FAULT: home is full for a while as the try runs, so that results cannot be copied there.
+
+    HOW: real: a tmpfs, filled, and freed again once a copy has failed.
+    REPORTED: nothing but rsync's words in the log: the next copy succeeds.
+    LOST: nothing.
+    """
+    home = mounts.enter_context(disk(tmp_path / "my runs", 10))
+    run = Run(tmp_path, workload="odd:Slow")
+    process = run.start(1, ODD_TOLD=str(tmp_path / "told"))
+    wait_until((run.home() / "exit.part").exists)
+    filler = fill(home)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "No space left on device" in line:
+            break
+    filler.unlink()
+    wait_until((run.home() / "batches.jsonl").exists)
+    process.terminate()
+    process.communicate(timeout=DEADLINE_S)
+    assert outcome(run)[0] == "cancelled"
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_home_is_full_before_the_job_begins(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
+    """FAULT: home is full before the job begins.
+
+    HOW: real: tmpfs and ext4, filled to the last byte.
+    REPORTED: `stage_out`, by exit status 73, which the accounting keeps: neither a file nor the log can tell.
+    LOST: nothing: it is not run, for its results could not come home.
+    """
+    home = mounts.enter_context(disk(tmp_path / "my runs", 10, kind))
+    run = Run(tmp_path)
+    filler = fill(home)
+    status, said = run.run(1)
+    assert status == NO_HOME
+    assert "job.sh: stage_out: " in said
+    assert not run.home().exists()
+    assert not run.scratch.exists()
+    filler.unlink()
+    assert run.run(1)[0] == 0
+    assert run.record().try_number == 1
+
+
+def test_the_run_folder_is_read_only(tmp_path: Path, mounts: ExitStack) -> None:
+    """FAULT: the job cannot write in the run folder.
+
+    HOW: real: a read-only mount over it.
+    REPORTED: `stage_out`: the log says "cannot write in" and where; else exit status 73 tells.
+    LOST: nothing: it is not run, for its results could not come home.
+    """
+    run = Run(tmp_path)
+    mounts.enter_context(read_only(run.dir))
+    status, said = run.run(1)
+    assert status == NO_HOME
+    assert f"job.sh: stage_out: cannot write in {run.dir}/results, so nothing was run" in said
+    assert not list((run.dir / "results").iterdir())
+    assert not run.scratch.exists()
