@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup           ## the main job, small, on this machine: prints the scaling table
-	$(BIN)/jobkit sweep sweeps/demo.yaml
+	$(BIN)/jobkit sweep sweeps/demo.yaml --new
 
 test: lint unit cluster docs   ## all that CI runs (JOBKIT_CLUSTER=1 adds real Slurm and Grid Engine)
 

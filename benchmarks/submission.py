@@ -27,7 +27,8 @@ def measure(folder: Path) -> list[Row]:
     spec = write_spec(folder, POINTS)
 
     def jobkit() -> Timing:
-        return once([*JOBKIT, "sweep", str(spec), "--runs-dir", str(folder / "runs")], env=env, cwd=folder)
+        argv = [*JOBKIT, "sweep", str(spec), "--new", "--runs-dir", str(folder / "runs")]
+        return once(argv, env=env, cwd=folder)
 
     def submitit() -> Timing:
         return once(peer("with_submitit", "submit", folder / "submitit"), env=env)

@@ -18,6 +18,7 @@ from jobkit.schedulers.registry import SCHEDULERS
     "--runs-dir", type=click.Path(file_okay=False, path_type=Path), help="Where run folders go. [runs]"
 )
 @click.option("--dry-run", is_flag=True, help="Print script and submit commands; write and submit nothing.")
+@click.option("--new", is_flag=True, help="Start another run, though this very sweep has one already.")
 @click.option("--wait", is_flag=True, help="Stay until the last point is home, then print the table.")
 @click.option("--detach", is_flag=True, help="Leave a local run to itself and return at once.")
 def sweep(
@@ -27,6 +28,7 @@ def sweep(
     site: str | None,
     runs_dir: Path | None,
     dry_run: bool,
+    new: bool,
     wait: bool,
     detach: bool,
 ) -> int:
@@ -44,17 +46,22 @@ def sweep(
       jobkit sweep sweeps/stanza.yaml --set repeats=1 --set resources.memory=16GiB
       jobkit sweep sweeps/demo.yaml --detach
 
+    A sweep that has a run already, of the same spec, text, model and points, is not submitted again:
+    jobkit says how far that run is, and what to type. --new starts another.
+
     A spec with faults is refused with all of them, each with its place in the file, and nothing
     is submitted. Every key stands in docs/spec.md.
     """
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")
-    from jobkit import launch
+    from jobkit import launch, twins
     from jobkit.prepare import Options, prepare
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
     say = launch.say
     prepared = prepare(spec, options, build=not dry_run, say=say)
+    if not new:
+        (twins.mention if dry_run else twins.refuse)(prepared)
     if dry_run:
         click.echo(launch.preview(prepared))
         return 0
