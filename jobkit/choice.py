@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jobkit.errors import JobkitError
 from jobkit.look import Look, Standing, history
 from jobkit.nearest import nearest
-from jobkit.policy import Change, Policy, grown, retry
+from jobkit.policy import Change, Policy, grown, growth, retry
 from jobkit.records import Outcome
 from jobkit.spec import SweepSpec
 
@@ -102,21 +102,10 @@ def groups(points: Sequence[Look], policy: Policy, *, strictly: bool) -> list[Gr
     found: dict[Change, list[int]] = {}
     for one in points:
         tries = history(one)
-        change = retry(policy, tries) if strictly else grows(policy, tries)
+        change = retry(policy, tries) if strictly else growth(policy, tries)
         if change is not None:
             found.setdefault(change, []).append(one.point.index)
     return [Group(change, tuple(indices)) for change, indices in found.items()]
-
-
-def grows(policy: Policy, tries: Sequence[tuple[Outcome | None, str]]) -> Change:
-    """Return what a point is to get that a person wants run again: as the policy, without counting."""
-    free = policy.model_copy(
-        update={
-            name: getattr(policy, name).model_copy(update={"tries": len(tries)})
-            for name in ("ram_oom", "timeout", "preempted", "node_fail")
-        }
-    )
-    return retry(free, tries) or Change()
 
 
 def changed(spec: SweepSpec, change: Change, *, keep: Sequence[str] = ()) -> SweepSpec:

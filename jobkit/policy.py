@@ -158,9 +158,15 @@ def retry(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change
     if not ended or ended[-1][0] is None:
         return None
     outcomes = [outcome for outcome, _ in ended]
-    tries = _tries(policy, outcomes[-1])
-    if outcomes.count(outcomes[-1]) > tries:
-        return None
+    return growth(policy, ended) if outcomes.count(outcomes[-1]) <= _tries(policy, outcomes[-1]) else None
+
+
+def growth(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change:
+    """Return what a point gets by its tries so far, the oldest first, however often it may run again.
+
+    What was too little once is too little, whatever came after it.
+    """
+    outcomes = [outcome for outcome, _ in ended]
     nodes = {node: None for outcome, node in ended if outcome is Outcome.NODE_FAIL and node}
     return Change(
         memory=policy.ram_oom.memory ** outcomes.count(Outcome.RAM_OOM),
