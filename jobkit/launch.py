@@ -10,10 +10,12 @@ import click
 
 from jobkit import arrays, local, shell, submit
 from jobkit.errors import JobkitError
+from jobkit.find import MOST_TRIALS
 from jobkit.journal import note
 from jobkit.prepare import Prepared
 from jobkit.schedulers.base import JobId
 from jobkit.schedulers.registry import by_name
+from jobkit.spec import Resources, SweepSpec
 from jobkit.submissions import Role
 from jobkit.units import format_size, format_walltime
 
@@ -72,9 +74,8 @@ def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
 def headline(prepared: Prepared) -> str:
     """Return in a line what is about to run, where, and why there."""
     spec = prepared.spec
-    points = (
-        f"{len(prepared.points)} points ({len(prepared.points) // spec.repeats} settings x {spec.repeats})"
-    )
+    settings = len(prepared.points) // spec.repeats
+    points = f"{len(prepared.points):,} points ({settings:,} settings x {spec.repeats})"
     where = "this machine" if spec.scheduler == "local" else f"{spec.scheduler}, site {prepared.site.name}"
     return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
 
@@ -83,7 +84,7 @@ def here(prepared: Prepared) -> int | None:
     """Run all points on this machine, with progress; return an exit code if it did not get so far."""
     from jobkit import watch  # brings rich, which a submission that returns at once does not need
 
-    say(f"{headline(prepared)}\nrun folder: {short(prepared.run_dir)}")
+    say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {short(prepared.run_dir)}")
     submit.write_run(prepared)
     try:
         with local.ended_by_signals(), watch.Progress(prepared.run_dir, prepared.points) as progress:
@@ -91,13 +92,15 @@ def here(prepared: Prepared) -> int | None:
     except KeyboardInterrupt:
         note(prepared.run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
         say(f"interrupted; what was measured is in {short(prepared.run_dir)}")
-        say(f"  see it:   jobkit collect {short(prepared.run_dir)}")
+        say(f"  see it    jobkit collect {short(prepared.run_dir)}")
+        say(f"  go on     jobkit resume {short(prepared.run_dir)}")
         return EXIT_INTERRUPTED
     return None
 
 
 def detached(prepared: Prepared) -> int:
     """Start the local run in a process of its own and return."""
+    say(f"{headline(prepared)}\n{asked(prepared)}")
     submit.write_run(prepared)
     run_dir = prepared.run_dir
     argv = by_name("local").submit_argv(str(run_dir / "job.sh"), submit.ONE_TASK)
@@ -107,18 +110,41 @@ def detached(prepared: Prepared) -> int:
 
 
 def asked(prepared: Prepared) -> str:
-    """Return in a line what is about to be asked of the scheduler."""
-    spec, points = prepared.spec, len(prepared.points)
-    asked = spec.resources
+    """Return in a line what is about to be asked for, and what it comes to at most.
+
+    A job that shares points asks for the walltime of all of them. The one that tries the largest
+    batch asks for that of one point; here each trial has it.
+    """
+    spec, asked = prepared.spec, prepared.spec.resources
+    trials = (MOST_TRIALS if spec.scheduler == "local" else 1) if prepared.find_script else 0
+    each_s = asked.walltime * (len(prepared.points) + trials)
+    with_find = ", the largest batch included" if prepared.find_script else ""
+    if spec.scheduler == "local":
+        walltime = format_walltime(asked.walltime)
+        return f"one point at a time, {walltime} each at most: at most {_hours(each_s)} hours{with_find}"
+    unit, number = ("GPU", asked.gpus) if asked.gpus else ("CPU", asked.cpus)
+    retries = ", retries not counted" if prepared.follow_script else ""
+    most = f"at most {_hours(number * each_s)} {unit}-hours{with_find}{retries}"
+    return f"asking for {_each(asked)} a point{_beside(spec)}: {most}"
+
+
+def _each(asked: Resources) -> str:
+    """Return what a point gets: ``1 v100 GPU, 2 CPUs, 8GiB of memory and 00:10:00``."""
     kind = f" {asked.gpu_type}" if asked.gpu_type else ""
     what = [f"{asked.gpus}{kind} GPU{'s' if asked.gpus > 1 else ''}"] if asked.gpus else []
     what += [f"{asked.cpus} CPU{'s' if asked.cpus > 1 else ''}", f"{format_size(asked.memory)} of memory"]
-    unit, each = ("GPU", asked.gpus) if asked.gpus else ("CPU", asked.cpus)
-    most = points * each * asked.walltime / 3600
-    walltime = f"{', '.join(what)} and {format_walltime(asked.walltime)}"
-    packed = f", {spec.pack} points a job" if spec.pack > 1 else ""
-    beside = f", {spec.max_parallel} at a time" if spec.max_parallel else ""
-    return f"asking for {walltime} a point{packed}{beside}: at most {most:,.1f} {unit}-hours in all"
+    return f"{', '.join(what)} and {format_walltime(asked.walltime)}"
+
+
+def _beside(spec: SweepSpec) -> str:
+    together = f", {spec.pack} points a job" if spec.pack > 1 else ""
+    jobs = "jobs " if spec.pack > 1 else ""
+    return together + (f", {spec.max_parallel} {jobs}at a time" if spec.max_parallel else "")
+
+
+def _hours(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
 
 
 def on_cluster(prepared: Prepared, *, wait: bool) -> int | None:
@@ -155,7 +181,7 @@ def _stay(prepared: Prepared) -> int | None:
         watch.until_done(prepared.run_dir, prepared.points, prepared.spec.policy)
     except KeyboardInterrupt:
         say("no longer waiting; the job goes on")
-        say(f"  how it goes:  jobkit status {short(prepared.run_dir)}\n  cancel:       {_cancel(prepared)}")
+        say(f"  how it goes  jobkit status {short(prepared.run_dir)}\n  cancel       {_cancel(prepared)}")
         return EXIT_INTERRUPTED
     return None
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -49,6 +50,15 @@ def test_a_refusal_names_the_value_and_what_to_change(
 
     assert words in said
     assert "(change " in said
+
+
+def test_when_the_first_would_start_is_told(captured: Captured, request_of: RequestOf, array: Array) -> None:
+    tested = slurm.checks("job.sh", array, request_of())[1]
+    assert re.fullmatch(
+        r"Slurm expects the first to start at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
+        tested.outlook(captured("slurm/test-only-ok")),
+    )
+    assert tested.outlook(captured("slurm/test-only-partition")) == ""
 
 
 def test_what_is_right_is_not_refused(
