@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -225,9 +225,9 @@ def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: P
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let no time pass, and return the pauses."""
+    """Let no time pass between two tries, and return the pauses; subprocess sleeps as it likes."""
     pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
+    monkeypatch.setattr(patience, "time", SimpleNamespace(sleep=pauses.append))
     return pauses
 
 
