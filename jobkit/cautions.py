@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jobkit.evidence import Evidence
 from jobkit.predict import Prediction
-from jobkit.recommendation import Choice, Corpus, Material, Wishes
+from jobkit.recommendation import Choice, Corpus, Material, Wishes, within
 from jobkit.records import Outcome, Record
 from jobkit.run_loads import KNOB
 from jobkit.speed import Speed
@@ -29,23 +29,33 @@ def cautions(material: Material, evidence: Evidence, wishes: Wishes, batch: Choi
         What is recommended.
     """
     chosen, largest = batch.recommended, batch.largest
-    found = list(largest.doubts or evidence.remarks)
+    found = [_unsafe(chosen, largest)] if within(chosen, largest) is False else []
+    found += largest.doubts or evidence.remarks
     if evidence.overhead_bytes is None and not any("context" in one for one in found):
         found.append("what the context takes of the card is unknown, so that nothing is kept free for it")
     if chosen.repeats == 1:
         found.append("each setting ran once, so no difference in speed is known to be real")
     if hosts := _hosts(material.records):
         found.append(hosts)
-    if largest.safe_batch > (there := _paragraphs(material)):
+    if largest.safe_batch > (there := paragraphs(material.records)):
         found.append(f"the text has only {there:,} paragraphs, so a larger batch cannot be exercised on it")
     if material.to_come or material.failed:
         found.append(f"{material.to_come} points are still to come and {material.failed} failed")
     return (*found, *_of_corpus(material, wishes.corpus, chosen, largest), *material.notes)
 
 
-def _paragraphs(material: Material) -> int:
+def paragraphs(records: Sequence[Record]) -> int:
     """Return how many paragraphs the text has that was measured."""
-    return max((one.summary.items_total for one in material.records if one.summary), default=0)
+    return max((one.summary.items_total for one in records if one.summary), default=0)
+
+
+def _unsafe(chosen: Speed, largest: Prediction) -> str:
+    """Return a warning of a setting that ran, where a run to come may not."""
+    safe = f"batch_size {largest.safe_batch:,}" if largest.safe_batch else "not even a batch of 1"
+    return (
+        f"{chosen.setting} ran, and yet takes more than is safe ({safe} is), as all do that were measured: "
+        "a run to come may end out of memory"
+    )
 
 
 def _hosts(records: Sequence[Record]) -> str:
@@ -69,7 +79,7 @@ def _of_corpus(material: Material, corpus: Corpus | None, chosen: Speed, largest
     elif batch and not largest.reason and (load := corpus.loads.load(batch)) > largest.safe_load:
         at_most = corpus.loads.largest_batch(largest.safe_load)
         found.append(f"{name} makes a load of {load:,} at this size, more than is safe: at most {at_most:,}")
-    done = _paragraphs(material)
+    done = paragraphs(material.records)
     if corpus.paragraphs > LONGER * done:
         found.append(
             f"RAM was measured over {done:,} paragraphs, and what is found in {corpus.paragraphs:,} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobkit.cards import Card, shelf, usable_bytes
-from jobkit.cautions import cautions
+from jobkit.cautions import cautions, paragraphs
 from jobkit.errors import JobkitError
 from jobkit.evidence import RAM, Evidence, gather
 from jobkit.fit import Fit
@@ -14,6 +14,7 @@ from jobkit.predict import Prediction, predict
 from jobkit.recommendation import (
     MEMORY,
     SATURATION,
+    SWEEP,
     THROUGHPUT,
     Choice,
     Corpus,
@@ -23,6 +24,7 @@ from jobkit.recommendation import (
     OnCard,
     Recommendation,
     Wishes,
+    within,
 )
 from jobkit.records import Outcome, Record
 from jobkit.run_loads import KNOB, agreeing
@@ -86,6 +88,7 @@ def _measured(material: Material, evidence: Evidence, first: Record) -> Measured
         device=point.device,
         gpu=evidence.gpu,
         points=sum(one.outcome is Outcome.OK for one in material.records),
+        paragraphs=paragraphs(material.records),
         kind=evidence.kind,
         capacity_bytes=_capacity(evidence, material.resources),
         overhead_bytes=evidence.overhead_bytes,
@@ -99,8 +102,9 @@ def _choice(
     loads: Loads | None,
     margin: float,
 ) -> Choice:
-    chosen, best = recommended(found), fastest(found)
-    largest = _largest(evidence, resources, loads, margin)
+    largest, best = _largest(evidence, resources, loads, margin), fastest(found)
+    # Where nothing that was measured is safe it is the smallest of it, and a caution says so.
+    chosen = recommended([one for one in found if within(one, largest) is not False] or found[:1])
     return Choice(
         settings=found,
         recommended=chosen,
@@ -155,23 +159,26 @@ def _predicted(evidence: Evidence, card_bytes: float, loads: Loads | None, margi
 
 def _on_card(card: Card, evidence: Evidence, loads: Loads | None, margin: float, chosen: Speed) -> OnCard:
     found = _predicted(evidence, card.usable_bytes, loads, margin)
-    known = not found.reason and chosen.load is not None
     return OnCard(
         name=card.name,
         usable_bytes=card.usable_bytes,
         link=card.link,
-        fits=(chosen.load or 0) <= found.safe_load if known else None,
+        fits=within(chosen, found),
         prediction=found,
     )
 
 
 def _binds(chosen: Speed, found: Sequence[Speed], largest: Prediction) -> str | None:
     """Return what keeps the batch from being larger than the recommended one."""
+    if within(recommended(found), largest) is False:
+        return MEMORY
     if found[-1] is not chosen:
         return THROUGHPUT
     if largest.reason:
         return None
-    return SATURATION if largest.saturated else MEMORY
+    if largest.saturated:
+        return SATURATION
+    return SWEEP if largest.safe_batch > chosen.params.get(KNOB, 0) else MEMORY
 
 
 def _cost(material: Material, first: Record) -> Cost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
@@ -11,18 +12,21 @@ from jobkit.predict import Prediction
 from jobkit.recommendation import (
     MEMORY,
     SATURATION,
+    SWEEP,
     THROUGHPUT,
     Corpus,
     Lines,
     OnCard,
     Recommendation,
     Request,
+    within,
 )
 from jobkit.scheduler_lines import MEMORY_FACTOR, WALLTIME_FACTOR
-from jobkit.speed import NEAR, TWO_SIDED, Speed, differ
+from jobkit.speed import KNOB, NEAR, TWO_SIDED, Speed, differ
 from jobkit.units import format_bytes_gib, format_walltime
 
 GAP = 2
+MIB = 2**20
 MEASURED = {
     NEED: "what the heaviest batches of each point need, by capping the allocator",
     ALLOCATED: "torch's allocated peaks times the worst slack seen",
@@ -31,7 +35,8 @@ MEASURED = {
 BINDS = {
     THROUGHPUT: "throughput: larger batches were measured, and gain less than that",
     SATURATION: "the text: this is the largest batch measured, and all of it in one call would fit",
-    MEMORY: "memory: this is the largest batch measured, and all smaller ones are slower",
+    MEMORY: "memory: larger batches than this are not safe",
+    SWEEP: "the sweep: nothing larger was measured, and all smaller ones are slower",
 }
 ADDRESS_SPACE = (
     "h_vmem counts address space on many sites, of which PyTorch maps far more than is resident (with CUDA",
@@ -64,7 +69,7 @@ def _heading(found: Recommendation) -> Iterator[str]:
 
 def _batch(found: Recommendation) -> Iterator[str]:
     chosen, best = found.batch.recommended, found.batch.fastest
-    yield f"Take {chosen.setting}: {_rate(chosen)}, the smallest within {_percent(NEAR)} of the fastest."
+    yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(found)}."
     if chosen is best:
         yield "  It is the fastest that was measured."
     else:
@@ -73,15 +78,43 @@ def _batch(found: Recommendation) -> Iterator[str]:
     yield from _largest(found)
     if found.batch.binds:
         yield f"  What binds is {BINDS[found.batch.binds]}."
-    if found.batch.binds in {SATURATION, MEMORY} and found.batch.largest.safe_batch > _size(chosen):
+    if found.batch.binds in {SATURATION, SWEEP} and found.batch.largest.safe_batch > _size(chosen):
         more = f"{found.batch.largest.safe_batch:,}"
         yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
     yield from (f"  Beware: {one}." for one in found.beware)
     yield from (f"  Tried: {one}." for one in found.trials)
     if not found.trials and not found.batch.largest.reason:
-        yield f"  Prove it before you rely on it: jobkit verify {found.measured.run}"
+        yield from _proof(found)
     if found.ledger:
         yield f"  Predictions of other runs, of this model, card and versions: {found.ledger}."
+
+
+def _why(found: Recommendation) -> str:
+    """Return why the recommended setting is the one to take."""
+    if within(found.batch.recommended, found.batch.largest) is False:
+        return "the smallest that was measured, though none of them is safe"
+    safe = " that is safe" if within(found.batch.fastest, found.batch.largest) is False else ""
+    return f"the smallest within {_percent(NEAR)} of the fastest{safe}"
+
+
+def _proof(found: Recommendation) -> Iterator[str]:
+    """Yield how to prove the largest safe batch, or why that cannot be done."""
+    largest, of = found.batch.largest, found.measured
+    other = {knob for one in found.batch.settings for knob in one.params} - {KNOB}
+    if largest.safe_batch == 0:
+        return
+    if any(len({one.params.get(knob) for one in found.batch.settings}) > 1 for knob in other):
+        yield f"  It cannot be proved by jobkit verify, for another knob than {KNOB} varies in this sweep."
+    elif largest.safe_batch > of.paragraphs:
+        yield f"  jobkit verify cannot prove it on so short a text ({of.paragraphs:,} paragraphs)."
+    else:
+        memory = _memory_option(largest.capacity_bytes * (1 - found.margin)) if found.margin else ""
+        yield f"  Prove it before you rely on it: jobkit verify {of.run}{memory}"
+
+
+def _memory_option(size_bytes: float) -> str:
+    """Return the option of ``jobkit verify`` for so much of the allocator, in whole MiB, rounded down."""
+    return f" --memory {math.floor(size_bytes / MIB)}MiB"
 
 
 def _smaller(found: Recommendation) -> Iterator[str]:
@@ -156,6 +189,11 @@ def _cards(found: Recommendation) -> Iterator[str]:
     yield "  What is usable is less than a card's name says; where each figure is from: docs/recommend.md."
     context = format_bytes_gib(found.measured.overhead_bytes or 0)
     yield f"  The context ({context}) was measured on one card and is carried over; speed never is."
+    for one in found.cards[: len(found.cards) == 1]:  # more are looked at side by side, one is meant
+        may = one.prediction.capacity_bytes * (1 - found.margin)
+        if 0 < one.prediction.safe_batch <= found.measured.paragraphs and may >= MIB:
+            yield "  Its largest can be proved on the card that was measured, where that holds as much:"
+            yield f"    jobkit verify {found.measured.run}{_memory_option(may)}"
 
 
 def _card_cells(card: OnCard) -> list[str]:

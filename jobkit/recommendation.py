@@ -12,9 +12,9 @@ from jobkit.predict import Prediction
 from jobkit.records import Batch, Record
 from jobkit.site import Site
 from jobkit.spec import Resources
-from jobkit.speed import Duration, Speed
+from jobkit.speed import KNOB, Duration, Speed
 
-THROUGHPUT, SATURATION, MEMORY = "throughput", "saturation", "memory"
+THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "sweep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,14 @@ class Held:
             return max(0.0, (_at(self.ended_at) - _at(self.started_at)).total_seconds())
         except (ValueError, TypeError):
             return None
+
+
+def within(speed: Speed, largest: Prediction) -> bool | None:
+    """Tell whether a setting stays within the bound of a prediction; ``None`` where nothing is known."""
+    if largest.reason or speed.load is None:
+        return None
+    size = speed.params.get(KNOB, 0)
+    return largest.saturated or (size <= largest.safe_batch and speed.load <= largest.safe_load)
 
 
 def _at(text: str) -> datetime:
@@ -217,6 +225,8 @@ class Measured:
         As in the records.
     points
         That went well.
+    paragraphs
+        Of the text.
     kind
         What of memory was measured: ``need``, ``allocated`` or ``ram`` (`jobkit.evidence`).
     capacity_bytes
@@ -233,6 +243,7 @@ class Measured:
     device: str
     gpu: str | None
     points: int
+    paragraphs: int
     kind: str
     capacity_bytes: int | None
     overhead_bytes: int | None
@@ -256,7 +267,8 @@ class Choice:
     leave_largest_out
         How far off the line without its largest point was there; ``None`` where unknown.
     binds
-        `THROUGHPUT`, `SATURATION` or `MEMORY`; ``None`` where nothing is predicted.
+        `THROUGHPUT`, `SATURATION`, `MEMORY` or `SWEEP`, which measured nothing larger; ``None``
+        where nothing is predicted.
     """
 
     settings: tuple[Speed, ...]

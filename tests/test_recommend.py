@@ -11,7 +11,7 @@ from jobkit.evidence import ALLOCATED, NEED, RAM
 from jobkit.lengths import Lengths
 from jobkit.loads import Loads
 from jobkit.recommend import recommend
-from jobkit.recommendation import MEMORY, SATURATION, THROUGHPUT, Corpus, Held, Recommendation, Wishes
+from jobkit.recommendation import MEMORY, SATURATION, SWEEP, THROUGHPUT, Corpus, Held, Recommendation, Wishes
 from jobkit.records import Memory, Outcome, Record
 from jobkit.units import GIB
 from tests.builders import grid, record
@@ -111,8 +111,25 @@ def test_the_largest_measured_binds_by_memory_or_by_the_text() -> None:
     assert told(*growing).batch.binds == SATURATION
     small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
     found = told(*small)
-    assert (found.batch.binds, found.batch.apart) == (MEMORY, None)
+    assert (found.batch.binds, found.batch.apart) == (SWEEP, None)
     assert found.batch.recommended is found.batch.fastest
+
+
+def test_what_is_recommended_is_safe_or_it_is_said() -> None:
+    """Also with a margin: a batch that ran within the bound's reach may not run again."""
+    growing = [measured(one, one.params["batch_size"]) for one in grid((40, 85, 130, 175, 220), 2)]
+    small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
+    seen: list[tuple[int, str | None]] = []
+    for percent in range(0, 100, 5):
+        found = told(*small, wishes=Wishes(cards=(), margin=percent / 100))
+        size, safe = found.batch.recommended.params["batch_size"], found.batch.largest.safe_batch
+        seen.append((size, found.batch.binds))
+        if size > safe:
+            assert (size, found.batch.binds) == (40, MEMORY)
+            said = f"batch_size 40 ran, and yet takes more than is safe (batch_size {safe} is)"
+            assert found.beware[0].startswith(said) or not safe
+    assert seen[0] == (220, SWEEP)
+    assert {(175, MEMORY), (130, MEMORY), (85, MEMORY), (40, MEMORY)} <= set(seen)
 
 
 def test_without_lengths_the_load_grows_with_the_batch_and_that_is_said() -> None:

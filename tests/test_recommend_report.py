@@ -109,9 +109,14 @@ def test_what_binds() -> None:
     assert "It is the fastest that was measured." in said
     assert "Larger ones, up to 881, were not measured: they may be faster still." in said
     small = [replace(one, gpu=replace(GPU, total_bytes=4 * GIB)) for one in growing]
-    assert "What binds is memory" in text(material(small))
-    tight = [replace(one, gpu=replace(GPU, total_bytes=2 * GIB)) for one in growing]
-    assert "Larger ones" not in text(material(tight))
+    assert "What binds is the sweep: nothing larger was measured" in text(material(small))
+    tight = [replace(one, gpu=replace(GPU, total_bytes=3 * GIB)) for one in growing]
+    said = text(material(tight))
+    assert re.search(r"^Take batch_size (40|85|130|175): .* fastest that is safe\.$", said, re.MULTILINE)
+    assert "What binds is memory: larger batches than this are not safe." in said
+    none = text(material(tight), Wishes(cards=(), margin=0.9))
+    assert "Take batch_size 40: 40.0 paragraphs/s (n=1), the smallest that was measured, though none" in none
+    assert "Larger ones" not in said
 
 
 def test_the_largest_that_is_safe_by_memory_or_by_the_text() -> None:
@@ -230,6 +235,34 @@ def test_what_was_tried_is_quoted_or_how_to_try_it() -> None:
     )
     assert "Prove it" not in said
     assert "Prove it" not in text(material(records(sizes=(40, 85))))
+
+
+def test_the_proof_is_of_what_was_asked() -> None:
+    from jobkit.cards import Card
+
+    small = [replace(one, gpu=replace(GPU, total_bytes=4 * GIB)) for one in records()]
+    kept = 4 * GIB - 719_323_136
+    said = text(material(small), Wishes(cards=(), margin=0.5))
+    assert f"jobkit verify runs/demo --memory {kept // 2**21}MiB\n" in said
+    card = Card(name="3GiB", usable_bytes=3 * GIB)
+    said = text(wishes=Wishes(cards=(card,)))
+    assert f"    jobkit verify runs/demo --memory {(kept - GIB) // 2**20}MiB\n" in said
+    assert "can be proved on the card" not in text(wishes=Wishes(cards=(card, card)))
+    tiny = Card(name="1MiB", usable_bytes=2**20)
+    assert "can be proved on the card" not in text(wishes=Wishes(cards=(tiny,)))
+
+
+def test_what_verify_cannot_prove_is_not_sent_there() -> None:
+    said = text(material(records(), loads=None))
+    assert "jobkit verify cannot prove it on so short a text (881 paragraphs)." in said
+    assert "Prove it" not in said
+    several = []
+    for one in records():
+        params = {**one.point.params, "tokenizer_batch": one.point.index}
+        several.append(replace(one, point=replace(one.point, params=params)))
+    assert "another knob than batch_size varies" in text(material(several))
+    tiny = [replace(one, gpu=replace(GPU, total_bytes=2**28)) for one in records()]
+    assert "jobkit verify" not in text(material(tiny))
 
 
 def test_slow_work_keeps_its_digits() -> None:
