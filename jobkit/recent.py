@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
+import platform
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,13 +35,20 @@ def recently(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s: flo
     """
     if max_age_s <= 0:
         return ask()
-    path = cache_dir() / FOLDER / f"{hashlib.sha256(json.dumps(argv).encode()).hexdigest()[:16]}.json"
+    path = cache_dir() / FOLDER / f"{_key(argv)}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with only_one(path.with_suffix(".lock"), lambda: None):
             return _young(path, argv, max_age_s) or _kept(path, ask())
     except OSError:  # no place to keep it: everybody asks for himself
         return ask()
+
+
+def _key(argv: tuple[str, ...]) -> str:
+    """Return a name for who is asked what: a home may be seen from two clusters, with the same job ids."""
+    cluster = {name: value for name, value in os.environ.items() if name.startswith(("SLURM_", "SGE_"))}
+    asked = [platform.node(), shutil.which(argv[0]), sorted(cluster.items()), argv]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
 
 
 def _young(path: Path, argv: tuple[str, ...], max_age_s: float) -> Completed | None:

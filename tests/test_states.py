@@ -4,15 +4,19 @@ import getpass
 import json
 import os
 import pwd
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
 
+from jobkit import states
+from jobkit.accounts import Accounts
 from jobkit.records import ACCOUNTING_FILE, Outcome
 from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.base import JobId, State
-from jobkit.states import ask_accounting, ask_queue
+from jobkit.states import Asking, ask_accounting, ask_queue, local_time, note_gone
+from jobkit.submissions import Task
 
 JOBS = (JobId("7"), JobId("8"))
 Fake = Callable[..., None]
@@ -133,3 +137,82 @@ def test_a_run_of_somebody_else_is_asked_about_by_its_owner(tmp_path: Path, fake
     os.chown(tmp_path, 4_000_000, -1)
     ask_queue(sge, JOBS, tmp_path)
     assert calls(tmp_path, "qstat")[1] == f" -u {getpass.getuser()} -xml", "its owner has no name here"
+
+
+ONE, TWO = Task("slurm", "7", 1), Task("slurm", "7", 2)
+
+
+def knowing(*, missed: Collection[Task] = (), gone: Collection[Task] = (), at: str = "") -> Accounts:
+    """Return what a run knew before of tasks that were missed."""
+    return Accounts(
+        submissions=(),
+        submitted={},
+        runs={},
+        missed={"slurm": frozenset(missed)},
+        gone=dict.fromkeys(gone, at),
+        looked={"slurm": at} if at else {},
+    )
+
+
+NOW = "2026-01-02T11:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("missed", "before", "noted"),
+    [
+        ([], knowing(), None),
+        ([TWO, ONE], knowing(), "7.1 7.2"),
+        ([ONE], knowing(missed=[ONE], at="2026-01-02T10:59:01+00:00"), None),
+        ([ONE], knowing(missed=[ONE], at="2026-01-02T10:59:00+00:00"), "7.1"),
+        ([ONE], knowing(missed=[ONE], gone=[ONE], at="2026-01-02T10:00:00+00:00"), None),
+        ([ONE, TWO], knowing(missed=[ONE], at="2026-01-02T10:59:59+00:00"), "7.1 7.2"),
+        ([], knowing(missed=[ONE], at="2026-01-02T10:59:59+00:00"), ""),
+    ],
+)
+def test_what_is_missed_is_noted_when_it_is_news_and_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missed: list[Task], before: Accounts, noted: str | None
+) -> None:
+    monkeypatch.setattr(states, "_now", lambda: NOW)
+    note_gone("slurm", frozenset(missed), before, tmp_path, Asking())
+    lines = [(line["at"], line["kind"], line["stdout"]) for line in kept(tmp_path)]
+    assert lines == ([] if noted is None else [(NOW, "gone", noted)])
+
+
+def test_the_same_is_missed_again_and_noted_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        note_gone("slurm", {ONE}, knowing(), tmp_path, Asking())
+    assert len(kept(tmp_path)) == 2, "how long it was missed is the time between the two"
+
+
+def test_what_cannot_be_kept_is_handed_back(tmp_path: Path, fake: Fake) -> None:
+    read_only, own = tmp_path / "theirs", tmp_path / "own"
+    own.mkdir()
+    (read_only / ACCOUNTING_FILE).mkdir(parents=True)  # nobody can append to a folder, root neither
+    fake("sacct", out="7_1|TIMEOUT|0:0|61||50M|1|n1|None\n")
+    asking = Asking()
+    ask_accounting(slurm, JOBS, "2026-01-02T03:04:05", "", [read_only, own], asking)
+    note_gone("slurm", {ONE}, knowing(), read_only, asking)
+    assert list(asking.unsaved) == [read_only]
+    kinds = [json.loads(line)["kind"] for line in asking.unsaved[read_only]]
+    assert (kinds, [line["kind"] for line in kept(own)]) == (["accounting", "gone"], ["accounting"])
+
+
+def test_answers_are_shared_for_as_long_as_is_asked(
+    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
+    fake("squeue", out="7_1|RUNNING|None\n")
+    for asking in (Asking(60), Asking(60), Asking()):
+        assert ask_queue(slurm, JOBS, tmp_path, asking)
+    assert len(calls(tmp_path, "squeue")) == 2
+
+
+@pytest.mark.parametrize(("zone", "local"), [("UTC", "10:15:00"), ("IST-5:30", "15:45:00")])
+def test_schedulers_are_told_local_time(monkeypatch: pytest.MonkeyPatch, zone: str, local: str) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert local_time("2026-01-02T10:15:00.123+00:00") == f"2026-01-02T{local}"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
