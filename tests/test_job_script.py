@@ -15,7 +15,7 @@ import pytest
 
 from jobkit import records
 from jobkit.plan import Inputs, plan
-from jobkit.records import Outcome, Record, TextRef
+from jobkit.records import ModelRef, Outcome, Record, TextRef
 from jobkit.render import render
 from jobkit.run.entities import read_entities
 from jobkit.site import Site
@@ -30,7 +30,15 @@ class Run:
     """A run folder with one script, and what became of its points."""
 
     def __init__(
-        self, folder: Path, *, site: Mapping[str, object] | None = None, text: str = TEXT, **changes: object
+        self,
+        folder: Path,
+        *,
+        site: Mapping[str, object] | None = None,
+        text: str = TEXT,
+        run_id: str = "t-1",
+        model: ModelRef | None = None,
+        device: str = "cpu",
+        **changes: object,
     ) -> None:
         self.dir = folder / "my runs" / "r1"
         self.scratch = folder / "scratch"
@@ -48,7 +56,7 @@ class Run:
         spec = SweepSpec.model_validate(
             {"name": "t", "workload": "count", "repeats": 1, "sweep": {"batch_size": [1, 2]}, **changes}
         )
-        points = plan(spec, Inputs(run_id="t-1", text=ref, model=None, device="cpu"))
+        points = plan(spec, Inputs(run_id=run_id, text=ref, model=model, device=device))
         (self.dir / "points.jsonl").write_text(
             "".join(records.to_json(p) + "\n" for p in points), encoding="utf-8"
         )
@@ -56,17 +64,18 @@ class Run:
         script = render(spec, Site.model_validate({**here, **(site or {})}), points[0], self.dir)
         (self.dir / "job.sh").write_text(script, encoding="utf-8")
 
-    def start(self, point: int, **env: str) -> subprocess.Popen[str]:
+    def start(self, *words: int | str, **env: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            ["bash", self.dir / "job.sh", str(point)],
+            ["bash", self.dir / "job.sh", *map(str, words)],
             env={**os.environ, "PYTHONPATH": str(WORKLOADS), **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
 
-    def run(self, point: int, **env: str) -> tuple[int, str]:
-        process = self.start(point, **env)
+    def run(self, *words: int | str, **env: str) -> tuple[int, str]:
+        process = self.start(*words, **env)
         said, _ = process.communicate(timeout=DEADLINE_S)
         return process.returncode, said
 
@@ -77,8 +86,8 @@ class Run:
         path = self.home(point, number) / "record.json"
         return records.from_json(Record, path.read_text(encoding="utf-8"), where=str(path))
 
-    def exit(self, point: int = 1) -> records.Exit:
-        return records.read_exit(self.home(point) / "exit")
+    def exit(self, point: int = 1, number: int = 1) -> records.Exit:
+        return records.read_exit(self.home(point, number) / "exit")
 
     def left_on_scratch(self) -> list[str]:
         return sorted(path.name for path in self.scratch.iterdir())
@@ -205,21 +214,43 @@ def test_the_template_on_the_page_runs_and_what_it_leaves_comes_home(tmp_path: P
     assert "open files" in (run.home() / "limits.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.fault
 def test_a_text_that_has_gone_is_a_failed_stage_in(tmp_path: Path) -> None:
+    """FAULT: the text is removed after the submission.
+
+    HOW: real: it is removed.
+    REPORTED: `stage_in`: "the text could not be copied", and rsync's words in the log.
+    LOST: nothing.
+    """
     run = Run(tmp_path)
     run.text.unlink()
     assert run.run(1)[0] == 1
     assert run.exit().outcome is Outcome.STAGE_IN
 
 
+@pytest.mark.fault
 def test_a_text_that_has_changed_is_not_tagged(tmp_path: Path) -> None:
+    """FAULT: the text is changed after the submission.
+
+    HOW: real: it is changed.
+    REPORTED: `stage_in`: it is not the text that was planned, with the beginnings of both checksums.
+    LOST: nothing; figures of two texts never stand in one run.
+    """
     run = Run(tmp_path)
     run.text.write_text("Another text.\n", encoding="utf-8")
     assert run.run(1)[0] == 1
     assert run.record().outcome is Outcome.STAGE_IN
+    assert "is not the text that was planned: sha256 " in run.record().message
 
 
+@pytest.mark.fault
 def test_cuda_is_never_replaced_by_the_cpu(tmp_path: Path) -> None:
+    """FAULT: a job was promised a GPU and finds none.
+
+    HOW: real: a point for `cuda` on a machine without.
+    REPORTED: `no_gpu`; it never falls back to the CPU.
+    LOST: nothing; no figure of a CPU stands among those of a GPU.
+    """
     run = Run(tmp_path)
     points = run.dir / "points.jsonl"
     points.write_text(points.read_text(encoding="utf-8").replace('"device": "cpu"', '"device": "cuda"'))
@@ -279,7 +310,14 @@ def test_without_rsync_a_local_run_copies(tmp_path: Path) -> None:
     assert run.left_on_scratch() == []
 
 
+@pytest.mark.fault
 def test_a_set_up_that_leaves_the_script_is_no_success(tmp_path: Path) -> None:
+    """FAULT: a line of the set-up ends the job script, with status 0.
+
+    HOW: real: `exit 0` in `environment.setup`.
+    REPORTED: `environment`: only the worker may end a try well.
+    LOST: nothing.
+    """
     run = Run(tmp_path, environment={"setup": ["exit 0"]})
     assert run.run(1)[0] == 1
     assert (run.exit().status, run.exit().stage) == (1, "environment")

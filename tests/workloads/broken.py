@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+import signal
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -32,4 +34,62 @@ class Fills(Count):
         type(self).seen += 1
         if self.seen == 4:
             fill(Path(os.environ["BROKEN_DISK"]))
+        return super().process(paragraphs)
+
+
+class Waits(Count):
+    """Writes its process id to ``BROKEN_TOLD`` and waits for the file ``BROKEN_GO``.
+
+    ``BROKEN_AT`` says where: ``load``, ``batch`` (after one), or ``record`` (when all is done).
+    """
+
+    seen: ClassVar[int] = 0
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
+        """Count needs none."""
+        super().load(model, device, params, threads)
+        self.wait("load")
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Count; the third call (warm-up, a batch, this one) may wait."""
+        type(self).seen += 1
+        if self.seen == 3:
+            self.wait("batch")
+        return super().process(paragraphs)
+
+    def versions(self) -> Mapping[str, str]:
+        """Tell Python's, for the record."""
+        self.wait("record")
+        return super().versions()
+
+    def wait(self, place: str) -> None:
+        """Wait, if it is here."""
+        if os.environ["BROKEN_AT"] == place:
+            told = Path(os.environ["BROKEN_TOLD"])
+            told.with_suffix(".part").write_text(str(os.getpid()), encoding="ascii")
+            told.with_suffix(".part").replace(told)
+            while not Path(os.environ["BROKEN_GO"]).exists():
+                time.sleep(0.05)
+
+
+class Deaf(Waits):
+    """Takes no notice of TERM, as a long call into C does."""
+
+    def wait(self, place: str) -> None:
+        """Wait, if it is here."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        super().wait(place)
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch names it."""
+
+
+class TooLarge(Count):
+    """Has no room on the card for batches of ``BROKEN_FROM`` paragraphs and more."""
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Count, or fail as torch does."""
+        if self.items_per_call() >= int(os.environ["BROKEN_FROM"]):
+            raise OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
         return super().process(paragraphs)
