@@ -106,12 +106,20 @@ def _open(run: Inquiry, task: Task, indices: tuple[int, ...]) -> bool:
     if not any(index in run.tries for index in indices):
         return task not in ended(run.accounts) | run.accounts.cancelled.keys()
     over = any(one.ended for one in run.accounts.runs.get(task, ()))
+    if task not in run.accounts.gone and any(_unexplained(run, index) for index in indices):
+        return True
     return any(
         verdict.outcome is None
         or (verdict.provisional and not over)
         or (verdict.outcome in RETURNING and task not in run.accounts.gone)
         for verdict in verdicts
     )
+
+
+def _unexplained(run: Inquiry, index: int) -> bool:
+    """Tell whether an earlier try of a point ended and nothing tells why: its task ran again since."""
+    earlier = run.tries.get(index, ())[1:]
+    return any(one.account is None and one.verdict.outcome is Outcome.LOST for one in earlier)
 
 
 def ask_about(scheduler: Scheduler, runs: Sequence[Inquiry], max_age_s: float) -> None:
@@ -194,7 +202,12 @@ def _again(run: Inquiry, unsaved: Sequence[str]) -> None:
     present = names(run.folder / RESULTS_FOLDER)
     for point in run.points:
         verdict = run.tries[point.index][0].verdict
-        if verdict.outcome is None or verdict.provisional or verdict.outcome in RETURNING:
+        if (
+            verdict.outcome is None
+            or verdict.provisional
+            or verdict.outcome in RETURNING
+            or _unexplained(run, point.index)
+        ):
             _read_tries(run, point, present)
 
 
