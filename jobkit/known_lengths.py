@@ -11,6 +11,7 @@ from pathlib import Path
 from jobkit.errors import JobkitError
 from jobkit.lengths import PUNCTUATION, Lengths
 from jobkit.models import NOT_BUILT
+from jobkit.places import CACHE_VARIABLE
 from jobkit.records import ModelRef, TextRef, write_atomically
 from jobkit.run.order import split_sentences
 from jobkit.run.paragraphs import read_paragraphs, split_paragraphs
@@ -78,8 +79,12 @@ def text_lengths(
         say(f"finding the lengths of {len(paragraphs):,} paragraphs by the model's tokenizer, once")
     lengths = _checked(workload, find, paragraphs, model)
     if path := _kept_at(workload, text, model, cache):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lengths.to_json() + "\n")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, lengths.to_json() + "\n")
+        except OSError as error:
+            where = f"{path.parent}: {error.strerror}"
+            say(f"they could not be kept in {where} ({CACHE_VARIABLE} names another place)")
     return lengths
 
 

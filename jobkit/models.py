@@ -20,6 +20,7 @@ import platformdirs
 
 from jobkit.errors import JobkitError
 from jobkit.locks import only_one
+from jobkit.places import writing
 from jobkit.records import ModelRef
 from jobkit.run.stanza_ner import PROCESSORS
 from jobkit.standin import SIZE_BYTES, is_built, make_standin, standin_path
@@ -111,12 +112,15 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
     import stanza
 
     folder = cache / "models" / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = folder.with_name(f".fetch-{name}.lock")
+    with writing(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
     options = {"resources_url": resources_url} if resources_url else {}
     say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
     made = folder.with_name(f".fetch-{name}")
     busy = partial(say, f"another jobkit is fetching {name}: waiting for it")
-    with only_one(folder.with_name(f".fetch-{name}.lock"), busy):
+    with only_one(lock, busy):
         try:
             stanza.download(name, model_dir=str(made), processors=PROCESSORS, verbose=False, **options)
         except Exception as error:  # Stanza lets through whatever requests, its hub client and zip raise

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
+
+from jobkit.errors import JobkitError
 
 CACHE_VARIABLE = "JOBKIT_CACHE"
 LEDGER_VARIABLE = "JOBKIT_LEDGER"
@@ -18,6 +22,24 @@ def cache_dir() -> Path:
     """
     named = os.environ.get(CACHE_VARIABLE)
     return Path(named).expanduser().absolute() if named else Path(platformdirs.user_cache_path("jobkit"))
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Name what lies in the cache folder, and how to move that, where it cannot be written.
+
+    Raises
+    ------
+    JobkitError
+        For any OSError inside the block.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise JobkitError(
+            f"{path}: cannot be written: {error.strerror or error}",
+            hint=f"it belongs to jobkit's cache: name a folder of yours by {CACHE_VARIABLE}=FOLDER",
+        ) from error
 
 
 def ledger_path() -> Path:

@@ -20,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from jobkit.places import writing
 from jobkit.records import write_atomically
 from jobkit.run.workload import Entity
 
@@ -147,16 +148,22 @@ def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
     -------
     Path
         ``sample-<first 12 of its sha256>.txt``; the gold is ``sample-<the same>.gold.tsv``.
+
+    Raises
+    ------
+    JobkitError
+        Where the folder cannot be written.
     """
     sample = generate(SEED, paragraphs)
     text = join_paragraphs(sample.paragraphs)
     path = sample_path(folder, text)
     gold = path.with_suffix(".gold.tsv")
-    folder.mkdir(parents=True, exist_ok=True)
-    if not gold.exists():
-        write_atomically(gold, _tsv(sample.gold))
-    if not path.exists():
-        write_atomically(path, text)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not gold.exists():
+            write_atomically(gold, _tsv(sample.gold))
+        if not path.exists():
+            write_atomically(path, text)
     return path
 
 

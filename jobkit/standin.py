@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 from jobkit.errors import JobkitError
 from jobkit.locks import only_one
+from jobkit.places import writing
 from jobkit.records import from_json, to_json, write_atomically
 from jobkit.run.stanza_ner import StanzaNer
 from jobkit.run.workload import Entity
@@ -149,9 +150,12 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
         Where there is no such size.
     """
     folder = standin_path(size, cache)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = folder.with_name(f".{folder.name}.lock")
+    with writing(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
     busy = partial(say, "another jobkit is building the stand-in model: waiting for it")
-    with only_one(folder.with_name(f".{folder.name}.lock"), busy):
+    with only_one(lock, busy):
         if not is_built(folder):
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
                 made = Path(scratch) / folder.name

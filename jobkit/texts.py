@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from jobkit.errors import JobkitError
+from jobkit.places import writing
 from jobkit.records import TextRef
 from jobkit.run.paragraphs import split_paragraphs
 from jobkit.sample import PARAGRAPHS, sample_path, sample_text, write_sample
@@ -116,7 +117,9 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
         )
     from urllib.error import HTTPError, URLError  # here, for few texts are fetched
 
-    texts.mkdir(parents=True, exist_ok=True)
+    with writing(texts):
+        texts.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=texts).close()
     with tempfile.NamedTemporaryFile(dir=texts, prefix=path.stem, suffix=".part", delete=False) as part:
         try:
             _fetch(address, part)
