@@ -24,6 +24,11 @@ for 3.5 s sacct shows a requeued task as PREEMPTED and no more, and qacct has a 
 (measured, Slurm 22.05.8, Grid Engine 8.1.9). So the queue is asked until they are gone from it."""
 
 
+MAYBE = frozenset({Outcome.CANCELLED})
+"""So says sacct, for 5 s, of a task that began just before others that waited with it were cancelled
+(measured: their common row names it still, and its own is not there yet)."""
+
+
 @dataclass(slots=True)
 class Inquiry:
     """A run while it is looked at.
@@ -105,15 +110,22 @@ def _open(run: Inquiry, task: Task, indices: tuple[int, ...]) -> bool:
     ]
     if not any(index in run.tries for index in indices):
         return task not in ended(run.accounts) | run.accounts.cancelled.keys()
-    over = any(one.ended for one in run.accounts.runs.get(task, ()))
     if task not in run.accounts.gone and any(_unexplained(run, index) for index in indices):
         return True
+    over = any(one.ended and not one.never_began for one in run.accounts.runs.get(task, ()))
+    unsure = _unsure(run.accounts, task)
     return any(
-        verdict.outcome is None
-        or (verdict.provisional and not over)
-        or (verdict.outcome in RETURNING and task not in run.accounts.gone)
+        verdict.outcome is None or (verdict.provisional and not over) or verdict.outcome in unsure
         for verdict in verdicts
     )
+
+
+def _unsure(accounts: Accounts, task: Task) -> frozenset[Outcome]:
+    """Return the outcomes that are perhaps not the last of a task."""
+    if task in accounts.gone:
+        return frozenset()
+    waited = any(one.never_began for one in accounts.runs.get(task, ()))
+    return RETURNING | MAYBE if waited and task not in accounts.cancelled else RETURNING
 
 
 def _unexplained(run: Inquiry, index: int) -> bool:
@@ -189,7 +201,7 @@ def _note_gone(run: Inquiry, scheduler: str, told: Sequence[Accounted], asking: 
     known = {
         Task(scheduler, one.job_id, one.task)
         for one in told
-        if one.ended and one.name in own and one.outcome not in RETURNING
+        if one.ended and one.name in own and one.outcome not in RETURNING and not one.never_began
     }
     gone = {task for task in run.accounts.gone if task.scheduler == scheduler and task not in run.open}
     missed = (_missed(run, scheduler) - known) | gone
@@ -205,7 +217,7 @@ def _again(run: Inquiry, unsaved: Sequence[str]) -> None:
         if (
             verdict.outcome is None
             or verdict.provisional
-            or verdict.outcome in RETURNING
+            or verdict.outcome in RETURNING | MAYBE
             or _unexplained(run, point.index)
         ):
             _read_tries(run, point, present)

@@ -74,7 +74,7 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
     -----
     The scheduler may run a task again by itself: then one task has several tries and several
     accounts, both in order. Its last try goes with the last account, and so on backwards; an
-    account of a start that failed (``queue_error``) goes with none.
+    account of a start that failed (``queue_error``), or of none, goes with none.
     """
     later: Counter[Task] = Counter()
     superseded = False
@@ -143,7 +143,9 @@ def _runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
 
 
 def _begun_runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
-    return tuple(one for one in _runs(accounts, task) if one.outcome is not Outcome.QUEUE_ERROR)
+    return tuple(
+        one for one in _runs(accounts, task) if one.outcome is not Outcome.QUEUE_ERROR and not one.never_began
+    )
 
 
 def _account(runs: Sequence[Accounted], later: int) -> Accounted | None:

@@ -530,3 +530,53 @@ def test_a_process_that_has_got_the_drivers_number_is_not_it(tmp_path: Path) -> 
         write_submitted(run, "local", str(other.pid), first=1, last=1)
         assert outcomes(run) == [Outcome.LOST]
         other.kill()
+
+
+SHARED = (
+    "77_1|RUNNING|0:0|5|||1|n1|None|{name}\n77_[2-3%2]|CANCELLED by 0|0:0|0|||1|None assigned|None|{name}\n"
+)
+
+
+def test_a_task_that_has_just_begun_is_not_cancelled_with_those_that_it_waited_with(
+    tmp_path: Path, queue: Path
+) -> None:
+    """Sacct says so for some seconds: see tests/data/slurm/sacct-shared.txt."""
+    points = grid([1, 2, 3])
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "slurm", "77", first=1, last=3)
+    (tmp_path / "bin" / "sacct").write_text(f"#!/bin/bash\ncat <<'E'\n{SHARED.format(name=RUN_ID)}E\n")
+    held = "77_{}|RUNNING|None|n1|0:01|N/A|" + RUN_ID + "\n"
+    queue.write_text(held.format(1) + held.format(2), encoding="utf-8")
+    for _ in range(2):
+        assert [one.standing for one in seen(run).points] == [
+            Standing.RUNNING,
+            Standing.RUNNING,
+            Standing.FAILED,
+        ]
+    begin = "scheduler=slurm\njob=77\ntask=2\nrestart=0\nround=1\nhost=n1\npid=1\nat=2026-01-02T10:20:00Z\n"
+    (try_folder(run, points[1]) / "begin").write_text(begin, encoding="utf-8")
+    (without,) = look([run], ask=False)
+    assert without.points[1].outcome is None, "it has begun: that account is not of it"
+    queue.write_text(held.format(1), encoding="utf-8")
+    assert seen(run).points[1].standing is Standing.UNSETTLED, "its own row is on its way"
+
+
+@pytest.mark.usefixtures("queue")
+def test_what_was_cancelled_by_hand_while_it_waited_is_asked_for_until_it_is_gone_for_good(
+    tmp_path: Path,
+) -> None:
+    run = write_points(tmp_path / "run", grid([1, 2, 3]))
+    write_submitted(run, "slurm", "77", first=1, last=3)
+    shared = SHARED.replace("RUNNING", "COMPLETED").format(name=RUN_ID)
+    (tmp_path / "bin" / "sacct").write_text(f"#!/bin/bash\ncat <<'E'\n{shared}E\n")
+    write_record(run, record(grid([1])[0]))
+    cancelled = [Outcome.OK, Outcome.CANCELLED, Outcome.CANCELLED]
+    assert [one.outcome for one in seen(run).points] == cancelled
+    kept = run / "accounting.jsonl"
+    lines = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
+    long_ago = [json.dumps({**line, "at": "2026-01-02T10:15:00+00:00"}) for line in lines]
+    kept.write_text("".join(line + "\n" for line in long_ago), encoding="utf-8")
+    seen(run)
+    (tmp_path / "asked").unlink()
+    assert [one.outcome for one in seen(run).points] == cancelled
+    assert not (tmp_path / "asked").exists()

@@ -139,6 +139,12 @@ def test_what_jobkit_took_back_is_cancelled_where_the_accounting_only_knows_that
     assert "State WORDS" in verdict.evidence
 
 
+def test_a_point_whose_turn_never_came_in_a_shared_job_was_stopped() -> None:
+    verdict = judge(None, accounted(None, status=1), Circumstances(packed=True))
+    assert verdict.outcome is Outcome.STOPPED
+    assert "its job ended before its turn came (State WORDS)" in verdict.evidence
+
+
 def test_what_jobkit_took_back_keeps_a_better_word() -> None:
     assert judge(None, accounted(Outcome.NODE_FAIL), TAKEN_BACK).outcome is Outcome.NODE_FAIL
     assert judge(TryFiles(number=1, record=FULL), None, TAKEN_BACK).outcome is Outcome.OK

@@ -45,6 +45,8 @@ def test_there_is_no_limit_and_nothing_to_ask() -> None:
     assert local.queue_argv((JobId("7"), JobId("8")))[-1] == "7,8"
     assert local.parse_queue(answer("7")) == ()
     assert local.cancel_argv(JobId("7")) == ("kill", "-TERM", "7")
+    assert local.throttle_argv(JobId("7"), 3) == ()
+    assert local.search_argvs("demo-1", "2026-01-02T03:04:05") == ((), ())
     gone = Completed(("kill",), 1, "", "kill: (7): No such process\n")
     assert local.refusal(gone) is None
     denied = Completed(("kill",), 1, "", "kill: (7): Operation not permitted\n")

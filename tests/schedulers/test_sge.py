@@ -107,6 +107,16 @@ def test_what_is_refused_of_a_change(captured: Captured, answer: str, refused: s
     assert told == refused if refused is None else refused in (told or "")
 
 
+def test_throttle_argv() -> None:
+    assert sge.throttle_argv(JobId("12"), 3) == ("qalter", "-tc", "3", "12")
+
+
+def test_a_job_is_looked_for_by_its_name_in_queue_and_accounting() -> None:
+    queue, accounting = sge.search_argvs("demo-1", "2026-01-02T03:04:05")
+    assert queue == sge.queue_argv(()), "qstat does not search by name"
+    assert accounting == ("qacct", "-j", "demo-1")
+
+
 def test_queue_argv_asks_for_ones_own_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "ann")
 

@@ -143,6 +143,22 @@ def test_what_is_refused_of_a_change(captured: Captured, answer: str, refused: s
     assert "finished" not in (told or ""), "a task that has ended is no refusal"
 
 
+def test_throttle_argv() -> None:
+    argv = ("scontrol", "-M", "lab", "update", "JobId=12", "ArrayTaskThrottle=3")
+    assert slurm.throttle_argv(JobId("12", "lab"), 3) == argv
+
+
+def test_a_job_is_looked_for_by_its_name_in_queue_and_accounting() -> None:
+    queue, accounting = slurm.search_argvs("demo-1", "2026-01-02T03:04:05")
+    assert queue[-2:] == ("--name", "demo-1")
+    assert accounting[4:8] == ("-S", "2026-01-02T03:04:05", "--name", "demo-1")
+
+
+def test_a_step_whose_task_is_not_told_tells_nothing() -> None:
+    answer = Completed(("sacct",), 0, "5_1.batch|COMPLETED|0:0|5|4K||1|n1|\n", "")
+    assert slurm.parse_accounting(answer) == ()
+
+
 def test_queue_argv_asks_for_all_jobs_at_once() -> None:
     argv = slurm.queue_argv((JobId("12"), JobId("13")))
 
