@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jobkit.directives import directives
 from jobkit.errors import JobkitError
+from jobkit.lint import refuse
 from jobkit.plan import ALLOCATOR_VARIABLES, Inputs, plan
 from jobkit.records import Point, TextRef
 from jobkit.site import Site
@@ -72,7 +73,7 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: 
         packed = spec.resources.model_copy(update={"walltime": walltime})
         values |= {"directives": directives(packed, site), "pack": spec.pack}
         values["soft_walltime"] = format_walltime(walltime - _warning_s(spec, site))
-    return _filled(spec, values)
+    return _filled(spec, site, values)
 
 
 def script_name(round_: int) -> str:
@@ -80,9 +81,21 @@ def script_name(round_: int) -> str:
     return "job.sh" if round_ == 1 else f"job-{round_}.sh"
 
 
-def _filled(spec: SweepSpec, values: Mapping[str, object]) -> str:
-    """Return the spec's own template, else the scheduler's, with the values in it."""
-    return fill(spec.template or str(values["base"]), spec.template, values)
+def _filled(spec: SweepSpec, site: Site, values: Mapping[str, object]) -> str:
+    """Return the spec's own template, else the scheduler's, with the values in it.
+
+    Raises
+    ------
+    JobkitError
+        Also where the scheduler would ignore something of it, or take it for something else.
+    """
+    name = spec.template or str(values["base"])
+    text = fill(name, spec.template, values)
+    own = spec.resources.options.get(site.scheduler, [])
+    origins = dict.fromkeys(directives(spec.resources, site), f"site {site.name!r}")
+    origins |= dict.fromkeys(own, f"resources.options.{site.scheduler}")
+    refuse(text, site.scheduler, f"template {name}", origins)
+    return text
 
 
 def render_fetch(spec: SweepSpec, site: Site, run_dir: Path, words: Sequence[str]) -> str:
@@ -103,7 +116,7 @@ def render_fetch(spec: SweepSpec, site: Site, run_dir: Path, words: Sequence[str
     _check_paths(run_dir, point)
     _check_header_path(run_dir, site.scheduler)
     values = _values(spec, site, point, run_dir) | {"body": FETCH_BODY, "fetch": words}
-    return _filled(spec.model_copy(update={"template": None}), values)
+    return _filled(spec.model_copy(update={"template": None}), site, values)
 
 
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -118,10 +131,10 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
     values = _values(spec, site, point, run_dir) | {"body": FIND_BODY}
     if site.scheduler == "local":
         values["base"] = FIND_BODY
-    text = _filled(spec, values)
+    text = _filled(spec, site, values)
     if FIND_MODULE in text:
         return text
-    return _filled(spec.model_copy(update={"template": None}), values)
+    return _filled(spec.model_copy(update={"template": None}), site, values)
 
 
 def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -139,7 +152,7 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
     places = {name: os.environ[name] for name in PLACES if name in os.environ}
     values = _values(bare, site, point, run_dir)
     values |= {"body": FOLLOW_BODY, "warning_s": 0, "variables": places}
-    return _filled(bare, values)
+    return _filled(bare, site, values)
 
 
 def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[str, object]:

@@ -1,0 +1,202 @@
+"""A job script as schedulers read it, and what can be found in one. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import zip_longest
+
+IsFolder = Callable[[str], bool]
+"""Tells whether a folder exists, seen from where the script is submitted; ``~`` is the home folder."""
+
+
+class Effect(StrEnum):
+    """What a finding comes to."""
+
+    IGNORED = "ignored"
+    """What the line asks for is not done, and nobody says so."""
+    CHANGED = "changed"
+    """Something else is done than the line seems to ask, and nobody says so."""
+    LOST = "lost"
+    """The job is taken, and then dies or waits for ever, without a log."""
+    REFUSED = "refused"
+    """The submit command refuses the script, aloud."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What can be found in a script.
+
+    Attributes
+    ----------
+    told
+        What the scheduler does with it; words in braces are filled in.
+    mend
+        What to write instead, the same.
+    """
+
+    effect: Effect
+    told: str
+    mend: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something in a script that its scheduler ignores or takes for something else.
+
+    Attributes
+    ----------
+    line
+        Its number, from 1.
+    text
+        The line, as it stands.
+    rule
+        The name of the rule by which it was found.
+    told, mend
+        As of the rule, filled in.
+    """
+
+    line: int
+    text: str
+    rule: str
+    effect: Effect
+    told: str
+    mend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a script.
+
+    Attributes
+    ----------
+    text
+        Without its line end.
+    header
+        Whether it stands before the first command.
+    here
+        Whether it stands in a here-document: it is text for another program.
+    """
+
+    number: int
+    text: str
+    header: bool
+    here: bool
+
+    @property
+    def comment(self) -> bool:
+        """Whether the shell takes it for a comment, or for nothing at all."""
+        return not self.text.strip() or self.text.lstrip().startswith("#")
+
+
+def finding(rules: Mapping[str, Rule], line: Line, rule: str, /, **values: object) -> Finding:
+    """Return what a rule says of a line, the words in braces filled in."""
+    known = rules[rule]
+    return Finding(
+        line=line.number,
+        text=line.text,
+        rule=rule,
+        effect=known.effect,
+        told=known.told.format_map(values),
+        mend=known.mend.format_map(values),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A job script.
+
+    Attributes
+    ----------
+    crlf
+        The number of the first line that ends as on Windows; 0 where none does.
+    is_folder
+        ``None`` where folders are not to be looked for.
+    """
+
+    lines: tuple[Line, ...]
+    crlf: int = 0
+    is_folder: IsFolder | None = None
+
+    def missing(self, folder: str) -> bool:
+        """Tell whether a folder is known not to be there."""
+        return self.is_folder is not None and bool(folder) and not self.is_folder(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a directive: its name without dashes, and its value, empty where it has none."""
+
+    line: Line
+    name: str
+    value: str
+
+
+_HERE = re.compile(r"<<-?\s*(?:'(?P<single>[^']+)'|\"(?P<double>[^\"]+)\"|\\?(?P<bare>[A-Za-z_]\w*))")
+"""The operator of a here-document, bash(1); a here-string has three angles."""
+
+
+def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
+    """Return a script's lines, with what stands before the first command and in here-documents."""
+    rows = text.split("\n")
+    crlf = next((number for number, row in enumerate(rows, 1) if row.endswith("\r")), 0)
+    rows = [row.removesuffix("\r") for row in rows]
+    lines: list[Line] = []
+    ends: list[str] = []
+    header = True
+    for number, row in enumerate(rows, 1):
+        here = bool(ends)
+        line = Line(number, row, header and (not row.strip() or row.lstrip().startswith("#")), here)
+        header = line.header
+        lines.append(line)
+        if here and row.strip() == ends[0]:
+            ends.pop(0)
+        elif not here and not line.comment:
+            ends = [word for word in _here_words(row) if word in {one.strip() for one in rows[number:]}]
+    return Script(tuple(lines), crlf, is_folder)
+
+
+def _here_words(row: str) -> Iterator[str]:
+    """Yield the words that end the here-documents which a line begins."""
+    for found in _HERE.finditer(row.replace("<<<", "")):
+        yield next(filter(None, found.groups()))
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a directive, quotes and a comment taken off; none where a quote stays open."""
+    try:
+        return tuple(shlex.split(text, comments=True))
+    except ValueError:
+        return ()
+
+
+def followed(told: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each word with the one after it, empty after the last."""
+    return zip_longest(told, told[1:], fillvalue="")
+
+
+_TRAP = re.compile(
+    r"\s*trap\s+(?:--\s+)?(?P<action>'[^']*'|\"[^\"]*\"|[\w:]+)\s+(?P<names>[A-Z0-9 ]+?)\s*(?:[#;&|].*)?$"
+)
+_NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
+"""signal(7), x86 and ARM."""
+
+
+def traps(script: Script) -> dict[str, Line]:
+    """Return the signals that a script traps, and the first line that does; not those it ignores."""
+    found: dict[str, Line] = {}
+    for line in script.lines:
+        trap = None if line.here or line.comment else _TRAP.match(line.text)
+        if trap and trap["action"] not in {"''", '""'}:
+            for name in trap["names"].split():
+                found.setdefault(signal_name(name), line)
+    return found
+
+
+def signal_name(word: str) -> str:
+    """Return a signal's name in capitals, without SIG, from its name or number."""
+    name = word.strip().upper().removeprefix("SIG")
+    return _NUMBERS.get(name, name)

@@ -1,0 +1,311 @@
+"""What `jobkit lint` says of the schedulers, asked of the schedulers: each rule's script is submitted."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from jobkit.lint import lint
+from jobkit.schedulers import slurm_lint
+from tests.cluster.daemons import SgeDaemons
+
+Wait = Callable[[Callable[[], bool], float], None]
+Answer = subprocess.CompletedProcess[str]
+
+BASH = "#!/bin/bash\n"
+SGE = "#!/bin/bash\n#$ -S /bin/bash\n#$ -cwd\n"
+ENDED_S = 60
+
+
+def ask(*argv: str | Path) -> Answer:
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+
+def rules(text: str) -> list[str]:
+    """Return the rules by which lint finds something, as seen from the folder that we are in."""
+    return [one.rule for _, one in lint(text, is_folder=lambda path: Path(path).is_dir()).findings]
+
+
+def submit(command: tuple[str, ...], text: str, name: str = "job.sh") -> Answer:
+    Path(name).write_bytes(text.encode())
+    return ask(*command, name)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def sbatch(slurm: None, here: Path) -> Callable[[str], str]:  # noqa: ARG001 - the daemons, and a folder
+    """Return a function that submits a script to Slurm, held, and returns what is known of the job."""
+
+    def shown(text: str) -> str:
+        done = submit(("sbatch", "--parsable", "--hold"), text)
+        assert done.returncode == 0, done.stderr
+        told = ask("scontrol", "show", "job", done.stdout.strip()).stdout
+        ask("scancel", done.stdout.strip())
+        return told
+
+    return shown
+
+
+slurm_test = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
+sge_test = [pytest.mark.sge, pytest.mark.xdist_group("sge")]
+
+
+class TestSlurm:
+    pytestmark = slurm_test
+
+    @pytest.mark.parametrize(
+        ("rule", "lines"),
+        [
+            (None, "#SBATCH --array=1-3\n"),
+            (None, "#SBATCH--array=1-3 # three\n"),
+            ("misspelt", "# SBATCH --array=1-3\n"),
+            ("misspelt", "#SBTACH --array=1-3\n"),
+            ("misspelt", "#sbatch --array=1-3\n"),
+            ("misspelt", " #SBATCH --array=1-3\n"),
+            ("late", "#SBATCH -n 1\nX=1\n#SBATCH --array=1-3\n"),
+        ],
+    )
+    def test_what_is_ignored(self, rule: str | None, lines: str, sbatch: Callable[[str], str]) -> None:
+        assert rules(BASH + lines) == ([rule] if rule else [])
+        assert ("ArrayTaskId=1-3" in sbatch(BASH + lines)) is (rule is None)
+
+    @pytest.mark.parametrize(
+        ("rule", "line", "taken"),
+        [
+            ("one-dash", "#SBATCH -output=a.log", "/utput=a.log"),
+            ("variable", "#SBATCH --job-name=$USER", "JobName=$USER"),
+            ("memory-unit", "#SBATCH --mem=16", "MinMemoryNode=16M"),
+        ],
+    )
+    def test_what_is_changed(self, rule: str, line: str, taken: str, sbatch: Callable[[str], str]) -> None:
+        assert rules(f"{BASH}{line}\n") == [rule]
+        assert taken in sbatch(f"{BASH}{line}\n")
+
+    def test_the_options_that_take_one_dash_for_another_option(self, sbatch: Callable[[str], str]) -> None:
+        for name in slurm_lint.ONE_DASH:
+            assert sbatch(f"{BASH}#SBATCH -{name}=1\n"), name
+
+    @pytest.mark.parametrize("name", ["account", "gres", "mem", "ntasks", "partition", "time"])
+    def test_of_other_options_sbatch_says_that_they_are_wrong(
+        self, name: str, slurm: None, here: Path
+    ) -> None:
+        del slurm, here
+        assert submit(("sbatch", "--hold"), f"{BASH}#SBATCH -{name}=1\n").returncode != 0
+
+    @pytest.mark.parametrize(
+        ("rule", "text", "said"),
+        [
+            ("no-interpreter", "#SBATCH -n 1\n", "does not look like a batch script"),
+            ("no-interpreter", "\n#!/bin/bash\n#SBATCH -n 1\n", "does not look like a batch script"),
+            ("no-interpreter", "\ufeff#!/bin/bash\n#SBATCH -n 1\n", "does not look like a batch script"),
+            ("crlf", "#!/bin/bash\n#SBATCH -n 1\r\n", "DOS line breaks"),
+            ("memory-twice", "#!/bin/bash\n#SBATCH --mem=1G --mem-per-cpu=1G\n", "mutually exclusive"),
+        ],
+    )
+    def test_what_is_refused(self, rule: str, text: str, said: str, slurm: None, here: Path) -> None:
+        del slurm, here
+        assert rule in rules(text)
+        done = submit(("sbatch", "--hold"), text)
+        assert done.returncode != 0
+        assert said in done.stderr
+
+    def test_what_is_lost(self, slurm: None, here: Path, wait_until: Wait) -> None:
+        del slurm
+        scripts = {
+            "folder": f"{BASH}#SBATCH --output=nowhere/%j.out\ntouch ran\n",
+            "folder-number": f"{BASH}#SBATCH --output=%j/out\ntouch ran\n",
+            "folder-home": f"{BASH}#SBATCH --output=~/x.out\ntouch ran\n",
+            "interpreter": "#!bin/bash\n#SBATCH --output=/dev/null\ntouch ran\n",
+        }
+        jobs = {}
+        for rule, text in {**scripts, "chdir": f"{BASH}#SBATCH --chdir=/nowhere/at/all\ntouch ran\n"}.items():
+            assert rules(text) == ["folder" if rule == "chdir" else rule]
+            done = submit(("sbatch", "--parsable"), text)
+            assert done.returncode == 0, done.stderr
+            jobs[rule] = done.stdout.strip()
+        wait_until(
+            lambda: all(
+                "JobState=FAILED" in ask("scontrol", "show", "job", job).stdout for job in jobs.values()
+            ),
+            ENDED_S,
+        )
+        assert [path.name for path in here.iterdir()] == ["job.sh"]
+
+    def test_a_log_that_tasks_share_keeps_a_part(self, slurm: None, here: Path, wait_until: Wait) -> None:
+        del slurm
+        text = f"{BASH}#SBATCH --array=1-4\n#SBATCH --output=a.log\n"
+        text += "echo begun; touch ran-$SLURM_ARRAY_TASK_ID\n"
+        assert rules(text) == ["shared-log"]
+        done = submit(("sbatch", "--parsable", "--array=1-4%1"), text)
+        wait_until(lambda: not ask("squeue", "-h", "-j", done.stdout.strip()).stdout, ENDED_S)
+        assert len(list(here.glob("ran-*"))) == 4
+        assert (here / "a.log").read_text() == "begun\n"
+
+    def test_a_signal_without_b_does_not_reach_the_shell(
+        self, slurm: None, here: Path, wait_until: Wait
+    ) -> None:
+        """By ``@59`` of a minute's walltime Slurm sends it as soon as it looks."""
+        del slurm
+        body = "trap 'touch caught-{}' USR1\ntouch up-{}\nsleep 120 & wait; wait\n"
+        jobs = []
+        for name, to in (("steps", ""), ("shell", "B:")):
+            text = f"{BASH}#SBATCH --time=1 --signal={to}USR1@59\n" + body.format(name, name)
+            assert rules(text) == ([] if to else ["signal"])
+            jobs.append(submit(("sbatch", "--parsable"), text).stdout.strip())
+        wait_until((here / "caught-shell").exists, 90)
+        wait_until(lambda: "JobState=TIMEOUT" in ask("scontrol", "show", "job", jobs[0]).stdout, 180)
+        ask("scancel", jobs[1])
+        assert (here / "up-steps").exists()
+        assert not (here / "caught-steps").exists()
+
+
+@pytest.fixture
+def qsub(sge: None, here: Path) -> Callable[[str], str]:  # noqa: ARG001 - the daemons, and a folder
+    """Return a function that submits a script to Grid Engine, held, and returns what is known of the job."""
+
+    def shown(text: str) -> str:
+        done = submit(("qsub", "-terse", "-h"), text)
+        assert done.returncode == 0, done.stdout + done.stderr
+        job = done.stdout.split(".")[0].strip()
+        told = ask("qstat", "-j", job).stdout
+        ask("qdel", job)
+        return re.sub(r" +", " ", told)
+
+    return shown
+
+
+class TestGridEngine:
+    pytestmark = sge_test
+
+    @pytest.mark.parametrize(
+        ("rule", "lines"),
+        [
+            (None, "#$ -t 1-3\n"),
+            (None, "#$-t 1-3 # three\n"),
+            (None, "echo hello\n#$ -t 1-3\n"),
+            ("misspelt", "# $ -t 1-3\n"),
+            ("misspelt", " #$ -t 1-3\n"),
+            ("misspelt", "$# -t 1-3\n"),
+            ("misspelt", "#S -t 1-3\n"),
+            ("misspelt", "#% -t 1-3\n"),
+        ],
+    )
+    def test_what_is_ignored(self, rule: str | None, lines: str, qsub: Callable[[str], str]) -> None:
+        assert rules(SGE + lines) == ([rule] if rule else [])
+        assert ("job-array tasks: 1-3" in qsub(SGE + lines)) is (rule is None)
+
+    @pytest.mark.parametrize(
+        ("rule", "lines", "taken"),
+        [
+            ("soft-alone", "#$ -soft\n#$ -l ngpus=1\n", "hard resource_list: ngpus=1"),
+            ("soft", "#$ -soft -l h_rt=9 -q gpu.q\n", "soft resource_list: h_rt=9"),
+            ("here-document", "cat >b.sh <<END\n#$ -N other\nEND\n", "job_name: other"),
+            ("memory-unit", "#$ -l h_vmem=16\n", "hard resource_list: h_vmem=16\n"),
+        ],
+    )
+    def test_what_is_changed(self, rule: str, lines: str, taken: str, qsub: Callable[[str], str]) -> None:
+        assert rules(SGE + lines) == [rule]
+        assert taken in qsub(SGE + lines)
+
+    def test_a_consumable_is_refused_as_a_wish(self, sge: None, here: Path) -> None:
+        del sge, here
+        assert rules(f"{SGE}#$ -soft -l ngpus=1\n") == ["soft"]
+        done = submit(("qsub", "-h"), f"{SGE}#$ -soft -l ngpus=1\n")
+        assert done.returncode == 1
+        assert "soft requests on consumables" in done.stdout + done.stderr
+
+    def test_what_is_lost(self, sge: None, here: Path, wait_until: Wait) -> None:
+        del sge
+        scripts = {
+            f"{SGE}#$ -o nowhere/ -j y\ntouch ran\n": "folder",
+            f"{SGE}#$ -e nowhere/x\ntouch ran\n": "folder",
+            f"{SGE}#$ -o a-$JOB_ID/x -j y\ntouch ran\n": "folder-number",
+            f"{SGE}#$ -o $FOO/x -j y\ntouch ran\n": "variable",
+            f"{BASH}#$ -S /bin/bash -wd /nowhere/at/all -o /dev/null -j y\ntouch {here}/ran\n": "folder",
+            f"{SGE}#$ -o /dev/null -j y\ntouch ran\n".replace("\n", "\r\n"): "crlf",
+        }
+        with deleted() as jobs:
+            for text, rule in scripts.items():
+                assert rules(text) == [rule]
+                jobs.append(submit(("qsub", "-terse"), text).stdout.strip())
+            wait_until(lambda: states(jobs) == ["Eqw"] * len(jobs), ENDED_S)
+        assert not (here / "ran").exists()
+
+    def test_what_runs_otherwise(self, sge: None, here: Path, wait_until: Wait) -> None:
+        del sge
+        joined = f"{SGE}#$ -o out -j y -e err\necho o; echo e >&2\n"
+        home = f"{BASH}#$ -S /bin/bash -o /dev/null -j y\npwd >{here}/began-in\n"
+        braces = f"{SGE}#$ -o a-${{USER}} -j y\ntrue\n"
+        assert [rules(text) for text in (joined, home, braces)] == [["joined"], ["cwd"], ["variable"]]
+        with deleted() as jobs:
+            jobs += [submit(("qsub", "-terse"), text).stdout.strip() for text in (joined, home, braces)]
+            wait_until(lambda: states(jobs) == [], ENDED_S)
+        assert (here / "out").read_text() == "o\ne\n"
+        assert not (here / "err").exists()
+        assert Path((here / "began-in").read_text().strip()) == Path.home()
+        assert (here / "a-${USER}").exists()
+
+    def test_a_kill_cannot_be_trapped(self, sge: None, here: Path, wait_until: Wait) -> None:
+        del sge
+        body = "trap 'touch caught-{}' TERM USR2\ntouch up-{}\nsleep 60 & wait; wait\n"
+        with deleted() as jobs:
+            for name, asked in (("silent", ""), ("warned", "#$ -notify\n")):
+                text = f"{SGE}#$ -o /dev/null -j y\n{asked}" + body.format(name, name)
+                assert rules(text) == ([] if asked else ["signal"])
+                jobs.append(submit(("qsub", "-terse"), text).stdout.strip())
+            wait_until(lambda: len(list(here.glob("up-*"))) == 2, ENDED_S)
+            ask("qdel", *jobs)
+            wait_until(lambda: states(jobs) == [], ENDED_S)
+        assert [path.name for path in here.glob("caught-*")] == ["caught-warned"]
+
+    def test_without_s_the_queue_chooses_the_shell(
+        self, sge_alone: SgeDaemons, here: Path, wait_until: Wait
+    ) -> None:
+        """In a queue as Grid Engine makes it by default, but for the shell: this one is no bash."""
+        del sge_alone
+        with posix_queue(here) as queue, deleted() as jobs:
+            for name, shell in (("queue", ""), ("named", "#$ -S /bin/bash\n")):
+                text = f'{BASH}#$ -cwd -o {name} -j y -q {queue}\n{shell}echo "bash $BASH_VERSION"\n'
+                assert rules(text) == ([] if shell else ["shell"])
+                jobs.append(submit(("qsub", "-terse"), text).stdout.strip())
+            wait_until(lambda: states(jobs) == [], ENDED_S)
+        assert (here / "queue").read_text() == "bash \n"
+        assert re.match(r"bash \d", (here / "named").read_text())
+
+
+@contextmanager
+def deleted() -> Iterator[list[str]]:
+    """Give a list for the ids of jobs, and delete those that are left at the end."""
+    jobs: list[str] = []
+    yield jobs
+    for job in jobs:
+        ask("qdel", job)
+
+
+def states(jobs: list[str]) -> list[str]:
+    rows = (line.split() for line in ask("qstat").stdout.splitlines())
+    return [row[4] for row in rows if row and row[0] in jobs]
+
+
+@contextmanager
+def posix_queue(folder: Path) -> Iterator[str]:
+    """Have a queue whose jobs are run by its own shell, as the default is; nobody else may be there."""
+    text = ask("qconf", "-sq", "serial.q").stdout
+    for key, value in (("qname", "posix.q"), ("shell_start_mode", "posix_compliant"), ("shell", "/bin/sh")):
+        text = re.sub(rf"^{key} .*$", f"{key} {value}", text, flags=re.MULTILINE)
+    (folder / "queue.conf").write_text(text)
+    assert ask("qconf", "-Aq", folder / "queue.conf").returncode == 0
+    try:
+        yield "posix.q"
+    finally:
+        ask("qconf", "-dq", "posix.q")
