@@ -217,7 +217,9 @@ def _known(
             asked.add(question)
         for task, items in told.items():
             newer = known.get(task)
-            if newer is None or (task not in accounted and items[-1].ended and not newer[-1].ended):
+            if newer is not None and not answer.completed.argv:
+                known[task] = items + newer  # a driver here ran the point again
+            elif newer is None or (task not in accounted and items[-1].ended and not newer[-1].ended):
                 known[task] = items
         accounted |= told.keys() if answer.kind == "accounting" else set()
     return known

@@ -221,3 +221,13 @@ def test_gone_is_what_all_looks_of_a_minute_missed_and_none_found_since(
         for moment, missed in times:
             at = [*at, moment] if task in missed else []
         assert (Task("slurm", "77", task) in accounts.gone) is (bool(at) and at[-1] - at[0] >= 60)
+
+
+def test_a_driver_that_ran_a_point_again_tells_of_both(tmp_path: Path) -> None:
+    folder = write_points(tmp_path / "run", grid([50]))
+    write_submitted(folder, "local", "9", first=1, last=1)
+    for words in ("first", "second"):
+        row = {"job_id": "9", "task": 1, "outcome": None, "evidence": words, "host": "vm", "elapsed_s": 1.0}
+        write_answer(folder, "local", "accounting", json.dumps(row), argv=[])
+    (runs,) = read_accounts(folder).runs.values()
+    assert [one.evidence for one in runs] == ["first", "second"]
