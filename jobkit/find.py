@@ -20,6 +20,7 @@ from jobkit.errors import JobkitError
 from jobkit.evidence import RAM, Evidence, gather, ram_peak
 from jobkit.fit import Fit
 from jobkit.loads import Loads
+from jobkit.locks import only_one
 from jobkit.outcomes import KILLED
 from jobkit.predict import Prediction, predict
 from jobkit.records import (
@@ -50,6 +51,8 @@ from jobkit.trials import (
 )
 from jobkit.tries import names
 
+LOCK_FILE = ".find.lock"
+"""Held while a point is added: the job that follows and `jobkit verify` may look at the same time."""
 MOST_TRIALS = 3
 STEP_DOWN = 0.95
 """A trial after one that failed takes at most this share of its load."""
@@ -69,6 +72,11 @@ def next_trial(run_dir: Path) -> Point | None:
         Where the run folder holds no ``find_max.json``.
     """
     wanted = _wanted(run_dir)
+    with only_one(run_dir / LOCK_FILE, lambda: None):
+        return _next_trial(run_dir, wanted)
+
+
+def _next_trial(run_dir: Path, wanted: Wanted) -> Point | None:
     results = read_run(run_dir).points
     done = _settled(run_dir, wanted, results)[wanted.after :]
     if done and not _goes_on(done):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jobkit import journal, local
 from jobkit.choice import Group, changed
+from jobkit.enqueue import REFUSED
 from jobkit.errors import JobkitError
 from jobkit.in_words import counted
 from jobkit.launch import EXIT_INTERRUPTED, say
@@ -17,6 +18,7 @@ from jobkit.rounds import write_round
 from jobkit.spec import SweepSpec
 from jobkit.submissions import Role
 from jobkit.units import format_size, format_walltime
+from jobkit.whereabouts import check_place
 
 JOB_PATIENCE_S = 300.0
 """How long the job that follows waits for a controller that is away, of its ten minutes."""
@@ -35,8 +37,10 @@ def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> i
     Raises
     ------
     JobkitError
-        Where a word names no point that could run, a key may not change, or the scheduler refuses.
+        Where a word names no point that could run, a key may not change, or the scheduler refuses;
+        as `jobkit.whereabouts.check_place`.
     """
+    check_place(run_dir)
     spec = prepare_resume(run_dir, overrides)
     keep = [one.partition("=")[0].strip() for one in overrides]
     with alone(run_dir, say):
@@ -57,7 +61,7 @@ def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> i
     for line in done.left:
         say(line)
     say(f"  how it goes  jobkit status {run_dir}")
-    return 3 if done.left and not done.taken else 0
+    return REFUSED if len(done.groups) < len(again) else 0
 
 
 def follow(run_dir: Path) -> int:
@@ -72,7 +76,7 @@ def follow(run_dir: Path) -> int:
         try:
             seen = settled(run_dir, say, patience_s=JOB_PATIENCE_S)
         except JobkitError as error:
-            note_left(run_dir, error, ())
+            note_left(run_dir, error.message, ())
             say(f"{error}")
             return 0
         say(f"{run_dir.name}: {counted(seen)}")
@@ -84,9 +88,11 @@ def follow(run_dir: Path) -> int:
         try:
             done = resume(run_dir, spec, seen, again, say)
         except JobkitError as error:
-            note_left(run_dir, error, again)
+            note_left(run_dir, error.message, again)
             say(f"{error}\nit is left to a person: jobkit resume {run_dir}")
             return 0
+        if left := [group for group in again if group not in done.groups]:
+            note_left(run_dir, "; ".join(done.left), left)
     for line in done.left:
         say(line)
     return 0

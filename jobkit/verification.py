@@ -11,10 +11,12 @@ from jobkit.errors import JobkitError
 from jobkit.launch import EXIT_INTERRUPTED, say
 from jobkit.records import POINTS_FILE, Point, from_json, read_lines
 from jobkit.render import render_find
+from jobkit.resume import alone
 from jobkit.schedulers.registry import by_name
 from jobkit.site import load_site
 from jobkit.spec import FindMax, load_spec
 from jobkit.trials import said, trials
+from jobkit.whereabouts import check_place
 
 EXIT_FAILED = 4
 
@@ -32,8 +34,22 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
     Raises
     ------
     JobkitError
-        Where the run folder cannot be read, or the scheduler refuses (exit code 3).
+        Where the run folder cannot be read or written, is a copy or was moved, or the scheduler
+        refuses (exit code 3).
     """
+    try:
+        check_place(run_dir)
+        with alone(run_dir, say):
+            return _verify(run_dir, memory)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = error.filename or run_dir
+        hint = "verify adds a point to the run: its folder must be whole, and yours to write in"
+        raise JobkitError(f"{where}: {error.strerror or error}", hint=hint) from error
+
+
+def _verify(run_dir: Path, memory: int | str | None) -> int:
     spec = load_spec(run_dir / "sweep.yaml")
     asked = spec.find_max or FindMax()
     if memory is not None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from jobkit import local, verification
+from jobkit import local, retries, verification
 from jobkit.errors import JobkitError
 from jobkit.records import append_line, to_json, write_atomically
 from jobkit.trials import TRIALS_FILE, WANTED_FILE, Trial
@@ -45,6 +51,7 @@ def sbatch(folder: Path, body: str) -> None:
 def run_of(folder: Path, scheduler: str, find_max: str = "") -> Path:
     found = write_points(folder / "runs" / "demo", grid((10, 20, 30, 40), device="cpu"))
     write_atomically(found / "sweep.yaml", SPEC % (scheduler, scheduler, find_max))
+    write_atomically(found / "job.sh", f"#!/bin/bash\nrun={shlex.quote(str(found))}\n")
     return found
 
 
@@ -108,3 +115,72 @@ def test_here_ctrl_c_is_no_failure_of_the_batch(
     monkeypatch.setattr(local, "find_largest", interrupted)
     assert verification.verify(run_of(tmp_path, "local"), memory=None) == 130
     assert "interrupted" in capsys.readouterr().err
+
+
+def whole(run: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def copied(run: Path) -> Path:
+    return Path(shutil.copytree(run, run.with_name("a copy")))
+
+
+def moved(run: Path) -> Path:
+    return run.rename(run.with_name("elsewhere"))
+
+
+def unscripted(run: Path) -> Path:
+    (run / "job.sh").unlink()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (copied, "works in .*/runs/demo, so this is a copy of it"),
+        (moved, "works in .*/runs/demo, so this is a folder that was moved"),
+        (unscripted, "job.sh: No such file"),
+    ],
+)
+@pytest.mark.parametrize("what", ["verify", "resume"])
+def test_a_run_that_is_not_where_its_script_works_is_refused_untouched(
+    run: Path, tmp_path: Path, harm: Callable[[Path], Path], why: str, what: str
+) -> None:
+    there = harm(run)
+    before = whole(tmp_path)
+    command = verification.verify if what == "verify" else retries.run_again
+    asked = {"memory": None} if what == "verify" else {"only": (), "overrides": ()}
+    with pytest.raises(JobkitError, match=why):
+        command(there, **asked)  # type: ignore[arg-type]
+    assert whole(tmp_path) == before
+
+
+def test_a_run_reached_by_a_link_is_the_same_run(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(run.parent)
+    assert verification.verify(tmp_path / "linked" / "demo", memory=None) == 0
+
+
+@pytest.mark.parametrize("name", ["find_max.json", "find.sh", "trials.jsonl", ".lock", "journal.jsonl"])
+def test_a_run_that_cannot_be_written_is_no_bug(run: Path, name: str) -> None:
+    (run / name).unlink(missing_ok=True)
+    (run / name).mkdir()
+    (run / name / "full").touch()
+    done = subprocess.run(
+        [Path(sys.executable).with_name("jobkit"), "verify", run], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "a bug" in done.stderr) == (0 if name == "trials.jsonl" else 2, False), (
+        done.stderr
+    )
+
+
+def test_of_two_at_once_one_waits(run: Path) -> None:
+    with (run / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        argv = [str(Path(sys.executable).with_name("jobkit")), "verify", str(run)]
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as other:
+            assert other.stderr is not None
+            assert "another jobkit works on this run: waiting" in other.stderr.readline()
+            assert not (run / WANTED_FILE).exists()
+            fcntl.flock(held, fcntl.LOCK_UN)
+            assert other.wait(60) == 0
+    assert wanted(run)["after"] == 0
