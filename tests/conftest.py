@@ -15,6 +15,9 @@ import pytest
 from jobkit.models import find_model
 from jobkit.places import CACHE_VARIABLE
 from jobkit.records import ModelRef
+from tests.fakes.fixtures import fake_sge, fake_slurm
+
+__all__ = ["fake_sge", "fake_slurm"]  # for all tests: see tests/fakes/README.md
 
 KEPT = Path(__file__).parents[1] / ".cache" / "jobkit"
 

@@ -1,0 +1,25 @@
+"""What the fakes of tests/fakes are held to is what the real daemons show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.contract import expected, observe
+
+
+@pytest.mark.parametrize(
+    "scheduler",
+    [
+        pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")]),
+        pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")]),
+    ],
+)
+def test_the_real_one_shows_what_the_fake_is_held_to(
+    scheduler: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue(scheduler)
+    seen, kept = observe(scheduler, tmp_path), expected(scheduler)
+    for key in kept:
+        assert seen[key] == kept[key], key

@@ -1,0 +1,98 @@
+"""Where every fake command begins: it is counted, told of what is wrong, and answered."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from typing import NamedTuple, NoReturn, Protocol, cast
+
+from tests.fakes.common.runner import ensure
+from tests.fakes.common.store import Store
+
+
+class Answer(NamedTuple):
+    """What a command prints, and its exit status."""
+
+    out: str = ""
+    err: str = ""
+    status: int = 0
+
+
+class Refused(Exception):  # noqa: N818 - what the scheduler did, not an error of the fake
+    """The command ends here, with these words on stderr."""
+
+    def __init__(self, err: str, status: int = 1, out: str = "") -> None:
+        super().__init__(err)
+        self.answer = Answer(out, err, status)
+
+
+class Command(Protocol):
+    """A module that plays a command."""
+
+    def main(self, store: Store, arguments: list[str]) -> Answer:
+        """Answer, under the lock."""
+        ...
+
+
+class Trouble(Protocol):
+    """The module of a scheduler that tells what it says when it cannot be asked."""
+
+    def refusal(self, store: Store, command: str, arguments: list[str]) -> Answer | None:
+        """Return what is said in place of an answer, where the faults have it so."""
+        ...
+
+
+def main() -> NoReturn:
+    """Play the command ``sys.argv[3]`` of the cluster in the folder ``sys.argv[2]``."""
+    folder, command, arguments = sys.argv[2], sys.argv[3], sys.argv[4:]
+    store = Store(folder)
+    package = f"tests.fakes.{store.settings['scheduler']}"
+    time.sleep(store.settings.get(f"{command}_takes_s", 0))
+    with store.locked():
+        _count(store, command, arguments)
+        answer = cast("Trouble", importlib.import_module(f"{package}.trouble")).refusal(
+            store, command, arguments
+        )
+        killed = ""
+        if answer is None:
+            killed = _killed(store, command, arguments, "before")
+            if not killed:
+                answer = _answered(store, package, command, arguments)
+                killed = _killed(store, command, arguments, "after")
+        ensure(store)
+    _die(store, killed)
+    sys.stderr.write(answer.err if answer else "")
+    sys.stdout.write(answer.out if answer else "")
+    sys.exit(answer.status if answer else 1)
+
+
+def _count(store: Store, command: str, arguments: list[str]) -> None:
+    store.state.calls[command] = store.state.calls.get(command, 0) + 1
+    with (store.folder / "calls.jsonl").open("a", encoding="utf-8") as calls:
+        calls.write(json.dumps([command, *arguments]) + "\n")
+
+
+def _answered(store: Store, package: str, command: str, arguments: list[str]) -> Answer:
+    try:
+        return cast("Command", importlib.import_module(f"{package}.{command}")).main(store, arguments)
+    except Refused as refused:
+        return refused.answer
+
+
+def _killed(store: Store, command: str, arguments: list[str], moment: str) -> str:
+    """Return who is killed before or after the controller has taken a submission, or nobody."""
+    submits = command in {"sbatch", "qsub"} and not {"--test-only", "-w"} & set(arguments)
+    return str(store.faults.pop(f"killed_{moment}_submission", "")) if submits else ""
+
+
+def _die(store: Store, who: str) -> None:
+    if who == "client":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if who == "caller":
+        if os.getppid() == store.settings["owner"]:
+            sys.exit("the caller is the test itself: run jobkit as a process of its own")
+        os.kill(os.getppid(), signal.SIGKILL)

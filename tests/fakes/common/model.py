@@ -1,0 +1,192 @@
+"""What a fake cluster remembers: jobs, their tasks, and each time that a task ran.
+
+These are no dataclasses, so that a fake command starts in the time that a real one does: dataclasses
+alone would cost it 10 ms. Every object is written as a JSON object of the values that were set.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+PENDING, RUNNING, ENDING, ERROR, ENDED = "PENDING", "RUNNING", "ENDING", "ERROR", "ENDED"
+"""Where a task is. ``ENDING``: told to end, its processes are still there. ``ERROR``: Grid Engine's Eqw."""
+
+
+class Run:
+    """One time that a task ran, as the accounting tells it; times are of the cluster's clock.
+
+    Attributes
+    ----------
+    word, status, signal
+        Of the task: how it ended (``COMPLETED``; for Grid Engine the number of ``failed``), its exit
+        status, the signal that ended it.
+    step_word, step_status, step_signal
+        Of the batch script itself, which Slurm tells in a row of its own.
+    end
+        0 while it runs.
+    """
+
+    submitted = 0.0
+    start = 0.0
+    end = 0.0
+    node = ""
+    queue = ""
+    reason = "None"
+    word = "RUNNING"
+    status = 0
+    signal = 0
+    step_word = "RUNNING"
+    step_status = 0
+    step_signal = 0
+    rss_kib = 0
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+
+class Task:
+    """A task of a job; a job that is no array has one, with the number 0.
+
+    Attributes
+    ----------
+    raw
+        Slurm's job id of the task itself.
+    held
+        By whom it is held: ``user``, ``admin``, ``launch`` (it could not be started); else empty.
+    begin
+        It may not start before this time.
+    cause
+        Why it is being ended, where not by itself: ``cancelled``, ``timeout``, ``preempted``,
+        ``requeued``, ``node_fail``, ``out_of_memory``; and since when.
+    told
+        Signals that it was sent already, by the names of the timers.
+    changed
+        How often the accounting had been asked when this task last began or ended.
+    single
+        Whether it has a record of its own in the accounting, apart from its array's.
+    lone
+        Whether it is the only one that the array's own record still stands for.
+    gone
+        Whether it was cancelled before it began, and others of the array were not.
+    """
+
+    number = 0
+    raw = 0
+    state = PENDING
+    word = ""
+    reason = "None"
+    held = ""
+    begin = 0.0
+    submitted = 0.0
+    restarts = 0
+    pid = 0
+    node = ""
+    queue = ""
+    cause = ""
+    cause_at = 0.0
+    error = ""
+    changed = 0
+    single = False
+    lone = False
+    gone = False
+
+    def __init__(self, **values: Any) -> None:
+        self.runs: list[Run] = []
+        self.told: list[str] = []
+        vars(self).update(values)
+
+    @property
+    def live(self) -> bool:
+        """Whether it has processes."""
+        return self.state in {RUNNING, ENDING}
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended for good."""
+        return self.state == ENDED
+
+
+class Job:
+    """What was submitted; ``options`` are the scheduler's own, by their long names.
+
+    Attributes
+    ----------
+    cluster
+        Empty for the one that commands ask where they are not told.
+    foreign
+        Somebody else's, of which only the id and the name matter: it never runs a process.
+    replaced
+        Whether a later job was given the same id.
+    listed
+        The tasks that Slurm's accounting lists as not yet begun; not always right (see slurm/rules.py).
+    """
+
+    id = 0
+    name = ""
+    user = ""
+    script = ""
+    command = ""
+    directory = ""
+    submitted = 0.0
+    throttle = 0
+    array = ""
+    cluster = ""
+    foreign = False
+    replaced = False
+
+    def __init__(self, **values: Any) -> None:
+        self.arguments: list[str] = []
+        self.options: dict[str, str] = {}
+        self.after: list[str] = []
+        self.tasks: list[Task] = []
+        self.listed: list[int] = []
+        vars(self).update(values)
+
+    def task(self, number: int) -> Task | None:
+        """Return a task by its number."""
+        return next((task for task in self.tasks if task.number == number), None)
+
+
+class State:
+    """All that a cluster remembers.
+
+    Attributes
+    ----------
+    calls
+        How often each command was called.
+    runner
+        Process id of the process that runs the tasks; 0 for none.
+    """
+
+    next_id = 1
+    runner = 0
+
+    def __init__(self, **values: Any) -> None:
+        self.jobs: list[Job] = []
+        self.calls: dict[str, int] = {}
+        vars(self).update(values)
+
+    def job(self, number: int) -> Job | None:
+        """Return the latest job of that id."""
+        return next((job for job in reversed(self.jobs) if job.id == number), None)
+
+
+def plain(thing: Any) -> Any:
+    """Return an object of this module as JSON holds it."""
+    return vars(thing)
+
+
+def restored(data: dict[str, Any]) -> State:
+    """Return what `plain` was made from."""
+    jobs = [
+        Job(
+            **{
+                **job,
+                "tasks": [
+                    Task(**{**task, "runs": [Run(**run) for run in task["runs"]]}) for task in job["tasks"]
+                ],
+            }
+        )
+        for job in data["jobs"]
+    ]
+    return State(**{**data, "jobs": jobs})

@@ -1,0 +1,309 @@
+"""The contract between the fakes and the real daemons: one scenario, and what was seen in it.
+
+``observe`` submits, looks, cancels, waits and accounts by jobkit's own commands and parsers, and
+returns what it saw without what differs from run to run (ids, times, nodes). What the real daemons
+showed stands in tests/data/{slurm,sge}/contract.json; tests hold the fakes (tests/fakes) and the
+daemons themselves (tests/cluster) to it. To write it anew, with the daemons up:
+
+    python -m tests.fakes.contract slurm
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from jobkit import shell
+from jobkit.schedulers.base import Accounted, Array, JobId, Queued, Scheduler
+from jobkit.schedulers.registry import by_name
+from tests.fakes.answers import MORE
+
+DATA = Path(__file__).parents[1] / "data"
+DEADLINE_S = 60.0
+HEADERS = {
+    "slurm": "#SBATCH --job-name={name} --mem=50M --cpus-per-task=1 --chdir={folder} --output=/dev/null",
+    "sge": "#$ -N {name} -S /bin/bash -wd {folder} -o /dev/null -j y",
+}
+# Task K waits until it is told how to end.
+BODY = """\
+k=${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID}
+until [[ -s end.$k ]]; do sleep 0.1; done
+exit "$(<"end.$k")"
+"""
+HELD = {"slurm": ("sbatch", "--parsable", "--hold"), "sge": ("qsub", "-terse", "-h")}
+THROTTLE: dict[str, Callable[[str, int], tuple[str, ...]]] = {
+    "slurm": lambda job, most: ("scontrol", "update", f"JobId={job}", f"ArrayTaskThrottle={most}"),
+    "sge": lambda job, most: ("qalter", "-tc", str(most), job),
+}
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A script in a folder, and the scheduler that it is given to."""
+
+    scheduler: Scheduler
+    folder: Path
+    name: str
+    since: str
+
+    def run(self, *argv: str) -> shell.Completed:
+        """Run a command in the folder."""
+        here = ("env", "-C", str(self.folder), *argv)
+        return shell.run(here, env={**os.environ, **self.scheduler.ENVIRONMENT})
+
+    def submit(self, argv: tuple[str, ...]) -> JobId:
+        """Submit, and read the id."""
+        return self.scheduler.parse_submit(self.run(*argv).stdout)
+
+    def queue(self, *jobs: JobId) -> list[Queued]:
+        """Return what the queue holds of these jobs."""
+        told = self.scheduler.parse_queue(self.run(*self.scheduler.queue_argv(jobs)))
+        assert told is not None
+        ids = {job.id for job in jobs}
+        return sorted(
+            (task for task in told if task.job_id in ids), key=lambda task: (task.job_id, task.task)
+        )
+
+    def accounts(self, *jobs: JobId) -> list[Accounted]:
+        """Return what the accounting knows of these jobs."""
+        told = self.scheduler.parse_accounting(
+            self.run(*self.scheduler.accounting_argv(jobs, self.since, self.name))
+        )
+        assert told is not None
+        ids = {job.id for job in jobs}
+        return [task for task in told if task.job_id in ids]
+
+    def end(self, task: int, status: int) -> None:
+        """Let a task end."""
+        (self.folder / f"end.{task}").write_text(f"{status}\n")
+
+
+def lab_in(folder: Path, scheduler: str, *lines: str, body: str = BODY) -> Lab:
+    """Return a lab whose script has these further lines in its header."""
+    name = f"contract-{uuid4().hex[:6]}"
+    header = "\n".join((HEADERS[scheduler].format(name=name, folder=folder), *lines))
+    (folder / "job.sh").write_text(f"#!/bin/bash\n{header}\n{body}")
+    since = datetime.now().astimezone() - timedelta(seconds=5)
+    return Lab(by_name(scheduler), folder, name, since.strftime("%Y-%m-%dT%H:%M:%S"))
+
+
+def observe(scheduler: str, folder: Path) -> dict[str, Any]:
+    """Return what is seen of the scenario, comparable from run to run."""
+    lab = lab_in(folder, scheduler)
+    seen: dict[str, Any] = {}
+    _life(lab, seen)
+    _again(lab, seen)
+    if scheduler == "slurm":
+        _listed(lab, seen)
+    seen["answers"] = {" ".join(argv): shape(lab.run(*argv), folder) for argv in MORE[scheduler]}
+    return json.loads(json.dumps(seen))  # type: ignore[no-any-return]  # tuples become lists, as in the file
+
+
+def _life(lab: Lab, seen: dict[str, Any]) -> None:
+    """Watch an array of six, three at a time, each task with an end of its own; a job waits for it."""
+    job = lab.submit(lab.scheduler.submit_argv("job.sh", Array(first=1, last=6, offset=0, throttle=3)))
+    after = lab.submit(
+        lab.scheduler.submit_argv("job.sh", Array(first=1, last=1, offset=0, throttle=None), (job,))
+    )
+    held = lab.submit((*HELD[lab.scheduler.NAME], *_span(lab, "2-6:2"), "job.sh"))
+    states = ["running"] * 3 + ["pending"] * 3
+    until(lambda: [task.state for task in lab.queue(job)] == states)
+    _settle(lab, job)
+    seen["queue"] = _queued(lab.queue(job))
+    seen["waiting for it"] = _queued(lab.queue(after))
+    seen["held"] = _queued(lab.queue(held))
+    seen["cancel one that waits"] = shape(lab.run(*lab.scheduler.cancel_argv(job, (6,))), lab.folder)
+    seen["cancel one that runs"] = shape(lab.run(*lab.scheduler.cancel_argv(job, (3,))), lab.folder)
+    lab.end(2, 7)
+    until(lambda: [task.task for task in lab.queue(job)] == [1, 4, 5])
+    throttled = THROTTLE[lab.scheduler.NAME]
+    seen["throttle"] = shape(lab.run(*throttled(held.id, 2)), lab.folder)
+    _ends(lab, seen, job, after, held)
+
+
+def _ends(lab: Lab, seen: dict[str, Any], job: JobId, after: JobId, held: JobId) -> None:
+    seen["throttle with some at their end"] = shape(
+        lab.run(*THROTTLE[lab.scheduler.NAME](job.id, 2)), lab.folder
+    )
+    lab.end(4, 100 if lab.scheduler.NAME == "sge" else 99)
+    lab.end(5, 0)
+    until(lambda: {task.task: str(task.state) for task in lab.queue(job)} == _left(lab))
+    seen["some at their end"] = _queued(lab.queue(job))
+    lab.end(1, 0)
+    if lab.scheduler.NAME == "sge":
+        until(lambda: [task.task for task in lab.queue(job)] == [4])
+        seen["delete one in error"] = shape(lab.run("qdel", f"{job.id}.4"), lab.folder)
+    until(lambda: not lab.queue(job, after))
+    seen["cancel what is held"] = shape(lab.run(*lab.scheduler.cancel_argv(held)), lab.folder)
+    until(lambda: not lab.queue(job, after, held))
+    wanted = {"slurm": 5 + 1 + 3, "sge": 5 + 1}[lab.scheduler.NAME]
+    until(lambda: sum(task.ended for task in lab.accounts(job, after, held)) >= wanted)
+    seen["queue at the end"] = _queued(lab.queue(job, after, held))
+    for key, one in (
+        ("accounts", job),
+        ("accounts of what waited", after),
+        ("accounts of what was held", held),
+    ):
+        seen[key] = _accounted(lab.accounts(one))
+
+
+def _again(lab: Lab, seen: dict[str, Any]) -> None:
+    """Watch a task that runs twice: requeued by hand, or by an exit status of 99."""
+    job = lab.submit(lab.scheduler.submit_argv("job.sh", Array(first=9, last=9, offset=0, throttle=None)))
+    until(lambda: [str(task.state) for task in lab.queue(job)] == ["running"])
+    if lab.scheduler.NAME == "slurm":
+        lab.run("scontrol", "requeue", f"{job.id}_9")
+        until(lambda: [str(task.state) for task in lab.queue(job)] == ["pending"])
+        seen["requeued"] = _queued(lab.queue(job))
+        until(lambda: len(lab.accounts(job)) == 2)
+        seen["accounts of what was requeued"] = _accounted(lab.accounts(job))
+        lab.run(*lab.scheduler.cancel_argv(job))
+    else:
+        lab.end(9, 99)
+        until(lambda: len(lab.accounts(job)) == 1)
+        lab.end(9, 0)
+    until(lambda: not lab.queue(job))
+    until(lambda: len(lab.accounts(job)) == 2 and lab.accounts(job)[1].ended)
+    seen["accounts of what ran again"] = _accounted(lab.accounts(job))
+
+
+def _listed(lab: Lab, seen: dict[str, Any]) -> None:
+    """Watch how the accounting lists what waits, once the last of it is cancelled."""
+    for task in (11, 12, 13):
+        (lab.folder / f"end.{task}").unlink(missing_ok=True)
+    job = lab.submit(lab.scheduler.submit_argv("job.sh", Array(first=11, last=15, offset=0, throttle=2)))
+    running, waiting = ["running"] * 2, ["pending"]
+    until(lambda: [str(task.state) for task in lab.queue(job)] == running + waiting * 3)
+    lab.run(*lab.scheduler.cancel_argv(job, (14,)))
+    lab.end(11, 0)
+    until(
+        lambda: (
+            [(task.task, str(task.state)) for task in lab.queue(job)]
+            == [(12, "running"), (13, "running"), (15, "pending")]
+        )
+    )
+    argv = (
+        "sacct",
+        "-n",
+        "-P",
+        "-X",
+        "-D",
+        "-S",
+        lab.since,
+        "-j",
+        job.id,
+        "--name",
+        lab.name,
+        "--format=JobID,State",
+    )
+    until(lambda: f"{job.id}_13|RUNNING" in lab.run(*argv).stdout)
+    seen["one is left that waits"] = sorted(
+        shape(lab.run("squeue", "-h", "-o", "%i|%T", "-j", job.id), lab.folder)["stdout"]
+    )
+    seen["one is left, accounted"] = sorted(shape(lab.run(*argv), lab.folder)["stdout"])
+    lab.run(*lab.scheduler.cancel_argv(job, (15,)))
+    lab.end(12, 0)
+    lab.end(13, 0)
+    until(lambda: not lab.queue(job))
+    until(lambda: not re.search("RUNNING|PENDING", lab.run(*argv).stdout))
+    seen["the last that waits is cancelled"] = sorted(shape(lab.run(*argv), lab.folder)["stdout"])
+
+
+def _span(lab: Lab, text: str) -> tuple[str, ...]:
+    return (f"--array={text}",) if lab.scheduler.NAME == "slurm" else ("-t", text)
+
+
+def _left(lab: Lab) -> dict[int, str]:
+    return {1: "running", 4: "error"} if lab.scheduler.NAME == "sge" else {1: "running"}
+
+
+def _settle(lab: Lab, job: JobId) -> None:
+    """Wait until those that wait say for what."""
+    if lab.scheduler.NAME == "slurm":
+        until(lambda: all(task.reason == "JobArrayTaskLimit" for task in lab.queue(job)[3:]))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return when a condition holds."""
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end, f"not within {DEADLINE_S:g} s"
+        time.sleep(0.1)
+
+
+def _queued(tasks: list[Queued]) -> list[dict[str, Any]]:
+    """Return tasks of the queue without ids, nodes and times."""
+    return [
+        {
+            "task": task.task,
+            "state": task.state,
+            "reason": task.reason,
+            "named": bool(task.name),
+            "placed": bool(task.node),
+            "timed": task.elapsed_s is not None,
+            "start": bool(task.start_at),
+        }
+        for task in tasks
+    ]
+
+
+def _accounted(tasks: list[Accounted]) -> list[dict[str, Any]]:
+    """Return accounts without ids, nodes, sizes and times."""
+    found = [
+        {
+            "task": task.task,
+            "ended": task.ended,
+            "outcome": task.outcome,
+            "exit_status": task.exit_status,
+            "evidence": task.evidence,
+            "named": bool(task.name),
+            "placed": bool(task.node),
+            "timed": task.elapsed_s is not None,
+        }
+        for task in tasks
+    ]
+    return sorted(found, key=lambda task: int(str(task["task"])))
+
+
+def shape(answer: shell.Completed, folder: Path) -> dict[str, Any]:
+    """Return an answer without ids, times, ports and folders."""
+    return {
+        "status": answer.status,
+        "stdout": _shape(answer.stdout, folder),
+        "stderr": _shape(answer.stderr, folder),
+    }
+
+
+def _shape(text: str, folder: Path) -> list[str]:
+    for pattern, word in (
+        (re.escape(str(folder)), "FOLDER"),
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME"),
+        (r"(?i)\b(job|job-array task|job-array) (?!9999)\d+", r"\1 ID"),
+        (r"^\d+(?=[_.;]|$)", "ID"),
+        (r"on nodes n\d", "on nodes N"),
+        (r"Slurmctld\(primary\) at \S+", "Slurmctld(primary) at HOST"),
+    ):
+        text = re.sub(pattern, word, text, flags=re.MULTILINE)
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def expected(scheduler: str) -> dict[str, Any]:
+    """Return what the real daemons showed."""
+    found: dict[str, Any] = json.loads((DATA / scheduler / "contract.json").read_text(encoding="utf-8"))
+    return found
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        told = observe(sys.argv[1], Path(temporary))
+    (DATA / sys.argv[1] / "contract.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

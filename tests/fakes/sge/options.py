@@ -1,0 +1,103 @@
+"""The options of qsub and qalter, and of the ``#$`` lines of a script: qsub(1), 8.1.9."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from tests.fakes.common.entry import Refused
+
+FLAGS = frozenset(
+    {"cwd", "h", "notify", "terse", "V", "soft", "hard", "verify", "clear", "help"},
+)
+TAKE_ONE = frozenset(
+    {
+        *(
+            "A",
+            "C",
+            "M",
+            "N",
+            "P",
+            "R",
+            "S",
+            "a",
+            "ac",
+            "ar",
+            "b",
+            "binding",
+            "c",
+            "ckpt",
+            "dl",
+            "e",
+            "hold_jid",
+        ),
+        *(
+            "i",
+            "j",
+            "js",
+            "l",
+            "m",
+            "masterq",
+            "now",
+            "o",
+            "p",
+            "q",
+            "r",
+            "shell",
+            "sync",
+            "t",
+            "tc",
+            "v",
+            "w",
+            "wd",
+        ),
+    }
+)
+ADDED = frozenset({"l", "v", "hold_jid", "q"})
+"""What is said again is added with a comma; all else is replaced."""
+
+
+def parse(command: str, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the options by their names and what stands behind them.
+
+    Raises
+    ------
+    Refused
+        As the real command does of an option that it does not have.
+    """
+    found: dict[str, str] = {}
+    left = list(words)
+    while left and left[0].startswith("-"):
+        word = left.pop(0)
+        name = word[1:]
+        if name in FLAGS and not (command == "qalter" and name == "h"):
+            found[name] = "y"
+        elif name == "pe":
+            found[name] = f"{left.pop(0)} {left.pop(0)}"
+        elif name in TAKE_ONE or name == "h":
+            value = left.pop(0)
+            found[name] = f"{found[name]},{value}" if name in ADDED and name in found else value
+        else:
+            raise Refused(f'{command}: invalid option argument "{word}"\n', 2)
+    return found, left
+
+
+def merged(first: dict[str, str], then: dict[str, str]) -> dict[str, str]:
+    """Return what two places ask for together; the later one counts."""
+    added = {name: f"{first[name]},{then[name]}" for name in ADDED & set(first) & set(then)}
+    return first | then | added
+
+
+def header(script: str) -> dict[str, str]:
+    """Return the options of the ``#$`` lines: of the whole script, for qsub reads on behind commands."""
+    found: dict[str, str] = {}
+    for line in script.splitlines():
+        if line.startswith("#$"):
+            found = merged(found, parse("qsub", shlex.split(line[2:]))[0])
+    return found
+
+
+def resources(options: dict[str, str]) -> dict[str, str]:
+    """Return what ``-l`` asks for."""
+    pairs = (word.partition("=") for word in options.get("l", "").split(",") if word)
+    return {name: value or "TRUE" for name, _, value in pairs}

@@ -1,0 +1,91 @@
+"""qconf: shows what the real one showed, from tests/data/sge; it changes nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from fnmatch import fnmatchcase
+
+from tests.fakes.common.entry import Answer, Refused
+from tests.fakes.common.store import Store
+from tests.fakes.common.text import captured
+from tests.fakes.sge.site import HOST, OFFERED, PES, QUEUES, SLOTS
+
+_PE = """\
+pe_name            {}
+slots              999
+user_lists         NONE
+xuser_lists        NONE
+start_proc_args    NONE
+stop_proc_args     NONE
+allocation_rule    $pe_slots
+control_slaves     TRUE
+job_is_first_task  TRUE
+urgency_slots      min
+accounting_summary FALSE
+qsort_args         NONE
+"""
+_HOST = """\
+hostname              {}
+load_scaling          NONE
+complex_values        {}
+load_values           arch=lx-amd64,num_proc={}
+processors            {}
+user_lists            NONE
+xuser_lists           NONE
+projects              NONE
+xprojects             NONE
+usage_scaling         NONE
+report_variables      NONE
+"""
+_LISTS = {
+    "-sql": QUEUES,
+    "-spl": PES,
+    "-sel": (HOST,),
+    "-ss": (HOST,),
+    "-sh": (HOST,),
+    "-sm": ("root", "sgeadmin"),
+}
+
+
+def main(store: Store, arguments: list[str]) -> Answer:
+    """Answer a command line of qconf."""
+    verb, name = arguments[0], (arguments[1] if len(arguments) > 1 else "")
+    if verb in _LISTS:
+        return Answer("".join(f"{one}\n" for one in _LISTS[verb]))
+    if verb == "-sconf":
+        return Answer(_lines(_limits(store, captured("sge", "config"))))
+    if verb == "-sc":
+        return Answer(captured("sge", "complexes"))
+    if verb == "-sq":
+        return Answer(_lines(_queues(name)))
+    if verb == "-sp" and name in PES:
+        return Answer(_PE.format(name))
+    if verb == "-se" and name == HOST:
+        offered = ",".join(f"{one}={most}" for one, most in OFFERED.items())
+        return Answer(_HOST.format(HOST, offered, SLOTS, SLOTS))
+    if verb == "-sprjl":
+        raise Refused("no project list defined\n")
+    raise Refused(f'error: invalid option argument "{verb}"\n')
+
+
+def _limits(store: Store, text: str) -> str:
+    """Put this cluster's own limits into the configuration."""
+    for key in ("max_aj_tasks", "max_u_jobs", "max_jobs"):
+        if key in store.settings:
+            text = re.sub(rf"^({key}\s+).*", rf"\g<1>{store.settings[key]}", text, flags=re.MULTILINE)
+    return text
+
+
+def _queues(name: str) -> str:
+    blocks = captured("sge", "queues").split("\n\n")
+    named = {block.split()[1]: block for block in blocks if block.split()[1:2]}
+    found = [named[queue] for queue in QUEUES if any(fnmatchcase(queue, word) for word in name.split(","))]
+    if not found:
+        raise Refused(f'No cluster queue or queue instance matches the phrase "{name}"\n')
+    return "\n\n".join(block.rstrip("\n") for block in found) + "\n"
+
+
+def _lines(text: str) -> str:
+    """Join what is continued on a next line, where the caller asks for that: qconf(1)."""
+    return re.sub(r"\\\n\s*", "", text) if "SGE_SINGLE_LINE" in os.environ else text

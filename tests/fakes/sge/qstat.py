@@ -1,0 +1,204 @@
+"""qstat: the queue as a table or as XML, and one job in full."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+
+from tests.fakes.common.entry import Answer, Refused
+from tests.fakes.common.model import ENDING, ERROR, PENDING, RUNNING, Job, Task
+from tests.fakes.common.store import Store
+from tests.fakes.common.text import iso
+from tests.fakes.sge.rules import ahead
+
+HEAD = (
+    "job-ID  prior   name       user         state submit/start at     queue"
+    "                          slots ja-task-ID "
+)
+XSD = "http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/schemas/qstat/qstat.xsd"
+_FEWEST = 3
+"""So many numbers in equal steps are printed as a range (seen)."""
+
+
+class Listed(NamedTuple):
+    """A row: tasks of a job that are in the same state; one that runs stands alone."""
+
+    job: Job
+    tasks: list[Task]
+    flags: str
+
+    @property
+    def live(self) -> bool:
+        """Whether it stands among what runs."""
+        return self.tasks[0].live
+
+    @property
+    def at(self) -> float:
+        """When it began, or was submitted."""
+        task = self.tasks[0]
+        return task.runs[-1].start if self.live else task.submitted or self.job.submitted
+
+    @property
+    def queue(self) -> str:
+        """Where it runs."""
+        return f"{self.tasks[0].queue}@{self.tasks[0].node}" if self.live else ""
+
+    @property
+    def numbers(self) -> str:
+        """The numbers of the tasks."""
+        return ranges([task.number for task in self.tasks]) if self.job.array else ""
+
+    @property
+    def slots(self) -> str:
+        """How many slots it has."""
+        return self.job.options.get("pe", "- 1").split()[1]
+
+    @property
+    def prior(self) -> str:
+        """Its priority; what is held has none."""
+        return "0.00000" if "h" in self.flags else "0.50000"
+
+
+def main(store: Store, arguments: list[str]) -> Answer:
+    """Answer a command line of qstat."""
+    asked = _asked(arguments)
+    if "-help" in asked:
+        return Answer("SGE 8.1.9\nusage: qstat [options]\n")
+    if "-j" in asked:
+        return _full(store, asked)
+    found = [] if store.use("queue_empty") else _chosen(store, asked)
+    if "-xml" in asked:
+        return Answer(_xml(found))
+    lines = [_line(one) for one in found]
+    return Answer("".join(f"{line}\n" for line in [HEAD, "-" * 113, *lines]) if found else "")
+
+
+def _asked(arguments: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    left = list(arguments)
+    while left:
+        word = left.pop(0)
+        found[word] = left.pop(0) if word in {"-u", "-j", "-s", "-g", "-q", "-l"} and left else ""
+    return found
+
+
+def flags(store: Store, job: Job, task: Task) -> str:
+    """Return the state as qstat prints it: sge_status(5)."""
+    held = "h" if task.held or (task.state == PENDING and ahead(store, job)) else ""
+    again = "R" if task.restarts else ""
+    return {
+        PENDING: f"{held}{again}q" if again else f"{held}qw",
+        RUNNING: f"{held}{again}r",
+        ENDING: "dr" if task.cause == "deleted" else "r",
+        ERROR: f"E{held}qw",
+    }[task.state]
+
+
+def _chosen(store: Store, asked: dict[str, str]) -> list[Listed]:
+    me = asked.get("-u", "*").split(",")
+    jobs = [job for job in store.state.jobs if not job.replaced and ("*" in me or job.user in me)]
+    rows = [row for job in jobs for row in _rows(store, job, each="-g" in asked and "d" in asked["-g"])]
+    wanted = asked.get("-s", "")
+    rows = [
+        row for row in rows if not wanted or "a" in wanted or ("r" in wanted if row.live else "p" in wanted)
+    ]
+    return sorted(rows, key=lambda row: not row.live)
+
+
+def _rows(store: Store, job: Job, *, each: bool) -> Iterator[Listed]:
+    groups: dict[str, list[Task]] = {}
+    for task in job.tasks:
+        if not task.over:
+            said = flags(store, job, task)
+            groups.setdefault(f"{task.number} {said}" if task.live or each else said, []).append(task)
+    for said, tasks in groups.items():
+        yield Listed(job, tasks, said.rpartition(" ")[2])
+
+
+def ranges(found: list[int]) -> str:
+    """Return numbers as Grid Engine lists them: ``1,3-7:1,9``."""
+    parts: list[str] = []
+    while found:
+        step = found[1] - found[0] if len(found) > 1 else 1
+        last = 1
+        while last < len(found) and found[last] - found[last - 1] == step:
+            last += 1
+        last = last if last >= _FEWEST else 1
+        parts.append(f"{found[0]}-{found[last - 1]}:{step}" if last > 1 else str(found[0]))
+        found = found[last:]
+    return ",".join(parts)
+
+
+def _line(row: Listed) -> str:
+    at = time.strftime("%m/%d/%Y %H:%M:%S", time.localtime(row.at))
+    name, user = row.job.name[:10], row.job.user[:12]
+    who = f"{row.job.id:7d} {row.prior} {name:10} {user:12} {row.flags:5}"
+    return f"{who} {at} {row.queue[:30]:30} {row.slots:>5} {row.numbers or ' ' * 7}"
+
+
+def _xml(rows: list[Listed]) -> str:
+    running, waiting = ("".join(_element(row) for row in rows if row.live is live) for live in (True, False))
+    return (
+        f"<?xml version='1.0'?>\n<job_info  xmlns:xsd=\"{XSD}\">\n  <queue_info>\n{running}  </queue_info>\n"
+        f"  <job_info>\n{waiting}  </job_info>\n</job_info>\n"
+    )
+
+
+def _element(row: Listed) -> str:
+    when = "JAT_start_time" if row.live else "JB_submission_time"
+    fields = [
+        ("JB_job_number", str(row.job.id)),
+        ("JAT_prio", row.prior),
+        ("JB_name", row.job.name),
+        ("JB_owner", row.job.user),
+        ("state", row.flags),
+        (when, iso(row.at)),
+        ("queue_name", row.queue),
+        ("slots", row.slots),
+        *([("tasks", row.numbers)] if row.numbers else []),
+    ]
+    lines = "".join(f"      <{key}>{escape(value)}</{key}>\n" for key, value in fields)
+    return f'    <job_list state="{"running" if row.live else "pending"}">\n{lines}    </job_list>\n'
+
+
+def _full(store: Store, asked: dict[str, str]) -> Answer:
+    words = asked["-j"].split(",")
+    known = [job for job in store.state.jobs if not job.replaced and any(not task.over for task in job.tasks)]
+    found = [job for job in known if {str(job.id), job.name} & set(words)]
+    missing = [word for word in words if not any(word in {str(job.id), job.name} for job in found)]
+    if missing and "-xml" in asked:
+        names = "".join(f"    <ST_name>{escape(word)}</ST_name>\n" for word in missing)
+        return Answer(f"<?xml version='1.0'?>\n<unknown_jobs >\n{names}</unknown_jobs>\n")
+    if missing:
+        raise Refused("Following jobs do not exist: \n" + "".join(f"{word}\n" for word in missing))
+    return Answer("".join(_details(store, job) for job in found))
+
+
+def _details(store: Store, job: Job) -> str:
+    pairs = [
+        ("job_number:", str(job.id)),
+        ("submission_time:", time.strftime("%a %b %e %H:%M:%S %Y", time.localtime(job.submitted))),
+        ("owner:", job.user),
+        ("sge_o_workdir:", job.directory),
+        ("sge_o_host:", "localhost"),
+        ("account:", "sge"),
+        ("cwd:", job.directory),
+        ("hard resource_list:", job.options.get("l", "")),
+        ("mail_list:", job.options.get("M", f"{job.user}@localhost")),
+        ("notify:", "TRUE" if "notify" in job.options else "FALSE"),
+        ("job_name:", job.name),
+        ("hard_queue_list:", job.options.get("q", "")),
+        ("script_file:", job.command),
+        ("jid_predecessor_list:", job.options.get("hold_jid", "") if ahead(store, job) else ""),
+        ("task_concurrency:", str(job.throttle or "")),
+        ("job-array tasks:", ranges([task.number for task in job.tasks]) if job.array else ""),
+    ]
+    pairs += [
+        (f"error reason {task.number or 1:4}:", f"     {task.error}")
+        for task in job.tasks
+        if task.state == ERROR
+    ]
+    lines = "".join(f"{key:27} {value}\n" for key, value in pairs if value)
+    return f"{'=' * 62}\n{lines}"

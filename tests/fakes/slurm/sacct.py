@@ -1,0 +1,251 @@
+"""sacct: what the accounting remembers, by the names of its columns."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from tests.fakes.common.entry import Answer, Refused
+from tests.fakes.common.model import ENDED, PENDING, Job, Run, Task
+from tests.fakes.common.store import Store
+from tests.fakes.common.text import clock_words, iso
+from tests.fakes.slurm.options import Options, parse_anywhere, table
+from tests.fakes.slurm.rows import Row, account_id, account_rows, clusters
+from tests.fakes.slurm.rules import memory
+from tests.fakes.slurm.sbatch import limit_min
+
+SHORT = table(
+    "n:noheader P:parsable2 p:parsable X:allocations D:duplicates S:starttime E:endtime j:jobs u:user "
+    "a:allusers s:state o:format M:clusters V:version r:partition N:nodelist"
+)
+FLAGS = ("noheader", "parsable2", "parsable", "allocations", "duplicates", "allusers", "version")
+VALUES = (
+    "starttime",
+    "endtime",
+    "jobs",
+    "job",
+    "user",
+    "state",
+    "format",
+    "clusters",
+    "cluster",
+    "name",
+    "partition",
+    "nodelist",
+)
+DEFAULT = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
+
+
+class Told(NamedTuple):
+    """A row of the accounting: an allocation, or with ``step`` the batch script in it."""
+
+    store: Store
+    row: Row
+    run: Run | None
+    step: bool = False
+
+    @property
+    def word(self) -> str:
+        """The state."""
+        if self.run:
+            return self.run.step_word if self.step else self.run.word
+        return self.row.task.word if self.row.task.state == ENDED else "PENDING"
+
+    @property
+    def submitted(self) -> float:
+        if self.run:
+            return self.run.start if self.step else self.run.submitted
+        return self.row.task.submitted or self.row.job.submitted
+
+    @property
+    def ended(self) -> float:
+        """When it ended; 0 where it has not."""
+        if self.run:
+            return self.run.end
+        return self.row.task.cause_at if self.row.task.state == ENDED else 0.0
+
+    @property
+    def elapsed_s(self) -> int:
+        return int((self.run.end or self.store.clock()) - self.run.start) if self.run else 0
+
+
+def _exit(told: Told) -> str:
+    if told.run and told.step and told.run.word == "NODE_FAIL":
+        return ""
+    if told.run and told.step:
+        return f"{told.run.step_status}:{told.run.step_signal}"
+    return f"{told.run.status}:{told.run.signal}" if told.run else "0:0"
+
+
+def _rss(told: Told) -> str:
+    return f"{told.run.rss_kib}K" if told.step and told.run and told.run.rss_kib else ""
+
+
+def _start(told: Told) -> str:
+    return iso(told.run.start) if told.run else "None" if told.ended else "Unknown"
+
+
+def _reason(told: Told) -> str:
+    return told.run.reason if told.run else told.row.task.reason
+
+
+def _own(read: Callable[[Told], object]) -> Callable[[Told], object]:
+    """Return a column that the row of the batch script leaves empty."""
+    return lambda told: "" if told.step else read(told)
+
+
+FIELDS: Mapping[str, Callable[[Told], object]] = {
+    "JobID": lambda told: account_id(told.row) + ".batch" * told.step,
+    "JobIDRaw": lambda told: f"{told.row.task.raw or told.row.job.id}" + ".batch" * told.step,
+    "JobName": lambda told: "batch" if told.step else told.row.job.name,
+    "Account": lambda told: told.row.job.options.get("account", "root"),
+    "AllocCPUS": lambda told: told.row.job.options.get("cpus-per-task", "1"),
+    "Cluster": lambda told: told.row.job.cluster or told.store.settings["cluster"],
+    "Elapsed": lambda told: clock_words(told.elapsed_s, long=True),
+    "ElapsedRaw": lambda told: told.elapsed_s,
+    "Eligible": _own(lambda told: iso(told.submitted)),
+    "End": lambda told: iso(told.ended),
+    "ExitCode": _exit,
+    "MaxRSS": _rss,
+    "NCPUS": lambda told: told.row.job.options.get("cpus-per-task", "1"),
+    "NNodes": lambda _: 1,
+    "NodeList": lambda told: told.run.node if told.run else "None assigned",
+    "Partition": _own(lambda told: told.row.job.options.get("partition", "cpu")),
+    "QOS": _own(lambda told: told.row.job.options.get("qos", "normal")),
+    "Reason": _own(_reason),
+    "ReqCPUS": lambda told: told.row.job.options.get("cpus-per-task", "1"),
+    "ReqMem": _own(lambda told: memory(told.row.job)),
+    "Start": _start,
+    "State": lambda told: told.word,
+    "Submit": lambda told: iso(told.submitted),
+    "Timelimit": _own(lambda told: clock_words(60 * limit_min(told.row.job), long=True)),
+    "TimelimitRaw": _own(lambda told: limit_min(told.row.job)),
+    "UID": _own(lambda _: os.getuid()),
+    "User": _own(lambda told: told.row.job.user),
+    "WorkDir": _own(lambda told: told.row.job.directory),
+}
+_BY_LOWER = {name.lower(): name for name in FIELDS}
+
+
+def main(store: Store, arguments: list[str]) -> Answer:
+    """Answer a command line of sacct."""
+    asked = parse_anywhere("sacct", arguments, VALUES, FLAGS, SHORT)
+    if "version" in asked:
+        return Answer("slurm-wlm 22.05.8\n")
+    columns = [_column(word) for word in asked.get("format", DEFAULT).split(",")]
+    found = [told for told in _all(store, asked) if _matches(store, asked, told)]
+    if "duplicates" not in asked:
+        found = _latest(found)
+    lines = [[str(FIELDS[name](told)) for name, _ in columns] for told in found]
+    if "noheader" not in asked:
+        names = [name for name, _ in columns]
+        rule = [] if _bars(asked) else [["-" * width for _, width in columns]]
+        lines = [names, *rule, *lines]
+    return Answer("".join(_printed(asked, columns, line) for line in lines))
+
+
+def _latest(found: list[Told]) -> list[Told]:
+    """Return of each job id, of the tasks' own ones, what was submitted last."""
+    ids = [(told.row.job.cluster, str(FIELDS["JobIDRaw"](told))) for told in found]
+    last = {one: told.submitted for one, told in zip(ids, found, strict=True)}
+    return [told for one, told in zip(ids, found, strict=True) if told.submitted == last[one]]
+
+
+def _column(word: str) -> tuple[str, int]:
+    name, _, width = word.partition("%")
+    if name.lower() not in _BY_LOWER:
+        raise Refused(f'sacct: error: Invalid field requested: "{name}"\n')
+    return _BY_LOWER[name.lower()], int(width or {"jobid": 12, "exitcode": 8}.get(name.lower(), 10))
+
+
+def _bars(asked: Options) -> bool:
+    return bool({"parsable", "parsable2"} & set(asked))
+
+
+def _printed(asked: Options, columns: list[tuple[str, int]], fields: list[str]) -> str:
+    if _bars(asked):
+        return "|".join(fields) + "|" * ("parsable" in asked) + "\n"
+    cut = [
+        field[: width - 1] + "+"
+        if len(field) > width
+        else field.ljust(width)
+        if name == "JobID"
+        else field.rjust(width)
+        for (name, width), field in zip(columns, fields, strict=True)
+    ]
+    return " ".join(cut) + " \n"
+
+
+def _all(store: Store, asked: Options) -> Iterator[Told]:
+    names = clusters(store, "sacct", asked.get("clusters", asked.get("cluster", "")))
+    for job in store.state.jobs:
+        if job.cluster in names:
+            told = [one for row in account_rows(job) for one in _of(store, row)]
+            yield from (one for one in told if not one.step or "allocations" not in asked)
+
+
+def _of(store: Store, row: Row) -> Iterator[Told]:
+    task, runs = row.task, list(row.task.runs)
+    fresh = store.state.calls["sacct"] > task.changed + int(store.fault("accounting_lags") or 0)
+    if not fresh:
+        if not runs:
+            return
+        if task.over:  # it is still told as it was before
+            runs[-1] = Run(
+                **{
+                    **vars(runs[-1]),
+                    "end": 0.0,
+                    "word": "RUNNING",
+                    "step_word": "RUNNING",
+                    "status": 0,
+                    "signal": 0,
+                }
+            )
+        elif not runs[-1].end:
+            runs.pop()
+    for run in runs:
+        yield Told(store, row, run)
+        yield Told(store, row, run, step=True)
+    if task.state == PENDING or (task.over and _last_is_old(task)):
+        yield Told(store, row, None)
+
+
+def _last_is_old(task: Task) -> bool:
+    """Tell whether a task was ended after its last run, while it waited to run again."""
+    return not task.runs or (bool(task.runs[-1].end) and task.cause_at > task.runs[-1].end)
+
+
+def _matches(store: Store, asked: Options, told: Told) -> bool:
+    job = told.row.job
+    ids = asked.get("jobs", asked.get("job"))
+    if ids is not None and not _asked_for(ids.split(","), job, told.row.task):
+        return False
+    if "name" in asked and job.name not in asked["name"].split(","):
+        return False
+    if "user" in asked and job.user not in asked["user"].split(","):
+        return False
+    if "state" in asked and told.word.partition(" ")[0] not in asked["state"].upper().split(","):
+        return False
+    return not told.ended or told.ended >= _since(store, asked)
+
+
+def _asked_for(ids: list[str], job: Job, task: Task) -> bool:
+    mine = {str(job.id), f"{job.id}_{task.number}", str(task.raw or "")}
+    return bool(mine & set(ids))
+
+
+def _since(store: Store, asked: Options) -> float:
+    """Return from when on: as asked, else midnight, or without end where jobs are named: sacct(1)."""
+    text = asked.get("starttime", "")
+    ago = re.fullmatch(r"now-(\d+)(second|minute|hour|day|week)s?", text)
+    if ago:
+        unit = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}[ago[2]]
+        return store.clock() - int(ago[1]) * unit
+    if text:
+        return datetime.fromisoformat(text).timestamp()
+    today = time.strftime("%Y-%m-%d", time.localtime(store.clock()))
+    return 0.0 if {"jobs", "job"} & set(asked) else datetime.fromisoformat(today).timestamp()

@@ -1,0 +1,217 @@
+"""scontrol: show config, job, partition and node; update, hold, release, requeue, ping."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from tests.fakes.common.entry import Answer, Refused
+from tests.fakes.common.model import PENDING, Job, Task
+from tests.fakes.common.store import Store
+from tests.fakes.common.text import captured, clock_words, numbers
+from tests.fakes.slurm.job_details import details
+from tests.fakes.slurm.options import Options, parse_anywhere
+from tests.fakes.slurm.rows import clusters, listed, rows
+from tests.fakes.slurm.rules import stop
+from tests.fakes.slurm.sbatch import minutes
+from tests.fakes.slurm.site import CPUS, GPU_TYPE, GPUS, MAX_TIME_MIN, MEMORY_MB, NODES, PARTITIONS
+
+SHORT = {"M": "clusters", "o": "oneliner", "V": "version", "a": "all", "d": "details", "Q": "quiet"}
+FLAGS = ("oneliner", "version", "all", "details", "quiet")
+VALUES = ("clusters", "cluster")
+_PARTITION = """\
+PartitionName={name}
+   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
+   AllocNodes=ALL Default={default} QoS=N/A
+   DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO
+   MaxNodes=UNLIMITED MaxTime={limit} MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED
+   Nodes=n[1-2]
+   State=UP TotalCPUs={cpus} TotalNodes=2 SelectTypeParameters=NONE
+   JobDefaults=(null)
+   DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED
+   TRES=cpu={cpus},mem={memory}M,node=2,billing={cpus},gres/gpu={gpus}
+
+"""
+_NODE = """\
+NodeName={name} Arch=x86_64 CoresPerSocket=1 
+   CPUAlloc=0 CPUEfctv={cpus} CPUTot={cpus} CPULoad=0.00
+   AvailableFeatures=(null)
+   ActiveFeatures=(null)
+   Gres=gpu:{type}:{gpus}
+   NodeAddr=127.0.0.1 NodeHostName=login Port=17001 Version=22.05.8
+   RealMemory={memory} AllocMem=0 FreeMem={memory} Sockets={cpus} Boards=1
+   State=IDLE ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A
+   Partitions={partitions} 
+
+"""  # noqa: W291 - as scontrol prints it
+
+
+def main(store: Store, arguments: list[str]) -> Answer:
+    """Answer a command line of scontrol."""
+    asked = parse_anywhere("scontrol", arguments, VALUES, FLAGS, SHORT)
+    if "version" in asked:
+        return Answer("slurm-wlm 22.05.8\n")
+    words = asked.rest or [""]
+    verb = words[0].lower()
+    if verb == "ping":
+        return Answer("Slurmctld(primary) at login is UP\n")
+    if verb == "show":
+        return _show(store, asked, words[1:])
+    if verb == "update":
+        return _update(store, asked, words[1:])
+    acts: dict[str, Callable[[Store, Job, Task], str]] = {
+        "hold": _hold, "uhold": _hold, "release": _release, "requeue": _requeue,
+    }  # fmt: skip
+    if verb not in acts:
+        raise Refused(f"invalid keyword: {verb}\n")
+    unknown = f"Invalid job id specified for job {words[1]}\n"
+    more = "slurm_suspend error: Invalid job id specified\n" if verb != "requeue" else ""
+    return _each(store, asked, words[1], acts[verb], unknown + more)
+
+
+def _show(store: Store, asked: Options, words: list[str]) -> Answer:
+    what, _, name = words[0].lower().partition("=")
+    name = name or (words[1] if len(words) > 1 else "")
+    if what == "config":
+        return Answer(_config(store))
+    if what in {"job", "jobid", "jobs"}:
+        return Answer(_jobs(store, asked, name))
+    if what.startswith("partition"):
+        return Answer("".join(_partition(one) for one in PARTITIONS if name in {"", one}))
+    nodes = [one for one in NODES if name in {"", one}]
+    values = {
+        "cpus": CPUS,
+        "type": GPU_TYPE,
+        "gpus": GPUS,
+        "memory": MEMORY_MB,
+        "partitions": ",".join(PARTITIONS),
+    }
+    return Answer("".join(_NODE.format(name=one, **values) for one in nodes))
+
+
+def _config(store: Store) -> str:
+    """Return what the real scontrol printed, with this cluster's own settings in it."""
+    text = captured("slurm", "config")
+    changed = {
+        "ClusterName": store.settings["cluster"],
+        "KillWait": f"{store.settings['kill_wait_s']:.0f} sec",
+        "MaxArraySize": store.settings["max_array_size"],
+        "MaxJobCount": store.settings["max_job_count"],
+        "MinJobAge": f"{store.settings['min_job_age_s']:.0f} sec",
+    }
+    for key, value in changed.items():
+        text = re.sub(rf"^({key}\s*= ).*", rf"\g<1>{value}", text, flags=re.MULTILINE)
+    if store.fault("accounting_off"):
+        text = re.sub(
+            r"^(AccountingStorageType\s*= ).*", r"\g<1>accounting_storage/none", text, flags=re.MULTILINE
+        )
+    return text
+
+
+def _partition(name: str) -> str:
+    return _PARTITION.format(
+        name=name,
+        default="YES" if name == PARTITIONS[0] else "NO",
+        limit=clock_words(60 * MAX_TIME_MIN, long=True),
+        cpus=CPUS * len(NODES),
+        memory=MEMORY_MB * len(NODES),
+        gpus=GPUS * len(NODES),
+    )
+
+
+def _jobs(store: Store, asked: Options, name: str) -> str:
+    number, _, index = name.partition("_")
+    names = clusters(store, "scontrol", asked.get("clusters", asked.get("cluster", "")))
+    jobs = [job for job in store.state.jobs if job.cluster in names and not job.replaced]
+    found = [
+        details(store, row)
+        for job in jobs
+        if number in {"", str(job.id)}
+        for row in rows(job, each=bool(index))
+        if index in {"", str(row.task.number)}
+    ]
+    if not found and name:
+        raise Refused("slurm_load_jobs error: Invalid job id specified\n")
+    return "".join(found) or "No jobs in the system\n"
+
+
+def _update(store: Store, asked: Options, words: list[str]) -> Answer:
+    values = {key.lower(): value for key, _, value in (word.partition("=") for word in words)}
+    if "jobid" not in values:
+        raise Refused("No valid entity in update command\n")
+
+    def act(store: Store, job: Job, task: Task) -> str:
+        if task.over:
+            return "Job has already finished"
+        if "arraytaskthrottle" in values:
+            job.throttle = int(values["arraytaskthrottle"])
+        if "timelimit" in values:
+            job.options["time"] = str(minutes(values["timelimit"]))
+        if "starttime" in values:
+            task.begin = store.clock()
+        if "requeue" in values:
+            job.options.pop("no-requeue", None)
+            job.options |= {} if values["requeue"] == "1" else {"no-requeue": "yes"}
+        return "No error"
+
+    return _each(store, asked, values["jobid"], act, f"Invalid job id specified for job {values['jobid']}\n")
+
+
+def _each(
+    store: Store,
+    asked: Options,
+    name: str,
+    act: Callable[[Store, Job, Task], str],
+    unknown: str,
+) -> Answer:
+    """Do something to every task that is named; where it cannot be done to all, say to which (seen)."""
+    number, _, index = name.partition("_")
+    names = clusters(store, "scontrol", asked.get("clusters", asked.get("cluster", "")))
+    job = store.state.job(int(number)) if number.isdecimal() else None
+    if job is None or job.cluster not in names:
+        raise Refused(unknown)
+    wanted = set(numbers(index.strip("[]"))) if index else {task.number for task in job.tasks}
+    # One that was cancelled before it began is not known any more (seen).
+    tasks = [task for task in job.tasks if task.number in wanted and (task.single or not task.over)]
+    if not tasks:
+        raise Refused(f"{name}: Invalid job id specified\n")
+    said: dict[str, list[Task]] = {}
+    for task in tasks:
+        said.setdefault(act(store, job, task), []).append(task)
+    if set(said) == {"No error"}:
+        return Answer()
+    lines = [
+        f"{job.id}_{listed([task.number for task in found])}: {words}\n" for words, found in said.items()
+    ]
+    return Answer("", "".join(lines), 1)
+
+
+def _hold(store: Store, job: Job, task: Task) -> str:
+    del store, job
+    if task.over:
+        return "Job has already finished"
+    task.held = "admin"
+    return "No error"
+
+
+def _release(store: Store, job: Job, task: Task) -> str:
+    del store, job
+    if task.over:
+        return "Job has already finished"
+    task.held = ""
+    return "No error"
+
+
+def _requeue(store: Store, job: Job, task: Task) -> str:
+    """Requeue a task; one that has ended runs again too, while the controller remembers it (seen)."""
+    if task.live:
+        stop(store, job, task, "requeued")
+    elif task.over and task.runs:
+        task.runs[-1].word = "REQUEUED"
+        task.state, task.word, task.node = PENDING, "", ""
+        task.restarts += 1
+        task.submitted = store.clock()
+        task.begin = task.submitted + store.settings["requeue_delay_s"]
+    elif task.over:
+        return "Job has already finished"
+    return "No error"

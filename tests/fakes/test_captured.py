@@ -1,0 +1,100 @@
+"""The fakes answer, word for word, what was captured from the real daemons into tests/data."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from jobkit.shell import Completed, run
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.common.text import CAPTURED
+from tests.fakes.contract import shape
+
+FAULTS = {
+    "slurm/squeue-unreachable": "controller_away",
+    "slurm/sacct-off": "accounting_off",
+    "slurm/sacctmgr-off": "accounting_off",
+    "slurm/sacct-unreachable": "accounting_down",
+    "sge/qstat-unreachable": "controller_away",
+}
+STATIC = [
+    *(
+        f"slurm/{name}"
+        for name in ("associations", "associations-none", "qos", "sinfo", "config", "squeue-unknown")
+    ),
+    *("slurm/refused-partition", "slurm/sacct-unknown", "slurm/submit-parsable", "slurm/submit-plain"),
+    *(
+        f"slurm/test-only-{name}"
+        for name in ("array", "gpus", "gres", "memory", "ok", "partition", "script", "walltime")
+    ),
+    *(f"sge/{name}" for name in ("complexes", "config", "qacct-unknown", "qdel-unknown", "qstat-empty")),
+    *(
+        "sge/refused-queue",
+        "sge/refused-tasks",
+        "sge/submit-held",
+        "sge/submit-plain",
+        "sge/submit-plain-array",
+    ),
+    *(f"sge/verify-{name}" for name in ("gpus", "ok", "pe", "queue", "resource", "script")),
+]
+HELD = ("squeue-truncated", "squeue-full", "sacct-truncated", "sacct-pending")
+
+
+def captured(name: str) -> Completed:
+    text = (CAPTURED / f"{name}.txt").read_text(encoding="utf-8")
+    found = re.fullmatch(r"\$ (.*)\nstatus (\d+)\n--- stdout\n(.*)--- stderr\n(.*)", text, re.DOTALL)
+    assert found
+    return Completed(tuple(shlex.split(found[1].replace("*", "'*'"))), int(found[2]), found[3], found[4])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    work = tmp_path / "work"
+    (work / "logs").mkdir(parents=True)
+    for name in ("ok.sh", "life.sh", "long.sh"):
+        (work / name).write_text("#!/bin/bash\nexit 0\n", encoding="utf-8")
+    monkeypatch.chdir(work)
+    monkeypatch.delenv("SLURM_BITSTR_LEN", raising=False)
+    return work
+
+
+def told(answer: Completed, folder: Path) -> dict[str, object]:
+    """Return an answer without what is another cluster's own: the time, a port, whose it was."""
+    text = shape(answer, folder)
+    for key in ("stdout", "stderr"):
+        lines = [re.sub(r"(port=?|localhost:)\s*\d+", r"\1 PORT", line) for line in text[key]]
+        text[key] = [
+            line for line in lines if not re.match(r"(BOOT_TIME|NEXT_JOB_ID|Configuration data)", line)
+        ]
+    return text
+
+
+@pytest.mark.parametrize("name", [*STATIC, *FAULTS])
+def test_an_answer_is_the_one_that_was_captured(
+    name: str, folder: Path, request: pytest.FixtureRequest
+) -> None:
+    cluster: FakeCluster = request.getfixturevalue(f"fake_{name.partition('/')[0]}")
+    if name in FAULTS:
+        cluster.fault(FAULTS[name])
+    real = captured(name)
+    if real.argv[0] == "qstat":
+        real = Completed(("qstat", "-u", "nobody", "-xml"), real.status, real.stdout, real.stderr)
+    assert told(run(real.argv), folder) == told(real, folder)
+    assert cluster.calls()
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_long_list_is_cut_where_the_real_one_cuts_it(
+    name: str, folder: Path, fake_slurm: FakeCluster
+) -> None:
+    real = captured(f"slurm/{name}")
+    run(captured("slurm/submit-irregular").argv)
+    number = captured("slurm/submit-irregular").stdout.strip()
+    with fake_slurm._state() as (_, state):
+        state.jobs[0].id = int(number)  # as long as the real one was: it counts for where it is cut
+        for task in state.jobs[0].tasks:
+            task.reason = "JobHeldUser"
+    assert told(run(real.argv), folder) == told(real, folder)

@@ -1,0 +1,198 @@
+"""What can be wrong with the fake Grid Engine, as jobkit's own parser reads it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jobkit.records import Outcome
+from jobkit.schedulers.base import Accounted, Array, JobId, State
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.contract import Lab, lab_in, until
+
+TRAP = """\
+echo "start $RESTARTED" >>told
+trap 'echo USR2 >>told; exit 3' USR2
+trap 'echo USR1 >>told; exit 4' USR1
+until [[ -s end.$SGE_TASK_ID ]]; do sleep 0.05; done
+exit "$(<"end.$SGE_TASK_ID")"
+"""
+
+
+@pytest.fixture
+def lab(fake_sge: FakeCluster, tmp_path: Path) -> Lab:
+    fake_sge.set(reschedule_delay_s=0.2, notify_s=0.5)
+    return lab_in(tmp_path, "sge", body=TRAP)
+
+
+def submit(lab: Lab, last: int = 1, *after: JobId) -> JobId:
+    return lab.submit(
+        lab.scheduler.submit_argv("job.sh", Array(first=1, last=last, offset=0, throttle=None), after)
+    )
+
+
+def running(lab: Lab, last: int = 1) -> JobId:
+    """Return a job whose tasks are at work: their traps are set."""
+    job = submit(lab, last)
+    until(lambda: told(lab).count("start 0") == last)
+    return job
+
+
+def told(lab: Lab) -> list[str]:
+    path = lab.folder / "told"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def done(lab: Lab, job: JobId) -> list[Accounted]:
+    until(lambda: not lab.queue(job))
+    return lab.accounts(job)
+
+
+def test_the_queue_is_empty_for_a_moment(lab: Lab, fake_sge: FakeCluster) -> None:
+    job = submit(lab)
+    fake_sge.fault("queue_empty", 2)
+    assert [len(lab.queue(job)) for _ in range(4)] == [0, 0, 1, 1]
+    assert len(fake_sge.calls("qstat")) == 4
+
+
+def test_the_accounting_lags_or_is_away(lab: Lab, fake_sge: FakeCluster) -> None:
+    job = running(lab)
+    lab.end(1, 7)
+    fake_sge.fault("accounting_lags", 2)
+    until(lambda: not lab.queue(job))
+    assert [[task.exit_status for task in lab.accounts(job)] for _ in range(3)] == [[], [], [7]]
+    fake_sge.fault("accounting_down", 1)
+    answer = lab.run(*lab.scheduler.accounting_argv((job,), lab.since, lab.name))
+    assert lab.scheduler.parse_accounting(answer) is None
+    assert len(lab.accounts(job)) == 1
+
+
+def test_a_task_that_was_deleted_while_it_waited_has_no_record(lab: Lab, fake_sge: FakeCluster) -> None:
+    fake_sge.fault("full")
+    job = submit(lab, 2)
+    lab.run(*lab.scheduler.cancel_argv(job, (2,)))
+    fake_sge.mend()
+    lab.end(1, 0)
+    assert [task.task for task in done(lab, job)] == [1]
+
+
+def test_the_record_of_a_task_is_missing(lab: Lab, fake_sge: FakeCluster) -> None:
+    fake_sge.fault("no_record", [2])
+    job = submit(lab, 2)
+    lab.end(1, 0)
+    lab.end(2, 0)
+    assert [task.task for task in done(lab, job)] == [1]
+
+
+def test_a_task_is_in_error_and_holds_who_waits(lab: Lab, fake_sge: FakeCluster) -> None:
+    fake_sge.fault("eqw", [1])
+    job = submit(lab, 2)
+    after = submit(lab, 1, job)
+    lab.end(2, 0)
+    until(lambda: {task.task: task.state for task in lab.queue(job)} == {1: State.ERROR})
+    assert [task.state for task in lab.queue(after)] == [State.HELD]
+    assert "error reason" in lab.run("qstat", "-j", job.id).stdout
+    assert lab.run("qmod", "-cj", f"{job.id}.1").status == 1, "its status when it has cleared"
+    lab.end(1, 0)
+    assert [task.exit_status for task in done(lab, after)] == [0]
+
+
+def test_a_waiting_task_is_put_in_error_or_held(lab: Lab, fake_sge: FakeCluster) -> None:
+    fake_sge.fault("full")
+    job = submit(lab, 2)
+    fake_sge.in_error(job.id, 1)
+    fake_sge.hold(job.id, 2)
+    assert {task.task: task.state for task in lab.queue(job)} == {1: State.ERROR, 2: State.HELD}
+    lab.run("qdel", job.id)
+    assert done(lab, job) == []
+
+
+def test_a_log_folder_that_is_not_there_puts_a_task_in_error(fake_sge: FakeCluster, tmp_path: Path) -> None:
+    lab = lab_in(tmp_path, "sge", "#$ -o /nowhere/log", body=TRAP)
+    job = submit(lab)
+    until(lambda: [task.state for task in lab.queue(job)] == [State.ERROR])
+    assert [task.outcome for task in lab.accounts(job)] == [Outcome.QUEUE_ERROR]
+    assert fake_sge.calls("qacct")
+
+
+def test_a_job_id_is_given_again(lab: Lab, fake_sge: FakeCluster) -> None:
+    job = running(lab)
+    lab.end(1, 0)
+    done(lab, job)
+    fake_sge.recycle(job.id, user=fake_sge.job(job.id).user)
+    assert [task.name for task in lab.queue(job)] == ["someone-elses"]
+    assert [task.name for task in lab.accounts(job)] == [lab.name]
+
+
+def test_the_qmaster_refuses_every_third_call_and_is_away(lab: Lab, fake_sge: FakeCluster) -> None:
+    job = running(lab)
+    fake_sge.fault("qstat_refuses_every", 3)
+    assert [lab.run(*lab.scheduler.queue_argv((job,))).ok for _ in range(3)] == [True, True, False]
+    fake_sge.mend()
+    fake_sge.fault("controller_away")
+    lab.end(1, 5)
+    for argv in (("qdel", job.id), ("qsub", "-terse", "job.sh"), lab.scheduler.queue_argv((job,))):
+        answer = lab.run(*argv)
+        assert answer.status == 1
+        assert "unable to send message to qmaster" in answer.said
+    fake_sge.mend()
+    assert [task.exit_status for task in done(lab, job)] == [5]
+
+
+def test_h_rt_kills_and_the_figures_tell(fake_sge: FakeCluster, tmp_path: Path) -> None:
+    fake_sge.set(rate=20.0)
+    lab = lab_in(tmp_path, "sge", "#$ -l h_rt=10", body=TRAP)
+    job = submit(lab)
+    (account,) = done(lab, job)
+    assert account.outcome is Outcome.TIMEOUT
+    assert account.exit_status == 137
+    assert told(lab) == ["start 0"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "signals"), [(("-l s_rt=5,h_rt=100",), ["USR1"]), (("-l h_rt=5", "-notify"), ["USR2"])]
+)
+def test_the_walltime_comes_with_a_warning(
+    fake_sge: FakeCluster, tmp_path: Path, lines: tuple[str, ...], signals: list[str]
+) -> None:
+    fake_sge.set(rate=10.0)
+    lab = lab_in(tmp_path, "sge", *(f"#$ {line}" for line in lines), body=TRAP)
+    job = submit(lab)
+    assert len(done(lab, job)) == 1
+    assert told(lab) == ["start 0", *signals]
+
+
+def test_a_delete_kills_at_once_but_with_notify(lab: Lab, tmp_path: Path) -> None:
+    job = running(lab)
+    lab.run("qdel", job.id)
+    assert [task.exit_status for task in done(lab, job)] == [137]
+    assert told(lab) == ["start 0"]
+    polite = lab_in(tmp_path, "sge", "#$ -notify", body=TRAP)
+    job = submit(polite)
+    until(lambda: told(lab) == ["start 0"] * 2)
+    polite.run("qdel", job.id)
+    assert [task.exit_status for task in done(polite, job)] == [3]
+
+
+@pytest.mark.parametrize(
+    ("rerun", "outcomes"), [("n", [Outcome.NODE_FAIL]), ("y", [Outcome.NODE_FAIL, None])]
+)
+def test_a_node_fails(
+    fake_sge: FakeCluster, tmp_path: Path, rerun: str, outcomes: list[Outcome | None]
+) -> None:
+    fake_sge.set(reschedule_delay_s=0.2)
+    lab = lab_in(tmp_path, "sge", f"#$ -r {rerun}", body=TRAP)
+    job = running(lab)
+    fake_sge.node_fails(job.id, 1)
+    lab.end(1, 0)
+    assert [task.outcome for task in done(lab, job)] == outcomes
+
+
+def test_the_client_is_killed_at_the_submission(lab: Lab, fake_sge: FakeCluster) -> None:
+    fake_sge.fault("killed_after_submission", "client")
+    answer = subprocess.run(["qsub", "-terse", "job.sh"], cwd=lab.folder, capture_output=True, check=False)
+    assert answer.returncode == -signal.SIGKILL
+    assert [job.name for job in fake_sge.jobs()] == [lab.name]
