@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from jobkit.errors import JobkitError
-from jobkit.jsonl import parse_object, read_tolerantly
-from jobkit.records import JOURNAL_FILE, Outcome, Record
+from jobkit.records import Outcome, Record
 from jobkit.rows import FIXED, LOG, MEASURES, SETTING, Row
 from jobkit.schedulers.base import JobId
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.sources import read_sources
+from jobkit.submissions import read_journal
 from jobkit.trials import answers
 
 EXIT_DONE, EXIT_NOTHING, EXIT_FAILED, EXIT_TO_COME = 0, 2, 4, 5
@@ -143,23 +142,12 @@ def _questions(points: pd.DataFrame) -> Iterator[str]:
 
 def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]:
     """Return the jobs, each with its scheduler, that points of a run were last submitted in."""
-    submissions, _ = read_tolerantly(folder / JOURNAL_FILE, _submission)  # the notes are told already
     last: dict[int, tuple[str, JobId]] = {}
-    for span, scheduler, job in filter(None, submissions):
-        last |= dict.fromkeys(indices.intersection(span), (scheduler, job))
+    for one in read_journal(folder).submissions:  # its notes are told already
+        if one.scheduler in SCHEDULERS:
+            ran = indices.intersection(index for _, points in one.tasks() for index in points)
+            last |= dict.fromkeys(ran, (one.scheduler, one.job))
     return tuple(dict.fromkeys(last.values()))
-
-
-def _submission(line: str, where: str) -> tuple[range, str, JobId] | None:
-    event = parse_object(line, where)
-    if event.get("event") != "submitted" or event.get("scheduler") not in SCHEDULERS:
-        return None
-    try:
-        offset = int(event.get("offset", 0))
-        span = range(int(event["first"]) + offset, int(event["last"]) + offset + 1)
-        return span, str(event["scheduler"]), JobId(str(event["job_id"]), str(event.get("cluster", "")))
-    except (KeyError, TypeError, ValueError) as error:
-        raise JobkitError(f"{where}: not a submission: {error!r}") from error
 
 
 def _knobs(rows: list[Row]) -> dict[str, str]:

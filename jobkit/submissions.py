@@ -138,18 +138,29 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 1
 
 
+MOST_TASKS = 1_000_000
+"""A line that tells of more tasks, or of numbers far beyond, is spoilt: no array is so long."""
+
+
 def _event(run: Path, line: str, where: str) -> tuple[dict[str, Any], Submission | None]:
     event = parse_object(line, where)
-    if event.get("event") != "submitted":
+    if not isinstance(event.get("event"), str) or not 0 <= _number(event.get("round")) <= MOST_TASKS:
+        raise JobkitError(f"{where}: not an event of the journal")
+    if event["event"] != "submitted":
         return event, None
     try:
         return event, _submission(run, event)
-    except (KeyError, TypeError, ValueError, OSError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:
         raise JobkitError(f"{where}: not a submission: {error!r}") from error
 
 
 def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
     listed = str(event.get("list") or "")
+    numbers = [int(event[name] or 0) for name in ("first", "last", "offset", "round") if name in event]
+    if any(abs(number) > MOST_TASKS * MOST_TASKS for number in numbers):
+        raise ValueError(f"a number of {max(map(abs, numbers)):.0e}")
+    if int(event["last"]) - int(event["first"]) >= MOST_TASKS:
+        raise ValueError(f"{int(event['last']) - int(event['first']) + 1:,} tasks")
     return Submission(
         at=str(event.get("at", "")),
         scheduler=str(event["scheduler"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,19 @@ def test_all_that_a_journal_tells_of_a_submission(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    [{"list": "missing.txt"}, {"list": "words.txt"}, {"first": None}, {"role": "boss"}, {"only": 5}],
+    [
+        {"list": "missing.txt"},
+        {"list": "words.txt"},
+        {"first": None},
+        {"role": "boss"},
+        {"only": 5},
+        {"first": float("inf")},
+        {"first": float("nan")},
+        {"last": 10**30},
+        {"last": 10**6 + 1},
+        {"offset": 10**30},
+        {"scheduler": "slurm", "round": [2]},
+    ],
 )
 def test_a_submission_that_does_not_stand_is_named_and_the_rest_is_read(
     tmp_path: Path, fault: dict[str, object]
@@ -95,6 +108,24 @@ def test_a_submission_that_does_not_stand_is_named_and_the_rest_is_read(
     journal = read_journal(tmp_path)
     assert [one.job.id for one in journal.submissions] == ["8"]
     assert f"{tmp_path / JOURNAL_FILE}:1: not a submission: " in journal.notes[0]
+
+
+@pytest.mark.parametrize("event", [[], {}, 3, None])
+def test_an_event_that_is_no_word_is_named_and_the_rest_is_read(tmp_path: Path, event: object) -> None:
+    write_event(tmp_path, "submitted", scheduler="slurm", job_id="8", first=1, last=1)
+    line = json.dumps({"event": event, "round": 2})
+    with (tmp_path / JOURNAL_FILE).open("a", encoding="utf-8") as stream:
+        stream.write(line + "\n" + json.dumps({"event": "left", "round": 10**9}) + "\n")
+    journal = read_journal(tmp_path)
+    assert [one.job.id for one in journal.submissions] == ["8"]
+    assert (journal.rounds, journal.left) == (1, None)
+    assert f"{tmp_path / JOURNAL_FILE}:2: not an event" in journal.notes[0]
+
+
+def test_a_million_tasks_are_read_at_once(tmp_path: Path) -> None:
+    write_event(tmp_path, "submitted", scheduler="slurm", job_id="8", first=1, last=10**6)
+    (one,) = read_journal(tmp_path).submissions
+    assert one.points_of(10**6) == (10**6,)
 
 
 def test_an_intent_stays_unanswered_until_an_answer_follows(tmp_path: Path) -> None:

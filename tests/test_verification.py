@@ -151,7 +151,7 @@ def test_a_run_that_is_not_where_its_script_works_is_refused_untouched(
     command = verification.verify if what == "verify" else retries.run_again
     asked = {"memory": None} if what == "verify" else {"only": (), "overrides": ()}
     with pytest.raises(JobkitError, match=why):
-        command(there, **asked)  # type: ignore[arg-type]
+        command(there, **asked)
     assert whole(tmp_path) == before
 
 
