@@ -113,6 +113,8 @@ def _open(run: Inquiry, task: Task, indices: tuple[int, ...]) -> bool:
     if task not in run.accounts.gone and any(_unexplained(run, index) for index in indices):
         return True
     over = any(one.ended and not one.never_began for one in run.accounts.runs.get(task, ()))
+    if not over and task not in run.accounts.gone and any(_ran_again(run, index) for index in indices):
+        return True
     unsure = _unsure(run.accounts, task)
     return any(
         verdict.outcome is None or (verdict.provisional and not over) or verdict.outcome in unsure
@@ -132,6 +134,14 @@ def _unexplained(run: Inquiry, index: int) -> bool:
     """Tell whether an earlier try of a point ended and nothing tells why: its task ran again since."""
     earlier = run.tries.get(index, ())[1:]
     return any(one.account is None and one.verdict.outcome is Outcome.LOST for one in earlier)
+
+
+def _ran_again(run: Inquiry, index: int) -> bool:
+    """Tell whether the scheduler began a point's task again, and only the accounting knows why."""
+    latest, *earlier = run.tries.get(index) or (None,)
+    return latest is not None and any(
+        one.task == latest.task and one.verdict.provisional and one.account is None for one in earlier
+    )
 
 
 def ask_about(scheduler: Scheduler, runs: Sequence[Inquiry], max_age_s: float) -> None:
@@ -219,6 +229,7 @@ def _again(run: Inquiry, unsaved: Sequence[str]) -> None:
             or verdict.provisional
             or verdict.outcome in RETURNING | MAYBE
             or _unexplained(run, point.index)
+            or _ran_again(run, point.index)
         ):
             _read_tries(run, point, present)
 

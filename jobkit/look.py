@@ -181,6 +181,8 @@ def _standing(
         return Standing.STUCK
     begun = bool(latest.files.number) and latest.task == task
     over = begun and bool(latest.files.record or latest.files.exit)
+    if over and queued is not None and latest.verdict.provisional:
+        over = queued.state is State.RUNNING and packed  # else the scheduler may be about to requeue it
     if queued is not None and queued.state in {State.RUNNING, State.ENDING} and not over:
         return Standing.RUNNING if begun or (queued.task and not packed) else Standing.WAITING
     if queued is not None and queued.state not in {State.RUNNING, State.ENDING}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from jobkit.begin import Begin
-from jobkit.records import Exit, Outcome, Record
+from jobkit.records import RESULTS, Exit, Outcome, Record
 from jobkit.schedulers.base import Accounted
 
 OVERRULING = frozenset(
@@ -84,12 +84,15 @@ class Circumstances:
         Whether the task runs several points.
     superseded
         Whether a later try of the point has begun.
+    requeued
+        Whether the scheduler began the same task again after this try, by itself or at somebody's word.
     """
 
     gone: str = ""
     cancelled: str = ""
     packed: bool = False
     superseded: bool = False
+    requeued: bool = False
 
 
 NO_HOME = 73
@@ -111,6 +114,13 @@ def judge(
         What else is known of that task.
     """
     known = known or Circumstances()
+    verdict = _judge(tried, accounted, known)
+    if not known.requeued or verdict.outcome in RESULTS:
+        return verdict
+    return replace(verdict, evidence=f"{verdict.evidence}; the scheduler began the task again")
+
+
+def _judge(tried: TryFiles | None, accounted: Accounted | None, known: Circumstances) -> Verdict:
     if tried is None:
         verdict = _by_accounting(
             accounted, "left no try folder", "not started, or its folder is not home yet"
@@ -189,9 +199,10 @@ def _overruled(verdict: Verdict, accounted: Accounted | None) -> Verdict:
     """Return the accounting's outcome over a provisional one, where it has one that counts."""
     if not verdict.provisional or accounted is None or not accounted.ended:
         return verdict
-    if accounted.outcome not in OVERRULING:
-        return verdict
-    return Verdict(outcome=accounted.outcome, evidence=f"{verdict.evidence}; accounting: {_words(accounted)}")
+    evidence = f"{verdict.evidence}; accounting: {_words(accounted)}"
+    if accounted.outcome in OVERRULING:
+        return Verdict(outcome=accounted.outcome, evidence=evidence)
+    return replace(verdict, evidence=evidence) if verdict.outcome is Outcome.LOST else verdict
 
 
 def _by_exit(exit_: Exit, accounted: Accounted | None) -> Verdict:

@@ -77,6 +77,7 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
     account of a start that failed (``queue_error``), or of none, goes with none.
     """
     later: Counter[Task] = Counter()
+    restarts: dict[Task, int] = {}
     superseded = False
     for place, number in enumerate(numbers):
         files = read_try(home, number, point)
@@ -85,9 +86,12 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
             yield not_started(point, accounts)
             superseded = True
         accounted = _account(_begun_runs(accounts, task), later[task] if task else 0)
+        circumstances = _circumstances(accounts, task, superseded=superseded)
         if task:
+            circumstances = replace(circumstances, requeued=restarts.get(task, 0) > _restart(files))
+            restarts[task] = _restart(files)
             later[task] += 1
-        verdict = judge(files, accounted, _circumstances(accounts, task, superseded=superseded))
+        verdict = judge(files, accounted, circumstances)
         verdict = _with_log(verdict, files, f"{home}/../../{LOGS_FOLDER}", point, task)
         yield Tried(files, verdict, task, _node(files, accounted), accounted)
         superseded = True
@@ -136,6 +140,13 @@ def _task_of(files: TryFiles, accounts: Accounts, point: Point, *, latest: bool)
         begin = files.begin
         return Task(begin.scheduler, begin.job, begin.task) if begin.task is not None else None
     return accounts.submitted.get(point.index) if latest else None
+
+
+def _restart(files: TryFiles) -> int:
+    """Return how often the scheduler had begun the task of a try before."""
+    if files.record is not None:
+        return files.record.job.restart
+    return files.begin.restart if files.begin else 0
 
 
 def _runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:

@@ -128,6 +128,22 @@ def test_a_second_try_never_overwrites_the_first(tmp_path: Path) -> None:
     assert (run.record(number=1).try_number, run.record(number=2).try_number) == (1, 2)
 
 
+def test_a_point_that_is_done_does_not_run_again_with_a_task_that_the_scheduler_begins_anew(
+    tmp_path: Path,
+) -> None:
+    site = {
+        "scheduler": "slurm",
+        "requests": {name: f"--{name}={{{name}}}" for name in ("cpus", "memory", "walltime")},
+    }
+    run = Run(tmp_path, site=site, resources={"gpus": 0})
+    job = {"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "1"}
+    for restart in ({}, {"SLURM_RESTART_COUNT": "1"}):
+        assert run.run(**job, **restart)[0] == 0
+    assert [path.name for path in run.home().parent.iterdir()] == ["try-1"]
+    assert run.run(**job)[0] == 0
+    assert run.home(1, 2).is_dir(), "a new job is somebody's word"
+
+
 @pytest.mark.parametrize("arguments", ["0", "3", "x", "../1", "1 2", ".*", "-1", "1p"])
 def test_a_point_that_does_not_exist(tmp_path: Path, arguments: str) -> None:
     run = Run(tmp_path)

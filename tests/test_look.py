@@ -580,3 +580,44 @@ def test_what_was_cancelled_by_hand_while_it_waited_is_asked_for_until_it_is_gon
     (tmp_path / "asked").unlink()
     assert [one.outcome for one in seen(run).points] == cancelled
     assert not (tmp_path / "asked").exists()
+
+
+def cut_short(run: Path, of: Point, number: int = 1) -> None:
+    job = Job(scheduler="slurm", job_id="77", task_id="1", restart=number - 1)
+    cut = replace(record(of), outcome=Outcome.CANCELLED, provisional=True, signal="TERM", try_number=number)
+    write_record(run, replace(cut, job=job))
+
+
+def test_a_task_that_is_about_to_be_requeued_is_not_over(tmp_path: Path, queue: Path) -> None:
+    (one,) = points = grid([50])
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "slurm", "77", first=1, last=1)
+    cut_short(run, one)
+    for word, reason, standing in (
+        ("RUNNING", "None", Standing.RUNNING),
+        ("COMPLETING", "None", Standing.RUNNING),
+        ("PENDING", "BeginTime", Standing.WAITING),
+    ):
+        queue.write_text(f"77_1|{word}|{reason}|n1|1:00|N/A|{RUN_ID}\n", encoding="utf-8")
+        assert seen(run).points[0].standing is standing, word
+    queue.write_text("", encoding="utf-8")
+    assert seen(run).points[0].standing is Standing.FAILED
+    write_record(run, replace(record(one), outcome=Outcome.BUG))
+    queue.write_text(f"77_1|COMPLETING|None|n1|1:00|N/A|{RUN_ID}\n", encoding="utf-8")
+    assert seen(run).points[0].standing is Standing.FAILED, "a bug is a bug"
+
+
+def test_why_a_task_was_requeued_is_asked_though_its_point_is_done(tmp_path: Path, queue: Path) -> None:
+    (one,) = points = grid([50])
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "slurm", "77", first=1, last=1)
+    cut_short(run, one)
+    job = Job(scheduler="slurm", job_id="77", task_id="1", restart=1)
+    write_record(run, replace(record(one), try_number=2, job=job))
+    row = "77_1|{}|0:0|5||200M|1|n1|None|" + RUN_ID + "\n"
+    sacct, rows = queue.with_name("bin") / "sacct", row.format("PREEMPTED") + row.format("COMPLETED")
+    sacct.write_text(f"#!/bin/bash\necho sacct >>{tmp_path}/asked\nprintf %s '{rows}'\n", encoding="utf-8")
+    assert [tried.verdict.outcome for tried in seen(run).points[0].tries] == [Outcome.OK, Outcome.PREEMPTED]
+    (tmp_path / "asked").unlink()
+    seen(run)
+    assert not (tmp_path / "asked").exists(), "once is enough"

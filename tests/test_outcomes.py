@@ -179,3 +179,15 @@ def test_nobody_says_why_a_job_script_was_killed_outright() -> None:
     verdict = judge(with_exit(status=137, signal="KILL", message="the job script was killed"))
     assert (verdict.outcome, verdict.provisional) == (Outcome.LOST, True)
     assert "the job script was killed" in verdict.evidence
+    told = judge(with_exit(status=137, signal="KILL"), accounted(None, status=137))
+    assert told.outcome is Outcome.LOST
+    assert told.evidence.endswith("; accounting: State WORDS")
+    assert judge(with_exit(status=137, signal="KILL"), accounted(Outcome.RAM_OOM)).outcome is Outcome.RAM_OOM
+
+
+def test_a_result_needs_no_word_of_a_task_that_began_again() -> None:
+    again = Circumstances(requeued=True)
+    assert judge(TryFiles(number=1, record=FULL), None, again).evidence == "record"
+    assert judge(TryFiles(number=1, record=CUT), None, again).evidence.endswith(
+        "; the scheduler began the task again"
+    )

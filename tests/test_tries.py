@@ -252,3 +252,18 @@ def test_batches_and_folders(tmp_path: Path) -> None:
         (Path(home) / name).mkdir()
     assert try_numbers(home) == [10, 9, 1]
     assert names(tmp_path / "nowhere") == set()
+
+
+def test_a_try_whose_task_the_scheduler_began_again_says_so(tmp_path: Path) -> None:
+    cut = replace(record(point()), outcome=Outcome.CANCELLED, provisional=True, signal="TERM")
+    job = Job(scheduler="slurm", job_id="77", task_id="1")
+    write_record(tmp_path, replace(cut, job=job))
+    write_begin(tmp_path, point(), 2, restart=1)
+    latest, first = read(tmp_path, accounts())
+    assert first.verdict.outcome is Outcome.CANCELLED
+    assert first.verdict.evidence == "signal TERM; the scheduler began the task again"
+    assert latest.verdict.outcome is None
+    told = read(tmp_path, accounts(Outcome.PREEMPTED, None))[1].verdict
+    assert (told.outcome, told.provisional) == (Outcome.PREEMPTED, False)
+    write_record(tmp_path, replace(record(point()), try_number=3, job=replace(job, restart=1)))
+    assert "began" not in read(tmp_path, accounts())[1].verdict.evidence, "one restart, two tries: by hand?"

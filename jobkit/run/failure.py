@@ -54,7 +54,8 @@ def outcome_of(error: BaseException) -> tuple[Outcome, str]:
     if isinstance(error, TryFailed):
         return error.outcome, " ".join(error.message.split())
     if isinstance(error, Stopped):
-        return _STOPPED.get(error.signal, Outcome.CANCELLED), f"stopped by SIG{error.signal}"
+        killed = "the job script was killed" if error.signal == "KILL" else f"stopped by SIG{error.signal}"
+        return _STOPPED.get(error.signal, Outcome.CANCELLED), killed
     return _by_type(error, text), line
 
 

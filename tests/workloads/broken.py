@@ -65,11 +65,15 @@ class Waits(Count):
     def wait(self, place: str) -> None:
         """Wait, if it is here."""
         if os.environ["BROKEN_AT"] == place:
-            told = Path(os.environ["BROKEN_TOLD"])
+            told, go = (self.file(name) for name in ("BROKEN_TOLD", "BROKEN_GO"))
             told.with_suffix(".part").write_text(str(os.getpid()), encoding="ascii")
             told.with_suffix(".part").replace(told)
-            while not Path(os.environ["BROKEN_GO"]).exists():
+            while not go.exists():
                 time.sleep(0.05)
+
+    def file(self, name: str) -> Path:
+        """Return the file that a variable names, ``{}`` in it being the batch size."""
+        return Path(os.environ[name].replace("{}", str(self.items_per_call())))
 
 
 class Deaf(Waits):

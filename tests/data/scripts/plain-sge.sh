@@ -34,6 +34,9 @@ esac
 point_id=$(sed -n "${point}s/.*\"point_id\": \"\([^\"]*\)\".*/\1/p" "$run/points.jsonl" || true)
 [[ $point_id ]] || { echo "job.sh: no point '$point' in $run/points.jsonl; say: bash job.sh K" >&2; exit 2; }
 
+# A point that is done is never run again, though the scheduler begin its task anew.
+if ((${restart:-0})) && grep -qs '"outcome": "ok"' "$run/results/$point_id"/try-*/record.json; then exit 0; fi
+
 # A folder for this try, never the same twice: nothing is overwritten. Where home has no room for
 # what a try says of itself, nothing that it measures could come home either: it does not begin.
 no_home() { echo "job.sh: stage_out: $1, so nothing was run" >&2; exit 73; }  # EX_CANTCREAT
