@@ -17,6 +17,7 @@ from jobkit.launch import say, short
 from jobkit.look import IN_QUEUE, Look, RunLook, Standing, followers, look
 from jobkit.orphans import adopt
 from jobkit.resume import alone
+from jobkit.schedulers.base import State
 from jobkit.schedulers.registry import by_name
 from jobkit.submissions import Role, Submission, Task, read_journal
 
@@ -174,6 +175,10 @@ def _parts(seen: RunLook, points: Sequence[Look], first: Sequence[Part], *, whol
     for one in points:
         if one.task:
             tasks.setdefault((one.task.scheduler, one.task.job_id), set()).add(one.task.task)
+    if whole:  # also what the queue holds of a point that was submitted again since
+        for task, queued in seen.queued.items():
+            if queued.state is not State.ENDING:
+                tasks.setdefault((task.scheduler, task.job_id), set()).add(task.task)
     for part in first:
         tasks.pop((part.job.scheduler, part.job.job.id), None)
     jobs = {(one.scheduler, one.job.id): one for one in seen.submissions}

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,8 +17,10 @@ import pytest
 
 from jobkit.cancel import cancel
 from jobkit.errors import JobkitError
+from jobkit.locks import only_one
 from jobkit.look import look
 from jobkit.records import JOURNAL_FILE, Outcome, append_line
+from jobkit.resume import LOCK_FILE
 from jobkit.submissions import Role, read_journal
 from tests.builders import grid, point, record, write_points, write_record, write_submitted
 
@@ -154,6 +157,23 @@ def test_points_that_share_a_job_end_together(run: Path, programs: Path, queue: 
     assert cancel(run, ["3", "4"], []) == 0
     assert calls(programs, "scancel") == ["scancel 80_1"]
     assert outcomes(run)[1] is Outcome.BUG, "what had ended keeps its outcome"
+
+
+def test_who_submits_just_now_is_waited_for_and_cancelled_too(
+    run: Path, programs: Path, queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue(ALL)
+    said = ""
+    with only_one(run / LOCK_FILE, lambda: None):
+        waiting = threading.Thread(target=cancel, args=(run, [], []))
+        waiting.start()
+        while "another jobkit works on this run: waiting for it" not in said:
+            said += capsys.readouterr().err
+        assert not (programs / "calls").exists(), "nothing is asked or cancelled meanwhile"
+        write_submitted(run, "slurm", "80", first=1, last=1)
+        queue([*ALL[:-1], "80_1 PENDING"])
+    waiting.join()
+    assert {call.split()[1] for call in calls(programs, "scancel")} == {"77", "78", "80"}
 
 
 def test_a_word_that_names_no_point_cancels_nothing(run: Path, programs: Path, queue: Queue) -> None:

@@ -115,3 +115,20 @@ def test_more_of_a_run_at_a_time(faulty: Faulty, wait_until: Wait) -> None:
     done = lab.jobkit("throttle", run, "2")
     assert done.returncode == 2
     assert "there is nothing to throttle" in done.stderr
+
+
+def test_the_job_that_would_try_the_largest_batch_goes_with_the_run(faulty: Faulty, wait_until: Wait) -> None:
+    faulty.fail(HANG)
+    faulty.sweep("--set", "find_max={memory: 1GiB}", "--set", "max_parallel=1", policy="{}")
+    lab, run = faulty.lab, faulty.lab.run_dir()
+    assert [job["role"] for job in faulty.jobs()] == ["points", "find", "follow"]
+    wait_until(lambda: running(run) == {1}, 60)
+    done = lab.jobkit("cancel", run)
+    assert done.returncode == 0, done.stderr
+    assert "which was to try the largest batch" in done.stderr
+    assert "which was to run again what the policy says" in done.stderr
+    wait_until(lambda: not seen(run).queued, 60)
+    assert not (run / "trials.jsonl").exists(), "it never began"
+    cancelled = [event["job_id"] for event in lab.events() if event["event"] == "cancelled"]
+    follow, find, points = (job["job_id"] for job in reversed(faulty.jobs()))
+    assert cancelled == [follow, find, points]
