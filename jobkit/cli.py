@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -29,6 +30,7 @@ COMMANDS = {
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 1
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Commands(click.Group):
@@ -100,9 +102,16 @@ def _exit_code(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives until exit
         return 0
-    except Exception:  # noqa: BLE001 - the last resort: a bug must not throw a traceback at the user
-        return _bug()
+    except Exception as error:  # noqa: BLE001 - the last resort: a bug must not throw a traceback at the user
+        return _full(error) if getattr(error, "errno", None) in NO_ROOM else _bug()
     return code if isinstance(code, int) else 0
+
+
+def _full(error: Exception) -> int:
+    where = getattr(error, "filename", None) or "standard output"
+    click.echo(f"jobkit: {where}: {getattr(error, 'strerror', error)}", err=True)
+    sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives until exit
+    return EXIT_USAGE
 
 
 def _bug() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from jobkit.errors import JobkitError
 from jobkit.jsonl import read_tolerantly
 from jobkit.outcomes import TryFiles, Verdict
 from jobkit.records import POINTS_FILE, RESULTS_FOLDER, Batch, Outcome, Point, from_json
-from jobkit.tries import Tried, names, not_started, read_batches, read_tries, try_numbers
+from jobkit.tries import Tried, not_started, read_batches, read_tries, try_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +77,22 @@ def each_point(folder: Path, notes: list[str]) -> Iterator[PointResult]:
     if not points:
         notes.append(f"{folder}: {POINTS_FILE} holds no point")
         return
-    present = names(folder / RESULTS_FOLDER)
+    present = _listed(f"{folder}/{RESULTS_FOLDER}", notes)
     foreign = sorted(present - {point.point_id for point in points})
     notes += [f"{folder / RESULTS_FOLDER / name}: of no point of this run: skipped" for name in foreign]
     for point in points:
         yield _read_point(folder, point, accounts, present, notes)
+
+
+def _listed(folder: str, notes: list[str]) -> set[str]:
+    """Return the names in a folder, and add to the notes where it is there and cannot be read."""
+    try:
+        return set(os.listdir(folder))  # noqa: PTH208 - as `jobkit.tries.names`
+    except FileNotFoundError:
+        return set()
+    except OSError as error:
+        notes.append(f"{folder}: cannot be read: {error.strerror}: what is home there is not known")
+        return set()
 
 
 def read_points(folder: Path) -> tuple[list[Point], tuple[str, ...]]:
@@ -101,6 +113,8 @@ def _read_point(
     """Return a point's result, and add to ``problems`` what could not be read."""
     home = f"{folder}/{RESULTS_FOLDER}/{point.point_id}"  # a Path costs as much as to open the file
     numbers = try_numbers(home) if point.point_id in present else []
+    if not numbers and point.point_id in present:
+        _listed(home, problems)
     latest: Tried | None = None
     for tried in read_tries(home, point, accounts, numbers):
         if tried.files.problem:

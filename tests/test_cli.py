@@ -229,3 +229,18 @@ def test_a_site_of_ones_own_is_found_again(home: Path) -> None:
     (home / "near.yaml").write_text("name: near\nscheduler: local\nsync_interval_s: 1\n", encoding="utf-8")
     done = jobkit(home, "sweep", "spec.yaml", "--site", "near.yaml", "--set", "repeats=1")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_full_disk_is_no_bug(home: Path) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run([JOBKIT, "schema"], cwd=home, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.stderr.decode() == "jobkit: standard output: No space left on device\n"
+    assert done.returncode == 2
+
+
+def test_the_picture_does_not_replace_the_table(home: Path) -> None:
+    (home / "runs").mkdir()
+    done = jobkit(home, "collect", "--plot", "same.svg", "--output", "./same.svg")
+    assert done.returncode == 2
+    assert "--plot and --output both name same.svg" in done.stderr
+    assert not (home / "same.svg").exists()

@@ -411,3 +411,19 @@ def test_a_journal_that_names_no_job_asks_nothing(tmp_path: Path, line: str) -> 
     run = write_points(tmp_path / "demo", grid([50]))
     (run / "journal.jsonl").write_text(line + "\n", encoding="utf-8")
     assert collect([run]).questions == ()
+
+
+def test_results_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    """What cannot be seen is not merely to come; root reads any folder, so files stand in the way."""
+    run = write_points(tmp_path / "run", grid([50], repeats=2))
+    (run / "results" / "p001").write_text("a file", encoding="utf-8")
+    found = collect([run])
+    assert found.to_come == 2
+    assert found.notes[0] == (
+        f"{run}/results/p001: cannot be read: Not a directory: what is home there is not known"
+    )
+    (run / "results" / "p001").unlink()
+    (run / "results").rmdir()
+    assert not any("cannot be read" in note for note in collect([run]).notes)
+    (run / "results").write_text("a file", encoding="utf-8")
+    assert any("results: cannot be read: Not a directory" in note for note in collect([run]).notes)

@@ -79,6 +79,8 @@ def collect(
       5  some points are still to come
     """
     output = None if output == STDOUT else output
+    if output and plot and output.resolve() == plot.resolve():
+        raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
     if not paths and not DEFAULT_RUNS.exists():
         raise JobkitError(f"nothing to collect: there is no {DEFAULT_RUNS}/ here", hint=NO_RUNS)
