@@ -12,7 +12,7 @@ from pathlib import Path
 from jobkit import journal
 from jobkit.accounts import GONE_AFTER
 from jobkit.choice import Group, changed, chosen, groups
-from jobkit.enqueue import REFUSED, Submitted
+from jobkit.enqueue import REFUSED, Submitted, Unanswered
 from jobkit.errors import JobkitError
 from jobkit.locks import only_one
 from jobkit.look import RunLook, Standing, look
@@ -20,6 +20,7 @@ from jobkit.orphans import adopt
 from jobkit.prepare import request
 from jobkit.render import render
 from jobkit.rounds import Round, ask_round, jobs_of, plan_arrays, submit_round, write_round
+from jobkit.schedulers.base import Scheduler
 from jobkit.schedulers.registry import by_name
 from jobkit.site import load_site
 from jobkit.spec import SweepSpec, load_spec
@@ -90,8 +91,10 @@ def alone(run_dir: Path, say: Say) -> Iterator[None]:
     try:
         with only_one(run_dir / LOCK_FILE, lambda: say("another jobkit works on this run: waiting for it")):
             yield
-    except PermissionError as error:
-        raise JobkitError(f"{run_dir}: {error.strerror}", hint="only its owner can change a run") from error
+    except OSError as error:
+        raise JobkitError(
+            f"{error.filename or run_dir}: {error.strerror}", hint="only its owner can change a run"
+        ) from error
 
 
 def settled(run_dir: Path, say: Say, *, patience_s: float = 0) -> RunLook:
@@ -151,7 +154,8 @@ def resume(
     Raises
     ------
     JobkitError
-        Exit code 3 where the scheduler refuses the first group; of a later one it is told.
+        Exit code 3 where the scheduler refuses all groups, or does not answer; of one that it refuses
+        beside others it is told.
     """
     scheduler = by_name(spec.scheduler)
     taken: list[Submitted] = []
@@ -160,16 +164,9 @@ def resume(
     for group in again:
         round_ = make_round(run_dir, changed(spec, group.change, keep=keep), seen, group)
         try:
-            arrays = plan_arrays(scheduler, round_)
-            written = write_round(run_dir, round_)
-            try:
-                for line in ask_round(scheduler, run_dir, round_, arrays):
-                    say(line)
-            except JobkitError:
-                for path in written:
-                    path.unlink()
-                raise
-            taken += submit_round(scheduler, run_dir, round_, arrays)
+            taken += _submit(scheduler, run_dir, round_, say)
+        except Unanswered:
+            raise  # one more intent in the journal would hide this one
         except JobkitError as error:
             if not taken and group is again[-1]:
                 raise
@@ -182,6 +179,20 @@ def resume(
         taken += followed
         left += [f"no job follows, for it was refused: {refused}"] if refused else []
     return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
+
+
+def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tuple[Submitted, ...]:
+    """Submit a round; where a check refuses it, nothing of it is left in the run folder."""
+    arrays = plan_arrays(scheduler, round_)
+    written = write_round(run_dir, round_)
+    try:
+        for line in ask_round(scheduler, run_dir, round_, arrays):
+            say(line)
+    except JobkitError:
+        for path in written:
+            path.unlink()
+        raise
+    return submit_round(scheduler, run_dir, round_, arrays)
 
 
 def make_round(run_dir: Path, spec: SweepSpec, seen: RunLook, group: Group) -> Round:
@@ -216,7 +227,7 @@ def wanted(seen: RunLook, spec: SweepSpec, only: Sequence[str], *, strictly: boo
     return groups(chosen(seen.points, only), spec.policy, strictly=strictly)
 
 
-def note_left(run_dir: Path, error: JobkitError, again: Sequence[Group]) -> None:
+def note_left(run_dir: Path, why: str, again: Sequence[Group]) -> None:
     """Journal what could not be submitted from a node, so that a person's `jobkit resume` finds it told."""
     points = [index for group in again for index in group.points]
-    journal.note(run_dir, "left", points=points, why=error.message)
+    journal.note(run_dir, "left", points=points, why=why)

@@ -1,0 +1,460 @@
+"""Points run again; the scheduler is a set of programs that keep a queue. With real ones: tests/cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from jobkit import resume as stage
+from jobkit import retries, states, submit
+from jobkit.errors import JobkitError
+from jobkit.journal import events, note
+from jobkit.look import Standing, look
+from jobkit.prepare import Options, prepare
+from jobkit.records import Exit, Outcome, Point
+from jobkit.retries import follow, run_again
+from jobkit.submissions import read_journal
+from tests.builders import record, write_begin, write_event, write_exit, write_record, write_submitted
+
+SPEC = """\
+name: t
+workload: count
+text: text.txt
+sweep: {batch_size: [1, 2, 3]}
+repeats: 2
+resources: {gpus: 0, memory: 100MiB, walltime: "00:01:00"}
+"""
+SBATCH = """\
+#!/bin/bash
+cd {folder}
+echo "sbatch $*" >>calls
+for pattern in $(cat refuse 2>/dev/null); do
+    if [[ "$*" == *$pattern* ]]; then echo "sbatch: error: refused $pattern" >&2; exit 1; fi
+done
+[[ "$*" != *--test-only* ]] || exit 0
+job=$(($(cat last) + 1))
+echo $job >last
+if [[ -e mute ]]; then echo "sbatch: error: Socket timed out on send/recv operation" >&2; exit 1; fi
+last=$(sed 's/.*--array=1-\\([0-9]*\\).*/\\1/' <<<"$*")
+for task in $(seq $last); do echo "${{job}}_$task|PENDING|Priority||0:00|N/A|{name}" >>queue; done
+echo $job
+"""
+OTHERS = {
+    "squeue": "[ ! -e away ] || exit 1; cat queue",
+    "sacct": "cat accounting",
+    "scontrol": "echo MaxArraySize = 1001",
+    "sinfo": "exit 1",
+    "sacctmgr": "exit 1",
+    "scancel": 'echo "scancel $*" >>calls',
+}
+
+
+class Sweep:
+    """A run of six points that was job 100, and the controller that ran it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (folder / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+        spec = folder / "spec.yaml"
+        spec.write_text(SPEC, encoding="utf-8")
+        self.folder = folder / "controller"
+        self.folder.mkdir()
+        monkeypatch.setenv("PATH", f"{self.folder}:{os.environ['PATH']}")
+        self._programs("")
+        prepared = prepare(spec, Options(scheduler="slurm", runs_dir=folder / "runs"), build=True)
+        submit.write_run(prepared)
+        self.run, self.points = prepared.run_dir, list(prepared.points)
+        write_submitted(self.run, "slurm", "100", first=1, last=6, round=1)
+        self._programs(prepared.points[0].run_id)
+        for name, text in (("queue", ""), ("accounting", ""), ("last", "100")):
+            (self.folder / name).write_text(text, encoding="utf-8")
+
+    def _programs(self, name: str) -> None:
+        texts = {program: f"#!/bin/bash\ncd {self.folder}\n{body}\n" for program, body in OTHERS.items()}
+        texts["sbatch"] = SBATCH.format(folder=self.folder, name=name)
+        for program, text in texts.items():
+            (self.folder / program).write_text(text, encoding="utf-8")
+            (self.folder / program).chmod(0o755)
+
+    def ended(self, *outcomes: Outcome | None) -> None:
+        """Let the points have ended so, in their order; ``None`` for one that left nothing."""
+        for point, outcome in zip(self.points, outcomes, strict=True):
+            self.end(point, outcome)
+
+    def end(self, point: Point, outcome: Outcome | None) -> None:
+        if outcome is Outcome.OK:
+            told = record(point)
+            write_record(self.run, replace(told, job=replace(told.job, job_id="100")))
+        elif outcome is not None:
+            write_begin(self.run, point, job=100)
+            write_exit(self.run, point, Exit(status=1, stage="run", outcome=outcome))
+
+    def queue(self, text: str = "") -> None:
+        (self.folder / "queue").write_text(text, encoding="utf-8")
+
+    def refuse(self, *patterns: str) -> None:
+        (self.folder / "refuse").write_text(" ".join(patterns), encoding="utf-8")
+
+    def silent(self) -> None:
+        (self.folder / "away").touch()
+
+    def calls(self) -> list[str]:
+        """Return the submissions, without the questions."""
+        path = self.folder / "calls"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [line for line in lines if "--test-only" not in line]
+
+    def files(self) -> set[str]:
+        return {path.name for path in self.run.iterdir()}
+
+    def rounds(self) -> list[tuple[str, object]]:
+        return [(str(event["event"]), event.get("round")) for event in events(self.run)][1:]
+
+    def standings(self) -> list[Standing]:
+        (seen,) = look([self.run])
+        return [one.standing for one in seen.points]
+
+
+OK, OOM, LATE, BUG = Outcome.OK, Outcome.RAM_OOM, Outcome.TIMEOUT, Outcome.BUG
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
+    return Sweep(tmp_path, monkeypatch)
+
+
+class Clock:
+    """Time that passes by sleeping only: no test waits."""
+
+    def __init__(self) -> None:
+        self.s, self.slept = 0.0, 0
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def sleep(self, seconds: float) -> None:
+        self.s, self.slept = self.s + seconds, self.slept + 1
+        self.meanwhile()
+
+    def monotonic(self) -> float:
+        return self.s
+
+    def now(self) -> str:
+        return (datetime(2026, 1, 2, 12, tzinfo=UTC) + timedelta(seconds=self.s)).isoformat()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    told = Clock()
+    monkeypatch.setattr(stage, "time", told)
+    monkeypatch.setattr(states, "_now", told.now)
+    return told
+
+
+def refused(sweep: Sweep, *only: str, overrides: tuple[str, ...] = ()) -> JobkitError:
+    with pytest.raises(JobkitError) as caught:
+        run_again(sweep.run, only, overrides)
+    assert sweep.calls() == []
+    return caught.value
+
+
+def test_only_what_failed_or_is_missing_is_submitted_by_what_it_gets(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OK, OOM, BUG, OOM, LATE, OK)
+    assert run_again(sweep.run, (), ()) == 0
+    said = capsys.readouterr().err
+    assert "6 points: 2 done, 4 failed (2 ram_oom, 1 bug, 1 timeout)" in said
+    assert "again: 2 points, with 150MiB of memory\nagain: 1 point\n" in said
+    assert "again: 1 point, with 00:02:00 of walltime" in said
+    lists = {name: (sweep.run / name).read_text() for name in sweep.files() if name.startswith("tasks-")}
+    assert lists == {"tasks-2.txt": "2\n4\n", "tasks-3.txt": "3\n", "tasks-4.txt": "5\n"}
+    assert "--mem=150M" in (sweep.run / "job-2.sh").read_text()
+    first, *_, following = sweep.calls()
+    assert first.endswith(f"--array=1-2%4 {sweep.run}/job-2.sh --list tasks-2.txt 0")
+    assert "--dependency=afterany:101:102:103 --array=1-1" in following
+    assert following.endswith("/follow.sh")
+    roles = [(one.role, one.round) for one in read_journal(sweep.run).submissions]
+    assert roles == [("points", 1), ("points", 2), ("points", 3), ("points", 4), ("follow", 4)]
+
+
+def test_what_was_submitted_again_is_not_submitted_once_more(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    run_again(sweep.run, (), ())
+    before = sweep.calls()
+    assert run_again(sweep.run, (), ()) == 0
+    assert "1 waiting" in capsys.readouterr().err
+    assert sweep.calls() == before
+    with pytest.raises(JobkitError, match="is waiting: it is not run twice at a time"):
+        run_again(sweep.run, ("2",), ())
+
+
+def test_two_at_once_submit_once(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, BUG, OK, OK, OK)
+    command = [sys.executable, "-m", "jobkit", "resume", str(sweep.run)]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=60)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert sorted("nothing to run again" in text for text in said) == [False, True]
+    assert len(sweep.calls()) == 3
+    assert sweep.standings() == [Standing.DONE, Standing.WAITING, Standing.WAITING, *[Standing.DONE] * 3]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["sweep.batch_size=[9]", "text=other.txt", "name=x", "repeats=3", "workload=odd:Slow", "device=cuda"],
+)
+def test_what_a_point_measures_cannot_change(sweep: Sweep, key: str) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    before = sweep.files()
+    error = refused(sweep, overrides=(key,))
+    assert f"--set {key}: {key.partition('=')[0]} belongs to what the points measure" in error.message
+    assert "resources" in error.hint
+    assert sweep.files() == before
+
+
+def test_a_person_has_the_last_word(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, LATE, OK, OK, OK)
+    run_again(sweep.run, (), ("resources.memory=1GiB", "policy.follow_up=false"))
+    assert [call.rpartition(" --list ")[2] for call in sweep.calls()] == ["tasks-2.txt 0", "tasks-3.txt 0"]
+    assert "--mem=1G" in (sweep.run / "job-2.sh").read_text()
+    assert "--mem=1G" in (sweep.run / "job-3.sh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("only", "points"), [(("failed",), ["2"]), (("missing",), ["6"]), (("6", "2"), ["2", "6"])]
+)
+def test_what_is_asked_for_and_no_more(sweep: Sweep, only: tuple[str, ...], points: list[str]) -> None:
+    sweep.ended(OK, BUG, OK, OK, OK, None)
+    (sweep.run / "journal.jsonl").unlink()
+    write_submitted(sweep.run, "slurm", "100", first=1, last=5)
+    run_again(sweep.run, only, ())
+    assert (sweep.run / "tasks-2.txt").read_text().split() == points
+
+
+def test_a_word_that_names_no_point_submits_nothing(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    assert "no point 'seven'" in refused(sweep, "failed", "seven").message
+    assert "a finished point is never run again" in refused(sweep, "1").message
+
+
+def test_a_scheduler_that_is_silent_decides_nothing(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, None)
+    sweep.silent()
+    error = refused(sweep)
+    assert (error.exit_code, "slurm does not answer" in error.message) == (3, True)
+
+
+def test_a_check_that_refuses_leaves_nothing_behind(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    sweep.refuse("--test-only")
+    before, journal = sweep.files(), (sweep.run / "journal.jsonl").read_text()
+    error = refused(sweep)
+    assert (error.exit_code, "would refuse this sweep" in error.message) == (3, True)
+    assert sweep.files() - before == {".lock"}
+    assert (sweep.run / "journal.jsonl").read_text() == journal
+    sweep.refuse()
+    assert run_again(sweep.run, (), ()) == 0
+
+
+def test_a_controller_that_cannot_hold_them_leaves_nothing_behind(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, BUG, BUG, OK, OK)
+    (sweep.folder / "scontrol").write_text("#!/bin/sh\necho MaxArraySize = 1001\necho MaxJobCount = 1\n")
+    with pytest.raises(JobkitError, match="at most 1 jobs"):
+        run_again(sweep.run, ("3", "4"), ())
+    assert not {name for name in sweep.files() if name.startswith(("job-", "tasks-"))}
+
+
+def test_a_second_group_that_is_refused_is_told(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep.ended(OK, OOM, BUG, LATE, OK, OK)
+    sweep.refuse("job-3.sh")
+    assert run_again(sweep.run, (), ()) == 3
+    said = capsys.readouterr().err
+    assert "1 points were not submitted: slurm would refuse this sweep" in said
+    assert "submitted: slurm job 101" in said
+    assert sweep.standings()[1:4].count(Standing.WAITING) == 1, "the name of a round that was refused is free"
+    assert {"tasks-3.txt", "job-3.sh"}.isdisjoint(sweep.files())
+
+
+def test_all_groups_refused_is_an_error(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, BUG, OK, OK, OK)
+    sweep.refuse("--test-only")
+    assert refused(sweep).exit_code == 3
+
+
+def test_after_a_lost_answer_no_other_group_is_submitted(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, BUG, LATE, OK, OK)
+    (sweep.folder / "mute").touch()
+    with pytest.raises(JobkitError, match="not known whether slurm took the job") as caught:
+        run_again(sweep.run, (), ())
+    assert caught.value.exit_code == 3
+    assert sweep.rounds() == [("submitting", 2)]
+    with pytest.raises(JobkitError, match="a submission is under way"):
+        run_again(sweep.run, (), ())
+
+
+def test_a_job_that_follows_and_is_refused_is_told(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    sweep.refuse("follow.sh")
+    assert run_again(sweep.run, (), ()) == 0
+    assert "no job follows, for it was refused" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_told(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    (sweep.run / ".lock").mkdir()
+    error = refused(sweep)
+    assert error.message == f"{sweep.run}/.lock: Is a directory"
+    (sweep.run / ".lock").rmdir()
+    (sweep.run / "tasks-2.txt").mkdir()
+    assert "tasks-2.txt" in refused(sweep).message
+
+
+def test_a_task_without_a_trace_is_given_a_minute(
+    sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    assert run_again(sweep.run, (), ()) == 0
+    assert 60 <= clock.s <= 90
+    said = capsys.readouterr().err
+    assert said.count("1 points left the queue without a trace: looking again for a minute") == 1
+    assert "1 failed (1 lost)" in said
+    assert len(sweep.calls()) == 2
+
+
+def test_a_record_that_comes_home_in_that_minute_counts(sweep: Sweep, clock: Clock) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    clock.meanwhile = lambda: sweep.end(sweep.points[1], OK)
+    assert run_again(sweep.run, (), ()) == 0
+    assert (clock.slept, sweep.calls()) == (1, [])
+
+
+def left(sweep: Sweep) -> list[tuple[object, str]]:
+    return [(event["points"], str(event["why"])) for event in events(sweep.run) if event["event"] == "left"]
+
+
+def test_the_job_that_follows_does_what_the_policy_says_and_no_more(
+    sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OK, OOM, BUG, LATE, Outcome.CANCELLED, Outcome.GPU_OOM)
+    assert follow(sweep.run) == 0
+    scripts = [call.rpartition("/")[2].split()[0] for call in sweep.calls()]
+    assert scripts == ["job-2.sh", "job-3.sh", "follow.sh"]
+    assert "again: 1 point, with 150MiB of memory" in capsys.readouterr().err
+    sweep.queue()
+    assert follow(sweep.run) == 0
+    assert "2 lost" in capsys.readouterr().err, "which the policy leaves to a person"
+    assert (len(sweep.calls()), clock.s >= 60) == (3, True)
+
+
+def test_where_there_is_nothing_to_follow_up_nothing_is_submitted(sweep: Sweep) -> None:
+    sweep.ended(OK, BUG, OK, OK, OK, OK)
+    assert (follow(sweep.run), sweep.calls(), left(sweep)) == (0, [], [])
+
+
+def test_what_the_node_may_not_submit_is_left_to_a_person(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OK, OOM, OK, LATE, OK, OK)
+    sweep.refuse("job-")
+    assert follow(sweep.run) == 0
+    ((points, why),) = left(sweep)
+    assert (points, "would refuse this sweep" in why) == ([2, 4], True)
+    assert f"it is left to a person: jobkit resume {sweep.run}" in capsys.readouterr().err
+    journal = read_journal(sweep.run)
+    assert journal.left is not None
+    sweep.refuse()
+    assert run_again(sweep.run, (), ()) == 0
+    assert read_journal(sweep.run).left is None
+
+
+def test_a_part_that_could_not_be_submitted_is_left_too(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, OK, LATE, OK, OK)
+    sweep.refuse("job-3.sh")
+    assert follow(sweep.run) == 0
+    ((points, why),) = left(sweep)
+    assert (points, "1 points were not submitted" in why) == ([4], True)
+
+
+def test_a_controller_that_stays_away_is_left_to_a_person(sweep: Sweep, clock: Clock) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, None)
+    sweep.silent()
+    assert follow(sweep.run) == 0
+    assert clock.s >= retries.JOB_PATIENCE_S
+    ((points, why),) = left(sweep)
+    assert (points, "does not answer" in why) == ([], True)
+
+
+def test_a_run_without_a_job_that_follows_gets_none(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    (sweep.run / "follow.sh").unlink()
+    run_again(sweep.run, (), ())
+    assert len(sweep.calls()) == 1
+
+
+def test_points_share_tasks_as_the_spec_says(sweep: Sweep) -> None:
+    sweep.ended(BUG, BUG, BUG, BUG, BUG, OK)
+    run_again(sweep.run, (), ("pack=2",))
+    assert (sweep.run / "tasks-2.txt").read_text() == "1 2\n3 4\n5\n"
+    assert "--array=1-3" in sweep.calls()[0]
+
+
+def test_a_cut_off_submission_is_mended_first(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    (sweep.run / "tasks-2.txt").write_text("2\n", encoding="utf-8")
+    span: dict[str, object] = {"first": 1, "last": 1, "offset": 0, "role": "points", "round": 2}
+    write_event(sweep.run, "submitting", scheduler="slurm", list="tasks-2.txt", **span)
+    sweep.queue(f"104_1|RUNNING|None|n1|0:03|N/A|{sweep.points[0].run_id}\n")
+    assert run_again(sweep.run, (), ()) == 0
+    said = capsys.readouterr().err
+    assert "its job 104 was found by its name" in said
+    assert "1 running" in said
+    assert sweep.calls() == []
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Path:
+    """Return a run that was made for this machine, with nothing run yet."""
+    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.replace("[1, 2, 3]", "[1]").replace("repeats: 2", "repeats: 3"), encoding="utf-8")
+    prepared = prepare(spec, Options(scheduler="local", runs_dir=tmp_path / "runs"), build=True)
+    submit.write_run(prepared)
+    return prepared.run_dir
+
+
+def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_again(local, ("1", "3"), ()) is None
+    (seen,) = look([local])
+    assert [one.standing for one in seen.points] == [Standing.DONE, Standing.MISSING, Standing.DONE]
+    told = [(event["event"], event.get("only")) for event in events(local)]
+    assert told == [("submitting", [1, 3]), ("submitted", [1, 3])]
+    assert "again: 2 points" in capsys.readouterr().err
+    assert run_again(local, ("missing",), ()) is None
+    assert run_again(local, (), ()) == 0
+    assert (local / "tasks-3.txt").read_text() == "2\n"
+
+
+def test_here_the_policy_is_followed_as_often_as_it_says(local: Path) -> None:
+    points = look([local])[0].points
+    note(local, "submitting", scheduler="local", first=1, last=3, round=1)
+    note(local, "submitted", scheduler="local", job_id="1", cluster="", first=1, last=3, round=1)
+    for one in points:
+        write_begin(local, one.point, scheduler="local", job=1)
+        write_exit(local, one.point, Exit(status=1, stage="run", outcome=BUG if one.point.index > 1 else OOM))
+    assert follow(local) == 0
+    (seen,) = look([local])
+    assert [(one.outcome, len(one.tries)) for one in seen.points] == [(OK, 2), (BUG, 1), (BUG, 1)]
+    assert json.loads((local / "journal.jsonl").read_text().splitlines()[-1])["only"] == [1]
+
+
+def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="No such file"):
+        run_again(tmp_path, (), ())
