@@ -160,7 +160,7 @@ def _change(
     scheduler: Scheduler, run_dir: Path, job: JobId, event: str, argv: Sequence[str], **fields: object
 ) -> str | None:
     """Change a job, and note what the scheduler said."""
-    done = shell.run(argv, env=clean_environment())
+    done = patiently(argv, scheduler.BUSY, clean_environment())
     refused = scheduler.refusal(done)
     fields |= {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said[:MOST_SAID]}
     journal.note(run_dir, event, **fields, refused=refused or "")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from jobkit import patience
 from jobkit.cancel import cancel
 from jobkit.errors import JobkitError
 from jobkit.locks import only_one
@@ -195,6 +196,19 @@ def test_a_refusal_is_told_after_the_others_were_cancelled(
     assert caught.value.exit_code == 3
     assert "cancelled: 2 points" in capsys.readouterr().err
     assert {task.job_id for task in read_journal(run).cancelled} == {"78"}
+
+
+def test_a_busy_controller_is_asked_again(
+    run: Path, programs: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue(ALL)
+    monkeypatch.setattr(patience, "PAUSES_S", (0.0,))
+    busy = (
+        f'[[ -e {programs}/asked ]] || {{ touch {programs}/asked; echo "Rate limit exceeded" >&2; exit 1; }}'
+    )
+    program(programs, "scancel", busy)
+    assert cancel(run, ["3"], []) == 0
+    assert calls(programs, "scancel") == ["scancel 77_3"] * 2
 
 
 def test_a_queue_that_does_not_answer_cancels_nothing(run: Path, programs: Path, queue: Queue) -> None:
