@@ -11,7 +11,7 @@ from jobkit.lengths import NONE, PUNCTUATION, TOKENIZER
 from jobkit.loads import SHARE, Cut, Lengths, Loads, Sizes, sizes
 from jobkit.records import ModelRef
 from jobkit.spec import Axes, SweepSpec
-from jobkit.units import GIB, format_bytes_gib
+from jobkit.units import GIB, format_bytes_gib, format_memory
 from jobkit.values import AUTO_KNOB, Auto
 
 CUT_BY = ("paragraphs_per_call", "sentences_per_ner_batch")
@@ -117,8 +117,9 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, card_bytes: in
     line = None if spec.device == "cpu" and card_bytes is None else typical(spec.workload, model)
     if line is None:
         return Chosen(sizes=sizes(loads), loads=loads, largest_load=None, card="")
-    card = f"a card of {format_bytes_gib(card_bytes or ASSUMED_BYTES, 0)}"
-    limit = line.largest_load(card_bytes or ASSUMED_BYTES)
+    held = card_bytes or ASSUMED_BYTES
+    card = f"a card of {format_bytes_gib(held, 0) if held >= GIB else format_memory(held)}"
+    limit = line.largest_load(held)
     return Chosen(
         sizes=sizes(loads, limit),
         loads=loads,
@@ -155,7 +156,7 @@ def decided(spec: SweepSpec, found: Sequence[int]) -> SweepSpec:
         Where there is nothing to replace it by.
     """
     if not found:
-        hint = "give batch sizes in numbers, or name a longer text"
+        hint = "give batch sizes in numbers, or name a longer text, or more memory"
         raise JobkitError(f"spec {spec.name}: sweep.{AUTO_KNOB}: no batch size is worth measuring", hint=hint)
     axes = Axes.model_validate({**spec.sweep.model_dump(), AUTO_KNOB: list(found)})
     return spec.model_copy(update={"sweep": axes})

@@ -125,10 +125,18 @@ def card(name: str) -> Card:
 
 
 def cards(names: str) -> tuple[Card, ...]:
-    """Return the cards of names with commas between, ``all`` for every one of the table."""
-    if names.strip().lower() == "all":
-        return tuple(CARDS.values())
-    return tuple(card(name) for name in names.split(",") if name.strip())
+    """Return the cards of names with commas between, each once; ``all`` for every one of the table.
+
+    Raises
+    ------
+    JobkitError
+        Where a name is of none, or there is no name.
+    """
+    named = [name.strip() for name in names.split(",") if name.strip()]
+    if not named:
+        raise JobkitError(f"--gpu {names!r} names no card", hint="for instance --gpu v100-32,a100-40, or all")
+    found = [one for name in named for one in (CARDS.values() if name.lower() == "all" else [card(name)])]
+    return tuple(dict.fromkeys(found))
 
 
 def shelf() -> Sequence[Card]:

@@ -290,6 +290,8 @@ def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -
     """Return in a sentence, without a full stop, why there are fewer sizes than a line needs."""
     smallest = loads.load(1)
     if largest_load is not None and largest_load < loads.load(loads.limit):
+        if largest_load <= 0:
+            return "what the model takes alone is more than there is"
         if not found:
             return f"not even a batch size of 1, a load of {smallest:,}, fits into {largest_load:,.0f}"
         return f"only {len(found)} batch sizes with loads of their own fit into {largest_load:,.0f}"

@@ -39,7 +39,8 @@ def _heading(found: Preflight) -> Iterator[str]:
         if found.items is not None and _items(found) != "paragraphs"
         else ""
     )
-    yield f"{found.paragraphs:,} paragraphs, {items}{found.characters:,} characters"
+    paragraphs = f"{found.paragraphs:,} paragraph{'s' if found.paragraphs != 1 else ''}"
+    yield f"{paragraphs}, {items}{found.characters:,} characters"
     if found.source == PUNCTUATION:
         yield "Lengths are ESTIMATED from punctuation, with no tokenizer: loads may be off by some percent."
     if found.source == NONE:

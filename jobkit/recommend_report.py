@@ -23,9 +23,12 @@ from jobkit.recommendation import (
 )
 from jobkit.scheduler_lines import MEMORY_FACTOR, WALLTIME_FACTOR
 from jobkit.speed import KNOB, NEAR, TWO_SIDED, Speed, differ
-from jobkit.units import format_bytes_gib, format_walltime
+from jobkit.trials import NOT_TRIED
+from jobkit.units import format_bytes_gib, format_memory, format_walltime
 
 GAP = 2
+EVEN = 0.0005
+"""A difference in speed that would be printed as 0.0 %."""
 MIB = 2**20
 MEASURED = {
     NEED: "what the heaviest batches of each point need, by capping the allocator",
@@ -82,11 +85,16 @@ def _batch(found: Recommendation) -> Iterator[str]:
         more = f"{found.batch.largest.safe_batch:,}"
         yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
     yield from (f"  Beware: {one}." for one in found.beware)
-    yield from (f"  Tried: {one}." for one in found.trials)
+    yield from (f"  {_tried(one)}." for one in found.trials)
     if not found.trials and not found.batch.largest.reason:
         yield from _proof(found)
     if found.ledger:
         yield f"  Predictions of other runs, of this model, card and versions: {found.ledger}."
+
+
+def _tried(sentence: str) -> str:
+    """Return what became of a trial, or why there was none."""
+    return sentence[:1].upper() + sentence[1:] if sentence.startswith(NOT_TRIED) else f"Tried: {sentence}"
 
 
 def _why(found: Recommendation) -> str:
@@ -143,7 +151,7 @@ def _percent(share: float, digits: int = 0) -> str:
 
 def _difference(found: Recommendation) -> str:
     faster = found.batch.fastest.items_per_s / found.batch.recommended.items_per_s - 1
-    said = f"{_percent(faster, 1)} faster"
+    said = f"{_percent(faster, 1)} faster" if faster >= EVEN else "just as fast"
     if found.batch.apart is None:
         return f"{said}; of single repeats nobody knows whether that is more than scatter"
     return said if found.batch.apart else f"{said}, which is within the scatter of the repeats"
@@ -171,8 +179,8 @@ def _ended(largest: Prediction) -> str:
 def _room(found: Recommendation) -> str:
     """Return what the largest safe batch takes of what there is."""
     above, largest = found.measured.overhead_bytes or 0, found.batch.largest
-    expected, bound = (format_bytes_gib(one + above) for one in (largest.expected_bytes, largest.bound_bytes))
-    there = format_bytes_gib(found.measured.capacity_bytes or 0)
+    expected, bound = (format_memory(one + above) for one in (largest.expected_bytes, largest.bound_bytes))
+    there = format_memory(found.measured.capacity_bytes or 0)
     kept = f", of which {_percent(found.margin, 1)} is kept free" if found.margin else ""
     context = f" The context is {format_bytes_gib(above)} of it." if above else ""
     return f"It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}"
@@ -228,7 +236,7 @@ def _time(found: Recommendation) -> Iterator[str]:
 
 def _corpus(corpus: Corpus) -> str:
     characters = f", {corpus.characters:,} characters" if corpus.characters else ""
-    paragraphs = f"{corpus.paragraphs:,} paragraphs{characters}"
+    paragraphs = f"{corpus.paragraphs:,} paragraph{'s' if corpus.paragraphs != 1 else ''}{characters}"
     return f"{corpus.name} ({paragraphs})" if corpus.name else paragraphs
 
 
@@ -250,7 +258,7 @@ def _asked(request: Request, found: Recommendation) -> Iterator[str]:
     memory = format_bytes_gib(request.memory_bytes, 0)
     yield f"Ask the scheduler for {memory} and {format_walltime(request.walltime_s)}:"
     if request.used_memory_bytes is not None:
-        used = format_bytes_gib(request.used_memory_bytes)
+        used = format_memory(request.used_memory_bytes)
         yield f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, in whole GiB. {_wasted(request)}"
     asked = format_walltime(request.asked_walltime_s)
     longest = "unknown" if request.used_s is None else _clock(request.used_s)
@@ -259,7 +267,7 @@ def _asked(request: Request, found: Recommendation) -> Iterator[str]:
 
 
 def _wasted(request: Request) -> str:
-    asked = format_bytes_gib(request.asked_memory_bytes)
+    asked = format_memory(request.asked_memory_bytes)
     share = 1 - (request.used_memory_bytes or 0) / request.asked_memory_bytes
     return f"The sweep asked for {asked}: {_percent(max(0.0, share))} of it lay idle."
 
@@ -279,5 +287,7 @@ def _lines(lines: Lines) -> Iterator[str]:
 def _cost(found: Recommendation) -> Iterator[str]:
     cost = found.cost
     unit = "CPU-minutes" if found.measured.device == "cpu" else "GPU-minutes"
-    tries = f"{cost.tries} tries" + (f", {cost.unknown} of which left no times" if cost.unknown else "")
+    tries = f"{cost.tries} {'tries' if cost.tries != 1 else 'try'}" + (
+        f", {cost.unknown} of which left no times" if cost.unknown else ""
+    )
     yield f"The sweep took {cost.seconds / 60:.1f} {unit} ({tries}); queueing and staging are not in it."

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shlex
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,10 @@ from jobkit.trials import said, trials
 
 SPEC_FILE = "sweep.yaml"
 LOCAL = "local"
+MOST_PARAGRAPHS = 10**12
+NUMBERS = "2000000, 2,000,000, 2_000_000 or 2e6"
+_NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", re.ASCII)
+"""A number as people and programs write it; one out of reach is refused as a number, not as a file."""
 
 
 def read_material(folder: Path, say: Say) -> Material:
@@ -174,12 +181,15 @@ def read_corpus(text: str, material: Material) -> Corpus:
     JobkitError
         Where it is neither.
     """
-    if text.replace(",", "").isdecimal():
-        paragraphs = int(text.replace(",", ""))
-        if paragraphs == 0:
-            raise JobkitError("--corpus 0: nothing to do", hint="give a number of paragraphs, or a file")
-        return Corpus(paragraphs=paragraphs)
-    found = find_text(text, base=Path(), cache=cache_dir(), write=False)
+    if (number := _NUMBER.fullmatch(text)) and not Path(text).exists():
+        return Corpus(paragraphs=_paragraphs(number[0]))
+    try:
+        found = find_text(text, base=Path(), cache=cache_dir(), write=False)
+    except JobkitError as error:
+        hint = f"a number of paragraphs ({NUMBERS}), a text that is here, or sample"
+        if text.startswith(("http://", "https://")):
+            hint = f"fetch it first, and name the file: curl -LO {shlex.quote(text)}"
+        raise JobkitError(f"--corpus {text}: {error.message}", hint=hint) from error
     held = paragraphs_of(found)
     return Corpus(
         name=text,
@@ -187,6 +197,23 @@ def read_corpus(text: str, material: Material) -> Corpus:
         characters=sum(map(len, held)),
         loads=loads_of(_known(found, material), [one.point for one in material.records]),
     )
+
+
+def _paragraphs(number: str) -> int:
+    """Return a number of paragraphs as people write it.
+
+    Raises
+    ------
+    JobkitError
+        Where it is none that a corpus could have.
+    """
+    found = Decimal(number.replace(",", "").replace("_", ""))
+    why = "" if 1 <= found <= MOST_PARAGRAPHS else f"is not within 1 and {MOST_PARAGRAPHS:,} paragraphs"
+    if not why and found % 1:
+        why = "is no whole number"
+    if why:
+        raise JobkitError(f"--corpus {number} {why}", hint=f"for instance {NUMBERS}; or name a file")
+    return int(found)
 
 
 def _known(text: TextRef, material: Material) -> Lengths | None:

@@ -11,7 +11,7 @@ from jobkit.predict import Prediction
 from jobkit.records import Outcome
 from jobkit.straight import Estimate, Line
 from jobkit.trials import answers
-from jobkit.units import GIB, format_bytes_gib
+from jobkit.units import GIB, format_bytes_gib, format_memory
 
 Row = Mapping[str, object]
 
@@ -114,11 +114,14 @@ def _prediction_lines(found: Prediction, run: str) -> Iterator[str]:
     if found.reason:
         yield f"No estimate of the largest batch_size: {found.reason}."
     else:
-        there = format_bytes_gib(found.capacity_bytes)
+        there = format_memory(found.capacity_bytes)
         ends = "where the text ends" if found.saturated else f"by the line itself {found.largest_batch:,}"
         yield f"Largest safe batch_size: {found.safe_batch:,}, {ends}; {there} for the allocator"
-        expected, bound = format_bytes_gib(found.expected_bytes), format_bytes_gib(found.bound_bytes)
-        yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
+        expected, bound = format_memory(found.expected_bytes), format_memory(found.bound_bytes)
+        if found.safe_batch:
+            yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
+        else:
+            yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
         yield from (f"  Beware: {one}." for one in found.doubts)
     yield f"  Cards, time and scheduler lines: jobkit recommend {run}"
 

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from jobkit.jsonl import read_tolerantly
 from jobkit.records import RESULTS, Outcome, from_json
-from jobkit.units import format_bytes_gib
+from jobkit.units import format_memory
 
 ALLOCATOR = "of the allocator, the CUDA context on top"
 PROCESS = "of the process"
 SUFFIX = "-verify"
 """Ends the id of a point that tries a prediction; a number follows where the same batch is tried again."""
 _TRIAL = re.compile(rf".*{SUFFIX}(-[0-9]+)?")
+NOT_TRIED = "the largest batch was not tried"
 WANTED_FILE = "find_max.json"
 TRIALS_FILE = "trials.jsonl"
 
@@ -155,8 +156,8 @@ def said(found: Sequence[Trial]) -> tuple[str, ...]:
 
 def _said(trial: Trial) -> str:
     if not trial.index:
-        return f"the largest batch was not tried: {trial.message}"
-    within = f"batch_size {trial.batch_size:,} within {format_bytes_gib(trial.capacity_bytes)} {trial.memory}"
+        return f"{NOT_TRIED}: {trial.message}"
+    within = f"batch_size {trial.batch_size:,} within {format_memory(trial.capacity_bytes)} {trial.memory}"
     if trial.outcome is None:
         return f"{within} is being tried"
     if trial.killed:
@@ -166,7 +167,5 @@ def _said(trial: Trial) -> str:
     if trial.measured_bytes is None or trial.error is None:
         return f"{within} was tried and ended as {trial.outcome}"
     word = "held" if trial.held else "did not hold"
-    needed = (
-        f"needed {format_bytes_gib(trial.measured_bytes)}, predicted {format_bytes_gib(trial.expected_bytes)}"
-    )
+    needed = f"needed {format_memory(trial.measured_bytes)}, predicted {format_memory(trial.expected_bytes)}"
     return f"{within} {word}: {needed} ({trial.error:+.1%})"

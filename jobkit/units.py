@@ -9,6 +9,8 @@ from decimal import Decimal
 from jobkit.errors import JobkitError
 
 GIB = 2**30
+MOST_BYTES = 2**60
+"""No machine holds more; schedulers count in 64 bits."""
 
 SIZE_UNITS = {
     "B": 1,
@@ -37,7 +39,8 @@ def parse_size(text: str) -> int:
     Raises
     ------
     JobkitError
-        Where it is anything else, or not a whole number of bytes above 0 after rounding down.
+        Where it is anything else, or not a whole number of bytes above 0 after rounding down, or
+        more than `MOST_BYTES`.
     """
     match = _SIZE.fullmatch(text.strip())
     scale = SIZE_UNITS.get(match[2]) if match else None
@@ -47,6 +50,8 @@ def parse_size(text: str) -> int:
     size_bytes = int(Decimal(match[1]) * scale)
     if size_bytes <= 0:
         raise JobkitError(f"size {text!r}: must be more than 0", hint="for instance 30GiB")
+    if size_bytes > MOST_BYTES:
+        raise JobkitError(f"size {text!r}: more than any machine has", hint="for instance 30GiB")
     return size_bytes
 
 
@@ -102,6 +107,11 @@ def format_clock(duration_s: float) -> str:
 def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:
     """Return bytes as GiB with the unit: ``7.08 GiB``."""
     return f"{size_bytes / GIB:,.{digits}f} GiB"
+
+
+def format_memory(size_bytes: float) -> str:
+    """Return bytes for a sentence: ``7.08 GiB``, below 1 GiB ``150.0 MiB``."""
+    return format_bytes_gib(size_bytes) if size_bytes >= GIB else f"{size_bytes / 2**20:,.1f} MiB"
 
 
 def format_size(size_bytes: int) -> str:

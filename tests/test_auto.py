@@ -82,7 +82,8 @@ def test_few_sizes_say_why() -> None:
         "the text makes too few distinct loads (2) for a line: a longer text tells more"
     )
     none = auto.choose(spec(batch_size="auto"), FULL, NOVEL, GIB // 2)
-    assert none.line.startswith("no batch size is worth measuring: not even a batch size of 1")
+    assert none.line == "no batch size is worth measuring: what the model takes alone is more than there is"
+    assert none.card == "a card of 512.0 MiB"
 
 
 def test_auto_is_replaced_and_the_other_knobs_stay() -> None:

@@ -59,3 +59,11 @@ def test_what_nvml_tells_holds_the_drivers_reserve() -> None:
     assert usable_bytes("NVIDIA H200", 40 * GIB) == 40 * GIB, "a part of that card"
     assert usable_bytes("Another card", 140 * GIB) == 140 * GIB
     assert usable_bytes(None, GIB) == GIB
+
+
+def test_each_card_once_and_all_among_others() -> None:
+    assert [one.name for one in cards("h100, h100,t4")] == ["h100", "t4"]
+    assert set(cards("all,h100")) == set(cards("all"))
+    for nothing in ("", ",", " , "):
+        with pytest.raises(JobkitError, match="names no card"):
+            cards(nothing)

@@ -94,7 +94,7 @@ def test_the_batch_that_is_found_holds_and_the_next_is_not_run(tmp_path: Path, w
     assert trial.held, trial
     assert 0.9 * CAPACITY < here.rss(f"batch_size-{trial.batch_size}-verify") <= CAPACITY
     assert abs(trial.error or 1) < 0.05
-    assert f"batch_size {trial.batch_size} within 0.15 GiB of the process held: needed" in done.stdout
+    assert f"batch_size {trial.batch_size} within 150.0 MiB of the process held: needed" in done.stdout
     assert [point.point.params["batch_size"] for point in read_run(here.run).points] == [
         *(5, 10, 15, 20),
         trial.batch_size,
@@ -110,7 +110,7 @@ def test_where_it_fails_a_smaller_one_holds(tmp_path: Path) -> None:
     assert (first.outcome, second.held) == (Outcome.RAM_OOM, True)
     assert second.load <= 0.95 * first.load
     assert [line["held"] for line in here.ledger()] == [False, True]
-    assert f"batch_size {first.batch_size} within 0.15 GiB of the process was tried and ended as ram_oom" in (
+    assert f"batch_size {first.batch_size} within 150.0 MiB of the process was tried and ended as ram_oom" in (
         done.stdout
     )
     assert "resources.memory=SIZE" not in done.stdout, "it is an answer, and nothing to mend"
@@ -124,7 +124,7 @@ def test_without_the_wish_to_verify_nothing_more_is_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (trial,) = trials(here.run)
     assert (trial.held, trial.capacity_bytes) == (True, CAPACITY)
-    assert done.stdout.startswith(f"batch_size {trial.batch_size} within 0.15 GiB of the process held")
+    assert done.stdout.startswith(f"batch_size {trial.batch_size} within 150.0 MiB of the process held")
     done = here.jobkit("verify", here.run, "--memory", "100MiB")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [one.index for one in trials(here.run)] == [5, 6]

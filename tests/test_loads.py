@@ -221,3 +221,8 @@ def test_sizes_are_ascending_of_distinct_loads_and_fit(
     possible = [size for size in loads.steps if largest_load is None or loads.load(size) <= largest_load]
     assert len(found) == min(points, len(possible)) or len(found) >= 4
     assert bool(why) == (len(found) < min(points, 4))
+
+
+def test_a_card_that_the_model_alone_fills_is_no_matter_of_the_text() -> None:
+    loads = Loads(Lengths(paragraphs=((900,), (900,))))
+    assert sizes(loads, 0.0) == ((), "what the model takes alone is more than there is")

@@ -211,7 +211,7 @@ def test_the_request_beside_what_it_wasted() -> None:
     said = text(replace(material(blind), held=[Held()]))
     assert "was used at most" not in said
     assert "the longest try took unknown." in said
-    assert "(1 tries, 1 of which left no times)" in said
+    assert "(1 try, 1 of which left no times)" in said
 
 
 def test_without_a_spec_there_is_no_request() -> None:
@@ -276,3 +276,24 @@ def test_slow_work_keeps_its_digits() -> None:
 
 if __name__ == "__main__":
     write_page()
+
+
+def test_what_was_not_tried_is_not_called_tried() -> None:
+    of = replace(material(records()), trials=("the largest batch was not tried: too few loads",))
+    said = text(of)
+    assert "  The largest batch was not tried: too few loads.\n" in said
+    assert "Tried:" not in said
+
+
+def test_settings_that_are_as_fast_and_one_paragraph() -> None:
+    even = [measured(one, 300.0) for one in grid((40, 85, 130, 175), 2)]
+    told = found(material(even))
+    equal = replace(told, batch=replace(told.batch, fastest=told.batch.settings[-1], apart=False))
+    assert "just as fast, which is within the scatter of the repeats." in as_text(equal)
+    assert "Time for 1 paragraph, with" in text(wishes=Wishes(cards=(), corpus=Corpus(paragraphs=1)))
+
+
+def test_little_memory_keeps_its_digits() -> None:
+    small = [replace(one, gpu=replace(GPU, total_bytes=2**30 - 2**24)) for one in records()]
+    takes = r"It takes [\d,]+\.\d MiB by the line, at most [\d,]+\.\d MiB .* of 1,008\.0 MiB"
+    assert re.search(takes, text(material(small)))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,7 +175,7 @@ def test_without_the_model_no_lengths_are_found(tmp_path: Path) -> None:
 def test_a_corpus_is_a_number_of_paragraphs() -> None:
     found = read_corpus("2,000,000", material(records()))
     assert (found.name, found.paragraphs, found.characters, found.loads) == ("", 2_000_000, None, None)
-    with pytest.raises(JobkitError, match="nothing to do"):
+    with pytest.raises(JobkitError, match="--corpus 0 is not within 1 and"):
         read_corpus("0", material(records()))
 
 
@@ -202,3 +203,40 @@ def test_a_corpus_whose_lengths_were_found_brings_its_loads(
     assert found.loads is not None
     assert found.loads.lengths == lengths
     assert json.loads(lengths.to_json())["source"] == "tokenizer"
+
+
+@pytest.mark.parametrize("text", ["2000000", "2,000,000", "2_000_000", "2e6", "2.0E6", "2E+6"])
+def test_a_number_is_written_as_people_write_it(text: str) -> None:
+    assert read_corpus(text, material(records())).paragraphs == 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("-5", "--corpus -5 is not within 1 and 1,000,000,000,000 paragraphs"),
+        ("9" * 30, "is not within 1 and"),
+        ("1e300", "is not within 1 and"),
+        ("1.5", "--corpus 1.5 is no whole number"),
+        ("1,2,3", "--corpus 1,2,3: text '1,2,3': there is no"),
+        ("two", "--corpus two: text 'two': there is no"),
+    ],
+)
+def test_what_is_neither_a_number_nor_a_text_says_what_may_stand_there(text: str, why: str) -> None:
+    with pytest.raises(JobkitError, match=re.escape(why)) as caught:
+        read_corpus(text, material(records()))
+    assert "2e6" in caught.value.hint
+
+
+def test_an_address_that_is_not_here_is_to_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path))
+    with pytest.raises(JobkitError, match="not downloaded yet") as caught:
+        read_corpus("http://localhost:9/a.txt", material(records()))
+    assert caught.value.hint == "fetch it first, and name the file: curl -LO http://localhost:9/a.txt"
+
+
+def test_a_file_with_the_name_of_a_number_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "1984").write_text("It was a bright cold day.\n", encoding="utf-8")
+    assert read_corpus("1984", material(records())).paragraphs == 1

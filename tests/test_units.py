@@ -8,6 +8,7 @@ from jobkit.errors import JobkitError
 from jobkit.units import (
     SIZE_UNITS,
     format_bytes_gib,
+    format_memory,
     format_size,
     format_walltime,
     parse_duration,
@@ -105,3 +106,16 @@ def test_a_size_is_written_in_the_largest_unit_that_is_whole(size_bytes: int, te
 def test_gib_are_labelled() -> None:
     assert format_bytes_gib(7.0809 * 2**30) == "7.08 GiB"
     assert format_bytes_gib(1500 * 2**30, 0) == "1,500 GiB"
+
+
+def test_memory_below_a_gibibyte_keeps_its_digits() -> None:
+    assert format_memory(150 * 2**20) == "150.0 MiB"
+    assert format_memory(2**30) == "1.00 GiB"
+    assert format_memory(0.0) == "0.0 MiB"
+
+
+def test_a_size_that_no_machine_has_is_refused() -> None:
+    assert parse_size(f"{2**20}TiB") == 2**60
+    for text in ("99999999999TiB", "9" * 400 + "B"):
+        with pytest.raises(JobkitError, match="more than any machine has"):
+            parse_size(text)

@@ -44,7 +44,7 @@ def recommend(
 
     Where something cannot be told the output says why. See docs/recommend.md.
     """
-    if gpu_memory and gpu:
+    if gpu_memory is not None and gpu is not None:
         raise click.UsageError("--gpu-memory and --gpu say the same: give one of them")
     share = _share(margin)
     from jobkit import recommend_report
