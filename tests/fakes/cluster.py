@@ -23,7 +23,7 @@ from tests.fakes.common.store import Store
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     "slurm": ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr"),
-    "sge": ("qsub", "qstat", "qacct", "qdel", "qalter", "qconf", "qmod"),
+    "sge": ("qsub", "qstat", "qacct", "qdel", "qalter", "qconf", "qmod", "qrls", "qhold"),
 }
 ENTRY = """\
 #!/bin/sh

@@ -10,6 +10,7 @@ daemons themselves (tests/cluster) to it. To write it anew, with the daemons up:
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -265,7 +266,7 @@ def _accounted(tasks: list[Accounted]) -> list[dict[str, Any]]:
             "ended": task.ended,
             "outcome": task.outcome,
             "exit_status": task.exit_status,
-            "evidence": task.evidence,
+            "evidence": re.sub(r"by \d+", "by UID", task.evidence),
             "named": bool(task.name),
             "placed": bool(task.node),
             "timed": task.elapsed_s is not None,
@@ -287,6 +288,8 @@ def shape(answer: shell.Completed, folder: Path) -> dict[str, Any]:
 def _shape(text: str, folder: Path) -> list[str]:
     for pattern, word in (
         (re.escape(str(folder)), "FOLDER"),
+        (rf"\b{re.escape(getpass.getuser())}\b", "USER"),
+        (r"by \d+", "by UID"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME"),
         (r"(?i)\b(job|job-array task|job-array) (?!9999)\d+", r"\1 ID"),
         (r"^\d+(?=[_.;]|$)", "ID"),

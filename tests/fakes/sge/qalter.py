@@ -18,7 +18,7 @@ def main(store: Store, arguments: list[str]) -> Answer:
         why = f'invalid task concurrency number "{asked["tc"]}". Must be an integer greater or equal to 0.'
         raise Refused(f"qalter: {why}\n", 7)
     out, status = "", 0
-    for one in ",".join(ids).split(","):
+    for one in " ".join(ids).replace(",", " ").split():
         job, tasks = named(store, one)
         if not job:
             out, status = f'{out}denied: job "{one.partition(".")[0]}" does not exist\n', 1

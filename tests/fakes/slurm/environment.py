@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from pathlib import Path
 
 from tests.fakes.common.life import environment_of
@@ -43,7 +42,7 @@ def environment(store: Store, job: Job, task: Task) -> dict[str, str]:
         "SLURM_NODELIST": task.node,
         "SLURM_PROCID": "0",
         "SLURM_SUBMIT_DIR": str(Path(job.directory)),
-        "SLURM_SUBMIT_HOST": socket.gethostname(),
+        "SLURM_SUBMIT_HOST": os.uname().nodename,
         "SLURM_TASKS_PER_NODE": "1",
     }
     restarted = {"SLURM_RESTART_COUNT": str(task.restarts)} if task.restarts else {}

@@ -245,6 +245,8 @@ def _since(store: Store, asked: Options) -> float:
     if ago:
         unit = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}[ago[2]]
         return store.clock() - int(ago[1]) * unit
+    if text == "now":
+        return store.clock()
     if text:
         return datetime.fromisoformat(text).timestamp()
     today = time.strftime("%Y-%m-%d", time.localtime(store.clock()))

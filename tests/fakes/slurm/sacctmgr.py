@@ -41,11 +41,12 @@ def main(store: Store, arguments: list[str]) -> Answer:
 def _rows(store: Store, what: str, values: dict[str, str]) -> list[dict[str, str]]:
     me = pwd.getpwuid(os.getuid()).pw_name
     if what.startswith("assoc"):
-        mine = values.get("user", me) == me
+        mine = values.get("user", me) in {me, "root"}
         row = {"cluster": store.settings["cluster"], "user": me, "qos": ",".join(QOS)}
         return [{**row, "account": name} for name in ACCOUNTS if mine]
     if what == "qos":
         return [{"name": name} for name in QOS]
     if what.startswith("cluster"):
         return [{"cluster": store.settings["cluster"], "controlhost": "127.0.0.1", "controlport": "6817"}]
-    return [{"user": me, "defaultaccount": ACCOUNTS[0], "adminlevel": "None"}]
+    accounts = [{"account": name} for name in ACCOUNTS]
+    return [{"user": me, "defaultaccount": ACCOUNTS[0], "adminlevel": "None", **one} for one in accounts]

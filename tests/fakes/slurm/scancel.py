@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 from tests.fakes.common.entry import Answer, Refused
@@ -30,6 +31,11 @@ def main(store: Store, arguments: list[str]) -> Answer:
     if not asked.rest and not asked:
         raise Refused("scancel: error: No job identification provided\n")
     names = clusters(store, "scancel", asked.get("clusters", asked.get("cluster", "")))
+    for word in asked.rest:
+        bad = re.fullmatch(r"\d+_\[(?:.*,)?([^,]*:[^,]*)(?:,.*)?\]", word)
+        if bad:
+            said = f"scancel: error: _parse_single_range: Invalid range: `{bad[1]}'\n"
+            raise Refused(f"{said}scancel: error: Invalid job id {word}\n")
     for job in store.state.jobs:
         if job.cluster in names and not job.replaced and _meant(asked, job):
             _cancel(store, asked, job)

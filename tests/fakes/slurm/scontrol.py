@@ -26,6 +26,8 @@ PartitionName={name}
    DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO
    MaxNodes=UNLIMITED MaxTime={limit} MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED
    Nodes=n[1-2]
+   PriorityJobFactor=1 PriorityTier={tier} RootOnly=NO ReqResv=NO OverSubscribe=NO
+   OverTimeLimit=NONE PreemptMode={preempt}
    State=UP TotalCPUs={cpus} TotalNodes=2 SelectTypeParameters=NONE
    JobDefaults=(null)
    DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED
@@ -56,7 +58,8 @@ def main(store: Store, arguments: list[str]) -> Answer:
     if verb == "ping":
         return Answer("Slurmctld(primary) at login is UP\n")
     if verb == "show":
-        return _show(store, asked, words[1:])
+        answer = _show(store, asked, words[1:])
+        return Answer(_in_lines(answer.out)) if "oneliner" in asked else answer
     if verb == "update":
         return _update(store, asked, words[1:])
     acts: dict[str, Callable[[Store, Job, Task], str]] = {
@@ -89,6 +92,12 @@ def _show(store: Store, asked: Options, words: list[str]) -> Answer:
     return Answer("".join(_NODE.format(name=one, **values) for one in nodes))
 
 
+def _in_lines(text: str) -> str:
+    """Return each record on a line of its own."""
+    records = [" ".join(line.strip() for line in record.splitlines()) for record in text.split("\n\n")]
+    return "".join(f"{record}\n" for record in records if record.strip())
+
+
 def _config(store: Store) -> str:
     """Return what the real scontrol printed, with this cluster's own settings in it."""
     text = captured("slurm", "config")
@@ -112,6 +121,8 @@ def _partition(name: str) -> str:
     return _PARTITION.format(
         name=name,
         default="YES" if name == PARTITIONS[0] else "NO",
+        tier=10 if name == "high" else 1,
+        preempt="OFF" if name == "high" else "REQUEUE",
         limit=clock_words(60 * MAX_TIME_MIN, long=True),
         cpus=CPUS * len(NODES),
         memory=MEMORY_MB * len(NODES),
@@ -141,8 +152,8 @@ def _update(store: Store, asked: Options, words: list[str]) -> Answer:
         raise Refused("No valid entity in update command\n")
 
     def act(store: Store, job: Job, task: Task) -> str:
-        if task.over:
-            return "Job has already finished"
+        if task.over:  # not so one that never began (seen)
+            return "Job has already finished" if task.single else "No error"
         if "arraytaskthrottle" in values:
             job.throttle = int(values["arraytaskthrottle"])
         if "timelimit" in values:
@@ -172,7 +183,7 @@ def _each(
         raise Refused(unknown)
     wanted = set(numbers(index.strip("[]"))) if index else {task.number for task in job.tasks}
     # One that was cancelled before it began is not known any more (seen).
-    tasks = [task for task in job.tasks if task.number in wanted and (task.single or not task.over)]
+    tasks = [task for task in job.tasks if task.number in wanted and not task.gone]
     if not tasks:
         raise Refused(f"{name}: Invalid job id specified\n")
     said: dict[str, list[Task]] = {}
