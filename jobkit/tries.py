@@ -74,36 +74,26 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
     -----
     The scheduler may run a task again by itself: then one task has several tries and several
     accounts, both in order. Its last try goes with the last account, and so on backwards; an
-    account of a start that failed (``queue_error``), or of none, goes with none.
+    account of a start that failed (``queue_error``), or of none, goes with none. Where there are
+    fewer accounts than times that the scheduler began it, the latest are still to come.
     """
+    read = [read_try(home, number, point) for number in numbers]
+    tasks = [_task_of(files, accounts, point, latest=place == 0) for place, files in enumerate(read)]
+    superseded = bool(read) and accounts.submitted.get(point.index) not in {None, *tasks}
+    if superseded:
+        yield not_started(point, accounts)
     later: Counter[Task] = Counter()
-    restarts: dict[Task, int] = {}
-    superseded = False
-    for place, number in enumerate(numbers):
-        files = read_try(home, number, point)
-        task = _task_of(files, accounts, point, latest=place == 0)
-        if place == 0 and not _begun(home, point, accounts, task, numbers[1:]):
-            yield not_started(point, accounts)
-            superseded = True
-        accounted = _account(_begun_runs(accounts, task), later[task] if task else 0)
-        circumstances = _circumstances(accounts, task, superseded=superseded)
+    for files, task in zip(read, tasks, strict=True):
+        own = [one for one, its in zip(read, tasks, strict=True) if task is not None and its == task]
+        accounted = _account(_begun_runs(accounts, task), own, later[task] if task else 0)
+        known = _circumstances(accounts, task, superseded=superseded)
         if task:
-            circumstances = replace(circumstances, requeued=restarts.get(task, 0) > _restart(files))
-            restarts[task] = _restart(files)
+            known = replace(known, requeued=_began_again(own, later[task]))
             later[task] += 1
-        verdict = judge(files, accounted, circumstances)
+        verdict = judge(files, accounted, known)
         verdict = _with_log(verdict, files, f"{home}/../../{LOGS_FOLDER}", point, task)
         yield Tried(files, verdict, task, _node(files, accounted), accounted)
         superseded = True
-
-
-def _begun(home: str, point: Point, accounts: Accounts, latest: Task | None, earlier: list[int]) -> bool:
-    """Tell whether the task that a point was last submitted as has left a try, or there is none."""
-    submitted = accounts.submitted.get(point.index)
-    if submitted in {None, latest}:
-        return True
-    files = (read_try(home, number, point) for number in earlier)
-    return any(_task_of(one, accounts, point, latest=False) == submitted for one in files)
 
 
 def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: Task | None) -> Verdict:
@@ -159,8 +149,14 @@ def _begun_runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
     )
 
 
-def _account(runs: Sequence[Accounted], later: int) -> Accounted | None:
-    return runs[-1 - later] if later < len(runs) else None
+def _account(runs: Sequence[Accounted], own: Sequence[TryFiles], later: int) -> Accounted | None:
+    """Return the account of one of a task's own tries, after which there were so many later ones."""
+    late = max(0, len(own) - len(runs)) if any(map(_restart, own)) else 0
+    return runs[late - 1 - later] if 0 <= later - late < len(runs) else None
+
+
+def _began_again(own: Sequence[TryFiles], later: int) -> bool:
+    return later > 0 and _restart(own[later - 1]) > _restart(own[later])
 
 
 def _circumstances(accounts: Accounts, task: Task | None, *, superseded: bool) -> Circumstances:
@@ -187,7 +183,7 @@ def _node(files: TryFiles, accounted: Accounted | None) -> str:
 def not_started(point: Point, accounts: Accounts, earlier: Task | None = None) -> Tried:
     """Return what is known of a point that has no try folder of its last task, or of an earlier one."""
     task = earlier or accounts.submitted.get(point.index)
-    accounted = _account(_runs(accounts, task), 0)
+    accounted = next(reversed(_runs(accounts, task)), None)
     verdict = judge(None, accounted, _circumstances(accounts, task, superseded=False))
     if accounted is None:
         told = f"{task.scheduler} job {task.job_id}, task {task.task}" if task else "not submitted"
