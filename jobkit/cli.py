@@ -48,6 +48,15 @@ class Commands(click.Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; that its reader has gone, as ``head`` does, is no fault of anybody."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # https://docs.python.org/3/library/signal.html#note-on-sigpipe
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
@@ -99,9 +108,6 @@ def _exit_code(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("jobkit: interrupted", err=True)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives until exit
-        return 0
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not throw a traceback at the user
         return _full(error) if getattr(error, "errno", None) in NO_ROOM else _bug()
     return code if isinstance(code, int) else 0

@@ -238,6 +238,13 @@ def test_a_full_disk_is_no_bug(home: Path) -> None:
     assert done.returncode == 2
 
 
+def test_a_reader_that_has_gone_is_no_fault(home: Path) -> None:
+    (home / "long.sh").write_text("#!/bin/bash\n" + "# SBATCH -n 1\n" * 2000, encoding="utf-8")
+    line = f"'{JOBKIT}' lint long.sh | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], cwd=home, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("long.sh:2: # SBATCH -n 1\n0\n", "")
+
+
 def test_the_picture_does_not_replace_the_table(home: Path) -> None:
     (home / "runs").mkdir()
     done = jobkit(home, "collect", "--plot", "same.svg", "--output", "./same.svg")
