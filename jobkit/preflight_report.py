@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from jobkit.auto import UNITS
+from jobkit.folded import Whole, page
 from jobkit.lengths import NONE, PUNCTUATION
 from jobkit.preflight import Preflight, Size
 from jobkit.units import GIB
@@ -25,10 +26,9 @@ def as_json(found: Preflight) -> str:
     return json.dumps({"schema": 1, **asdict(found)}, ensure_ascii=False, indent=2) + "\n"
 
 
-def as_text(found: Preflight) -> str:
-    """Return what was found for a person, in GiB, ending with a newline."""
-    parts = [_heading(found), _longest(found), _table(found), _settings(found), _answer(found)]
-    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
+def as_text(found: Preflight, width: int | None = None) -> str:
+    """Return what was found for a person, in GiB, ending with a newline; folded where a width is given."""
+    return page([_heading(found), _longest(found), _table(found), _settings(found), _answer(found)], width)
 
 
 def _heading(found: Preflight) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     for row in (heads, ["─" * width for width in wide], *rows):
         gap = ("─" if row[0].startswith("─") else " ") * GAP
-        yield gap.join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)).rstrip()
+        yield Whole(gap.join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)).rstrip())
 
 
 def _settings(found: Preflight) -> Iterator[str]:
@@ -114,7 +114,8 @@ def _answer(found: Preflight) -> Iterator[str]:
     yield f"Worth measuring: {found.why}."
     if found.measure:
         yield "  have them chosen: sweep: {batch_size: auto}"
-        yield f"  or say so now:    --set 'sweep.batch_size=[{', '.join(map(str, found.measure))}]'"
+        sizes = ", ".join(map(str, found.measure))
+        yield Whole(f"  or say so now:    --set 'sweep.batch_size=[{sizes}]'")
     if found.gpu_memory_named and all(one.gpu_bytes is None for one in found.sizes):
         yield "  --gpu-memory changes nothing: what a load takes is not known of this workload and model."
     elif found.device != "cpu" and not found.gpu_memory_named:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from jobkit.evidence import ALLOCATED, NEED, RAM
+from jobkit.folded import Whole, page
 from jobkit.predict import Prediction
 from jobkit.recommendation import (
     MEMORY,
@@ -54,10 +55,10 @@ def as_json(found: Recommendation) -> str:
     return json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-def as_text(found: Recommendation) -> str:
-    """Return it for a person, in GiB, ending with a newline."""
+def as_text(found: Recommendation, width: int | None = None) -> str:
+    """Return it for a person, in GiB, ending with a newline; folded where a width is given."""
     parts = [_heading(found), _batch(found), _cards(found), _time(found), *_requests(found), _cost(found)]
-    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
+    return page(parts, width)
 
 
 def _heading(found: Recommendation) -> Iterator[str]:
@@ -201,7 +202,7 @@ def _cards(found: Recommendation) -> Iterator[str]:
         may = one.prediction.capacity_bytes * (1 - found.margin)
         if 0 < one.prediction.safe_batch <= found.measured.paragraphs and may >= MIB:
             yield "  Its largest can be proved on the card that was measured, where that holds as much:"
-            yield f"    jobkit verify {found.measured.run}{_memory_option(may)}"
+            yield Whole(f"    jobkit verify {found.measured.run}{_memory_option(may)}")
 
 
 def _card_cells(card: OnCard) -> list[str]:
@@ -220,7 +221,7 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
         gap = ("─" if row[0].startswith("─") else " ") * GAP
         first, *rest = zip(row, wide, strict=True)
         cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
-        yield gap.join(cells).rstrip(" ")
+        yield Whole(gap.join(cells).rstrip(" "))
 
 
 def _time(found: Recommendation) -> Iterator[str]:
@@ -278,7 +279,7 @@ def _lines(lines: Lines) -> Iterator[str]:
     yield ""
     if lines.reason:
         yield f"  no lines: {lines.reason}"
-    yield from (f"  {line}" for line in lines.lines)
+    yield from (Whole(f"  {line}") for line in lines.lines)
     if any("h_vmem" in line for line in lines.lines):
         yield ""
         yield from (f"  {line}" for line in ADDRESS_SPACE)

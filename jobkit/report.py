@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -154,7 +154,7 @@ def _terminal(sections: Iterable[Section], width: int, *, color: bool) -> str:
         if section.grid:
             shown = _fitted(width, section.grid)
             stream.write("\n".join(["", *_table(shown), "", ""]))
-            for line in _legends(shown):
+            for line in (*_legends(shown), *_left_out(section.grid, shown)):
                 console.print(Text(line, style="dim"))
             console.print()
         for line in section.after:
@@ -162,6 +162,14 @@ def _terminal(sections: Iterable[Section], width: int, *, color: bool) -> str:
             typed = ": jobkit " in line or ": bash " in line
             console.print(Text(line) if typed else _hanging(line), soft_wrap=typed)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def _left_out(grid: Sequence[Strip], shown: Sequence[Strip]) -> Iterator[str]:
+    """Yield which columns a terminal had no room for."""
+    names = {strip.name for strip in shown}
+    missing = [" ".join(one.head.split()) for one in without_repetition(grid) if one.name not in names]
+    if missing:
+        yield f"no room for: {', '.join(missing)}; a wider terminal, or --format md, has them"
 
 
 def _hanging(line: str) -> Table | Text:

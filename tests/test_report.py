@@ -85,7 +85,8 @@ def test_no_line_is_wider_than_the_terminal_and_no_figure_is_cut(tmp_path: Path,
 def test_wider_terminals_show_more(tmp_path: Path) -> None:
     collected = collect([finished(tmp_path / "run", grid([50, 100], repeats=2))])
     narrow, wide, wider = (render(collected, width=width) for width in (80, 120, 160))
-    assert "p95" not in narrow
+    assert "no room for: batch p95 s, context GiB" in narrow
+    assert "batch p95 s: 95 in 100" not in narrow
     assert "p95" in wide
     assert ("context  weights" in narrow, "context  weights" in wider) == (False, True)
 

@@ -35,9 +35,11 @@ def preflight(
     """
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
     from jobkit import preflight_report
+    from jobkit.folded import terminal_width
     from jobkit.launch import say
     from jobkit.preflight import preflight as look
 
     found = look(spec, overrides, fast=fast, gpu_memory_bytes=gpu_memory_bytes, say=say)
-    click.echo(preflight_report.as_json(found) if as_json else preflight_report.as_text(found), nl=False)
+    told = preflight_report.as_json(found) if as_json else preflight_report.as_text(found, terminal_width())
+    click.echo(told, nl=False)
     return 0

@@ -48,6 +48,7 @@ def recommend(
         raise click.UsageError("--gpu-memory and --gpu say the same: give one of them")
     share = _share(margin)
     from jobkit import recommend_report
+    from jobkit.folded import terminal_width
     from jobkit.launch import say
     from jobkit.recommend import recommend as answer
     from jobkit.recommend_sources import read_corpus, read_material
@@ -61,7 +62,8 @@ def recommend(
         margin=share,
     )
     found = answer(material, wishes)
-    click.echo(recommend_report.as_json(found) if as_json else recommend_report.as_text(found), nl=False)
+    told = recommend_report.as_json(found) if as_json else recommend_report.as_text(found, terminal_width())
+    click.echo(told, nl=False)
     return 0
 
 
