@@ -80,17 +80,20 @@ def find_point(looks: Sequence[Look], word: str) -> Look:
 
 def _named(looks: Sequence[Look], word: str) -> Look:
     one = find_point(looks, word)
+    anywhere
+        Whether no node can be stayed away from: the site file does not say how.
     name = one.point.point_id
     if one.standing is Standing.DONE and one.outcome is not Outcome.PRUNED:
         raise JobkitError(f"{name} is done ({one.outcome}): a finished point is never run again")
     if one.standing not in {Standing.FAILED, Standing.MISSING, Standing.DONE}:
         raise JobkitError(
             f"{name} is {one.standing}: it is not run twice at a time", hint="jobkit cancel RUN POINT first"
+            change = change.model_copy(update={"exclude": ()}) if anywhere else change
         )
     return one
 
 
-def groups(points: Sequence[Look], policy: Policy, *, strictly: bool) -> list[Group]:
+def groups(points: Sequence[Look], policy: Policy, *, strictly: bool, anywhere: bool = False) -> list[Group]:
     """Return the points by how they are to run again.
 
     Parameters

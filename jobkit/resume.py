@@ -224,7 +224,8 @@ def wanted(seen: RunLook, spec: SweepSpec, only: Sequence[str], *, strictly: boo
     JobkitError
         As `jobkit.choice.chosen`.
     """
-    return groups(chosen(seen.points, only), spec.policy, strictly=strictly)
+    anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
+    return groups(chosen(seen.points, only), spec.policy, strictly=strictly, anywhere=anywhere)
 
 
 def note_left(run_dir: Path, why: str, again: Sequence[Group]) -> None:

@@ -147,3 +147,13 @@ def test_what_a_group_gets_beyond_the_spec() -> None:
 def test_points_are_named_by_the_id_too() -> None:
     looks = looks_of(*[Standing.FAILED] * len(grid([1, 2])))
     assert find_point(looks, "2") is find_point(looks, "p002") is looks[1]
+
+
+def test_where_a_site_cannot_stay_away_from_a_node_points_run_again_anywhere() -> None:
+    looks = [one_look(1, Standing.FAILED, Outcome.NODE_FAIL), one_look(2, Standing.FAILED, Outcome.PREEMPTED)]
+    there, anywhere = (
+        {group.change.exclude: group.points for group in groups(looks, POLICY, strictly=True, anywhere=it)}
+        for it in (False, True)
+    )
+    assert there == {("n1",): (1,), (): (2,)}
+    assert anywhere == {(): (1, 2)}
