@@ -38,7 +38,7 @@ from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.texts import find_text
-from jobkit.trials import said, trials
+from jobkit.trials import ended, said, trials
 
 SPEC_FILE = "sweep.yaml"
 LOCAL = "local"
@@ -85,7 +85,7 @@ def read_material(folder: Path, say: Say) -> Material:
         to_come=sum(one.verdict.outcome is None for one in run.points),
         failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in run.points),
         notes=(*run.notes, *notes, *more),
-        trials=said(trials(folder)),
+        trials=said(ended(trials(folder), {one.point.index: one.verdict.outcome for one in run.points})),
         ledger=_ledger(records),
     )
 

@@ -111,6 +111,8 @@ def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path)
     append_line(folder / TRIALS_FILE, to_json(trial))
     (said,) = read_material(folder, print).trials
     assert "batch_size 700" in said
+    append_line(folder / TRIALS_FILE, to_json(replace(trial, index=3, outcome=None, measured_bytes=None)))
+    assert read_material(folder, print).trials[-1].endswith("what it needed was not measured"), "its point is"
     point = told[0].point
     entry = ledger.Entry(
         at="now",
