@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -161,19 +162,19 @@ def test_points_that_share_a_job_end_together(run: Path, programs: Path, queue: 
 
 
 def test_who_submits_just_now_is_waited_for_and_cancelled_too(
-    run: Path, programs: Path, queue: Queue, capsys: pytest.CaptureFixture[str]
+    run: Path, programs: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue(ALL)
-    said = ""
+    said: SimpleQueue[str] = SimpleQueue()
+    monkeypatch.setattr("jobkit.cancel.say", said.put)
+    waiting = threading.Thread(target=cancel, args=(run, [], []), daemon=True)
     with only_one(run / LOCK_FILE, lambda: None):
-        waiting = threading.Thread(target=cancel, args=(run, [], []))
         waiting.start()
-        while "another jobkit works on this run: waiting for it" not in said:
-            said += capsys.readouterr().err
+        assert said.get(timeout=30) == "another jobkit works on this run: waiting for it"
         assert not (programs / "calls").exists(), "nothing is asked or cancelled meanwhile"
         write_submitted(run, "slurm", "80", first=1, last=1)
         queue([*ALL[:-1], "80_1 PENDING"])
-    waiting.join()
+    waiting.join(30)
     assert {call.split()[1] for call in calls(programs, "scancel")} == {"77", "78", "80"}
 
 
