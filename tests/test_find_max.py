@@ -110,9 +110,8 @@ def test_where_it_fails_a_smaller_one_holds(tmp_path: Path) -> None:
     assert (first.outcome, second.held) == (Outcome.RAM_OOM, True)
     assert second.load <= 0.95 * first.load
     assert [line["held"] for line in here.ledger()] == [False, True]
-    assert f"batch_size {first.batch_size} within 150.0 MiB of the process was tried and ended as ram_oom" in (
-        done.stdout
-    )
+    tried = f"batch_size {first.batch_size} within 150.0 MiB of the process was tried"
+    assert f"{tried} and ended as ram_oom" in (done.stdout)
     assert "resources.memory=SIZE" not in done.stdout, "it is an answer, and nothing to mend"
 
 
