@@ -111,9 +111,8 @@ def _wanted(run_dir: Path) -> Wanted:
 def _goes_on(done: Sequence[Trial]) -> bool:
     """Tell whether a smaller batch makes sense: the last one ran out of memory, or took too much."""
     last = done[-1]
-    if last.outcome is Outcome.OK and last.measured_bytes is None:
-        return False
-    return len(done) < MOST_TRIALS and not last.held and (last.killed or last.outcome in TELLING)
+    silent = last.outcome is Outcome.OK and last.measured_bytes is None
+    return len(done) < MOST_TRIALS and not (last.held or silent) and (last.killed or last.outcome in TELLING)
 
 
 def _settled(run_dir: Path, wanted: Wanted, results: Sequence[PointResult]) -> list[Trial]:
