@@ -80,15 +80,12 @@ def find_point(looks: Sequence[Look], word: str) -> Look:
 
 def _named(looks: Sequence[Look], word: str) -> Look:
     one = find_point(looks, word)
-    anywhere
-        Whether no node can be stayed away from: the site file does not say how.
     name = one.point.point_id
     if one.standing is Standing.DONE and one.outcome is not Outcome.PRUNED:
         raise JobkitError(f"{name} is done ({one.outcome}): a finished point is never run again")
     if one.standing not in {Standing.FAILED, Standing.MISSING, Standing.DONE}:
         raise JobkitError(
             f"{name} is {one.standing}: it is not run twice at a time", hint="jobkit cancel RUN POINT first"
-            change = change.model_copy(update={"exclude": ()}) if anywhere else change
         )
     return one
 
@@ -101,12 +98,15 @@ def groups(points: Sequence[Look], policy: Policy, *, strictly: bool, anywhere: 
     strictly
         Whether the policy decides that a point runs again at all; else a person has, and the
         policy says only with what.
+    anywhere
+        Whether no node can be stayed away from: the site file does not say how.
     """
     found: dict[Change, list[int]] = {}
     for one in points:
         tries = history(one)
         change = retry(policy, tries) if strictly else growth(policy, tries)
         if change is not None:
+            change = change.model_copy(update={"exclude": ()}) if anywhere else change
             found.setdefault(change, []).append(one.point.index)
     return [Group(change, tuple(indices)) for change, indices in found.items()]
 
