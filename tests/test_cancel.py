@@ -178,6 +178,33 @@ def test_who_submits_just_now_is_waited_for_and_cancelled_too(
     assert {call.split()[1] for call in calls(programs, "scancel")} == {"77", "78", "80"}
 
 
+def test_a_job_whose_client_died_before_the_answer_is_cancelled_too(
+    tmp_path: Path, programs: Path, queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_points(tmp_path / "run", grid([1, 2]))
+    line = {"at": "2026-01-02T10:15:01+00:00", "event": "submitting", "scheduler": "slurm", "argv": []}
+    append_line(run / JOURNAL_FILE, json.dumps({**line, "first": 1, "last": 2, "offset": 0}))
+    queue(["81_1 RUNNING", "81_2 PENDING"])
+    assert cancel(run, [], []) == 0
+    assert calls(programs, "scancel") == ["scancel 81"]
+    assert "its job 81 was found by its name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "1", "--except", "2"], "not both"),
+        (["nowhere"], "not a run folder"),
+        ([], "Missing argument"),
+    ],
+)
+def test_bad_usage_says_so(tmp_path: Path, words: list[str], said: str) -> None:
+    argv = [str(JOBKIT), "cancel", *words]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
 def test_a_word_that_names_no_point_cancels_nothing(run: Path, programs: Path, queue: Queue) -> None:
     queue(ALL)
     with pytest.raises(JobkitError, match=r"no point 'p06'; did you mean 'p006'\?"):
