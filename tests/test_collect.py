@@ -371,14 +371,16 @@ def test_spoilt_journals_are_named(tmp_path: Path) -> None:
 
 
 def test_real_accounting_explains_a_task_that_left_nothing(tmp_path: Path) -> None:
-    slurm = Path(__file__).parent / "data" / "slurm" / "sacct-timeout.txt"
+    captured = Path(__file__).parent / "data" / "slurm" / "sacct-timeout.txt"
+    points = grid([50])
+    text = captured.read_text(encoding="utf-8").replace("jobkit-capture", points[0].run_id)
     parsed = pytest.importorskip("jobkit.schedulers.slurm").parse_accounting(
-        Completed(("sacct",), 0, slurm.read_text(), "")
+        Completed(("sacct",), 0, text, "")
     )
     told = next(item for item in parsed if item.outcome is Outcome.TIMEOUT)
-    run = write_points(tmp_path / "run", grid([50]))
+    run = write_points(tmp_path / "run", points)
     write_submitted(run, "slurm", told.job_id, first=told.task, last=told.task, offset=1 - told.task)
-    write_answer(run, "slurm", "accounting", slurm.read_text())
+    write_answer(run, "slurm", "accounting", text)
     assert outcomes(collect([run])) == ["timeout"]
 
 

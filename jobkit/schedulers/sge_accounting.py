@@ -34,7 +34,8 @@ def accounting_argv(
     qacct takes one ``-j``: of ``-j 1,2`` it answers the 1 and says nothing of the 2, with
     status 0; a job name answers every job that had it (measured). For several names, that is for
     none, it is asked about all of the owner's jobs since then; it takes one owner (qacct(1), ``-o``),
-    so with several about everybody's.
+    so with several about everybody's. ``-b`` is the time of the start: a start that failed has none,
+    and only the name finds its record (measured).
     """
     del jobs
     if name:

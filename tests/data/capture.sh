@@ -56,10 +56,22 @@ case ${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID} in
 esac
 LIFE
 
-columns=JobID,State,ExitCode,ElapsedRaw,MaxRSS,ReqMem,AllocCPUS,NodeList,Reason
-account=(env SLURM_BITSTR_LEN=0 sacct -n -P -S now-1hours --format="$columns")
+columns=JobID,State,ExitCode,ElapsedRaw,MaxRSS,ReqMem,AllocCPUS,NodeList,Reason,JobName
+queue=(squeue -r -h -o '%i|%T|%r|%N|%M|%S|%j')
+account=(env SLURM_BITSTR_LEN=0 sacct -n -P -D -S now-1hours --format="$columns")
 slurm() {
-    local small=(--mem=50M --cpus-per-task=1 --output=logs/%A_%a.log)
+    slurm_jobs
+    slurm_checks
+    slurm_survey
+    slurm_changes
+    slurm_shared
+    slurm_unreachable
+}
+accounted() { "${account[@]}" -j "$1" | cut -d'|' -f 1,2 | grep -qx "$2"; } # accounted JOB TASK|STATE
+slurm_jobs() { # what becomes of jobs, from sbatch to sacct
+    local small=(--job-name=jobkit-capture --mem=50M --cpus-per-task=1 --output=logs/%A_%a.log)
+    local large=(--job-name=jobkit-capture --mem=6000M --array=1-1)
+    local preempts=(sbatch --parsable -p high -w n1 --mem=4000M --array=1-1 -o /dev/null ok.sh)
     job_of() { sed -n '/--- stdout/,/--- stderr/s/^\([0-9][0-9]*\).*/\1/p' "$here/$1.txt" | head -n 1; }
 
     keep submit-parsable sbatch --parsable "${small[@]}" --array=1-5 life.sh
@@ -68,46 +80,62 @@ slurm() {
     keep submit-plain-cluster sbatch -M lab "${small[@]}" ok.sh
     keep submit-irregular sbatch --parsable --hold "${small[@]}" --array=1-60:3,61-99:2%2 ok.sh
     keep submit-requeue sbatch --parsable "${small[@]}" --array=1-3 long.sh
-    keep submit-preempted sbatch --parsable -p low -w n1 --no-requeue --mem=6000M --array=1-1 long.sh
+    keep submit-preempted sbatch --parsable -p low -w n1 --no-requeue "${large[@]}" long.sh
     keep submit-node-fail sbatch --parsable -w n2 --no-requeue "${small[@]}" --array=1-1 long.sh
-    local life late requeue preempted failing irregular high
+    local life late requeue preempted failing irregular
     life=$(job_of submit-parsable) late=$(job_of submit-cluster) irregular=$(job_of submit-irregular)
     requeue=$(job_of submit-requeue) preempted=$(job_of submit-preempted) failing=$(job_of submit-node-fail)
     started() { [[ $(squeue -h -r -t R -o %i -j "${life},${late},${requeue},${preempted},${failing}" | wc -l) -ge 7 ]]; }
     wait_until 10 started
-    keep squeue-live squeue -r -h -o '%i|%T|%r' -j "$life,$late,$irregular,$requeue"
-    keep squeue-truncated squeue -h -o '%i|%T|%r' -j "$irregular"
-    keep squeue-full env SLURM_BITSTR_LEN=0 squeue -h -o '%i|%T|%r' -j "$irregular"
+    keep squeue-live "${queue[@]}" -j "$life,$late,$irregular,$requeue"
+    keep squeue-by-name "${queue[@]}" --name jobkit-capture
+    keep squeue-truncated squeue -h -o "${queue[4]}" -j "$irregular"
+    keep squeue-full env SLURM_BITSTR_LEN=0 squeue -h -o "${queue[4]}" -j "$irregular"
+    wait_until 20 accounted "$requeue" "${requeue}_2|RUNNING"
     scancel "${life}_4"
     scancel "${requeue}_3"
     scontrol requeue "${requeue}_2"
-    high=$(sbatch --parsable -p high -w n1 --mem=4000M --array=1-1 -o /dev/null ok.sh)
+    "${preempts[@]}"
     wait_until 10 eval "! squeue -h -j $preempted | grep -q ."
     scontrol update nodename=n2 state=down reason=capture
     wait_until 10 eval "! squeue -h -j $failing | grep -q ."
-    keep squeue-requeued squeue -r -h -o '%i|%T|%r' -j "$requeue"
+    keep squeue-requeued "${queue[@]}" -j "$requeue"
     scontrol update nodename=n2 state=resume
-    wait_until 15 eval "! squeue -h -j $life,$high | grep -q ."
-    keep squeue-gone squeue -r -h -o '%i|%T|%r' -j "$life"
-    keep squeue-unknown squeue -r -h -o '%i|%T|%r' -j 999999
-    sleep 4 # the accounting lags by that much
+    wait_until 15 eval "! squeue -h -j $life | grep -q ."
+    keep squeue-gone "${queue[@]}" -j "$life"
+    keep squeue-unknown "${queue[@]}" -j 999999
+    wait_until 20 accounted "$failing" "${failing}_1|NODE_FAIL"
+    wait_until 20 accounted "$requeue" "${requeue}_2|PENDING"
     keep sacct-life "${account[@]}" -j "$life"
     keep sacct-preempted "${account[@]}" -j "$preempted,$failing"
-    keep sacct-truncated sacct -n -P -S now-1hours -j "$irregular" --format="$columns"
+    keep sacct-truncated sacct -n -P -D -S now-1hours --format="$columns" -j "$irregular"
     keep sacct-pending "${account[@]}" -j "$irregular"
     keep sacct-requeued "${account[@]}" -j "$requeue"
+    keep sacct-by-name "${account[@]}" --name jobkit-capture
     keep sacct-unknown "${account[@]}" -j 999999
+    slurm_again "${large[@]}"
+    scancel "${irregular}_[10-20,61]"
+    sleep 5 # the accounting lags by that much
+    keep sacct-cancelled-part "${account[@]}" -j "$irregular"
     scancel "$irregular"
-    slurm_checks
-    slurm_survey
     wait_until 150 eval "! squeue -h -j $late | grep -q ."
-    sleep 4
+    wait_until 20 accounted "$late" "${late}_1|TIMEOUT"
     keep sacct-timeout "${account[@]}" -j "$late"
     keep sacct-cancelled-pending "${account[@]}" -j "$irregular"
     scancel "$requeue"
-    slurm_changes
-    slurm_shared
-    slurm_unreachable
+}
+slurm_again() { # a task that is preempted, and then runs again: at once, and when the accounting knows
+    local job
+    keep submit-again sbatch --parsable -p low -w n1 "$@" long.sh
+    job=$(job_of submit-again)
+    wait_until 20 accounted "$job" "${job}_1|RUNNING"
+    "${preempts[@]}"
+    wait_until 20 accounted "$job" "${job}_1|PREEMPTED"
+    keep sacct-again-at-once "${account[@]}" -j "$job"
+    keep squeue-again "${queue[@]}" -j "$job"
+    wait_until 20 accounted "$job" "${job}_1|PENDING"
+    keep sacct-again "${account[@]}" -j "$job"
+    scancel "$job"
 }
 slurm_shared() { # tasks that wait share a row: cancelled, it names task 3 still, which has just begun
     local job
@@ -225,6 +253,22 @@ sge() {
     SGE_QMASTER_PORT=9 keep qstat-unreachable qstat -u "$(id -un)" -xml
     sge_checks
     sge_changes
+    sge_since
+}
+sge_since() { # by owner and time, as several runs are asked about; and by name: a start that failed has no time
+    local since good bad
+    since=$(date +%Y%m%d%H%M)
+    printf '#!/bin/bash\nexit 3\n' >three.sh
+    good=$(qsub -terse -S /bin/bash -N jobkit-since -o /dev/null -j y -t 1-2 three.sh | cut -d. -f1)
+    bad=$(qsub -terse -S /bin/bash -N jobkit-since -o /nonexistent/logs -j y -t 1-1 three.sh | cut -d. -f1)
+    wait_until 20 gone "$good"
+    wait_until 20 eval "qstat | grep '^ *$bad ' | grep -q Eqw"
+    wait_until 20 eval "qacct -j jobkit-since | grep -q '^jobnumber  *$bad '"
+    keep qstat-eqw qstat -u "$(id -un)" -xml
+    keep qacct-since qacct -o "$(id -un)" -b "$since" -j
+    keep qacct-since-none qacct -o nobody -b "$since" -j
+    keep qacct-eqw qacct -j jobkit-since
+    qdel "$bad" >/dev/null
 }
 sge_changes() { # of an array whose tasks 1 and 2 have ended, then all
     local job
@@ -253,6 +297,7 @@ sge_checks() {
     keep verify-resource qsub -w v -cwd -l nogpus=1 ok.sh
     keep verify-gpus qsub -w v -cwd -l ngpus=9 ok.sh
     keep verify-pe qsub -w v -cwd -pe nope 2 ok.sh
+    keep verify-load qsub -w v -cwd -l mem_free=1G ok.sh
     keep verify-script qsub -w v missing.sh
     keep refused-queue qsub -terse -cwd -q nope.q ok.sh
     keep refused-tasks qsub -terse -cwd -t 1-80000 ok.sh

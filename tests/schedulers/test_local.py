@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
 from jobkit.errors import JobkitError
 from jobkit.schedulers import local
-from jobkit.schedulers.base import Array, JobId, Request
-from jobkit.shell import Completed
+from jobkit.schedulers.base import Array, JobId, Request, State
+from jobkit.shell import Completed, run
 
 ARRAY = Array(first=1, last=3, offset=0, throttle=None)
 ROW = {"job_id": "7", "task": 2, "evidence": "submitit: FINISHED", "host": "n1", "elapsed_s": 1.5}
@@ -84,3 +85,40 @@ def test_what_a_person_types_to_see_whether_drivers_live() -> None:
 def test_a_machine_is_a_site_without_queues() -> None:
     assert local.survey_argvs({}) == {}
     assert local.parse_survey({}).queues is None
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "error", "alive"),
+    [
+        (
+            0,
+            "  7 /usr/bin/python3 -m jobkit.driver /runs/r1\n 8 python jobkit sweep demo.yaml\n",
+            "",
+            ["7", "8"],
+        ),
+        (0, "  7 /usr/sbin/cron -f\n 8\n\n", "", []),
+        (1, "", "", []),
+        (1, "", "error: process ID out of range\n", None),
+        (127, "", "ps: command not found", None),
+        (2, "7 jobkit\n", "", None),
+    ],
+)
+def test_what_ps_says_of_drivers(status: int, text: str, error: str, alive: list[str] | None) -> None:
+    tasks = local.parse_queue(Completed(("ps",), status, text, error))
+    assert (None if tasks is None else [task.job_id for task in tasks]) == alive
+    assert {(task.task, task.state) for task in tasks or ()} <= {(local.WHOLE, State.RUNNING)}
+
+
+def test_a_process_of_ones_own_is_found_by_the_real_ps() -> None:
+    with subprocess.Popen(["bash", "-c", "exec -a jobkit.driver cat"], stdin=subprocess.PIPE) as process:
+        jobs = (JobId(str(process.pid)), JobId("4194304"))
+        answer = run(local.queue_argv(jobs))
+        assert answer.status in {0, 1}
+        assert local.parse_queue(answer) is not None
+    assert local.parse_queue(run(local.queue_argv(jobs))) == ()
+
+
+def test_a_driver_is_neither_searched_nor_throttled() -> None:
+    assert local.search_argvs("demo-1", "2026-01-02T03:04:05") == ((), ())
+    assert local.throttle_argv(JobId("7"), 3) == ()
+    assert local.log_name("demo-1", "7", 2) == "7_2.out"

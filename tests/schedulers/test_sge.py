@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -293,3 +295,49 @@ def test_no_answer_however_broken_raises(text: str) -> None:
 def test_what_a_person_types_to_see_what_became_of_jobs() -> None:
     jobs = (JobId("7"), JobId("8"))
     assert sge.person_argvs(jobs, "demo-1") == (("qstat", "-j", "7,8"), ("qacct", "-j", "demo-1"))
+
+
+def test_the_name_the_node_and_the_start_of_a_task(captured: Captured, job: Callable[[str], str]) -> None:
+    answer = sge.parse_queue(captured("sge/qstat-live"))
+    running = queued(answer, job("terse"))[4]
+    assert re.fullmatch(r"jobkit-capture-\d+", running.name)
+    assert (running.node, running.elapsed_s) == ("localhost", None)
+    assert re.fullmatch(r"[-\d]{10}T[:\d]{8}", running.start_at)
+    waiting = queued(answer, job("waiting"))[9]
+    assert (waiting.node, waiting.start_at, waiting.name) == ("", "", running.name)
+
+
+def test_jobs_are_found_by_their_name(captured: Captured) -> None:
+    queue, accounting = sge.search_argvs("jobkit-since", "2026-01-02T03:04:05")
+    assert queue == sge.queue_argv(())
+    assert accounting == captured("sge/qacct-eqw").argv
+    assert "jobkit-since" in {one.name for one in sge.parse_queue(captured("sge/qstat-eqw")) or ()}
+    assert {one.name for one in sge.parse_accounting(captured("sge/qacct-eqw")) or ()} == {"jobkit-since"}
+
+
+def test_a_start_that_failed_is_in_the_queue_and_in_the_accounting(captured: Captured) -> None:
+    listed = sge.parse_queue(captured("sge/qstat-eqw")) or ()
+    (stuck,) = (one for one in listed if one.name == "jobkit-since")
+    assert stuck.state is State.ERROR
+    told = accounted(sge.parse_accounting(captured("sge/qacct-eqw")), stuck.job_id)
+    assert (told[stuck.task].outcome, told[stuck.task].ended) == (Outcome.QUEUE_ERROR, True)
+    since = sge.parse_accounting(captured("sge/qacct-since"))
+    assert accounted(since, stuck.job_id) == {}, "qacct -b looks at the start, and it has none"
+
+
+def test_several_runs_are_asked_about_by_owner_and_time(captured: Captured) -> None:
+    asked = captured("sge/qacct-since")
+    *_, start, _ = asked.argv
+    since = datetime.strptime(start, "%Y%m%d%H%M").replace(tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:59")
+    assert sge.accounting_argv((JobId("1"),), since, "", ("root",)) == asked.argv
+    tasks = sge.parse_accounting(asked)
+    assert tasks is not None
+    assert [(task.task, task.exit_status, task.name) for task in tasks] == [
+        (1, 3, "jobkit-since"),
+        (2, 3, "jobkit-since"),
+    ]
+    assert sge.parse_accounting(captured("sge/qacct-since-none")) == (), "a table of nothing is an answer"
+
+
+def test_the_log_of_a_task() -> None:
+    assert sge.log_name("demo-1", "12", 3) == "demo-1.o12.3"

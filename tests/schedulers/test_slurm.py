@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -176,11 +177,98 @@ def test_the_queue_tells_held_and_running(captured: Captured) -> None:
     assert [task.reason for task in tasks if task.state is State.RUNNING][:3] == ["", "", ""]
 
 
+def test_where_and_since_when_a_task_runs_or_when_it_is_to_begin(captured: Captured) -> None:
+    tasks = slurm.parse_queue(captured("slurm/squeue-live"))
+
+    assert tasks is not None
+    running = [task for task in tasks if task.state is State.RUNNING]
+    assert {task.node for task in running} <= {"n1", "n2"}
+    assert all(0 <= (task.elapsed_s or 0) < 60 for task in running)
+    assert all(re.fullmatch(r"[-\d]{10}T[:\d]{8}", task.start_at) for task in running)
+    held = next(task for task in tasks if task.state is State.HELD)
+    assert (held.node, held.elapsed_s, held.start_at, held.name) == ("", 0, "", "jobkit-capture")
+
+
+@pytest.mark.parametrize(
+    ("columns", "elapsed_s"), [("n[1-2]|2-03:04:05", 183_845), ("n1|12:34", 754), ("n1|INVALID", None)]
+)
+def test_a_name_may_hold_a_bar_and_a_time_is_one_or_none(columns: str, elapsed_s: float | None) -> None:
+    row = f"5_1|RUNNING|None|{columns}|2026-01-02T03:04:05|a|b c\n"
+    (task,) = slurm.parse_queue(Completed(("squeue",), 0, row, "")) or ()
+    assert (task.name, task.elapsed_s, task.start_at) == ("a|b c", elapsed_s, "2026-01-02T03:04:05")
+    assert task.node == columns.partition("|")[0]
+
+
+def test_an_answer_of_jobkit_0_1_lacks_columns() -> None:
+    (task,) = slurm.parse_queue(Completed(("squeue",), 0, "5_1|RUNNING|None\n", "")) or ()
+    assert (task.name, task.node, task.elapsed_s, task.start_at) == ("", "", None, "")
+    (told,) = sacct("5_1|TIMEOUT|0:0|60||50M|1|n1|None") or ()
+    assert (told.name, told.outcome) == ("", Outcome.TIMEOUT)
+    assert slurm.parse_queue(Completed(("squeue",), 0, "5_1|RUNNING\n", "")) == ()
+
+
 def test_a_requeued_task_is_pending_again(captured: Captured) -> None:
     tasks = slurm.parse_queue(captured("slurm/squeue-requeued"))
 
     assert tasks is not None
     assert next((task.task, task.state, task.reason) for task in tasks) == (2, State.PENDING, "BeginTime")
+
+
+def test_a_preempted_task_waits_to_run_again(captured: Captured) -> None:
+    """For some seconds the accounting tells of its end alone; the queue knows better."""
+    (queued,) = slurm.parse_queue(captured("slurm/squeue-again")) or ()
+    assert queued.state is State.PENDING
+    (at_once,) = slurm.parse_accounting(captured("slurm/sacct-again-at-once")) or ()
+    assert (at_once.ended, at_once.outcome) == (True, Outcome.PREEMPTED)
+    first, again = slurm.parse_accounting(captured("slurm/sacct-again")) or ()
+    assert first == at_once
+    assert (again.task, again.ended, again.outcome, again.node) == (first.task, False, None, "")
+
+
+@pytest.mark.parametrize("task", [1, 2])
+def test_a_task_has_an_account_for_each_time_it_ran_the_oldest_first(captured: Captured, task: int) -> None:
+    told = slurm.parse_accounting(captured("slurm/sacct-requeued"))
+    assert told is not None
+    runs = [one for one in told if one.task == task]
+    first = {1: (True, Outcome.NODE_FAIL), 2: (False, None)}[task]
+    assert [(one.ended, one.outcome) for one in runs] == [first, (False, None)]
+    assert "REQUEUED" in runs[0].evidence or task == 1
+    assert [one.node for one in runs] == ["n2", ""]
+
+
+@given(st.lists(st.sampled_from(["PREEMPTED", "NODE_FAIL", "REQUEUED", "TIMEOUT", "RUNNING"]), max_size=5))
+def test_steps_belong_to_the_run_before_them(states: list[str]) -> None:
+    rows = [
+        row
+        for number, state in enumerate(states, 1)
+        for row in (
+            f"9_4|{state}|0:0|12||50M|1|n1|None|x",
+            f"9_4.batch|CANCELLED|0:15|12|{number}M||1|n1||batch",
+        )
+    ]
+    told = sacct("9_4.batch|CANCELLED|0:15|12|77M||1|n1||batch", *rows)
+    assert told is not None
+    assert [one.max_rss_bytes for one in told] == [number * 2**20 for number in range(1, len(states) + 1)]
+    assert [one.evidence.split()[1].rstrip(",") for one in told] == states
+
+
+def test_jobs_are_found_by_their_name(captured: Captured) -> None:
+    queue, accounting = slurm.search_argvs("jobkit-capture", "2026-01-02T03:04:05")
+    assert queue == captured("slurm/squeue-by-name").argv
+    asked = captured("slurm/sacct-by-name").argv[2:]
+    assert set(accounting) == {*asked, "2026-01-02T03:04:05"} - {"now-1hours"}
+    tasks = slurm.parse_queue(captured("slurm/squeue-by-name"))
+    told = slurm.parse_accounting(captured("slurm/sacct-by-name"))
+    assert tasks
+    assert told
+    assert {task.name for task in tasks} | {task.name for task in told} == {"jobkit-capture"}
+    assert len({task.job_id for task in told}) > 3
+
+
+def test_of_tasks_cancelled_beside_others_that_wait_the_accounting_says_nothing(captured: Captured) -> None:
+    """They stay in the row of those that wait, or are in none: only the queue has let them go."""
+    tasks = tasks_of(slurm.parse_accounting(captured("slurm/sacct-cancelled-part")))
+    assert not any(task.ended for task in tasks.values())
 
 
 def test_a_cut_off_list_gives_the_tasks_that_are_whole(captured: Captured) -> None:
@@ -358,3 +446,11 @@ def test_what_a_person_types_to_see_what_became_of_jobs() -> None:
         ("squeue", "-M", "blue", "-j", "7"),
         ("sacct", "-M", "blue", "-j", "7"),
     )
+
+
+def test_the_log_of_a_task() -> None:
+    assert slurm.log_name("demo-1", "12", 3) == "12_3.out"
+
+
+def test_the_array_limit_is_asked_of_the_controller(captured: Captured) -> None:
+    assert slurm.limit_argv() == captured("slurm/config").argv
