@@ -121,4 +121,3 @@ def test_a_process_of_ones_own_is_found_by_the_real_ps() -> None:
 def test_a_driver_is_neither_searched_nor_throttled() -> None:
     assert local.search_argvs("demo-1", "2026-01-02T03:04:05") == ((), ())
     assert local.throttle_argv(JobId("7"), 3) == ()
-    assert local.log_name("demo-1", "7", 2) == "7_2.out"
