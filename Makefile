@@ -31,7 +31,7 @@ lint: setup           ## style, types, import layers
 # module of the kind belongs here; where one is renamed, make stops and names it.
 PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
 	accounts auto axes begin cards cautions choice columns evidence fit jsonl ledger lengths lint loads \
-	log_words nearest outcomes plan policy predecessors predict preflight_report recommend \
+	log_files log_words nearest outcomes plan policy predecessors predict preflight_report recommend \
 	recommend_report recommendation records rows sample scheduler_lines schema sentences site spec \
 	spec_checks speed standin_gold straight students_t submissions trials tries units values yaml_files \
 	run/failure run/memory run/order run/summary)

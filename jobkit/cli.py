@@ -15,6 +15,7 @@ from jobkit.errors import JobkitError
 COMMANDS = {
     "sweep": "Run one tagger once per batch size: submit to Slurm or Grid Engine, or run here.",
     "preflight": "Say what each batch size will pad to, from the text alone, before any GPU.",
+    "logs": "Print what a point of a run has printed.",
     "resume": "Run again the points of a run that failed or are missing.",
     "cancel": "Take back what of a run is in the queue or running.",
     "throttle": "Change how many jobs of a run work at a time.",

@@ -25,6 +25,7 @@ from jobkit import journal, records
 from jobkit.find import next_trial
 from jobkit.records import ACCOUNTING_FILE, POINTS_FILE, Outcome, Point
 from jobkit.render import script_name
+from jobkit.schedulers.local import log_name
 from jobkit.site import load_site
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.trials import WANTED_FILE
@@ -34,8 +35,9 @@ END_GRACE_S = 30.0
 """How long a stopped point may take to bring its results home."""
 
 PID_FILE = "logs/running.pid"
-_NAME_AND_EXEC = 'echo $$ >"$1"; shift; exec "$@"'
-"""submitit's cancel leaves the command alive, so the command tells its process id first."""
+_NAME_AND_EXEC = 'echo $$ >"$1"; exec >>"$2" 2>&1; shift 2; exec "$@"'
+"""submitit's cancel leaves the command alive, so the command tells its process id first; and its log
+is named by submitit's process, which nobody knows later, so the command has one of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ def _drive_points(run_dir: Path, left: list[Point], leg: Leg, tick: Callable[[Po
     try:
         while left:
             start = time.monotonic()
-            command = _command(run_dir / script, limits, run_dir / PID_FILE)
+            command = _command(run_dir, script, limits, _log(run_dir, job_id, left[0]))
             evidence = _run_point(run_dir, left[0], command, job_id, functools.partial(tick, left[0]))
             _account(run_dir, left.pop(0), job_id, evidence, time.monotonic() - start)
     except KeyboardInterrupt:
@@ -123,7 +125,7 @@ def find_largest(run_dir: Path, tick: Callable[[Point], None]) -> None:
         span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
         journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster="", **span)
         start = time.monotonic()
-        command = _command(run_dir / script_name(1), limits, run_dir / PID_FILE)
+        command = _command(run_dir, script_name(1), limits, _log(run_dir, job_id, point))
         evidence = _run_point(run_dir, point, command, job_id, functools.partial(tick, point))
         _account(run_dir, point, job_id, evidence, time.monotonic() - start)
 
@@ -158,11 +160,16 @@ def _run_point(run_dir: Path, point: Point, command: list[str], job_id: str, tic
     return f"submitit: {job.state}"
 
 
-def _command(script: Path, limits: Limits, pid_file: Path) -> list[str]:
+def _log(run_dir: Path, job_id: str, point: Point) -> Path:
+    return run_dir / "logs" / log_name(point.run_id, job_id, point.index)
+
+
+def _command(run_dir: Path, script: str, limits: Limits, log: Path) -> list[str]:
     """Return the command of one point: timeout(1) warns it with USR1, and kills it later."""
     timeout = ["timeout", "--signal=USR1", f"--kill-after={limits.kill_after_s}", str(limits.warn_s)]
-    run = ["bash", str(script), "--offset", "0"]
-    return ["bash", "-c", _NAME_AND_EXEC, "jobkit-point", str(pid_file), *timeout, *run]
+    run = ["bash", str(run_dir / script), "--offset", "0"]
+    named = ["jobkit-point", str(run_dir / PID_FILE), str(log)]
+    return ["bash", "-c", _NAME_AND_EXEC, *named, *timeout, *run]
 
 
 def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:  # noqa: ANN401 - submitit is untyped

@@ -39,6 +39,19 @@ def told(text: str) -> tuple[Outcome, str] | None:
     return None
 
 
+_FAULT = re.compile(
+    r"Traceback \(most recent call last\)|^Fatal Python error"
+    r"|slurmstepd\S*: |srun: |(?:job(?:-\d+)?|find|follow|fetch)\.sh: |: line \d+: |\b[Ee]rror: "
+    r"|^(?:Killed|Aborted|Bus error|Segmentation fault)|No space left on device|Disk quota exceeded"
+)
+"""Python, the schedulers, the job script, bash, programs, the system."""
+
+
+def is_fault(line: str) -> bool:
+    """Tell whether a line of a log looks like an error."""
+    return _FAULT.search(line) is not None
+
+
 def _own(found: re.Match[str]) -> Outcome | None:
     """Return the outcome that the job script named."""
     word = found.groupdict().get("outcome")

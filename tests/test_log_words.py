@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.log_words import last_words, told
+from jobkit.log_words import is_fault, last_words, told
 from jobkit.records import Outcome
 
 CANCELLED = "slurmstepd-n1: error: *** JOB 99 ON n1 CANCELLED AT 2026-01-02T03:04:05"
@@ -47,3 +47,28 @@ def test_other_text_tells_nothing_and_is_cut(text: str) -> None:
 def test_last_words() -> None:
     assert last_words("a\nValueError: on purpose\n\n  \n") == "ValueError: on purpose"
     assert last_words("\n") == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *LINES,
+        "Traceback (most recent call last):",
+        "Fatal Python error: Segmentation fault",
+        "/var/spool/slurmd/job00012/slurm_script: line 7: nvidia-smi: command not found",
+        "srun: error: n1: task 0: Killed",
+        "rsync error: some files could not be transferred (code 23) at main.c(1338)",
+        "find.sh: line 3: x",
+        "Killed",
+        "cp: error writing '/home/x': Disk quota exceeded",
+    ],
+)
+def test_a_line_that_looks_like_an_error(line: str) -> None:
+    assert is_fault(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "jobkit: point 1 batch_size-1-r1: ok", "0 errors", "a killed process", "loading: 3 lines"]
+)
+def test_a_line_that_does_not(line: str) -> None:
+    assert not is_fault(line)

@@ -70,9 +70,9 @@ def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:  #
     return ()
 
 
-def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - submitit names it
-    """Return nothing: submitit names the log by a process of its own."""
-    return ""
+def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - a driver runs one run
+    """Return the name of a point's log, as the driver names it; a driver that runs it again adds to it."""
+    return f"{job}_{task}.out"
 
 
 def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:  # noqa: ARG001 - no queue

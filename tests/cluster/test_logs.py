@@ -1,0 +1,136 @@
+"""The log of a point, from any shell, while its job waits, runs and has ended, on the real daemons."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobkit.look import Standing, look
+from jobkit.records import Outcome
+from tests.cluster.test_resume import Faulty
+from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.test_sweeps import COUNT, JOBKIT, Lab
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+
+Wait = Callable[[Callable[[], bool], float], None]
+
+RELEASE = {"slurm": ["scontrol", "release"], "sge": ["qrls"]}
+WORDS = {"slurm": "slurm job {}, task 2", "sge": "sge job {}, task 2"}
+
+
+def logs(lab: Lab, *words: str) -> subprocess.CompletedProcess[str]:
+    return lab.jobkit("logs", lab.run_dir(), *words)
+
+
+def job(lab: Lab) -> str:
+    return str(next(event["job_id"] for event in lab.events() if event["event"] == "submitted"))
+
+
+def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: Faulty) -> None:
+    lab = faulty.lab
+    faulty.fail({2: "bug"})
+    faulty.sweep("--wait")
+    well = logs(lab, "1")
+    assert (well.returncode, well.stdout) == (0, "jobkit: point 1 batch_size-1-r1: ok\n")
+    ill = logs(lab, "batch_size-2", "--err")
+    assert ill.returncode == 0
+    assert ill.stdout.startswith("Traceback (most recent call last):\n")
+    assert "ValueError" in ill.stdout
+    assert f"batch_size-2-r1 try 1: {WORDS[lab.scheduler].format(job(lab))}, " in ill.stderr
+    assert "nothing in it looks like an error" in logs(lab, "1", "--err").stderr
+
+
+def test_every_try_of_another_job_keeps_its_log(faulty: Faulty, wait_until: Wait) -> None:
+    lab = faulty.lab
+    faulty.fail({2: "bug"})
+    faulty.sweep("--wait")
+    faulty.fail({})
+    assert lab.jobkit("resume", lab.run_dir()).returncode == 0
+    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 60)
+    assert logs(lab, "2").stdout == "jobkit: point 2 batch_size-2-r1: ok\n"
+    assert "ValueError" in logs(lab, "2", "--try", "1").stdout
+
+
+def test_points_that_share_a_job_share_a_log(faulty: Faulty) -> None:
+    lab = faulty.lab
+    faulty.sweep("--wait", "--set", "pack=3")
+    done = logs(lab, "2")
+    assert done.stdout.splitlines() == [f"jobkit: point {n} batch_size-{n}-r1: ok" for n in (1, 2, 3)]
+    assert (
+        "holds all points of the job, one after the other: also batch_size-1-r1, batch_size-3-r1"
+        in done.stderr
+    )
+
+
+def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: Lab) -> None:
+    site = lab.home / "lab.yaml"
+    held = {"slurm": "--hold", "sge": "-h"}[lab.scheduler]
+    site.write_text(site.read_text() + f"options: ['{held}']\n")
+    lab.sweep(lab.spec(COUNT))
+    waits = logs(lab, "2")
+    assert waits.returncode == 5, waits.stdout + waits.stderr
+    assert "has no log yet: held, " in waits.stderr
+    assert f"({WORDS[lab.scheduler].format(job(lab))})" in waits.stderr
+    argv: list[str | Path] = [JOBKIT, "logs", lab.run_dir(), "2", "-f"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "held, " not in process.stderr.readline():
+            assert process.poll() is None
+        subprocess.run([*RELEASE[lab.scheduler], job(lab)], check=True, capture_output=True)
+        out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert out == "jobkit: point 2 batch_size-1-r2: ok\n"
+
+
+def test_what_runs_is_followed_until_it_has_ended(faulty: Faulty, wait_until: Wait) -> None:
+    lab = faulty.lab
+    faulty.fail({1: "slow"})
+    faulty.sweep()
+    run = lab.run_dir()
+    wait_until(lambda: look([run])[0].points[0].standing is Standing.RUNNING, 60)
+    wait_until(lambda: any(run.glob("logs/*")), 30)
+    argv: list[str | Path] = [JOBKIT, "logs", run, "1", "-f"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as left:
+        assert left.stderr is not None
+        assert "batch_size-1-r1" in left.stderr.readline()
+        left.send_signal(signal.SIGINT)
+        assert left.wait(20) == 130
+    assert look([run])[0].points[0].standing is Standing.RUNNING, "Ctrl-C leaves the job alone"
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "batch_size-1-r1" in process.stderr.readline()
+        assert lab.jobkit("cancel", run, "1").returncode == 0
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "batch_size-1-r1" in out
+
+
+@pytest.mark.fault
+def test_a_log_whose_job_was_killed_is_not_followed_for_ever(faulty: Faulty, wait_until: Wait) -> None:
+    """FAULT: the job script and its worker are killed while `jobkit logs -f` follows; no exit file comes.
+
+    HOW: real: `kill -KILL` to the process group of the job script.
+    REPORTED: `jobkit logs -f` ends, and says that the point is lost, with the accounting's words.
+    LOST: what was not yet home of that try.
+    """
+    lab = faulty.lab
+    faulty.fail({1: "slow"})
+    faulty.sweep("--set", "repeats=1")
+    run = lab.run_dir()
+    begin = run / "results" / "batch_size-1-r1" / "try-1" / "begin"
+    wait_until(begin.is_file, 60)
+    with subprocess.Popen(
+        [JOBKIT, "logs", run, "1", "-f"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        pid = next(line for line in begin.read_text().splitlines() if line.startswith("pid="))
+        os.killpg(os.getpgid(int(pid.removeprefix("pid="))), signal.SIGKILL)
+        _, err = process.communicate(timeout=240)
+    assert process.returncode == 0
+    assert "batch_size-1-r1 try 1: lost, it ended (" in err
