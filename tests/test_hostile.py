@@ -102,7 +102,7 @@ WORDS = st.sampled_from(
 NAMES = st.lists(WORDS, min_size=1, max_size=8).map("".join).filter(lambda name: name.strip(". ") == name)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(folder=NAMES, text=NAMES, value=NAMES)
 def test_nothing_in_a_path_or_a_value_is_run_by_a_shell(
     tmp_path_factory: pytest.TempPathFactory, folder: str, text: str, value: str
