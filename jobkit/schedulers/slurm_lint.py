@@ -29,8 +29,8 @@ MARK = "#SBATCH"
 _MEANT = re.compile(r"\s*#(?P<gap>[!@\s]*)(?P<word>[A-Za-z]+)[\s:=]*(?P<rest>-{1,2}[A-Za-z].*)")
 _ALIKE = 0.75
 """How alike a word and SBATCH are to be, by difflib: a letter missing, doubled or out of place."""
-_PROGRAM = re.compile(r"\.(?:sh|bash|slurm|sbatch|job|sub|py)$")
-"""How the last word of a comment ends that shows a command to type."""
+_COMMAND = re.compile(r"\s[^-\s]\S*\.(?:sh|bash|slurm|sbatch|job|sub|py)(?:\s|$)|--wrap\b|\\$")
+"""What a comment has that shows a command to type: a script, a command in place of one, more lines."""
 _SHORT = {"o": "output", "e": "error", "a": "array", "D": "chdir"}
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 _LONG = ("output", "error", "array", "chdir", "signal", "open-mode", *_MEMORY)
@@ -74,8 +74,8 @@ def _alike(word: str) -> bool:
 
 
 def _shown(meant: re.Match[str]) -> bool:
-    """Tell whether a comment shows a command: ``# sbatch --array=1-3 job.sh``."""
-    return meant["word"].islower() and bool(meant["gap"]) and bool(_PROGRAM.search(meant["rest"].strip()))
+    """Tell whether a comment shows a command: ``# sbatch --array=1-3 job.sh 7``."""
+    return meant["word"].islower() and bool(meant["gap"]) and bool(_COMMAND.search(meant["rest"].rstrip()))
 
 
 def _late(script: Script) -> Iterator[Finding]:
