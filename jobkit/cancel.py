@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import platform
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -68,9 +69,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
     """
     with _settled(run_dir):
         (seen,) = look([run_dir])
-        if seen.silent:
-            message = f"{', '.join(seen.silent)} does not answer, so nothing was cancelled"
-            raise JobkitError(message, hint="try again when it does", exit_code=REFUSED)
+        _refuse_unknown(seen)
         points = chosen(seen, named, kept)
         say(f"{run_dir.name}: {counted(seen)}")
         for one in _over(seen, named):
@@ -97,6 +96,18 @@ def _settled(run_dir: Path) -> Iterator[None]:
     with alone(run_dir, say):
         adopt(run_dir, say)
         yield
+
+
+def _refuse_unknown(seen: RunLook) -> None:
+    """Refuse where it is not known what still runs."""
+    if not seen.silent:
+        return
+    machines = {one.job.cluster for one in seen.submissions if one.scheduler == LOCAL}
+    if elsewhere := ", ".join(sorted(machines - {"", platform.node()})):
+        message = f"it runs on {elsewhere}, and can be cancelled there alone"
+        raise JobkitError(message, hint=f"type the same on {elsewhere}", exit_code=REFUSED)
+    message = f"{', '.join(seen.silent)} does not answer, so nothing was cancelled"
+    raise JobkitError(message, hint="try again when it does", exit_code=REFUSED)
 
 
 def chosen(seen: RunLook, named: Sequence[str], kept: Sequence[str]) -> list[Look]:

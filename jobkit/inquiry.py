@@ -5,6 +5,7 @@ However many runs and points: at most one queue call and one accounting call a s
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,9 @@ RETURNING = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.QUEUE_ERROR
 for 3.5 s sacct shows a requeued task as PREEMPTED and no more, and qacct has a record of a task in Eqw
 (measured, Slurm 22.05.8, Grid Engine 8.1.9). So the queue is asked until they are gone from it."""
 
+
+LOCAL = "local"
+"""Its jobs are processes of the machine that the journal names: of another's nothing can be asked."""
 
 MAYBE = frozenset({Outcome.CANCELLED})
 """So says sacct, for 5 s, of a task that began just before others that waited with it were cancelled
@@ -153,7 +157,7 @@ def ask_about(scheduler: Scheduler, runs: Sequence[Inquiry], max_age_s: float) -
     folders, asking = [run.folder for run in runs], states.Asking(max_age_s)
     tasks = states.ask_queue(scheduler, together, folders, asking)
     for run in runs:
-        if tasks is None:
+        if tasks is None or _elsewhere(scheduler.NAME, jobs[run.folder]):
             run.silent.add(scheduler.NAME)
         else:
             _take(run, scheduler.NAME, tasks)
@@ -163,6 +167,10 @@ def ask_about(scheduler: Scheduler, runs: Sequence[Inquiry], max_age_s: float) -
         if scheduler.NAME not in run.silent:
             _note_gone(run, scheduler.NAME, told, asking)
         _again(run, asking.unsaved.get(run.folder, ()))
+
+
+def _elsewhere(scheduler: str, jobs: Iterable[JobId]) -> bool:
+    return scheduler == LOCAL and any(job.cluster not in {"", platform.node()} for job in jobs)
 
 
 def _jobs(run: Inquiry, scheduler: str) -> tuple[JobId, ...]:

@@ -99,7 +99,7 @@ def _drive_points(run_dir: Path, left: list[Point], leg: Leg, tick: Callable[[Po
     span |= {} if leg.points is None else {"only": list(leg.points)}
     argv = [sys.executable, "-m", "jobkit.driver", str(run_dir)]
     journal.note(run_dir, "submitting", scheduler="local", argv=argv, **span)
-    journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster="", **span)
+    journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster=platform.node(), **span)
     try:
         while left:
             start = time.monotonic()
@@ -123,7 +123,7 @@ def find_largest(run_dir: Path, tick: Callable[[Point], None]) -> None:
     limits, job_id = _limits(load_spec(run_dir / "sweep.yaml")), str(os.getpid())
     while point := next_trial(run_dir):
         span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
-        journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster="", **span)
+        journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster=platform.node(), **span)
         start = time.monotonic()
         command = _command(run_dir, script_name(1), limits, _log(run_dir, job_id, point))
         evidence = _run_point(run_dir, point, command, job_id, functools.partial(tick, point))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shlex
 import subprocess
 import time
@@ -621,3 +622,24 @@ def test_why_a_task_was_requeued_is_asked_though_its_point_is_done(tmp_path: Pat
     (tmp_path / "asked").unlink()
     seen(run)
     assert not (tmp_path / "asked").exists(), "once is enough"
+
+
+@pytest.mark.parametrize(
+    ("machine", "standing"), [("elsewhere", Standing.UNSETTLED), (None, Standing.FAILED)]
+)
+def test_a_process_of_another_machine_is_not_lost_for_not_being_here(
+    tmp_path: Path, machine: str | None, standing: Standing
+) -> None:
+    """The run folder may be on a disk that several machines see."""
+    run = write_points(tmp_path / "run", grid([1]))
+    line = {
+        "at": "2026-01-02T10:15:00+00:00",
+        "event": "submitted",
+        "scheduler": "local",
+        "job_id": "4194304",
+    }
+    line |= {"cluster": machine or platform.node(), "first": 1, "last": 1, "offset": 0}  # type: ignore[dict-item]  # JSON
+    append_line(run / JOURNAL_FILE, json.dumps(line))
+    now = seen(run)
+    assert now.points[0].standing is standing
+    assert now.silent == (("local",) if machine else ())
