@@ -125,7 +125,8 @@ def test_a_sweep_goes_out_and_its_records_come_home(lab: Lab) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     points = lab.points()
     assert [point["outcome"] for point in points] == ["ok"] * 6
-    assert [event["event"] for event in lab.events()] == ["submitting", "submitted"]
+    told = [(event["event"], event["role"]) for event in lab.events()]
+    assert told == [(what, role) for role in ("points", "follow") for what in ("submitting", "submitted")]
     assert list(lab.scratch.iterdir()) == []
     entities = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
     assert len(list(lab.run_dir().glob("results/*/try-1/entities.tsv"))) == 6
@@ -133,7 +134,8 @@ def test_a_sweep_goes_out_and_its_records_come_home(lab: Lab) -> None:
     accounting = [json.loads(line) for line in (lab.run_dir() / "accounting.jsonl").read_text().splitlines()]
     assert accounting
     assert accounting[-1]["kind"] == "accounting"
-    logs = list((lab.run_dir() / "logs").iterdir())
+    (job,) = (e["job_id"] for e in lab.events() if (e["event"], e["role"]) == ("submitted", "points"))
+    logs = [path for path in (lab.run_dir() / "logs").iterdir() if str(job) in path.name]
     assert len(logs) == 6
 
 
