@@ -172,6 +172,9 @@ def test_home_is_full_before_the_job_begins(tmp_path: Path, mounts: ExitStack, k
     assert "job.sh: stage_out: " in said
     assert not run.home().exists()
     assert not run.scratch.exists()
+    with (home / "log").open("w") as log:
+        done = subprocess.run(["bash", run.dir / "job.sh", "1"], stdout=log, stderr=log, check=False)
+    assert done.returncode == NO_HOME, "the log is as full"
     filler.unlink()
     assert run.run(1)[0] == 0
     assert run.record().try_number == 1

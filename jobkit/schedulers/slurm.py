@@ -343,10 +343,12 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
     if over:
         evidence += f", MaxRSS {rows.max_rss_bytes} bytes of ReqMem {row['ReqMem']}"
     return Accounted(
+    if _no_log(row):
+        evidence += ": the node could not open the job's log, or its working folder"
         job_id=job,
         task=task,
         ended=ended,
-        outcome=Outcome.RAM_OOM if word == "FAILED" and over else _END_STATES.get(word),
+        outcome=_outcome(word, row, over=over),
         exit_status=(128 + int(signal) if signal.strip("0") else int(status)) if ended and status else None,
         evidence=evidence,
         name=row["JobName"],
@@ -360,6 +362,17 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
 def _whole_word(word: str) -> str:
     """Return the end state that ``OUT_OF_ME+`` is the beginning of; other words as they are."""
     if not word.endswith("+"):
+def _outcome(word: str, row: Mapping[str, str], *, over: bool) -> Outcome | None:
+    if word == "FAILED" and over:
+        return Outcome.RAM_OOM
+    return Outcome.STAGE_OUT if _no_log(row) else _END_STATES.get(word)
+
+
+def _no_log(row: Mapping[str, str]) -> bool:
+    """Tell whether a job could not be started for its log or its folder: FAILED with 0:53 (measured)."""
+    return row["State"] == "FAILED" and row["ExitCode"] == "0:53"
+
+
         return word
     return next((state for state in _END_STATES if state.startswith(word[:-1])), word)
 

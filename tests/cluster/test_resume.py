@@ -92,7 +92,14 @@ def test_the_job_that_follows_does_it_with_nobody_there(faulty: Faulty, wait_unt
     assert "400M" in (faulty.lab.run_dir() / "job-2.sh").read_text() or faulty.lab.scheduler == "sge"
 
 
+@pytest.mark.fault
 def test_two_bugs_alike_stop_the_sweep(faulty: Faulty) -> None:
+    """FAULT: every point fails by the same bug.
+
+    HOW: real: a workload that raises, Slurm and Grid Engine.
+    REPORTED: `bug` for the first two, `stopped` for those still to come, which end at once.
+    LOST: nothing; `jobkit resume` runs all of them when the bug is mended.
+    """
     faulty.fail(dict.fromkeys(range(1, 7), "bug"))
     faulty.sweep("--wait", "--set", "max_parallel=1")
     assert faulty.outcomes() == [Outcome.BUG] * 2 + [Outcome.STOPPED] * 4

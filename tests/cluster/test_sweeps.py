@@ -199,9 +199,17 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) ->
     wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)
 
 
+@pytest.mark.fault
 def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab) -> None:
+    """FAULT: the worker crashes outside Python.
+
+    HOW: real: it ends with a status of its own and leaves no record, Slurm and Grid Engine.
+    REPORTED: `bug`, "status 7 in step run".
+    LOST: nothing.
+    """
     text = COUNT.replace("workload: count", "workload: odd:Exits").replace("[1, 10, 100]", "[1]")
     text += f"environment: {{variables: {{PYTHONPATH: '{WORKLOADS}', ODD_STATUS: '7'}}}}\n"
+    text += "policy: {follow_up: false}\n"
     done = subprocess.run(
         [
             JOBKIT,
@@ -221,14 +229,25 @@ def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab) -> None:
         env={**os.environ, "PYTHONPATH": str(WORKLOADS)},
     )
     assert done.returncode == 4, done.stdout + done.stderr
+    assert [(one["outcome"], "status 7 in step run" in str(one["evidence"])) for one in lab.points()] == [
+        ("bug", True)
+    ] * 2
     assert list(lab.scratch.iterdir()) == []
 
 
+@pytest.mark.fault
 def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(lab: Lab) -> None:
+    """FAULT: the walltime passes while a point works.
+
+    HOW: real: 20 s, Slurm (`--signal=B:USR1@`) and Grid Engine (`s_rt`).
+    REPORTED: `timeout`, in a record that says how many batches were done; the policy gives it more time.
+    LOST: nothing: the batches that were done are home.
+    """
     told = lab.home / "told"
     text = COUNT.replace("workload: count", "workload: odd:Slow").replace("[1, 10, 100]", "[100]")
     text = text.replace("repeats: 2", "repeats: 1").replace("00:02:00", "00:00:20")
     text += f"environment: {{variables: {{PYTHONPATH: '{WORKLOADS}', ODD_TOLD: '{told}'}}}}\n"
+    text += "policy: {follow_up: false}\n"
     done = subprocess.run(
         [
             JOBKIT,
@@ -253,6 +272,7 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(lab: La
     record = json.loads(next(lab.run_dir().glob("results/*/try-1/record.json")).read_text())
     assert record["summary"]["batches"] == 1
     assert record["signal"] == "USR1"
+    assert len(next(lab.run_dir().glob("results/*/try-1/batches.jsonl")).read_text().splitlines()) == 1
     assert list(lab.scratch.iterdir()) == []
 
 

@@ -422,6 +422,13 @@ def test_out_of_memory_may_stand_at_the_step_alone() -> None:
     assert task.outcome is Outcome.RAM_OOM
 
 
+def test_a_job_whose_log_could_not_be_opened_never_ran() -> None:
+    (task,) = sacct("9_4|FAILED|0:53|0||200M|1|n1|None", "9_4.batch|CANCELLED|0:53|0|||1|n1|") or ()
+
+    assert (task.ended, task.outcome) == (True, Outcome.STAGE_OUT)
+    assert "could not open the job's log" in task.evidence
+
+
 @pytest.mark.parametrize(
     ("required", "outcome"), [("2Gc", None), ("1Gc", Outcome.RAM_OOM), ("3Gn", Outcome.RAM_OOM)]
 )

@@ -43,7 +43,8 @@ if ((${restart:-0})) && grep -qs '"outcome": "ok"' "$run/results/$point_id"/try-
 
 # A folder for this try, never the same twice: nothing is overwritten. Where home has no room for
 # what a try says of itself, nothing that it measures could come home either: it does not begin.
-no_home() { echo "job.sh: stage_out: $1, so nothing was run" >&2; exit 73; }  # EX_CANTCREAT
+# The log may lie on the same full disk: that a word of it fails must not become the status.
+no_home() { echo "job.sh: stage_out: $1, so nothing was run" >&2 || true; exit 73; }  # EX_CANTCREAT
 try=1
 mkdir -p "$run/results/$point_id" || no_home "cannot write in $run/results"
 until mkdir "$run/results/$point_id/try-$try" 2>/dev/null; do
@@ -59,7 +60,7 @@ home=$run/results/$point_id/try-$try
 
 # Whatever happens next: results come home, the exit status is kept, scratch goes last.
 stage=scratch outcome='' message='' signal='' work='' inputs='' worker='' ender='' sync='' watch=''
-fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2; exit 1; }
+fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2 || true; exit 1; }
 copy() { rsync -a "$@"; }
 bring_home() { [[ ! -d $work/out ]] || copy --exclude='*.part' "$work/out/" "$home/"; }
 end_worker() {                                        # it is told to end, and killed where it takes no notice
@@ -173,7 +174,7 @@ fetch() {                                             # WHAT FROM... TO
     local said what=$1
     shift
     said=$(LC_ALL=C copy "$@" 2>&1) && return
-    echo "$said" >&2
+    echo "$said" >&2 || true
     case $said in
         *'No space left'* | *'quota exceeded'*) fail scratch_full "$what does not fit into $inputs" ;;
         *) fail stage_in "$what could not be copied to $inputs" ;;
