@@ -191,3 +191,53 @@ def test_a_result_needs_no_word_of_a_task_that_began_again() -> None:
     assert judge(TryFiles(number=1, record=CUT), None, again).evidence.endswith(
         "; the scheduler began the task again"
     )
+
+
+def known() -> st.SearchStrategy[Circumstances]:
+    words = st.sampled_from(["", "2026-01-02T10:00:00+00:00"])
+    return st.builds(
+        Circumstances, gone=words, cancelled=words, packed=st.booleans(), superseded=st.booleans()
+    )
+
+
+TOLD = (
+    st.none()
+    | st.builds(accounted, st.sampled_from([*Outcome, None]))
+    | st.builds(accounted, st.sampled_from([Outcome.QUEUE_ERROR, None]), ended=st.just(False))  # noqa: FBT003 - hypothesis's
+)
+LEFT = st.sampled_from([TryFiles(number=1, record=FULL), with_exit(stage="stage_in"), with_exit(status=7)])
+
+
+@given(LEFT, TOLD, known())
+def test_what_is_home_is_not_unsaid_by_what_is_known_besides(
+    tried: TryFiles, told: Accounted | None, besides: Circumstances
+) -> None:
+    assert judge(tried, told, besides) == judge(tried, told)
+
+
+@given(st.sampled_from([None, TryFiles(number=1)]), TOLD, known())
+def test_nothing_is_called_over_without_a_reason(
+    tried: TryFiles | None, told: Accounted | None, besides: Circumstances
+) -> None:
+    verdict = judge(tried, told, besides)
+    heard = told is not None and (told.ended or told.outcome is not None)
+    reasons = heard or besides.gone or besides.superseded or (tried is None and besides.cancelled)
+    assert (verdict.outcome is not None) == bool(reasons)
+    assert verdict.outcome is not Outcome.OK
+    assert verdict.evidence
+
+
+def test_what_is_gone_without_a_trace_is_lost_as_far_as_one_knows() -> None:
+    gone = Circumstances(gone="eleven")
+    for tried in (None, TryFiles(number=1)):
+        verdict = judge(tried, None, gone)
+        assert (verdict.outcome, verdict.provisional) == (Outcome.LOST, True)
+        assert "not in the queue since eleven" in verdict.evidence
+        assert judge(tried, accounted(Outcome.TIMEOUT), gone).outcome is Outcome.TIMEOUT
+    assert judge(with_exit(stage="stage_in"), None, gone).outcome is Outcome.STAGE_IN
+
+
+def test_a_try_that_others_followed_is_over() -> None:
+    verdict = judge(TryFiles(number=1), None, Circumstances(superseded=True))
+    assert (verdict.outcome, verdict.provisional) == (Outcome.LOST, False)
+    assert verdict.evidence == "it was run again, and nothing tells how this try ended"

@@ -39,7 +39,7 @@ echo "sbatch $*" >>calls
 for pattern in $(cat refuse 2>/dev/null); do
     if [[ "$*" == *$pattern* ]]; then echo "sbatch: error: refused $pattern" >&2; exit 1; fi
 done
-[[ "$*" != *--test-only* ]] || exit 0
+[[ "$*" != *--test-only* ]] || {{ [[ ! -e outlook ]] || cat outlook >&2; exit 0; }}
 job=$(($(cat last) + 1))
 echo $job >last
 if [[ -e mute ]]; then echo "sbatch: error: Socket timed out on send/recv operation" >&2; exit 1; fi
@@ -237,6 +237,23 @@ def test_what_is_asked_for_and_no_more(sweep: Sweep, only: tuple[str, ...], poin
     write_submitted(sweep.run, "slurm", "100", first=1, last=5)
     run_again(sweep.run, only, ())
     assert (sweep.run / "tasks-2.txt").read_text().split() == points
+
+
+def test_what_the_scheduler_lets_one_expect_is_said(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    line = "sbatch: Job 5 to start at 2026-01-02T10:00:00 using 1 processors on nodes n1 in partition cpu"
+    (sweep.folder / "outlook").write_text(line + "\n", encoding="utf-8")
+    run_again(sweep.run, (), ())
+    assert "Slurm expects the first to start at 2026-01-02 10:00:00" in capsys.readouterr().err
+
+
+def test_a_node_that_failed_is_stayed_away_from(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
+    (sweep.folder / "accounting").write_text(row, encoding="utf-8")
+    assert run_again(sweep.run, (), ()) == 0
+    assert "again: 1 point, not on n1" in capsys.readouterr().err
+    assert "#SBATCH --exclude=n1" in (sweep.run / "job-2.sh").read_text()
 
 
 def test_a_word_that_names_no_point_submits_nothing(sweep: Sweep) -> None:
@@ -453,6 +470,40 @@ def test_here_the_policy_is_followed_as_often_as_it_says(local: Path) -> None:
     (seen,) = look([local])
     assert [(one.outcome, len(one.tries)) for one in seen.points] == [(OK, 2), (BUG, 1), (BUG, 1)]
     assert json.loads((local / "journal.jsonl").read_text().splitlines()[-1])["only"] == [1]
+
+
+def failed_here(run: Path, outcome: Outcome) -> None:
+    """Let a driver here have run all points, and all have ended so."""
+    span: dict[str, object] = {"scheduler": "local", "first": 1, "last": 3, "round": 1}
+    write_event(run, "submitting", **span)
+    write_event(run, "submitted", job_id="1", cluster="", **span)
+    for one in look([run], ask=False)[0].points:
+        write_begin(run, one.point, scheduler="local", job=1)
+        write_exit(run, one.point, Exit(status=1, stage="run", outcome=outcome))
+
+
+@pytest.mark.parametrize("doing", [follow, lambda run: run_again(run, (), ())])
+def test_here_it_can_be_interrupted(
+    local: Path, monkeypatch: pytest.MonkeyPatch, doing: Callable[[Path], int | None]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    failed_here(local, OOM)
+    monkeypatch.setattr("jobkit.local.drive", interrupted)
+    assert doing(local) == 130
+    event = list(events(local))[-1]
+    assert (event["event"], event["job_id"], event["said"]) == ("cancelled", str(os.getpid()), "interrupted")
+
+
+def test_here_nothing_follows_where_the_spec_says_so(local: Path) -> None:
+    failed_here(local, OOM)
+    spec = local / "sweep.yaml"
+    text = spec.read_text(encoding="utf-8")
+    assert "follow_up: true" in text
+    spec.write_text(text.replace("follow_up: true", "follow_up: false"), encoding="utf-8")
+    assert follow(local) == 0
+    assert [one.outcome for one in look([local])[0].points] == [OOM] * 3
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
