@@ -340,11 +340,11 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
     status, _, signal = row["ExitCode"].partition(":")
     over = _over_memory(rows)
     evidence = f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
+    if _no_log(row):
+        evidence += ": the node could not open the job's log, or its working folder"
     if over:
         evidence += f", MaxRSS {rows.max_rss_bytes} bytes of ReqMem {row['ReqMem']}"
     return Accounted(
-    if _no_log(row):
-        evidence += ": the node could not open the job's log, or its working folder"
         job_id=job,
         task=task,
         ended=ended,
@@ -359,9 +359,6 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
     )
 
 
-def _whole_word(word: str) -> str:
-    """Return the end state that ``OUT_OF_ME+`` is the beginning of; other words as they are."""
-    if not word.endswith("+"):
 def _outcome(word: str, row: Mapping[str, str], *, over: bool) -> Outcome | None:
     if word == "FAILED" and over:
         return Outcome.RAM_OOM
@@ -373,6 +370,9 @@ def _no_log(row: Mapping[str, str]) -> bool:
     return row["State"] == "FAILED" and row["ExitCode"] == "0:53"
 
 
+def _whole_word(word: str) -> str:
+    """Return the end state that ``OUT_OF_ME+`` is the beginning of; other words as they are."""
+    if not word.endswith("+"):
         return word
     return next((state for state in _END_STATES if state.startswith(word[:-1])), word)
 
