@@ -93,6 +93,21 @@ def test_the_job_that_follows_does_it_with_nobody_there(faulty: Faulty, wait_unt
 
 
 @pytest.mark.fault
+def test_what_was_submitted_again_is_not_submitted_once_more(faulty: Faulty) -> None:
+    faulty.fail({4: "memory"})
+    faulty.sweep("--wait")
+    faulty.fail({4: "slow"})
+    run = faulty.lab.run_dir()
+    try:
+        assert faulty.lab.jobkit("resume", run).returncode == 0
+        again = faulty.lab.jobkit("resume", run)
+        assert (again.returncode, len(faulty.jobs())) == (0, 2), again.stderr
+        assert "nothing to run again" in again.stderr
+        assert look([run])[0].points[3].standing in {Standing.WAITING, Standing.RUNNING}
+    finally:
+        faulty.lab.jobkit("cancel", run)
+
+
 def test_two_bugs_alike_stop_the_sweep(faulty: Faulty) -> None:
     """FAULT: every point fails by the same bug.
 
