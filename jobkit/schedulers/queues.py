@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from jobkit.schedulers.base import Request
-from jobkit.schedulers.text import as_walltime, no_such
+from jobkit.schedulers.text import Fault, as_walltime, no_such
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +98,13 @@ def _matches(word: str, known: Iterable[Queue]) -> bool:
     return any(fnmatchcase(queue.name, word) for queue in known)
 
 
-def unknown_fault(asked: Asked, known: Iterable[Queue], noun: str) -> str | None:
+def unknown_fault(asked: Asked, known: Iterable[Queue], noun: str) -> Fault | None:
     """Return what is wrong with a name that no queue has, with the nearest one."""
     names = [queue.name for queue in known]
     return no_such(noun, asked.unknown, names, "the queue") if asked.unknown else None
 
 
-def walltime_fault(request: Request, asked: Asked, limit: str = "") -> str | None:
+def walltime_fault(request: Request, asked: Asked, limit: str = "") -> Fault | None:
     """Return what is wrong with a walltime that none of the queues asked for allows.
 
     Parameters
@@ -117,24 +117,25 @@ def walltime_fault(request: Request, asked: Asked, limit: str = "") -> str | Non
         return None
     longest = max(most for most in limits if most is not None)
     named = f" ({limit})" if limit else ""
-    return (
+    return Fault(
         f"walltime {as_walltime(request.walltime_s)} is longer than {asked.where} allows{named}: "
-        f"at most {as_walltime(longest)} (change resources.walltime or the queue)"
+        f"at most {as_walltime(longest)}",
+        "resources.walltime or the queue",
     )
 
 
-def gpu_fault(request: Request, asked: Asked) -> str | None:
+def gpu_fault(request: Request, asked: Asked) -> Fault | None:
     """Return what is wrong with GPUs that none of the queues asked for has."""
     if not request.gpus or not asked.queues:
         return None
     where, offered = asked.where, offered_gpus(asked.queues)
     if not offered:
-        return f"{where} has no GPUs; asked for: {request.gpus} (change resources.gpus or the queue)"
+        return Fault(f"{where} has no GPUs; asked for: {request.gpus}", "resources.gpus or the queue")
     if request.gpu_type and request.gpu_type not in offered:
         return no_such(f"GPU type in {where}", request.gpu_type, offered, "resources.gpu_type")
     most = offered[request.gpu_type] if request.gpu_type else max(offered.values())
     if request.gpus > most:
-        return f"{where} has at most {most} GPUs a node; asked for: {request.gpus} (change resources.gpus)"
+        return Fault(f"{where} has at most {most} GPUs a node; asked for: {request.gpus}", "resources.gpus")
     return None
 
 

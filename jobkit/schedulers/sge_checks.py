@@ -27,7 +27,7 @@ def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
     return (
         Check(QUEUES, partial(_queue_refusal, request)),
         Check(RESOURCES, partial(_resource_refusal, request)),
-        Check(("qsub", "-w", "v", *submit_words(script, array)), _verify_refusal),
+        Check(("qsub", "-w", "v", *submit_words(script, array)), partial(_verify_refusal, request)),
     )
 
 
@@ -37,7 +37,8 @@ def _queue_refusal(request: Request, answer: Completed) -> str | None:
         return None  # what qconf cannot tell, -w v and the submission will
     known = queues(answer.stdout).values()
     asked = asked_for(request.queue, known, QUEUE)
-    return unknown_fault(asked, known, QUEUE) or walltime_fault(request, asked, WALLTIME)
+    fault = unknown_fault(asked, known, QUEUE) or walltime_fault(request, asked, WALLTIME)
+    return str(fault) if fault else None
 
 
 def _resource_refusal(request: Request, answer: Completed) -> str | None:
@@ -48,12 +49,22 @@ def _resource_refusal(request: Request, answer: Completed) -> str | None:
         return None
     unknown = [name for name in request.resources if name not in known]
     key = "the site file or resources.options"
-    return "\n".join(no_such("resource", name, known, key) for name in unknown) or None
+    return "\n".join(str(no_such("resource", name, known, key)) for name in unknown) or None
 
 
-def _verify_refusal(answer: Completed) -> str | None:
-    """Read ``qsub -w v``: its good news stand on stdout, its refusals on stderr (measured)."""
-    if answer.ok:
+_LOAD_VALUES = frozenset(
+    f"{what}_{how}" for what in ("mem", "virtual", "swap") for how in ("free", "total", "used")
+)
+"""Of the standard load values (complex(5)) those that jobs ask for."""
+
+
+def _verify_refusal(request: Request, answer: Completed) -> str | None:
+    """Read ``qsub -w v``: its good news stand on stdout, its refusals on stderr (measured).
+
+    It ignores load values (qsub(1)): who asks for one, such as ``mem_free``, is told that no queue
+    is suitable, whatever else is asked for (measured). A name that there is not is refused still.
+    """
+    if answer.ok or ("no suitable queues" in answer.said and not _LOAD_VALUES.isdisjoint(request.resources)):
         return None
     said = [line for line in answer.said.splitlines() if line.strip() != "Exiting."]
     return "qsub refuses the job: " + "\n".join(said).removeprefix("Unable to run job: ")

@@ -63,8 +63,10 @@ def _partition_refusal(request: Request, answer: Completed) -> str | None:
     known = partitions(answer.stdout).values()
     asked = asked_for(request.queue, known, PARTITION)
     if unknown := unknown_fault(asked, known, PARTITION):
-        return unknown
-    return "\n".join(filter(None, (walltime_fault(request, asked), gpu_fault(request, asked)))) or None
+        return str(unknown)
+    return (
+        "\n".join(map(str, filter(None, (walltime_fault(request, asked), gpu_fault(request, asked))))) or None
+    )
 
 
 def _test_only_refusal(answer: Completed) -> str | None:
@@ -80,4 +82,4 @@ def _start_estimate(answer: Completed) -> str:
 def _name_refusal(kind: str, name: str, key: str, answer: Completed) -> str | None:
     """Refuse a name that is not in a list; silent where the accounting is off or does not say."""
     known = set(answer.stdout.split()) if answer.ok else set()
-    return no_such(kind, name, known, key) if known and name not in known else None
+    return str(no_such(kind, name, known, key)) if known and name not in known else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from jobkit.errors import JobkitError
 from jobkit.nearest import advice
@@ -91,13 +92,25 @@ def as_walltime(seconds: float) -> str:
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
-def no_such(kind: str, name: str, known: Iterable[str], key: str) -> str:
-    """Return the sentence for a name that the cluster does not have, with the nearest it has."""
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a request, and the key to change; as a text both in a line."""
+
+    said: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.said} (change {self.key})"
+
+
+def no_such(kind: str, name: str, known: Iterable[str], key: str) -> Fault:
+    """Return what is wrong with a name that the cluster does not have, with the nearest it has."""
     names = sorted(set(known))
     listed = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
     meant = advice(name, names)
-    change = f"{meant} (change {key})" if meant else f"change {key}"
-    return f"the cluster has no {kind} {name!r} (it has: {listed or 'none'}); {change}"
+    return Fault(
+        f"the cluster has no {kind} {name!r} (it has: {listed or 'none'}){f'; {meant}' if meant else ''}", key
+    )
 
 
 def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:

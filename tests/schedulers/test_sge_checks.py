@@ -79,6 +79,18 @@ def test_what_verification_refuses_is_passed_on(
     assert "Exiting." not in said
 
 
+def test_verification_ignores_load_values_and_is_not_believed_about_them(
+    captured: Captured, answers: dict[str, Completed], request_of: RequestOf, array: Array
+) -> None:
+    answers["qsub -w"] = captured("sge/verify-load")
+    assert "no suitable queues" in answers["qsub -w"].said
+
+    assert refusals(answers, request_of(resources=("mem_free",)), array) == []
+    assert refusals(answers, request_of(resources=("h_vmem",)), array) != []
+    answers["qsub -w"] = captured("sge/verify-queue")
+    assert refusals(answers, request_of(resources=("mem_free",)), array) != []
+
+
 def test_where_qconf_does_not_answer_verification_decides(
     captured: Captured, answers: dict[str, Completed], request_of: RequestOf, array: Array
 ) -> None:

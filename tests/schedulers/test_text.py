@@ -114,5 +114,5 @@ def test_a_walltime_is_written_as_in_the_spec() -> None:
 
 
 def test_a_name_that_is_nearly_right_gets_the_right_one() -> None:
-    assert "did you mean 'gpu'?" in no_such("partition", "gpus", ["cpu", "gpu", "gpu_long"], "the queue")
-    assert "it has: cpu, gpu" in no_such("partition", "zzz", ["gpu", "cpu"], "the queue")
+    assert "did you mean 'gpu'?" in str(no_such("partition", "gpus", ["cpu", "gpu", "gpu_long"], "the queue"))
+    assert "it has: cpu, gpu" in str(no_such("partition", "zzz", ["gpu", "cpu"], "the queue"))
