@@ -39,6 +39,8 @@ PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
 	log_files log_words nearest outcomes plan policy predecessors predict preflight_report recommend \
 	recommend_report recommendation records rows sample scheduler_lines schema sentences site spec \
 	spec_checks speed standin_gold straight students_t submissions trials tries units values yaml_files \
+	facts filesystems findings node_probes python_probes site_probes \
+	starter_choice starter_site starter_spec starter_yaml \
 	run/failure run/memory run/order run/summary)
 
 .PHONY: unit cluster

@@ -13,6 +13,8 @@ import click
 from jobkit.errors import JobkitError
 
 COMMANDS = {
+    "init": "Write a site file from what the scheduler says, and a spec to start from.",
+    "doctor": "Say what is missing on this machine, or on a node, before a sweep works.",
     "sweep": "Run one tagger once per batch size: submit to Slurm or Grid Engine, or run here.",
     "preflight": "Say what each batch size will pad to, from the text alone, before any GPU.",
     "logs": "Print what a point of a run has printed.",
@@ -74,6 +76,7 @@ def app() -> None:
 
     \b
       jobkit sweep sweeps/demo.yaml                 a minute on a laptop, prints a table
+      jobkit init; jobkit doctor                    on a cluster: what it calls things, what is missing
       jobkit sweep sweeps/stanza.yaml --dry-run     what would be submitted, word for word
       jobkit sweep sweeps/stanza.yaml               submits one array job and returns
       jobkit preflight sweeps/stanza.yaml           what each batch size will pad to, with no GPU
@@ -85,7 +88,7 @@ def app() -> None:
       0   done as asked (also: submitted and returned)
       2   bad usage or a bad spec, or nothing to collect
       3   the scheduler refused
-      4   some points failed (out of GPU memory is a result, not a failure)
+      4   some points failed (out of GPU memory is a result, not a failure); doctor: something is missing
       5   points are still to come
       130 interrupted
       1   a bug in jobkit: the traceback is in a file

@@ -110,13 +110,34 @@ def render_fetch(spec: SweepSpec, site: Site, run_dir: Path, words: Sequence[str
     words
         The arguments of ``jobkit models fetch``.
     """
+    return render_errand(spec, site, run_dir, FETCH_BODY, {"fetch": words})
+
+
+def render_errand(
+    spec: SweepSpec, site: Site, run_dir: Path, body: str, values: Mapping[str, object], *, bare: bool = False
+) -> str:
+    """Return the script of a job that runs no point.
+
+    Parameters
+    ----------
+    spec, site
+        Resources and environment of the job, and how the site spells them.
+    run_dir
+        The folder for its log and files, absolute.
+    body
+        The template of what it does, and ``values`` what that takes beside the usual.
+    bare
+        Whether it is to be run here and now: then it has no header.
+    """
     nothing = TextRef(path="", sha256="", size_bytes=0, name="")
     inputs = Inputs(run_id=run_dir.name, text=nothing, model=None, device="cpu")
     point = plan(spec, inputs)[0]
     _check_paths(run_dir, point)
+    filled = _values(spec, site, point, run_dir) | {"body": body, **values}
+    if bare:
+        return fill(body, None, filled)
     _check_header_path(run_dir, site.scheduler)
-    values = _values(spec, site, point, run_dir) | {"body": FETCH_BODY, "fetch": words}
-    return _filled(spec.model_copy(update={"template": None}), site, values)
+    return _filled(spec.model_copy(update={"template": None}), site, filled)
 
 
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:

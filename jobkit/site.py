@@ -119,7 +119,7 @@ def load_site(name: str, scheduler: str) -> Site:
     JobkitError
         Where there is no such site, it has faults, or it is for another scheduler.
     """
-    site = _read(_own_or_default(scheduler) if name == "auto" else _find(name))
+    site = _read(find_site(name, scheduler))
     if site.scheduler != scheduler:
         raise JobkitError(
             f"site {name!r} is for {site.scheduler}, not for {scheduler}",
@@ -128,9 +128,25 @@ def load_site(name: str, scheduler: str) -> Site:
     return site
 
 
+def find_site(name: str, scheduler: str) -> Path:
+    """Return the file of the site that a spec names, as `load_site` reads it.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such site; with ``auto`` where the user's own has faults.
+    """
+    return _own_or_default(scheduler) if name == "auto" else _find(name)
+
+
+def own_site() -> Path:
+    """Return where the user's own site file lies, or would lie: what ``site: auto`` finds."""
+    return config_folder() / "site.yaml"
+
+
 def whole_name(name: str, scheduler: str) -> str:
     """Return a site as a spec anywhere else may name it: by its name, or by its absolute path."""
-    path = _own_or_default(scheduler) if name == "auto" else _find(name)
+    path = find_site(name, scheduler)
     return path.stem if path.parent in _folders() else str(path.absolute())
 
 
@@ -139,7 +155,7 @@ def _folders() -> tuple[Path, Path]:
 
 
 def _own_or_default(scheduler: str) -> Path:
-    own = config_folder() / "site.yaml"
+    own = own_site()
     if own.is_file() and _read(own).scheduler == scheduler:
         return own
     return _find(f"{scheduler}-default")

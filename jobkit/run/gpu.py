@@ -84,6 +84,59 @@ class Card:
             return float(pynvml.nvmlDeviceGetPowerUsage(self.handle)) / 1000
         return None
 
+    def accounting(self) -> bool | None:
+        """Return whether the driver keeps account of processes that have ended.
+
+        Only root can switch it (nvidia-smi(1), ``-am``); a MIG instance has none.
+        """
+        with contextlib.suppress(pynvml.NVMLError):
+            return bool(pynvml.nvmlDeviceGetAccountingMode(self.handle) == pynvml.NVML_FEATURE_ENABLED)
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardSeen:
+    """A card as it is now; ``None`` where it does not tell.
+
+    Attributes
+    ----------
+    used_bytes
+        Of the device, by whomever.
+    processes
+        How many compute on it.
+    accounting
+        See `Card.accounting`.
+    """
+
+    name: str
+    uuid: str
+    driver: str
+    total_bytes: int | None
+    used_bytes: int | None
+    processes: int | None
+    accounting: bool | None
+
+
+def cards() -> tuple[CardSeen, ...]:
+    """Return every card that NVML lists; none where there is no NVML."""
+    with nvml() as there:
+        if not there:
+            return ()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        found = [Card(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
+        return tuple(
+            CardSeen(
+                name=str(pynvml.nvmlDeviceGetName(card.handle)),
+                uuid=card.uuid,
+                driver=str(pynvml.nvmlSystemGetDriverVersion()),
+                total_bytes=card.total_bytes(),
+                used_bytes=card.used_bytes()[0],
+                processes=None if (running := card.processes()) is None else len(running),
+                accounting=card.accounting(),
+            )
+            for card in found
+        )
+
 
 def open_card(uuid: str) -> Card | None:
     """Return the card or MIG instance of this UUID; NVML must be open."""

@@ -186,6 +186,8 @@ class Scheduler(Protocol):
     """What must be on PATH for ``scheduler: auto`` to choose it; nothing for the last resort."""
     COMMANDS: tuple[str, ...]
     """All that jobkit calls of it."""
+    HANDS_ON: bool
+    """Whether a job gets the variables of the shell that submits it."""
     OWN_OPTIONS: Mapping[str, str]
     """Options that jobkit writes itself, so that nobody else may, and what to do instead."""
     BUSY: re.Pattern[str]

@@ -25,6 +25,7 @@ PROGRAMS: tuple[str, ...] = ()
 COMMANDS: tuple[str, ...] = ()
 BUSY = UNSURE = re.compile(r"(?!)")
 """See `jobkit.schedulers.base.Scheduler`: a machine is never too busy to start a process."""
+HANDS_ON = True
 ENVIRONMENT: Mapping[str, str] = {}
 WHOLE = 0
 """The task that stands for all: a driver has no queue that could be asked about each."""

@@ -23,6 +23,7 @@ __all__ = [
     "BUSY",
     "COMMANDS",
     "ENVIRONMENT",
+    "HANDS_ON",
     "NAME",
     "OWN_OPTIONS",
     "PROGRAMS",
@@ -62,6 +63,8 @@ OWN_OPTIONS: Mapping[str, str] = {
 }
 PROGRAMS: tuple[str, ...] = ("qsub", "qconf")
 """``qsub`` alone may be PBS's."""
+HANDS_ON = False
+"""qsub(1): only with ``-V``."""
 ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}
 """qconf then prints a long value on one line, without backslashes (qconf(1))."""
 

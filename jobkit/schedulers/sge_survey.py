@@ -21,6 +21,12 @@ COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter"
 QUEUES = ("qconf", "-sq", "*")
 RESOURCES = ("qconf", "-sc")
 CONTROLLER = "controller"
+_SOURCES = {
+    "queues": "qconf -sq, qstat -F",
+    "resources": "qconf -sc",
+    "environments": "qconf -spl",
+    "accounts": "qconf -sprjl",
+}
 _NOBODY = "jobkit-doctor-asks"
 """A job name that no job has: what matters is whether qacct finds its file, and how fast."""
 _ENVIRONMENT = "environment "
@@ -38,7 +44,7 @@ _REQUESTABLE = {"YES", "Y", "FORCED", "F"}
 
 def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
     """Return what to ask next, given what was answered; see `jobkit.schedulers.base.Scheduler`."""
-    first = {"version": ("qstat", "-help"), CONTROLLER: ("qconf", "-sconf")}
+    first = {CONTROLLER: ("qconf", "-sconf"), "version": ("qstat", "-help")}
     limits = text_of(answers, CONTROLLER)
     if limits is None:
         return first
@@ -88,7 +94,9 @@ def parse_survey(answers: Answers) -> Survey:
         accounts=None if projects is None else tuple(projects.split()),
         must_charge=_must_charge(limits),
         resources=have,
+        gpus=gpus,
         one_node=tuple(name for name, text in rules.items() if re.search(_ONE_NODE, text, re.MULTILINE)),
+        sources=_SOURCES,
         silent={name: said for name, said in unanswered(answers).items() if name != "qacct"},
     )
 

@@ -21,6 +21,7 @@ __all__ = [
     "BUSY",
     "COMMANDS",
     "ENVIRONMENT",
+    "HANDS_ON",
     "NAME",
     "OWN_OPTIONS",
     "PROGRAMS",
@@ -49,6 +50,8 @@ __all__ = [
 
 NAME = "slurm"
 PROGRAMS: tuple[str, ...] = ("sbatch",)
+HANDS_ON = True
+"""sbatch(1), ``--export``: all, unless told."""
 ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
 """Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
 

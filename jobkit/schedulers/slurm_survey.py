@@ -25,6 +25,7 @@ PARTITIONS = ("sinfo", "-a", "-h", "-o", "%P|%l|%G")
 NODES = (*PARTITIONS[:-1], "%P|%l|%G|%a|%D|%c|%m")
 _COLUMNS = {PARTITIONS[-1].count("|"), NODES[-1].count("|")}
 
+_SOURCES = {"queues": "sinfo, scontrol show partition", "accounts": "sacctmgr show user"}
 CONTROLLER, CONFIG = "controller", "config"
 
 
@@ -33,7 +34,7 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
 
     A controller that is down is told by ``scontrol ping`` at once, by ``sinfo`` after 9 s (measured).
     """
-    first = {"version": ("sinfo", "--version"), CONTROLLER: ("scontrol", "ping")}
+    first = {CONTROLLER: ("scontrol", "ping"), "version": ("sinfo", "--version")}
     if CONTROLLER not in answers or not answers[CONTROLLER].ok:
         return first
     user = getpass.getuser()
@@ -71,6 +72,7 @@ def parse_survey(answers: Answers) -> Survey:
         accounts=accounts,
         account=account,
         must_charge="associations" in config.get("AccountingStorageEnforce", ""),
+        sources=_SOURCES,
         silent=unanswered(answers),
     )
 

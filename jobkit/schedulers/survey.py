@@ -83,8 +83,12 @@ class Survey:
         Whether a job that names no account, or a wrong one, is refused.
     resources
         Names to ask by, where the site gives them (Grid Engine).
+    gpus
+        The one of them that counts GPUs.
     one_node
         The parallel environments whose slots are all on one node.
+    sources
+        Which commands told of ``queues``, ``resources``, ``environments`` and ``accounts``, for a person.
     silent
         The questions that were not answered, and what was said instead.
     """
@@ -102,7 +106,9 @@ class Survey:
     account: str = ""
     must_charge: bool = False
     resources: tuple[Resource, ...] | None = None
+    gpus: Resource | None = None
     one_node: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
 
 

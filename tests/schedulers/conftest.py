@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from jobkit.schedulers.base import Array, Request
 from jobkit.shell import Completed
-
-DATA = Path(__file__).parents[1] / "data"
-_FORM = re.compile(r"\$ (.*)\nstatus (\d+)\n--- stdout\n(.*)--- stderr\n(.*)", re.DOTALL)
+from tests import surveys
 
 
 @pytest.fixture
 def captured() -> Callable[[str], Completed]:
     """Return a reader of tests/data/, ``slurm/sinfo`` for example (capture.sh wrote the files)."""
-
-    def read(name: str) -> Completed:
-        found = _FORM.fullmatch((DATA / f"{name}.txt").read_text(encoding="utf-8"))
-        assert found is not None, f"{name}.txt is not what capture.sh writes"
-        argv, status, stdout, stderr = found.groups()
-        return Completed(tuple(shlex.split(argv)), int(status), stdout, stderr)
-
-    return read
+    return surveys.captured
 
 
 @pytest.fixture

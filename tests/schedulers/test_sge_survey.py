@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,35 +10,25 @@ from jobkit.schedulers import sge
 from jobkit.schedulers.sge_survey import gpu_resource, parse_survey, queues, resources, survey_argvs
 from jobkit.schedulers.survey import Counted, Resource
 from jobkit.shell import Completed
+from tests import surveys
 
 Captured = Callable[[str], Completed]
-DATA = Path(__file__).parents[1] / "data" / "sge"
-FILES = {
-    "version": "version",
-    "controller": "config",
-    "queues": "queues",
-    "resources": "complexes",
-    "instances": "instances",
-    "qacct": "qacct",
-}
+FILES = surveys.FILES["sge"]
 
 
-def answers(captured: Captured, site: str) -> dict[str, Completed]:
-    found = {name: captured(f"sge/{site}-{file}") for name, file in FILES.items()}
-    for path in DATA.glob(f"{site}-pe-*.txt"):
-        found[f"environment {path.stem.removeprefix(f'{site}-pe-')}"] = captured(f"sge/{path.stem}")
-    return found
+def answers(site: str) -> dict[str, Completed]:
+    return surveys.answers_of("sge", site)
 
 
 def test_what_is_asked_is_what_was_captured(captured: Captured) -> None:
-    up = answers(captured, "other") | {"projects": captured("sge/other-projects")}
+    up = answers("other") | {"projects": captured("sge/other-projects")}
     asked = survey_argvs(up)
 
     assert {name: answer.argv for name, answer in up.items()} == asked
 
 
-def test_one_answer_leads_to_another_question(captured: Captured) -> None:
-    up = answers(captured, "lab")
+def test_one_answer_leads_to_another_question() -> None:
+    up = answers("lab")
     assert set(survey_argvs({})) == {"version", "controller"}
     second = survey_argvs({name: up[name] for name in ("version", "controller")})
     assert set(second) == set(FILES)
@@ -56,8 +45,8 @@ def test_a_qmaster_that_is_down_is_asked_no_more(captured: Captured) -> None:
     assert told.keeping.works is None
 
 
-def test_the_test_cluster(captured: Captured) -> None:
-    told = parse_survey(answers(captured, "lab"))
+def test_the_test_cluster() -> None:
+    told = parse_survey(answers("lab"))
 
     assert (told.version, told.trouble, told.must_charge) == ("8.1.9", "", False)
     assert told.keeping.works
@@ -77,7 +66,7 @@ def test_the_test_cluster(captured: Captured) -> None:
 
 
 def test_a_site_with_queues_of_every_kind(captured: Captured) -> None:
-    told = parse_survey(answers(captured, "other") | {"projects": captured("sge/other-projects")})
+    told = parse_survey(answers("other") | {"projects": captured("sge/other-projects")})
 
     assert told.queues is not None
     known = {queue.name: queue for queue in told.queues}
@@ -112,15 +101,15 @@ def test_a_site_with_queues_of_every_kind(captured: Captured) -> None:
         (Completed(("qacct",), 0, "=====\n", ""), True, "on"),
     ],
 )
-def test_how_qacct_answers(captured: Captured, answer: Completed, works: bool, said: str) -> None:  # noqa: FBT001 - a parameter
-    told = parse_survey(answers(captured, "lab") | {"qacct": answer})
+def test_how_qacct_answers(answer: Completed, works: bool, said: str) -> None:  # noqa: FBT001 - a parameter
+    told = parse_survey(answers("lab") | {"qacct": answer})
 
     assert told.keeping.works is works
     assert said in told.keeping.said
 
 
-def test_accounting_that_is_switched_off(captured: Captured) -> None:
-    off = answers(captured, "lab")
+def test_accounting_that_is_switched_off() -> None:
+    off = answers("lab")
     text = off["controller"].stdout.replace("accounting=true", "joblog=false \\\n   accounting=false")
     told = parse_survey(off | {"controller": Completed(("qconf",), 0, text, "")})
 
@@ -128,8 +117,8 @@ def test_accounting_that_is_switched_off(captured: Captured) -> None:
     assert "accounting=false" in told.keeping.said
 
 
-def test_without_qstat_nothing_is_known_of_hosts(captured: Captured) -> None:
-    some = answers(captured, "other")
+def test_without_qstat_nothing_is_known_of_hosts() -> None:
+    some = answers("other")
     del some["instances"]
     told = parse_survey(some)
 

@@ -10,25 +10,18 @@ from jobkit.schedulers import slurm
 from jobkit.schedulers.slurm_survey import parse_survey, partitions, survey_argvs
 from jobkit.schedulers.survey import Survey
 from jobkit.shell import Completed
+from tests import surveys
 
 Captured = Callable[[str], Completed]
-FILES = {
-    "version": "version",
-    "controller": "ping",
-    "config": "config",
-    "nodes": "nodes",
-    "partitions": "partitions",
-    "sacct": "sacct",
-    "accounts": "accounts",
-}
+FILES = surveys.FILES["slurm"]
 
 
-def answers(captured: Captured, site: str) -> dict[str, Completed]:
-    return {name: captured(f"slurm/{site}-{file}") for name, file in FILES.items()}
+def answers(site: str) -> dict[str, Completed]:
+    return surveys.answers_of("slurm", site)
 
 
-def test_what_is_asked_is_what_was_captured(captured: Captured) -> None:
-    up = answers(captured, "lab")
+def test_what_is_asked_is_what_was_captured() -> None:
+    up = answers("lab")
     asked = survey_argvs(up)
 
     assert set(asked) == set(FILES)
@@ -56,12 +49,13 @@ def test_nothing_answered_is_nothing_known() -> None:
         queue_noun="partition",
         walltime_noun="MaxTime",
         keeping=slurm.parse_survey({}).keeping,
+        sources=slurm.parse_survey({}).sources,
     )
     assert parse_survey({}).keeping.said == "not asked"
 
 
-def test_the_test_cluster(captured: Captured) -> None:
-    told = parse_survey(answers(captured, "lab"))
+def test_the_test_cluster() -> None:
+    told = parse_survey(answers("lab"))
 
     assert (told.cluster, told.version, told.trouble, told.silent) == ("lab", "22.05.8", "", {})
     assert told.keeping.works
@@ -75,8 +69,8 @@ def test_the_test_cluster(captured: Captured) -> None:
     assert not any(queue.closed or queue.only for queue in told.queues)
 
 
-def test_a_site_with_partitions_of_every_kind(captured: Captured) -> None:
-    told = parse_survey(answers(captured, "other"))
+def test_a_site_with_partitions_of_every_kind() -> None:
+    told = parse_survey(answers("other"))
 
     assert told.queues is not None
     known = {queue.name: queue for queue in told.queues}
@@ -98,7 +92,7 @@ def test_a_site_with_partitions_of_every_kind(captured: Captured) -> None:
 
 
 def test_a_database_that_is_down(captured: Captured) -> None:
-    some = answers(captured, "lab") | {
+    some = answers("lab") | {
         "sacct": captured("slurm/nodbd-sacct"),
         "accounts": captured("slurm/nodbd-accounts"),
     }
@@ -112,14 +106,14 @@ def test_a_database_that_is_down(captured: Captured) -> None:
     assert set(told.silent) == {"sacct", "accounts"}
 
 
-def test_accounting_that_says_nothing_at_all(captured: Captured) -> None:
-    silent = answers(captured, "lab") | {"sacct": Completed(("sacct",), 1, "", "")}
+def test_accounting_that_says_nothing_at_all() -> None:
+    silent = answers("lab") | {"sacct": Completed(("sacct",), 1, "", "")}
 
     assert parse_survey(silent).keeping.said == "does not answer: nothing was said"
 
 
-def test_a_site_where_jobs_must_be_charged(captured: Captured) -> None:
-    strict = answers(captured, "lab")
+def test_a_site_where_jobs_must_be_charged() -> None:
+    strict = answers("lab")
     text = strict["config"].stdout.replace(
         "AccountingStorageEnforce = none", "AccountingStorageEnforce = associations,limits,qos"
     )
@@ -133,8 +127,8 @@ def test_a_site_where_jobs_must_be_charged(captured: Captured) -> None:
     assert (told.accounts, told.account) == (("nlp", "staff"), "nlp")
 
 
-def test_without_scontrol_nothing_is_known_of_access(captured: Captured) -> None:
-    some = answers(captured, "other")
+def test_without_scontrol_nothing_is_known_of_access() -> None:
+    some = answers("other")
     del some["partitions"]
     told = parse_survey(some)
 

@@ -1,0 +1,47 @@
+"""``jobkit init``: a site file from what the scheduler says, and a spec to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobkit.schedulers.registry import SCHEDULERS
+
+
+@click.command("init", short_help="Write a site file and a first spec.")
+@click.argument("folder", metavar="[DIR]", type=click.Path(file_okay=False, path_type=Path), default=".")
+@click.option("--scheduler", type=click.Choice(["auto", *SCHEDULERS]), default="auto", help="Ask this one.")
+@click.option(
+    "--site",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the site file there, for others too. [your own: what `site: auto` finds]",
+)
+@click.option("--only", type=click.Choice(["site", "spec"]), help="Write only one of the two.")
+def init(folder: Path, scheduler: str, site: Path | None, only: str | None) -> int:
+    """Ask the scheduler about this cluster, and write two files to start from.
+
+    The site file says what the cluster calls its queues, GPUs and memory; it goes into your
+    configuration folder, where `site: auto` finds it. The spec, first.yaml, is a small sweep that
+    fits the cluster; it goes into DIR. Each choice has a comment that says where it is from and
+    what else there was. Nothing is ever overwritten.
+
+    \b
+      jobkit init
+      jobkit init my-project
+      jobkit init --only spec                          the site file stays as it is
+      jobkit init --only site --site /shared/ours.yaml    one for all users of a cluster
+
+    Without a scheduler on this machine only the spec is written: jobkit then runs here.
+    """
+    from jobkit.launch import say, short
+    from jobkit.starter import begin, plan_for
+
+    written = begin(plan_for(folder, scheduler, site, only), say)
+    width = max(len(short(one.path)) for one in written)
+    for one in written:
+        click.echo(f"wrote {short(one.path):<{width}}  {one.what}")
+    spec = next((short(one.path) for one in written if one.path.name == "first.yaml"), "")
+    click.echo(f"next: jobkit doctor {spec}".rstrip())
+    return 0

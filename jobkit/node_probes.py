@@ -1,0 +1,103 @@
+"""From what was found on a machine to findings: programs, scratch, inputs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from jobkit.facts import PROGRAMS, Facts
+from jobkit.findings import Finding, fine, missing, warning
+from jobkit.units import format_bytes_gib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the points of a sweep would need of a machine.
+
+    Attributes
+    ----------
+    device
+        ``cpu`` or ``cuda``.
+    workload
+        As a spec names it.
+    gpus
+        How many one point asks for.
+    scratch_bytes
+        Room for its inputs.
+    seen
+        Files and folders that it reads.
+    python
+        What the job calls Python.
+    on_node
+        Whether the machine that was looked at is one that points run on.
+    jobkit
+        The version that submits.
+    given
+        Whether a spec asks for all this, and not jobkit for the sake of looking.
+    """
+
+    device: str
+    workload: str
+    gpus: int
+    scratch_bytes: int
+    seen: tuple[str, ...]
+    python: str
+    on_node: bool
+    jobkit: str
+    given: bool = True
+
+
+Probe = Callable[[Facts, Wanted], Finding | None]
+
+
+def look(facts: Facts, wanted: Wanted, probes: Sequence[Probe]) -> Iterator[Finding]:
+    """Yield what the probes find; one that has nothing to say says nothing."""
+    for probe in probes:
+        if (found := probe(facts, wanted)) is not None:
+            yield found
+
+
+def programs(facts: Facts, wanted: Wanted) -> Finding:
+    """Return whether the programs are there that a job script calls."""
+    absent = [name for name in PROGRAMS if not facts.said.get(f"program.{name}")]
+    if not absent:
+        return fine("programs", f"{', '.join(PROGRAMS)} are there")
+    said = f"not on PATH: {', '.join(absent)}; a job script calls them"
+    mend = "ask the cluster's support to install them, or load a module in the site file's `setup`"
+    return missing("programs", said, mend) if wanted.on_node else warning("programs", said, mend)
+
+
+def scratch(facts: Facts, wanted: Wanted) -> Finding:
+    """Return whether scratch takes a folder, and has room for the inputs of a point."""
+    folder, free = facts.said.get("scratch"), facts.number("scratch.free")
+    key = "change `scratch` in the site file"
+    if folder is None or free is None:
+        tried = facts.said.get("scratch.error", "nothing")
+        return missing("scratch", f"no folder could be made in scratch ({tried})", key)
+    said = f"{folder} has {format_bytes_gib(free)} free"
+    if free < wanted.scratch_bytes:
+        return missing("scratch", f"{said}; a point needs {format_bytes_gib(wanted.scratch_bytes)}", key)
+    return fine("scratch", said)
+
+
+def inputs(facts: Facts, wanted: Wanted) -> Finding | None:
+    """Return whether the machine sees what a point reads."""
+    if not wanted.seen:
+        return None
+    unseen = [path for n, path in enumerate(wanted.seen) if facts.said.get(f"seen.{n}") != "yes"]
+    if not unseen:
+        return fine("inputs", f"it can read {', '.join(wanted.seen)}")
+    return missing(
+        "inputs",
+        f"it cannot read {', '.join(unseen)}",
+        "put it where the nodes see it; for the cache of texts and models set JOBKIT_CACHE to such a folder",
+    )
+
+
+def cores(facts: Facts, wanted: Wanted) -> Finding | None:
+    """Return how many CPUs a process may use there."""
+    number = facts.python.get("cpus")
+    return fine("CPUs", f"a process may use {number}") if wanted.on_node and number else None
+
+
+MACHINE: tuple[Probe, ...] = (programs, scratch, inputs, cores)

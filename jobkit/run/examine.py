@@ -1,0 +1,125 @@
+"""What a job's Python has: versions, torch, CUDA, cards. ``jobkit doctor`` runs it, in a job or here.
+
+    python -m jobkit.run.examine --device cuda --workload stanza-ner FILE
+
+Standard library and pynvml; torch is imported only where the work needs it. The answer is one JSON
+object in FILE; what could not be found out is null.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+from jobkit.errors import JobkitError
+from jobkit.records import write_atomically
+from jobkit.run import gpu, surroundings
+from jobkit.run.device import open_device
+from jobkit.run.failure import TryFailed
+from jobkit.run.workload import workload_class
+
+NEEDS_TORCH = frozenset({"stanza-ner"})
+"""The shipped workloads that import torch, on whatever device."""
+
+
+def main() -> None:
+    """Write what is found to a file."""
+    parser = argparse.ArgumentParser(prog="python -m jobkit.run.examine")
+    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
+    parser.add_argument("--workload", required=True)
+    parser.add_argument("file", type=Path)
+    asked = parser.parse_args()
+    write_atomically(asked.file, json.dumps(examine(asked.device, asked.workload)) + "\n")
+
+
+def examine(device: str, workload: str) -> dict[str, Any]:
+    """Return what this Python has, for a workload on a device.
+
+    Parameters
+    ----------
+    device
+        ``cpu`` or ``cuda``.
+    workload
+        As a spec names it.
+    """
+    needs_torch = device == "cuda" or workload in NEEDS_TORCH
+    return {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "executable": sys.executable,
+        "jobkit": _version("jobkit"),
+        "jobkit_path": str(Path(__file__).parents[1]),
+        "stanza": _version("stanza") if util.find_spec("stanza") else None,
+        "workload_error": _workload_error(workload),
+        "torch": _torch(device) if needs_torch else None,
+        "nvml": _has_nvml(),
+        "cards": [asdict(card) for card in gpu.cards()],
+        "visible": surroundings.visible(),
+        "cpus": len(os.sched_getaffinity(0)),
+    }
+
+
+def _has_nvml() -> bool:
+    with gpu.nvml() as there:
+        return there
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _workload_error(name: str) -> str | None:
+    try:
+        workload_class(name)
+    except JobkitError as error:
+        return error.message
+    except Exception as error:  # noqa: BLE001 - a module of the user's may raise whatever it likes at import
+        return f"workload {name!r}: {type(error).__name__}: {error}"
+    return None
+
+
+def _torch(device: str) -> dict[str, Any]:
+    """Return what torch says of itself, how long it took to import, and whether CUDA works."""
+    start = time.monotonic()
+    try:
+        torch = importlib.import_module("torch")
+    except Exception as error:  # noqa: BLE001 - a broken CUDA library is an OSError, and there are others
+        return {"version": None, "error": f"{type(error).__name__}: {error}"}
+    told = {
+        "version": str(torch.__version__),
+        "error": None,
+        "import_s": round(time.monotonic() - start, 1),
+        "built_for": getattr(torch.version, "cuda", None),
+    }
+    return told | (_cuda() if device == "cuda" else {})
+
+
+def _cuda() -> dict[str, Any]:
+    """Return whether a tensor can be put on the first device."""
+    try:
+        found = open_device("cuda")
+        properties = found.torch.cuda.get_device_properties(0)
+        return {
+            "works": True,
+            "devices": int(found.torch.cuda.device_count()),
+            "name": str(properties.name),
+            "total_bytes": int(properties.total_memory),
+        }
+    except TryFailed as error:
+        return {"works": False, "why": str(error)}
+    except Exception as error:  # noqa: BLE001 - whatever CUDA raises, it does not work
+        return {"works": False, "why": f"{type(error).__name__}: {error}".splitlines()[0]}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from jobkit.run import gpu
+from jobkit.run.examine import examine
+from jobkit.run.gpu import Card
+
+
+def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:
+    file = tmp_path / "examined.json"
+    argv = [sys.executable, "-m", "jobkit.run.examine", "--device", "cpu", "--workload", "count", str(file)]
+    subprocess.run(argv, check=True, timeout=60)
+    told = json.loads(file.read_text(encoding="utf-8"))
+
+    assert told["executable"] == sys.executable
+    assert told["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert told["workload_error"] is None
+    assert told["torch"] is None, "counting words needs none"
+    assert told["cpus"] >= 1
+
+
+def test_torch_is_looked_at_where_the_work_needs_it() -> None:
+    on_cpu, on_cuda = examine("cpu", "stanza-ner"), examine("cuda", "count")
+
+    assert on_cpu["torch"]["version"] == torch.__version__
+    assert "works" not in on_cpu["torch"]
+    assert on_cuda["torch"]["works"] is torch.cuda.is_available()
+    if not torch.cuda.is_available():
+        assert "CUDA was asked for" in on_cuda["torch"]["why"]
+
+
+def test_torch_that_is_broken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # as Python has it where an import must fail
+    told = examine("cuda", "count")["torch"]
+
+    assert told["version"] is None
+    assert "ModuleNotFoundError" in told["error"]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (None, "No module named 'no_such_package'"),
+        ("raise RuntimeError('needs a licence')", "RuntimeError: needs a licence"),
+        ("x = 1", "has no attribute 'Workload'"),
+    ],
+)
+def test_a_workload_of_ones_own_that_cannot_be_imported(
+    source: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "no_such_package"
+    if source is not None:
+        name = f"own_{abs(hash(source))}"
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+
+    assert words in examine("cpu", f"{name}:Workload")["workload_error"]
+
+
+def test_the_cards_are_those_that_nvml_lists() -> None:
+    with gpu.nvml() as there:
+        assert examine("cpu", "count")["nvml"] is there
+    assert {card["uuid"] for card in examine("cpu", "count")["cards"]} == set(gpu.idle_bytes())
+
+
+def test_a_card_that_does_not_tell_of_accounting_answers_none() -> None:
+    with gpu.nvml() as there:
+        if not there:
+            assert Card(handle=None, uuid="").accounting() is None, "NVML is not open"
