@@ -26,6 +26,7 @@ name: environments
 workload: count
 sweep: {batch_size: [1]}
 repeats: 1
+policy: {follow_up: false}
 resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 """
 TELL = "import sys; 'jobkit.run' in sys.orig_argv and print(sys.prefix, file=open({path!r}, 'w'))\n"

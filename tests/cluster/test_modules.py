@@ -27,6 +27,7 @@ name: modules
 workload: count
 sweep: {batch_size: [1]}
 repeats: 1
+policy: {follow_up: false}
 resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 """
 
