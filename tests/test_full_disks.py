@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,6 +14,8 @@ from jobkit.collect import collect
 from jobkit.records import Outcome
 from jobkit.run.room import ROOM_BYTES
 from tests.disks import disk, read_only
+from tests.halted import Halted, ended
+from tests.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.test_job_script import DEADLINE_S, Run, wait_until
 from tests.workloads.broken import fill
 
@@ -194,3 +197,21 @@ def test_the_run_folder_is_read_only(tmp_path: Path, mounts: ExitStack) -> None:
     assert f"job.sh: stage_out: cannot write in {run.dir}/results, so nothing was run" in said
     assert not list((run.dir / "results").iterdir())
     assert not run.scratch.exists()
+
+
+def test_the_walltime_passes_on_a_full_scratch(tmp_path: Path, mounts: ExitStack, halted: Halted) -> None:
+    """FAULT: scratch is full when the walltime is near.
+
+    HOW: real: a tmpfs, filled to the last byte before the script gets the walltime's USR1.
+    REPORTED: `timeout`, with the batches that were done: the name of the signal is written in place, and \
+    the record has its room.
+    LOST: nothing.
+    """
+    scratch = mounts.enter_context(disk(tmp_path / "scratch", 80))
+    run = Run(tmp_path, workload="broken:Waits")
+    process = halted.start(run)
+    fill(scratch)
+    process.send_signal(signal.SIGUSR1)
+    ended(process)
+    assert (run.record().outcome, run.record().signal) == (Outcome.TIMEOUT, "USR1")
+    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1

@@ -92,7 +92,6 @@ def test_the_job_that_follows_does_it_with_nobody_there(faulty: Faulty, wait_unt
     assert "400M" in (faulty.lab.run_dir() / "job-2.sh").read_text() or faulty.lab.scheduler == "sge"
 
 
-@pytest.mark.fault
 def test_what_was_submitted_again_is_not_submitted_once_more(faulty: Faulty) -> None:
     faulty.fail({4: "memory"})
     faulty.sweep("--wait")
@@ -108,6 +107,7 @@ def test_what_was_submitted_again_is_not_submitted_once_more(faulty: Faulty) -> 
         faulty.lab.jobkit("cancel", run)
 
 
+@pytest.mark.fault
 def test_two_bugs_alike_stop_the_sweep(faulty: Faulty) -> None:
     """FAULT: every point fails by the same bug.
 

@@ -1,0 +1,113 @@
+"""Sweeps on a real cluster whose points wait in the middle of their work, until a test lets them go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jobkit.begin import Begin, read_begin
+from jobkit.look import IN_QUEUE, Look, Standing, look
+from jobkit.records import Outcome, Record, from_json, read_text
+from tests.cluster.test_sweeps import WORKLOADS, Lab
+
+Wait = Callable[[Callable[[], bool], float], None]
+
+SPEC = """\
+name: broken
+workload: broken:%s
+text: sample:30
+sweep: {batch_size: [%s]}
+repeats: 1
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+policy: {follow_up: false}
+environment:
+  variables:
+    PYTHONPATH: '%s'
+    BROKEN_AT: batch
+    BROKEN_TOLD: '%s/told-{}'
+    BROKEN_GO: '%s/go-{}'
+"""
+
+SLURM = pytest.mark.parametrize(
+    "lab", [pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")])], indirect=True
+)
+SGE = pytest.mark.parametrize(
+    "lab", [pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")])], indirect=True
+)
+
+
+class Halted:
+    """Sweeps whose points wait in the middle of their work, each until it is told to go on."""
+
+    def __init__(self, lab: Lab, wait_until: Wait) -> None:
+        self.lab, self.wait_until = lab, wait_until
+
+    def site(self, **keys: object) -> None:
+        """Change keys of the site file."""
+        path = self.lab.home / "lab.yaml"
+        kept = [line for line in path.read_text().splitlines() if line.partition(":")[0] not in keys]
+        path.write_text("\n".join([*kept, *(f"{key}: {value}" for key, value in keys.items())]) + "\n")
+
+    def sweep(self, sizes: str = "1", *arguments: str, workload: str = "Waits", runs: str = "runs") -> Path:
+        """Submit points of these batch sizes; return the run folder."""
+        home = self.lab.home
+        spec = self.lab.spec(SPEC % (workload, sizes, WORKLOADS, home, home))
+        done = self.lab.sweep(spec, "--runs-dir", runs, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (run,) = (home / runs).iterdir()
+        return run
+
+    def waits(self, size: int) -> int:
+        """Return the worker's process id, once it waits, and forget that it has told."""
+        told = self.lab.home / f"told-{size}"
+        self.wait_until(told.exists, 60)
+        pid = int(told.read_text())
+        told.unlink()
+        return pid
+
+    def go(self, *sizes: int) -> None:
+        for size in sizes:
+            (self.lab.home / f"go-{size}").touch()
+
+    def is_(self, run: Path, standing: Standing, outcome: Outcome | None, index: int = 1) -> None:
+        """Wait until a point stands so."""
+        self.wait_until(lambda: self.stands(run, index) == (standing, outcome), 60)
+
+    def stands(self, run: Path, index: int = 1) -> tuple[Standing, Outcome | None]:
+        one = seen(run)[index - 1]
+        return one.standing, one.outcome
+
+
+@pytest.fixture
+def halted(lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch) -> Iterator[Halted]:
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    starter = Halted(lab, wait_until)
+    starter.site(kill_wait_s=4)
+    yield starter
+    starter.go(*range(1, 10))
+    for run in lab.home.glob("runs*/broken*"):
+        if any(one.standing in IN_QUEUE for one in seen(run)):
+            lab.jobkit("cancel", run)
+
+
+def seen(run: Path, *, ask: bool = True) -> tuple[Look, ...]:
+    return look([run], ask=ask)[0].points
+
+
+def home(run: Path, size: int = 1, number: int = 1) -> Path:
+    return run / "results" / f"batch_size-{size}-r1" / f"try-{number}"
+
+
+def begun(run: Path, size: int = 1, number: int = 1) -> Begin:
+    return read_begin(home(run, size, number) / "begin")
+
+
+def record(run: Path, size: int = 1, number: int = 1) -> Record:
+    path = home(run, size, number) / "record.json"
+    return from_json(Record, read_text(path), where=str(path))
+
+
+def batches(run: Path, size: int = 1, number: int = 1) -> int:
+    return len((home(run, size, number) / "batches.jsonl").read_bytes().splitlines())

@@ -1,0 +1,180 @@
+"""Jobs that are killed on a node, or cannot write at home, on real daemons."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from jobkit.look import Standing
+from jobkit.records import Outcome
+from tests.cluster.daemons import said
+from tests.cluster.halted import SGE, Halted, batches, begun, home, seen
+from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.test_sweeps import Lab
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+from tests.disks import disk, read_only
+from tests.workloads.broken import fill
+
+pytestmark = pytest.mark.fault
+
+
+def test_kill_9_of_the_job_script(halted: Halted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAULT: the job script is killed outright.
+
+    HOW: real: kill -9, Slurm and Grid Engine, with their accounting and without (fake: a command \
+    that says it is off).
+    REPORTED: `lost`: on Slurm, which leaves the worker alive, "the job script was killed", by the process \
+    that copies results home; on Grid Engine, which kills all, what qacct says, or that the queue has not \
+    held it for a minute.
+    LOST: at most one sync interval.
+    """
+    run = halted.sweep("1, 2")
+    worker = halted.waits(1)
+    halted.wait_until((home(run) / "batches.jsonl").exists, 30)
+    os.kill(begun(run).pid or 0, signal.SIGKILL)
+    halted.go(2)
+    halted.wait_until(lambda: gone(worker), 30)
+    halted.wait_until((home(run, 2) / "exit").exists, 30)
+    if halted.lab.scheduler == "slurm":
+        halted.wait_until((home(run) / "exit").exists, 30)
+    else:
+        halted.wait_until(lambda: f" {begun(run).job} " not in (said("qstat") or ""), 30)
+    apart = Path(shutil.copytree(run, run.with_name("apart")))
+    halted.is_(run, Standing.FAILED, Outcome.LOST)
+    assert {"slurm": "the job script was killed", "sge": "qacct: failed 100"}[halted.lab.scheduler] in why(
+        run
+    )
+    with_none(halted.lab, monkeypatch)
+    if halted.lab.scheduler == "sge":
+        assert halted.stands(apart) == (Standing.UNSETTLED, None)
+        a_minute_passes(apart)
+    assert halted.stands(apart) == (Standing.FAILED, Outcome.LOST)
+    assert {"slurm": "the job script was killed", "sge": "not in the queue since"}[
+        halted.lab.scheduler
+    ] in why(apart)
+    assert batches(run) == 1
+    assert halted.stands(run, 2) == (Standing.DONE, Outcome.OK)
+
+
+def gone(pid: int) -> bool:
+    """Tell whether a process has ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2][:1]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+def why(run: Path) -> str:
+    return seen(run, ask=False)[0].counts.verdict.evidence
+
+
+def with_none(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put an accounting on PATH that says that it is off."""
+    for name in ("sacct", "qacct"):
+        program = lab.home / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text("#!/bin/sh\necho 'accounting is off' >&2\nexit 1\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+def a_minute_passes(run: Path) -> None:
+    """Let what was missed in the queue have been missed two minutes earlier."""
+    path = run / "accounting.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line["at"] = (datetime.fromisoformat(line["at"]) - timedelta(minutes=2)).isoformat()
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize("what", ["cancelled", "killed"])
+def test_a_job_of_several_points_ends_half_way(halted: Halted, what: str) -> None:
+    """FAULT: a job that several points share (`pack`) ends half-way.
+
+    HOW: real: `jobkit cancel`, or kill -9 of its processes, Slurm and Grid Engine.
+    REPORTED: the point that ran is `cancelled` or `lost`; those never begun are `cancelled` with it, or \
+    `stopped`: "its job ended before its turn came".
+    LOST: at most one sync interval; points that were done are done.
+    """
+    run = halted.sweep("1, 2, 3, 4", "--set", "pack=4")
+    halted.go(1)
+    worker = halted.waits(2)
+    halted.wait_until((home(run, 2) / "batches.jsonl").exists, 30)
+    if what == "cancelled":
+        done = halted.lab.jobkit("cancel", run)
+        assert done.returncode == 0, done.stderr
+        ends = [Outcome.OK, Outcome.CANCELLED, Outcome.CANCELLED, Outcome.CANCELLED]
+    else:
+        script = begun(run, 2).pid or 0
+        os.killpg(os.getpgid(script), signal.SIGKILL)
+        ends = [Outcome.OK, Outcome.LOST, Outcome.STOPPED, Outcome.STOPPED]
+    halted.wait_until(lambda: [one.outcome for one in seen(run)] == ends, 60)
+    halted.wait_until(lambda: gone(worker), 30)
+    assert batches(run, 2) == 1
+    assert not home(run, 3).exists()
+
+
+@SGE
+def test_a_status_that_grid_engine_takes_for_an_order(halted: Halted) -> None:
+    """FAULT: the worker ends with exit status 99 or 100, by which Grid Engine reschedules a job or holds it.
+
+    HOW: real: such workers, Grid Engine.
+    REPORTED: `bug`; the job ends with 98, so it is neither rescheduled nor in `Eqw`; the exit file keeps \
+    the worker's status.
+    LOST: nothing.
+    """
+    run = halted.sweep("1, 2", workload="Orders")
+    halted.wait_until(lambda: [one.outcome for one in seen(run)] == [Outcome.BUG] * 2, 60)
+    for size in (1, 2):
+        assert f"status={98 + size}\n" in (home(run, size) / "exit").read_text()
+        assert not home(run, size, 2).exists()
+    job = begun(run).job
+    halted.wait_until(lambda: (said("qacct", "-j", job) or "").count("exit_status  98") == 2, 30)
+    assert f" {job} " not in (said("qstat") or "")
+
+
+HELD = {"slurm": "--hold", "sge": "-h"}
+RELEASE = {"slurm": ("scontrol", "release"), "sge": ("qalter", "-h", "U")}
+
+
+def test_home_cannot_be_written_when_the_job_begins(halted: Halted) -> None:
+    """FAULT: home is full, or read-only, when the job begins.
+
+    HOW: real: a tmpfs filled to the last byte, then a read-only mount, Slurm and Grid Engine.
+    REPORTED: full: `stage_out`, by exit status 73, for the log is on the same disk. Read-only: Slurm \
+    cannot even open the log, `stage_out` by its exit code 0:53; on Grid Engine the job is in `Eqw`, and \
+    `jobkit status` says so.
+    LOST: nothing: nothing was run.
+    """
+    scheduler = halted.lab.scheduler
+    asked = f"resources.options={{{scheduler}: ['{HELD[scheduler]}']}}"
+    with disk(halted.lab.home / "runs", 4) as full:
+        run = halted.sweep("1", "--set", asked)
+        filler = fill(full)
+        release(halted.lab)
+        halted.is_(run, Standing.FAILED, Outcome.STAGE_OUT)
+        assert "the job could not write in the run folder" in seen(run)[0].counts.verdict.evidence
+        assert not home(run).exists()
+        filler.unlink()
+    run = halted.sweep("1", "--set", asked, runs="runs2")
+    with read_only(run.parent):
+        release(halted.lab, "runs2")
+        if scheduler == "slurm":
+            halted.is_(run, Standing.FAILED, Outcome.STAGE_OUT)
+        else:
+            halted.is_(run, Standing.STUCK, Outcome.QUEUE_ERROR)
+            assert "Eqw" in halted.lab.jobkit("status", run).stdout
+
+
+def release(lab: Lab, runs: str = "runs") -> None:
+    """Let the run's job begin, which was submitted held."""
+    (journal,) = (lab.home / runs).glob("*/journal.jsonl")
+    job = json.loads(journal.read_text().splitlines()[-1])["job_id"]
+    assert said(*RELEASE[lab.scheduler], job) is not None

@@ -1,0 +1,142 @@
+"""Tasks that Slurm begins again, and nodes that die, on real daemons."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobkit.look import Standing
+from jobkit.records import Outcome
+from tests.cluster.daemons import SlurmDaemons, said
+from tests.cluster.halted import SLURM, Halted, batches, begun, home, record, seen
+from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+
+pytestmark = pytest.mark.fault
+
+
+def scontrol(*words: str) -> None:
+    assert said("scontrol", *words) is not None, words
+
+
+def in_queue(job: str) -> str:
+    """Return state and reason of a Slurm job or task."""
+    return (said("squeue", "-h", "-r", "-j", job, "-o", "%T %r") or "").strip()
+
+
+def now(halted: Halted, job: str) -> None:
+    """Let a requeued task begin at once: Slurm would leave it two minutes (slurm.conf(5), cred_expire)."""
+
+    def begins() -> bool:
+        state = in_queue(job)
+        if state.startswith("PENDING"):
+            scontrol("update", f"JobId={job}", "StartTime=now")
+        return state.startswith("RUNNING")
+
+    halted.wait_until(lambda: not in_queue(job).startswith("RUNNING"), 30)
+    halted.wait_until(begins, 30)
+
+
+@SLURM
+def test_a_task_is_requeued_half_way(halted: Halted) -> None:
+    """FAULT: a task is requeued half-way.
+
+    HOW: real: `scontrol requeue` of one task of an array, Slurm.
+    REPORTED: a second try, `restart=1`, that begins clean; the first keeps its batches and says that the \
+    scheduler began the task again. `jobkit resume` leaves it to the scheduler at every moment.
+    LOST: nothing.
+    """
+    run = halted.sweep("1, 2")
+    halted.go(2)
+    halted.waits(1)
+    task = f"{begun(run).job}_1"
+    scontrol("requeue", task)
+    states = set()
+    while not (state := in_queue(task)).startswith("PENDING"):
+        states.add(seen(run)[0].standing)
+        assert state, "the scheduler has lost the task"
+    assert states <= {Standing.RUNNING, Standing.WAITING}
+    assert seen(run)[0].standing is Standing.WAITING
+    done = halted.lab.jobkit("resume", run)
+    assert "nothing to run again" in done.stderr, done.stderr
+    now(halted, task)
+    halted.waits(1)
+    assert begun(run, 1, 2).restart == 1
+    halted.go(1)
+    halted.is_(run, Standing.DONE, Outcome.OK)
+    first = seen(run)[0].tries[1].verdict
+    assert first.outcome is Outcome.CANCELLED
+    assert first.evidence == "stopped by SIGTERM; signal TERM; the scheduler began the task again"
+    assert (record(run).job.restart, record(run, 1, 2).job.restart) == (0, 1)
+    assert (batches(run), batches(run, 1, 2)) == (1, 30)
+    assert list(halted.lab.scratch.iterdir()) == []
+
+
+@SLURM
+def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: Halted) -> None:
+    """FAULT: a task is preempted by a job of a higher partition.
+
+    HOW: real: partitions `low` and `high` of a Slurm with PreemptMode=REQUEUE.
+    REPORTED: the first try is `preempted` as soon as the accounting says so; the second, which Slurm begins \
+    by itself, is `ok`.
+    LOST: nothing.
+    """
+    del slurm_alone
+    halted.site(queue="low")
+    run = halted.sweep()
+    halted.waits(1)
+    begin = begun(run)
+    taker = ("sbatch", "--parsable", "-p", "high", "-w", begin.host, "-c", "8", "-o", "/dev/null", "--wrap")
+    job = said(*taker, "sleep 60")
+    now(halted, f"{begin.job}_1")
+    said("scancel", (job or "").strip())
+    halted.waits(1)
+    halted.go(1)
+    halted.is_(run, Standing.DONE, Outcome.OK)
+    halted.wait_until(lambda: seen(run)[0].tries[1].verdict.outcome is Outcome.PREEMPTED, 30)
+    assert "sacct: PREEMPTED" in seen(run)[0].tries[1].verdict.evidence
+    assert (batches(run), batches(run, 1, 2)) == (1, 30)
+
+
+@SLURM
+def test_a_node_dies(slurm_alone: SlurmDaemons, halted: Halted) -> None:
+    """FAULT: a node dies, with `--requeue` and with `--no-requeue`, while its processes go on.
+
+    HOW: real: kill -9 of slurmd; the controller is told at once that the node is down, which it would \
+    find by itself after SlurmdTimeout.
+    REPORTED: with `--requeue` the task waits and runs again as a second try; without it the point is \
+    `node_fail`, and `jobkit resume` runs it again on another node. What the old process still writes goes \
+    into its own try alone.
+    LOST: nothing: what the old process brings home later counts.
+    """
+    requests = (halted.lab.home / "lab.yaml").read_text().splitlines()
+    line = next(line for line in requests if line.startswith("requests"))
+    halted.site(requests=line.partition(": ")[2][:-1] + ', exclude: "--exclude={exclude}"}')
+    runs = {
+        word: halted.sweep(
+            size, "--set", f"resources.options={{slurm: ['{word}', '--nodelist=n1']}}", runs=f"runs{word}"
+        )
+        for size, word in (("1", "--requeue"), ("2", "--no-requeue"))
+    }
+    back, left = runs.values()
+    for size in (1, 2):
+        halted.waits(size)
+    jobs = begun(back, 1).job, begun(left, 2).job
+    slurm_alone.kill("slurmd-n1")
+    scontrol("update", "nodename=n1", "state=down", "reason=killed")
+    halted.is_(left, Standing.FAILED, Outcome.NODE_FAIL)
+    halted.is_(back, Standing.WAITING, None)
+    scontrol("update", f"JobId={jobs[0]}_1", "ReqNodeList=n2")
+    now(halted, f"{jobs[0]}_1")
+    halted.waits(1)
+    assert begun(back, 1, 2).restart == 1
+    done = halted.lab.jobkit("resume", left, "--set", "resources.options={}")
+    assert "again: 1 point, not on n1" in done.stderr, done.stderr
+    halted.waits(2)
+    assert begun(left, 2, 2).round == 2
+    halted.go(1, 2)
+    halted.is_(back, Standing.DONE, Outcome.OK)
+    halted.is_(left, Standing.DONE, Outcome.OK)
+    for run, size in ((back, 1), (left, 2)):
+        halted.wait_until((home(run, size) / "exit").exists, 30)
+        assert [record(run, size, number).try_number for number in (1, 2)] == [1, 2]
+        assert [batches(run, size, number) for number in (1, 2)] == [30 // size] * 2
