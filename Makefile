@@ -35,10 +35,11 @@ lint: setup           ## style, types, import layers
 # Modules that compute and do no I/O but read a given file: tests take every branch of them. A new
 # module of the kind belongs here; where one is renamed, make stops and names it.
 PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
-	accounts auto axes begin cards cautions choice columns evidence fit jsonl ledger lengths lint loads \
+	accounts auto axes begin cards cautions choice columns evidence fit in_words jsonl ledger lengths lint loads \
 	log_files log_words nearest outcomes plan policy predecessors predict preflight_report recommend \
-	recommend_report recommendation records rows sample scheduler_lines schema sentences site spec \
-	spec_checks speed standin_gold straight students_t submissions trials tries units values yaml_files \
+	progress recommend_report recommendation records rows sample saved scheduler_lines schema sentences site spec \
+	spec_checks speed standin_gold status_advice status_json status_point status_report straight \
+	students_t submissions timing trials tries units values yaml_files \
 	facts filesystems findings node_probes python_probes site_probes \
 	starter_choice starter_site starter_spec starter_yaml \
 	run/failure run/memory run/order run/summary)

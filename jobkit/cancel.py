@@ -9,11 +9,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit.choice import find_point
 from jobkit.enqueue import REFUSED, cancel_tasks
 from jobkit.errors import JobkitError
 from jobkit.find import finished
-from jobkit.in_words import counted
+from jobkit.in_words import counted, find_point
 from jobkit.launch import say, short
 from jobkit.look import IN_QUEUE, Look, RunLook, Standing, followers, look
 from jobkit.orphans import adopt

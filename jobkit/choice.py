@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobkit.errors import JobkitError
+from jobkit.in_words import find_point
 from jobkit.look import Look, Standing, history
-from jobkit.nearest import nearest
 from jobkit.policy import Change, Policy, grown, growth, retry
 from jobkit.records import Outcome
 from jobkit.spec import SweepSpec
@@ -58,24 +58,6 @@ def chosen(looks: Sequence[Look], only: Sequence[str]) -> list[Look]:
         wanted = {standing for some in AGAIN.values() for standing in some}
     named = {one.point.index for word in only if word not in AGAIN for one in [_named(looks, word)]}
     return [one for one in looks if one.standing in wanted or one.point.index in named]
-
-
-def find_point(looks: Sequence[Look], word: str) -> Look:
-    """Return the point that a word names: its index or its id.
-
-    Raises
-    ------
-    JobkitError
-        Where there is none.
-    """
-    for one in looks:
-        if word in {one.point.point_id, str(one.point.index)}:
-            return one
-    known = [one.point.point_id for one in looks]
-    raise JobkitError(
-        f"no point {word!r}{nearest(word, known)}",
-        hint=f"points are named by number, 1 to {looks[-1].point.index}, or by id, such as {known[0]}",
-    )
 
 
 def _named(looks: Sequence[Look], word: str) -> Look:

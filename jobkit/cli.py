@@ -17,6 +17,7 @@ COMMANDS = {
     "doctor": "Say what is missing on this machine, or on a node, before a sweep works.",
     "sweep": "Run one tagger once per batch size: submit to Slurm or Grid Engine, or run here.",
     "preflight": "Say what each batch size will pad to, from the text alone, before any GPU.",
+    "status": "Say how runs stand, why points wait, and what to type next.",
     "logs": "Print what a point of a run has printed.",
     "resume": "Run again the points of a run that failed or are missing.",
     "cancel": "Take back what of a run is in the queue or running.",

@@ -1,10 +1,12 @@
-"""Where points stand, in words: of one in a word and why, of all in a line. Pure."""
+"""Points in words: the one that a word names, where one stands and why, how many stand where. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 
+from jobkit.log_files import named
 from jobkit.look import Look, RunLook, Standing
 from jobkit.records import Outcome
 from jobkit.schedulers.base import Queued, State
@@ -13,6 +15,18 @@ from jobkit.timing import moment
 
 HELD = "held"
 """A wait that somebody must end."""
+
+
+def find_point(looks: Sequence[Look], word: str) -> Look:
+    """Return the point that a word names, as `jobkit.log_files.named`.
+
+    Raises
+    ------
+    JobkitError
+        Where there is none, or there are several.
+    """
+    index = named([one.point for one in looks], word).index
+    return next(one for one in looks if one.point.index == index)
 
 
 def counted(seen: RunLook) -> str:

@@ -88,7 +88,7 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
         point=point,
         number=begun,
         task=task,
-        path=_path(run, point, task),
+        path=log_path(run, point, task),
         by_hand=tried is not None and _by_hand(tried.files),
         tries=tuple(sorted(one.files.number for one in tries if one.files.number and one.task == task)),
         others=_others(accounts, points, point, task),
@@ -131,7 +131,8 @@ def _chosen(point: Point, tries: Sequence[Tried], number: int | None) -> Tried |
     raise JobkitError(f"{point.point_id} has no try {number}: {there}", hint="leave --try out for the latest")
 
 
-def _path(run: Path, point: Point, task: Task | None) -> Path | None:
+def log_path(run: Path, point: Point, task: Task | None) -> Path | None:
+    """Return where the log of a point's task is, or will be; ``None`` where that is not known."""
     scheduler = SCHEDULERS.get(task.scheduler) if task else None
     name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler and task else ""
     return run / LOGS_FOLDER / name if name else None

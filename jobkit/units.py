@@ -104,6 +104,17 @@ def format_clock(duration_s: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
+def format_about(duration_s: float) -> str:
+    """Return seconds as a rough figure with its units: ``45 s``, ``24 min``, ``5 h 20 min``, ``3 d 4 h``."""
+    minutes = round(duration_s / 60)
+    if duration_s < 90:  # noqa: PLR2004 - below, seconds say more than a whole minute
+        return f"{math.ceil(duration_s)} s"
+    if minutes < 90:  # noqa: PLR2004 - the same, a unit on
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 36 else f"{hours // 24} d {hours % 24} h"  # noqa: PLR2004
+
+
 def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:
     """Return bytes as GiB with the unit: ``7.08 GiB``."""
     return f"{size_bytes / GIB:,.{digits}f} GiB"

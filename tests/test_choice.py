@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.choice import changed, chosen, find_point, groups
+from jobkit.choice import changed, chosen, groups
 from jobkit.errors import JobkitError
+from jobkit.in_words import find_point
 from jobkit.look import Look, Standing
 from jobkit.outcomes import TryFiles, Verdict
 from jobkit.policy import Change, Policy

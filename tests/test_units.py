@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from jobkit.errors import JobkitError
 from jobkit.units import (
     SIZE_UNITS,
+    format_about,
     format_bytes_gib,
+    format_clock,
     format_memory,
     format_size,
     format_walltime,
@@ -106,6 +108,24 @@ def test_a_size_is_written_in_the_largest_unit_that_is_whole(size_bytes: int, te
 def test_gib_are_labelled() -> None:
     assert format_bytes_gib(7.0809 * 2**30) == "7.08 GiB"
     assert format_bytes_gib(1500 * 2**30, 0) == "1,500 GiB"
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "clock", "about"),
+    [
+        (0, "0:00", "0 s"),
+        (0.2, "0:01", "1 s"),
+        (89, "1:29", "89 s"),
+        (90, "1:30", "2 min"),
+        (1440, "24:00", "24 min"),
+        (3600, "1:00:00", "60 min"),
+        (5400, "1:30:00", "1 h 30 min"),
+        (129_570, "35:59:30", "1 d 12 h"),
+        (129_600, "36:00:00", "1 d 12 h"),
+    ],
+)
+def test_a_duration_for_a_person(duration_s: float, clock: str, about: str) -> None:
+    assert (format_clock(duration_s), format_about(duration_s)) == (clock, about)
 
 
 def test_memory_below_a_gibibyte_keeps_its_digits() -> None:

@@ -12,9 +12,9 @@ from jobkit.schedulers.text import task_ranges
 
 # The first that a reason begins with tells. Limits have hundreds of names: what they share tells.
 _WORDS: Mapping[str, str] = {
-    "Resources": "all that it could run on is in use",
+    "Resources": "what it needs is in use",
     "Priority": "others are before it",
-    "JobArrayTaskLimit": "as many of its array run as are allowed at a time",
+    "JobArrayTaskLimit": "as many run as may at a time",
     "DependencyNeverSatisfied": "what it waits for can never come true",
     "Dependency": "waits for another job to end",
     "BeginTime": "not before a set time, as after a requeue",

@@ -17,7 +17,7 @@ def waits(reason: str, state: State = State.PENDING) -> Queued:
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("Resources", "Resources: all that it could run on is in use"),
+        ("Resources", "Resources: what it needs is in use"),
         ("Priority", "Priority: others are before it"),
         ("QOSMaxJobsPerUserLimit", "QOSMaxJobsPerUserLimit: a limit of the QOS is reached"),
         ("QOSGrpGRES", "QOSGrpGRES: a limit of the QOS is reached"),

@@ -1,0 +1,225 @@
+"""How runs stand, asked of the real daemons: a thousand points, tasks in error, and somebody else's run."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobkit.records import Outcome
+from tests.cluster.test_resume import Faulty
+from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.test_sweeps import COUNT, Lab
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+
+Wait = Callable[[Callable[[], bool], float], None]
+Held = Callable[[str], Path]
+
+HOLD = {"slurm": "--hold", "sge": "-h"}
+RELEASE = {"slurm": ("scontrol", "release"), "sge": ("qrls",)}
+ASKED = ("squeue", "sacct", "qstat", "qacct")
+NOBODY = 65534
+SLURM = pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")])
+
+
+@pytest.fixture
+def held(lab: Lab) -> Iterator[Held]:
+    """Return a function that submits a sweep whose tasks wait to be released, and returns its folder."""
+
+    def submit(text: str) -> Path:
+        options = f'resources.options={{{lab.scheduler}: ["{HOLD[lab.scheduler]}"]}}'
+        done = lab.sweep(lab.spec(text), "--set", options)
+        assert done.returncode == 0, done.stderr
+        return lab.run_dir()
+
+    yield submit
+    if (lab.home / "runs").is_dir():
+        lab.jobkit("cancel", lab.run_dir())
+
+
+def told(lab: Lab, *arguments: str | Path) -> dict[str, Any]:
+    done = lab.jobkit("status", *arguments, "--json")
+    assert done.returncode in {0, 4, 5}, done.stderr
+    (data,) = [json.loads(line) for line in done.stdout.splitlines()]
+    run: dict[str, Any] = data["runs"][0]
+    return run
+
+
+def states(run: dict[str, Any]) -> list[str]:
+    return [str(point["state"]) for point in run["points"]]
+
+
+def job_of(lab: Lab) -> str:
+    return next(str(event["job_id"]) for event in lab.events() if event["event"] == "submitted")
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a file that gets a line for each time that a scheduler is asked."""
+    folder, file = tmp_path / "counted", tmp_path / "calls"
+    folder.mkdir()
+    file.touch()
+    for name in ASKED:
+        real = shutil.which(name)
+        if real:
+            (folder / name).write_text(
+                f'#!/bin/sh\necho {name} >>"{file}"\nexec {real} "$@"\n', encoding="utf-8"
+            )
+            (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return file
+
+
+def cpu_s() -> float:
+    """Return the seconds of a core that all commands took so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def counted(file: Path) -> Counter[str]:
+    found = Counter(file.read_text(encoding="ascii").split())
+    file.write_text("", encoding="ascii")
+    return found
+
+
+@pytest.mark.parametrize("lab", [SLURM], indirect=True)
+def test_a_thousand_points_take_two_calls_and_less_than_a_second(
+    lab: Lab, held: Held, calls: Path, wait_until: Wait
+) -> None:
+    sizes = str(list(range(1, 101)))
+    text = COUNT.replace("[1, 10, 100]", sizes).replace("repeats: 2", "repeats: 10")
+    run = held(text.replace("max_parallel: 2", "max_parallel: 8").replace("200MiB", "100MiB"))
+    job = job_of(lab)
+    subprocess.run([*RELEASE["slurm"], f"{job}_[1-12]"], check=True)
+    wait_until(lambda: states(told(lab, run)).count("ok") >= 8, 240)
+    subprocess.run(["scancel", f"{job}_1000"], check=True)
+    counted(calls)
+    spans, works = [], []
+    for _ in range(7):
+        start, before = time.perf_counter(), cpu_s()
+        done = lab.jobkit("status", run)
+        spans.append(time.perf_counter() - start)
+        works.append(cpu_s() - before)
+        asked = counted(calls)
+        assert done.returncode == 5, done.stderr
+        assert asked["squeue"] == 1
+        assert asked["sacct"] <= 1
+    assert statistics.median(works) < 1, works
+    if os.getloadavg()[0] < (os.cpu_count() or 1):  # else the time that others take is in it
+        assert statistics.median(spans) < 1, spans
+    assert "1,000 points: " in done.stdout
+    assert len(done.stdout.splitlines()) < 60, "it stays readable"
+    assert "JobHeldUser: held by its owner" in done.stdout
+
+
+def test_what_is_held_or_in_error_is_mended_by_what_is_advised(
+    lab: Lab, held: Held, calls: Path, wait_until: Wait
+) -> None:
+    """On Grid Engine the logs cannot be written, so that a task that begins is put in error (Eqw)."""
+    run = held(COUNT)
+    assert states(told(lab, run)) == ["held"] * 6
+    job, wrong = job_of(lab), lab.scheduler == "sge"
+    if wrong:
+        (run / "logs").rename(lab.home / "logs")
+        (run / "logs").symlink_to(lab.home / "gone" / "logs")
+    second = f"{job}.2" if wrong else f"{job}_2"
+    subprocess.run([*RELEASE[lab.scheduler], second], check=True)
+    state = "stuck" if wrong else "ok"
+    wait_until(lambda: states(told(lab, run))[1] == state, 60)
+    counted(calls)
+    said = lab.jobkit("status", run)
+    assert sum(counted(calls).values()) <= 2
+    assert "waiting for somebody: " in said.stdout
+    assert "begins when the points have ended: never, unless somebody sees to those" in said.stdout
+    if wrong:
+        assert "Eqw: could not be started" in said.stdout
+        point = lab.jobkit("status", run, "2").stdout
+        assert "queue_error" in point
+        assert f"qmod -cj {job}.2" in point
+        (run / "logs").unlink()
+        (lab.home / "logs").rename(run / "logs")
+    for step in told(lab, run)["next"]:
+        if not step["command"].startswith("jobkit "):
+            subprocess.run(
+                shlex.split(step["command"]), check=False
+            )  # qmod -cj ends with 1 where all is well
+    last = lab.jobkit("status", run, "--watch")
+    assert last.returncode == 0, last.stdout + last.stderr
+    assert "6 points: 6 done" in last.stdout
+    assert last.stdout.count("6 points: ") > 1, "each change was told"
+
+
+def test_a_point_that_runs_tells_how_far_it_is(faulty: Faulty, wait_until: Wait) -> None:
+    """The call of batch size 3 never ends; those before it have their outcomes."""
+    faulty.fail({2: "memory", 3: "slow"})
+    faulty.sweep("--set", "max_parallel=6")
+    run = faulty.lab.run_dir()
+    wait_until(lambda: states(told(faulty.lab, run))[1:3] == ["ram_oom", "running"], 90)
+    wait_until(lambda: states(told(faulty.lab, run)).count("ok") == 4, 90)
+    said = told(faulty.lab, run)
+    running = said["points"][2]
+    assert running["elapsed_s"] >= 0
+    assert running["node"]
+    assert (running["batches"], running["outcome"]) == (None, None), "no batch came home"
+    assert said["exit_code"] == 5
+    point = faulty.lab.jobkit("status", run, "2").stdout
+    assert "try 1: ram_oom" in point
+    assert "record      ram_oom; MemoryError: on purpose" in point
+    assert "log         logs/" in point
+    assert faulty.lab.jobkit("cancel", run).returncode == 0
+    wait_until(lambda: states(told(faulty.lab, run))[2] == Outcome.CANCELLED, 90)
+    last = told(faulty.lab, run)
+    assert last["exit_code"] == 4
+    assert [step["command"] for step in last["next"]][1].startswith("jobkit resume ")
+
+
+AS_NOBODY = """\
+import os, sys
+from jobkit.cli import _exit_code
+first = _exit_code(["status", sys.argv[1]])        # imports all, for nobody may not read this Python
+os.setgid({nobody}), os.setuid({nobody})
+sys.stdout.flush()
+print("=====")
+sys.exit(_exit_code(["status", sys.argv[1]]))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes somebody else")
+def test_somebody_else_sees_the_same_and_writes_nothing(lab: Lab, held: Held, wait_until: Wait) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        lab.home, old = folder / "home", lab.home
+        lab.home.mkdir()
+        shutil.copy(old / "lab.yaml", lab.home)
+        run = held(COUNT)
+        before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+        done = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY.format(nobody=NOBODY), run],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "COLUMNS": "140"},
+        )
+        assert done.returncode == 5, done.stdout + done.stderr
+        mine, theirs = done.stdout.split("=====\n")
+        assert "6 points: 6 waiting" in mine
+        assert "6 points: 6 waiting" in theirs
+        assert "this run is somebody else's: only its owner can change it" in theirs
+        assert "jobkit cancel" not in theirs
+        assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+        assert lab.jobkit("cancel", run).returncode == 0
+        wait_until(lambda: states(told(lab, run)) == ["cancelled"] * 6, 90)
