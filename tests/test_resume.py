@@ -2,158 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from jobkit import resume as stage
-from jobkit import retries, states, submit
 from jobkit.errors import JobkitError
-from jobkit.journal import events, note
-from jobkit.look import Standing, look
-from jobkit.prepare import Options, prepare
-from jobkit.records import Exit, Outcome, Point
-from jobkit.retries import follow, run_again
+from jobkit.look import Standing
+from jobkit.retries import run_again
 from jobkit.submissions import read_journal
-from tests.builders import record, write_begin, write_event, write_exit, write_record, write_submitted
-
-SPEC = """\
-name: t
-workload: count
-text: text.txt
-sweep: {batch_size: [1, 2, 3]}
-repeats: 2
-resources: {gpus: 0, memory: 100MiB, walltime: "00:01:00"}
-"""
-SBATCH = """\
-#!/bin/bash
-cd {folder}
-echo "sbatch $*" >>calls
-for pattern in $(cat refuse 2>/dev/null); do
-    if [[ "$*" == *$pattern* ]]; then echo "sbatch: error: refused $pattern" >&2; exit 1; fi
-done
-[[ "$*" != *--test-only* ]] || {{ [[ ! -e outlook ]] || cat outlook >&2; exit 0; }}
-job=$(($(cat last) + 1))
-echo $job >last
-if [[ -e mute ]]; then echo "sbatch: error: Socket timed out on send/recv operation" >&2; exit 1; fi
-last=$(sed 's/.*--array=1-\\([0-9]*\\).*/\\1/' <<<"$*")
-for task in $(seq $last); do echo "${{job}}_$task|PENDING|Priority||0:00|N/A|{name}" >>queue; done
-echo $job
-"""
-OTHERS = {
-    "squeue": "[ ! -e away ] || exit 1; cat queue",
-    "sacct": "cat accounting",
-    "scontrol": "echo MaxArraySize = 1001",
-    "sinfo": "exit 1",
-    "sacctmgr": "exit 1",
-    "scancel": 'echo "scancel $*" >>calls',
-}
-
-
-class Sweep:
-    """A run of six points that was job 100, and the controller that ran it."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (folder / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-        spec = folder / "spec.yaml"
-        spec.write_text(SPEC, encoding="utf-8")
-        self.folder = folder / "controller"
-        self.folder.mkdir()
-        monkeypatch.setenv("PATH", f"{self.folder}:{os.environ['PATH']}")
-        self._programs("")
-        prepared = prepare(spec, Options(scheduler="slurm", runs_dir=folder / "runs"), build=True)
-        submit.write_run(prepared)
-        self.run, self.points = prepared.run_dir, list(prepared.points)
-        write_submitted(self.run, "slurm", "100", first=1, last=6, round=1)
-        self._programs(prepared.points[0].run_id)
-        for name, text in (("queue", ""), ("accounting", ""), ("last", "100")):
-            (self.folder / name).write_text(text, encoding="utf-8")
-
-    def _programs(self, name: str) -> None:
-        texts = {program: f"#!/bin/bash\ncd {self.folder}\n{body}\n" for program, body in OTHERS.items()}
-        texts["sbatch"] = SBATCH.format(folder=self.folder, name=name)
-        for program, text in texts.items():
-            (self.folder / program).write_text(text, encoding="utf-8")
-            (self.folder / program).chmod(0o755)
-
-    def ended(self, *outcomes: Outcome | None) -> None:
-        """Let the points have ended so, in their order; ``None`` for one that left nothing."""
-        for point, outcome in zip(self.points, outcomes, strict=True):
-            self.end(point, outcome)
-
-    def end(self, point: Point, outcome: Outcome | None) -> None:
-        if outcome is Outcome.OK:
-            told = record(point)
-            write_record(self.run, replace(told, job=replace(told.job, job_id="100")))
-        elif outcome is not None:
-            write_begin(self.run, point, job=100)
-            write_exit(self.run, point, Exit(status=1, stage="run", outcome=outcome))
-
-    def queue(self, text: str = "") -> None:
-        (self.folder / "queue").write_text(text, encoding="utf-8")
-
-    def refuse(self, *patterns: str) -> None:
-        (self.folder / "refuse").write_text(" ".join(patterns), encoding="utf-8")
-
-    def silent(self) -> None:
-        (self.folder / "away").touch()
-
-    def calls(self) -> list[str]:
-        """Return the submissions, without the questions."""
-        path = self.folder / "calls"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        return [line for line in lines if "--test-only" not in line]
-
-    def files(self) -> set[str]:
-        return {path.name for path in self.run.iterdir()}
-
-    def rounds(self) -> list[tuple[str, object]]:
-        return [(str(event["event"]), event.get("round")) for event in events(self.run)][1:]
-
-    def standings(self) -> list[Standing]:
-        (seen,) = look([self.run])
-        return [one.standing for one in seen.points]
-
-
-OK, OOM, LATE, BUG = Outcome.OK, Outcome.RAM_OOM, Outcome.TIMEOUT, Outcome.BUG
-
-
-@pytest.fixture
-def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
-    return Sweep(tmp_path, monkeypatch)
-
-
-class Clock:
-    """Time that passes by sleeping only: no test waits."""
-
-    def __init__(self) -> None:
-        self.s, self.slept = 0.0, 0
-        self.meanwhile: Callable[[], None] = lambda: None
-
-    def sleep(self, seconds: float) -> None:
-        self.s, self.slept = self.s + seconds, self.slept + 1
-        self.meanwhile()
-
-    def monotonic(self) -> float:
-        return self.s
-
-    def now(self) -> str:
-        return (datetime(2026, 1, 2, 12, tzinfo=UTC) + timedelta(seconds=self.s)).isoformat()
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    told = Clock()
-    monkeypatch.setattr(stage, "time", told)
-    monkeypatch.setattr(states, "_now", told.now)
-    return told
+from tests.builders import write_event, write_submitted
+from tests.swept import BUG, LATE, OK, OOM, Clock, Sweep
+from tests.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
+from tests.swept import sweep as sweep  # noqa: PLC0414 - the same
 
 
 def refused(sweep: Sweep, *only: str, overrides: tuple[str, ...] = ()) -> JobkitError:
@@ -353,62 +215,6 @@ def test_a_record_that_comes_home_in_that_minute_counts(sweep: Sweep, clock: Clo
     assert (clock.slept, sweep.calls()) == (1, [])
 
 
-def left(sweep: Sweep) -> list[tuple[object, str]]:
-    return [(event["points"], str(event["why"])) for event in events(sweep.run) if event["event"] == "left"]
-
-
-def test_the_job_that_follows_does_what_the_policy_says_and_no_more(
-    sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sweep.ended(OK, OOM, BUG, LATE, Outcome.CANCELLED, Outcome.GPU_OOM)
-    assert follow(sweep.run) == 0
-    scripts = [call.rpartition("/")[2].split()[0] for call in sweep.calls()]
-    assert scripts == ["job-2.sh", "job-3.sh", "follow.sh"]
-    assert "again: 1 point, with 150MiB of memory" in capsys.readouterr().err
-    sweep.queue()
-    assert follow(sweep.run) == 0
-    assert "2 lost" in capsys.readouterr().err, "which the policy leaves to a person"
-    assert (len(sweep.calls()), clock.s >= 60) == (3, True)
-
-
-def test_where_there_is_nothing_to_follow_up_nothing_is_submitted(sweep: Sweep) -> None:
-    sweep.ended(OK, BUG, OK, OK, OK, OK)
-    assert (follow(sweep.run), sweep.calls(), left(sweep)) == (0, [], [])
-
-
-def test_what_the_node_may_not_submit_is_left_to_a_person(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sweep.ended(OK, OOM, OK, LATE, OK, OK)
-    sweep.refuse("job-")
-    assert follow(sweep.run) == 0
-    ((points, why),) = left(sweep)
-    assert (points, "would refuse this sweep" in why) == ([2, 4], True)
-    assert f"it is left to a person: jobkit resume {sweep.run}" in capsys.readouterr().err
-    journal = read_journal(sweep.run)
-    assert journal.left is not None
-    sweep.refuse()
-    assert run_again(sweep.run, (), ()) == 0
-    assert read_journal(sweep.run).left is None
-
-
-def test_a_part_that_could_not_be_submitted_is_left_too(sweep: Sweep) -> None:
-    sweep.ended(OK, OOM, OK, LATE, OK, OK)
-    sweep.refuse("job-3.sh")
-    assert follow(sweep.run) == 0
-    ((points, why),) = left(sweep)
-    assert (points, "1 points were not submitted" in why) == ([4], True)
-
-
-def test_a_controller_that_stays_away_is_left_to_a_person(sweep: Sweep, clock: Clock) -> None:
-    sweep.ended(OK, OOM, OK, OK, OK, None)
-    sweep.silent()
-    assert follow(sweep.run) == 0
-    assert clock.s >= retries.JOB_PATIENCE_S
-    ((points, why),) = left(sweep)
-    assert (points, "does not answer" in why) == ([], True)
-
-
 def test_a_run_without_a_job_that_follows_gets_none(sweep: Sweep) -> None:
     sweep.ended(OK, OOM, OK, OK, OK, OK)
     (sweep.run / "follow.sh").unlink()
@@ -434,76 +240,6 @@ def test_a_cut_off_submission_is_mended_first(sweep: Sweep, capsys: pytest.Captu
     assert "its job 104 was found by its name" in said
     assert "1 running" in said
     assert sweep.calls() == []
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Path:
-    """Return a run that was made for this machine, with nothing run yet."""
-    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC.replace("[1, 2, 3]", "[1]").replace("repeats: 2", "repeats: 3"), encoding="utf-8")
-    prepared = prepare(spec, Options(scheduler="local", runs_dir=tmp_path / "runs"), build=True)
-    submit.write_run(prepared)
-    return prepared.run_dir
-
-
-def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_again(local, ("1", "3"), ()) is None
-    (seen,) = look([local])
-    assert [one.standing for one in seen.points] == [Standing.DONE, Standing.MISSING, Standing.DONE]
-    told = [(event["event"], event.get("only")) for event in events(local)]
-    assert told == [("submitting", [1, 3]), ("submitted", [1, 3])]
-    assert "again: 2 points" in capsys.readouterr().err
-    assert run_again(local, ("missing",), ()) is None
-    assert run_again(local, (), ()) == 0
-    assert (local / "tasks-3.txt").read_text() == "2\n"
-
-
-def test_here_the_policy_is_followed_as_often_as_it_says(local: Path) -> None:
-    points = look([local])[0].points
-    note(local, "submitting", scheduler="local", first=1, last=3, round=1)
-    note(local, "submitted", scheduler="local", job_id="1", cluster="", first=1, last=3, round=1)
-    for one in points:
-        write_begin(local, one.point, scheduler="local", job=1)
-        write_exit(local, one.point, Exit(status=1, stage="run", outcome=BUG if one.point.index > 1 else OOM))
-    assert follow(local) == 0
-    (seen,) = look([local])
-    assert [(one.outcome, len(one.tries)) for one in seen.points] == [(OK, 2), (BUG, 1), (BUG, 1)]
-    assert json.loads((local / "journal.jsonl").read_text().splitlines()[-1])["only"] == [1]
-
-
-def failed_here(run: Path, outcome: Outcome) -> None:
-    """Let a driver here have run all points, and all have ended so."""
-    span: dict[str, object] = {"scheduler": "local", "first": 1, "last": 3, "round": 1}
-    write_event(run, "submitting", **span)
-    write_event(run, "submitted", job_id="1", cluster="", **span)
-    for one in look([run], ask=False)[0].points:
-        write_begin(run, one.point, scheduler="local", job=1)
-        write_exit(run, one.point, Exit(status=1, stage="run", outcome=outcome))
-
-
-@pytest.mark.parametrize("doing", [follow, lambda run: run_again(run, (), ())])
-def test_here_it_can_be_interrupted(
-    local: Path, monkeypatch: pytest.MonkeyPatch, doing: Callable[[Path], int | None]
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    failed_here(local, OOM)
-    monkeypatch.setattr("jobkit.local.drive", interrupted)
-    assert doing(local) == 130
-    event = list(events(local))[-1]
-    assert (event["event"], event["job_id"], event["said"]) == ("cancelled", str(os.getpid()), "interrupted")
-
-
-def test_here_nothing_follows_where_the_spec_says_so(local: Path) -> None:
-    failed_here(local, OOM)
-    spec = local / "sweep.yaml"
-    text = spec.read_text(encoding="utf-8")
-    assert "follow_up: true" in text
-    spec.write_text(text.replace("follow_up: true", "follow_up: false"), encoding="utf-8")
-    assert follow(local) == 0
-    assert [one.outcome for one in look([local])[0].points] == [OOM] * 3
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
