@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from jobkit.begin import Begin
@@ -136,7 +137,8 @@ def _next(status: RunStatus, one: PointStatus, folder: str) -> Sequence[Step]:
     standing = one.look.standing
     logs = Step(f"jobkit logs {run} {index}", "what it said")
     if standing in {Standing.STUCK, Standing.WAITING}:
-        return [step for step in advice(status, folder).steps if not step.command.startswith("jobkit ")]
+        alone = advice(replace(status, points=(one,), jobs=()), folder)
+        return [step for step in alone.steps if "--watch" not in step.command]
     found = [logs] if one.look.tries else []
     again = standing in {Standing.FAILED, Standing.MISSING} or one.look.outcome is Outcome.PRUNED
     if again and status.mine:
