@@ -43,9 +43,7 @@ FOUND = {
 }
 
 
-def probed(
-    said: dict[str, str] | None = None, wanted: Wanted = WANTED, **python: Any
-) -> dict[str, Finding]:
+def probed(said: dict[str, str] | None = None, wanted: Wanted = WANTED, **python: Any) -> dict[str, Finding]:
     facts = Facts(said=SAID | (said or {}), python=FOUND | python)
     return {one.name: one for one in look(facts, wanted, PYTHON)}
 
