@@ -136,7 +136,7 @@ def test_home_is_full_at_the_end(tmp_path: Path, mounts: ExitStack, kind: str) -
     assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 300
 
 
-def test_home_is_full_for_a_while(tmp_path: Path, mounts: ExitStack) -> None:
+def test_home_is_full_for_a_while(tmp_path: Path, mounts: ExitStack, halted: Halted) -> None:
     """FAULT: home is full for a while as the try runs, so that results cannot be copied there.
 
     HOW: real: a tmpfs, filled, and freed again once a copy has failed.
@@ -146,6 +146,7 @@ def test_home_is_full_for_a_while(tmp_path: Path, mounts: ExitStack) -> None:
     home = mounts.enter_context(disk(tmp_path / "my runs", 10))
     run = Run(tmp_path, workload="odd:Slow")
     process = run.start(1, ODD_TOLD=str(tmp_path / "told"))
+    halted.started.append(process)
     wait_until((run.home() / "exit.part").exists)
     filler = fill(home)
     assert process.stdout is not None
