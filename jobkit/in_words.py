@@ -67,6 +67,8 @@ def why(one: Look, silent: tuple[str, ...], now: datetime) -> str:
         return f"{one.task.scheduler} does not answer" if dumb else f"left the queue: {evidence}"
     if one.standing is Standing.WAITING and one.queued.state is State.RUNNING and one.queued.task:
         return "the job that it shares has begun, and its turn is to come"
+    if one.standing is Standing.RUNNING and not one.queued.task:
+        return ""  # the queue only says that a driver here lives
     return explained(one.task.scheduler, one.queued, now)
 
 

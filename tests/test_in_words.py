@@ -99,6 +99,18 @@ def test_the_word_for_where_a_point_stands(look: Look, word: str) -> None:
             "one point at a time runs here",
         ),
         (one_look(Standing.RUNNING, queued=waits(State.RUNNING, "")), (), ""),
+        (
+            one_look(Standing.RUNNING, queued=waits(State.RUNNING, "", task=0), task=Task("local", "77", 1)),
+            (),
+            "",
+        ),
+        (
+            one_look(
+                Standing.RUNNING, queued=waits(State.RUNNING, "s: suspended"), task=Task("sge", "77", 1)
+            ),
+            (),
+            "s: suspended",
+        ),
     ],
 )
 def test_why_a_point_stands_where_it_does(look: Look, silent: tuple[str, ...], words: str) -> None:

@@ -125,10 +125,17 @@ def test_a_thousand_points_take_two_calls_and_less_than_a_second(
     assert "JobHeldUser: held by its owner" in done.stdout
 
 
+@pytest.mark.fault
 def test_what_is_held_or_in_error_is_mended_by_what_is_advised(
     lab: Lab, held: Held, calls: Path, wait_until: Wait
 ) -> None:
-    """On Grid Engine the logs cannot be written, so that a task that begins is put in error (Eqw)."""
+    """FAULT: a task is held, or in error (Eqw), and so is the job that follows, for ever.
+
+    HOW: real: a sweep submitted with a hold, Slurm and Grid Engine; a log that cannot be opened, Grid Engine.
+    REPORTED: `jobkit status` names the points, the job that waits for them, and the commands \
+        (`scontrol release`, `qrls`, `qmod -cj`); typed as they stand they let all go on.
+    LOST: nothing.
+    """
     run = held(COUNT)
     assert states(told(lab, run)) == ["held"] * 6
     job, wrong = job_of(lab), lab.scheduler == "sge"

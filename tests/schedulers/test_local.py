@@ -7,7 +7,7 @@ import pytest
 
 from jobkit.errors import JobkitError
 from jobkit.schedulers import local
-from jobkit.schedulers.base import Array, JobId, Request, State
+from jobkit.schedulers.base import Array, JobId, Queued, Request, State
 from jobkit.shell import Completed, run
 
 ARRAY = Array(first=1, last=3, offset=0, throttle=None)
@@ -121,3 +121,9 @@ def test_a_process_of_ones_own_is_found_by_the_real_ps() -> None:
 def test_a_driver_is_neither_searched_nor_throttled() -> None:
     assert local.search_argvs("demo-1", "2026-01-02T03:04:05") == ((), ())
     assert local.throttle_argv(JobId("7"), 3) == ()
+
+
+def test_a_point_here_waits_for_the_one_before_it_and_for_nobody() -> None:
+    one = Queued(job_id="7", task=local.WHOLE, state=State.RUNNING)
+    assert local.explain(one) == "one point at a time runs here"
+    assert local.remedy(JobId("7"), (1,), one) is None
