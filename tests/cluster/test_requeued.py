@@ -29,7 +29,7 @@ def now(halted: Halted, job: str) -> None:
     def begins() -> bool:
         state = in_queue(job)
         if state.startswith("PENDING"):
-            scontrol("update", f"JobId={job}", "StartTime=now")
+            said("scontrol", "update", f"JobId={job}", "StartTime=now")  # refused if it has just begun
         return state.startswith("RUNNING")
 
     halted.wait_until(lambda: not in_queue(job).startswith("RUNNING"), 30)
