@@ -19,7 +19,6 @@ name: asks
 workload: count
 sweep: {batch_size: [1]}
 repeats: 1
-policy: {follow_up: false}
 resources:
   gpus: 0
   cpus: 1

@@ -80,7 +80,7 @@ sge() {
     as_admin /usr/sbin/sge_qmaster
     for _ in {1..40}; do qconf -sm >/dev/null 2>&1 && break; sleep .25; done
     as_admin "qconf -am root" || true
-    qconf -sconf global | grep -v '^#' | sed -e ':a;/\\$/N;s/\\\n *//;ta' -e 's/^min_[ug]id .*/&/' |
+    qconf -sconf global | grep -v '^#' | sed -e ':a;/\\$/N;s/\\\n *//;ta' -e 's/^\(min_[ug]id\) .*/\1 0/' |
         sed -e "s|^execd_spool_dir .*|execd_spool_dir $dir/execd|" -e 's/^enforce_project .*/enforce_project true/' >"$dir/global"
     qconf -Mconf "$dir/global" >&2
     {
