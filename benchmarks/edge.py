@@ -26,10 +26,11 @@ from typing import Any
 from jobkit.evidence import ALLOCATED, NEED, Evidence
 from jobkit.fit import Observation, fit_memory
 from jobkit.loads import Lengths, Loads, measuring_sizes
+from jobkit.measured import Need
 from jobkit.models import find_model
 from jobkit.places import cache_dir
 from jobkit.predict import predict
-from jobkit.records import Need, Outcome
+from jobkit.records import Outcome
 from jobkit.run import need
 from jobkit.run.device import Device, open_device
 from jobkit.run.failure import outcome_of

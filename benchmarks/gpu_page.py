@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from jobkit.collect import collect
-from jobkit.records import Memory, Record, from_json
+from jobkit.measured import Memory
+from jobkit.record_json import from_json
+from jobkit.records import Record
 from jobkit.report import render
 
 ROOT = Path(__file__).parents[1]

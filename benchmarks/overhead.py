@@ -22,7 +22,7 @@ from typing import TextIO
 
 from benchmarks import raw
 from benchmarks.row import Row
-from jobkit import records
+from jobkit import record_json
 from jobkit.models import find_model
 from jobkit.places import cache_dir
 from jobkit.run import gpu, work
@@ -100,7 +100,7 @@ class Stage:
         self.device.synchronise()
         seconds = time.perf_counter() - start
         batch = work._batch(index, call, result, seconds, self.device, retries)  # noqa: SLF001 - the very code
-        self.lines.write(records.to_json(batch) + "\n")
+        self.lines.write(record_json.to_json(batch) + "\n")
         self.lines.flush()
 
     def without_it(self, call: Call) -> tuple[float, float]:

@@ -5,23 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.records import (
-    EXIT_FILE,
-    POINTS_FILE,
-    RECORD_FILE,
-    Gpu,
-    Job,
-    Memory,
-    ModelRef,
-    Outcome,
-    Point,
-    Record,
-    Sampler,
-    Summary,
-    TextRef,
-    from_json,
-    to_json,
-)
+from jobkit.measured import Gpu, Memory, Sampler, Summary
+from jobkit.record_json import from_json, to_json
+from jobkit.records import EXIT_FILE, POINTS_FILE, RECORD_FILE, Job, ModelRef, Outcome, Point, Record, TextRef
 
 REPEATS = 10
 GIB = 2**30

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.errors import JobkitError
-from jobkit.records import read_text
+from jobkit.record_files import read_text
 
 BEGIN_FILE = "begin"
 BY_HAND = "hand"

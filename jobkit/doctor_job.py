@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobkit import enqueue, records, states
+from jobkit import enqueue, record_files, records, states
 from jobkit.doctor import ONE_TASK, facts_in, script_for, under, wanted
 from jobkit.doctor_case import NAME, Case
 from jobkit.errors import JobkitError
@@ -106,7 +106,7 @@ def _submit(case: Case) -> _Look:
     (run_dir / "logs").mkdir(parents=True)
     for file in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
         (run_dir / file).touch()
-    records.write_atomically(run_dir / "job.sh", script)
+    record_files.write_atomically(run_dir / "job.sh", script)
     taken = enqueue.submit_array(case.scheduler, run_dir, str(run_dir / "job.sh"), ONE_TASK)
     return _Look(case, run_dir, taken.job)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from jobkit import enqueue, records, states
+from jobkit import enqueue, record_files, records, states
 from jobkit.errors import JobkitError
 from jobkit.places import CACHE_VARIABLE, cache_dir
 from jobkit.prepare import LAST_RESORT, choose_scheduler, run_id
@@ -65,7 +65,7 @@ def submit_fetch(
     (run_dir / "logs").mkdir(parents=True)
     for file in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
         (run_dir / file).touch()
-    records.write_atomically(run_dir / "job.sh", script)
+    record_files.write_atomically(run_dir / "job.sh", script)
     taken = enqueue.submit_array(by_name(chosen), run_dir, str(run_dir / "job.sh"), ONE_TASK)
     return run_dir, taken.job
 

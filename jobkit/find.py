@@ -23,17 +23,9 @@ from jobkit.loads import Loads
 from jobkit.locks import only_one
 from jobkit.outcomes import KILLED
 from jobkit.predict import Prediction, predict
-from jobkit.records import (
-    POINTS_FILE,
-    RESULTS_FOLDER,
-    Outcome,
-    Point,
-    Record,
-    append_line,
-    from_json,
-    read_text,
-    to_json,
-)
+from jobkit.record_files import append_line, read_text
+from jobkit.record_json import from_json, to_json
+from jobkit.records import POINTS_FILE, RESULTS_FOLDER, Outcome, Point, Record
 from jobkit.run import gpu
 from jobkit.run_folder import PointResult, read_run
 from jobkit.run_loads import KNOB, agreeing, loads_of, read_lengths

@@ -17,10 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit import records
+from jobkit import record_files, record_json, records
 from jobkit.begin import BEGIN_FILE, BY_HAND, read_begin
 from jobkit.errors import JobkitError
-from jobkit.records import RESULTS_FOLDER, TRY_PREFIX, Gpu, Outcome, Point, Record
+from jobkit.measured import Gpu
+from jobkit.records import RESULTS_FOLDER, TRY_PREFIX, Outcome, Point, Record
 from jobkit.run import gpu
 from jobkit.run.__main__ import read_point
 
@@ -141,7 +142,7 @@ def _read(run: Path, index: int, number: int, round_: int) -> Failed | None:
         return None
     path = home / records.RECORD_FILE
     if path.is_file():
-        record = records.from_json(Record, records.read_text(path), where=str(path))
+        record = record_json.from_json(Record, record_files.read_text(path), where=str(path))
         return Failed(point=point, outcome=record.outcome, message=record.message, record=record)
     exit_ = records.read_exit(home / records.EXIT_FILE)
     outcome = exit_.outcome or (Outcome.BUG if exit_.stage == "run" and not exit_.signal else Outcome.LOST)

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobkit.records import JOURNAL_FILE, append_line, read_lines
+from jobkit.record_files import append_line, read_lines
+from jobkit.records import JOURNAL_FILE
 
 
 def note(run_dir: Path, event: str, **fields: Any) -> None:  # noqa: ANN401 - whatever JSON holds

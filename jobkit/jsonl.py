@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jobkit.errors import JobkitError
-from jobkit.records import read_lines
+from jobkit.record_files import read_lines
 
 T = TypeVar("T")
 

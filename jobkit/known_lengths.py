@@ -12,7 +12,8 @@ from jobkit.errors import JobkitError
 from jobkit.lengths import PUNCTUATION, Lengths
 from jobkit.models import NOT_BUILT
 from jobkit.places import CACHE_VARIABLE
-from jobkit.records import ModelRef, TextRef, write_atomically
+from jobkit.record_files import write_atomically
+from jobkit.records import ModelRef, TextRef
 from jobkit.run.order import split_sentences
 from jobkit.run.paragraphs import read_paragraphs, split_paragraphs
 from jobkit.run.workload import SHIPPED, workload_class

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.jsonl import read_tolerantly
-from jobkit.records import append_line, from_json, to_json
+from jobkit.record_files import append_line
+from jobkit.record_json import from_json, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

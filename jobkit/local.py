@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from jobkit import journal, records
+from jobkit import journal, record_files, record_json
 from jobkit.find import next_trial
 from jobkit.records import ACCOUNTING_FILE, POINTS_FILE, Outcome, Point
 from jobkit.render import script_name
@@ -132,8 +132,8 @@ def find_largest(run_dir: Path, tick: Callable[[Point], None]) -> None:
 
 def _points(run_dir: Path) -> Iterator[Point]:
     path = run_dir / POINTS_FILE
-    for number, line in records.read_lines(path):
-        yield records.from_json(Point, line, where=f"{path}:{number}")
+    for number, line in record_files.read_lines(path):
+        yield record_json.from_json(Point, line, where=f"{path}:{number}")
 
 
 def _limits(spec: SweepSpec) -> Limits:
@@ -216,7 +216,7 @@ def _account(
         "stdout": json.dumps(row),
         "stderr": "",
     }
-    records.append_line(run_dir / ACCOUNTING_FILE, json.dumps(line))
+    record_files.append_line(run_dir / ACCOUNTING_FILE, json.dumps(line))
 
 
 @contextlib.contextmanager

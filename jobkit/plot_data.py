@@ -18,7 +18,8 @@ import pandas as pd
 from jobkit.collect import FIRST_KNOB, Collected
 from jobkit.jsonl import read_tolerantly
 from jobkit.plot_memory import MemoryPanel, memory_of_log, memory_of_records
-from jobkit.records import BATCHES_FILE, RESULTS_FOLDER, TRY_PREFIX, Batch, Outcome, Record, from_json
+from jobkit.record_json import from_json
+from jobkit.records import BATCHES_FILE, RESULTS_FOLDER, TRY_PREFIX, Batch, Outcome, Record
 from jobkit.rows import LOG
 from jobkit.run_folder import PointResult, read_run
 from jobkit.run_loads import loads_of, read_lengths

@@ -18,6 +18,8 @@ from jobkit.known_lengths import Say, cached_lengths, paragraphs_of, text_length
 from jobkit.lengths import Lengths
 from jobkit.places import cache_dir, ledger_path
 from jobkit.recommendation import Corpus, Held, Material
+from jobkit.record_files import read_text
+from jobkit.record_json import from_json
 from jobkit.records import (
     BATCHES_FILE,
     RECORD_FILE,
@@ -29,8 +31,6 @@ from jobkit.records import (
     Point,
     Record,
     TextRef,
-    from_json,
-    read_text,
 )
 from jobkit.run_folder import Run, is_run_folder, read_run
 from jobkit.run_loads import loads_of, read_lengths

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit import records
+from jobkit import record_files
 from jobkit.arrays import arrays_within, ask_limits, lines
 from jobkit.enqueue import Errand, Submitted, Unanswered, ask, cancel, submit_array
 from jobkit.errors import JobkitError
@@ -76,11 +76,11 @@ def write_round(run_dir: Path, round_: Round) -> list[Path]:
         Where they cannot be written.
     """
     written = [run_dir / script_name(round_.number)]
-    records.write_atomically(written[0], round_.script)
+    record_files.write_atomically(written[0], round_.script)
     if round_.listed:
         written.append(run_dir / round_.listed)
         text = "".join(" ".join(map(str, task)) + "\n" for task in round_.tasks)
-        records.write_atomically(written[1], text)
+        record_files.write_atomically(written[1], text)
     return written
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import fsum
 
+from jobkit.measured import Memory
 from jobkit.predecessors import LogRun
-from jobkit.records import Memory, Outcome, Point, Record
+from jobkit.records import Outcome, Point, Record
 from jobkit.run_folder import PointResult
 from jobkit.units import GIB
 

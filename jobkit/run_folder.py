@@ -11,7 +11,8 @@ from jobkit.accounts import Accounts, read_accounts
 from jobkit.errors import JobkitError
 from jobkit.jsonl import read_tolerantly
 from jobkit.outcomes import TryFiles, Verdict
-from jobkit.records import POINTS_FILE, RESULTS_FOLDER, Batch, Outcome, Point, from_json
+from jobkit.record_json import from_json
+from jobkit.records import POINTS_FILE, RESULTS_FOLDER, Batch, Outcome, Point
 from jobkit.tries import Tried, not_started, read_batches, read_tries, try_numbers
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from jobkit.errors import JobkitError
 from jobkit.lengths import LENGTHS_FILE, Cut, Lengths
 from jobkit.loads import Loads
-from jobkit.records import Point, read_text
+from jobkit.record_files import read_text
+from jobkit.records import Point
 
 KNOB = "batch_size"
 AGREE = 0.2

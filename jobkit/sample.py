@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobkit.places import writing
-from jobkit.records import write_atomically
+from jobkit.record_files import write_atomically
 from jobkit.run.workload import Entity
 
 SEED = 1867

@@ -21,7 +21,8 @@ from types import MappingProxyType
 from jobkit.errors import JobkitError
 from jobkit.locks import only_one
 from jobkit.places import writing
-from jobkit.records import from_json, to_json, write_atomically
+from jobkit.record_files import write_atomically
+from jobkit.record_json import from_json, to_json
 from jobkit.run.stanza_ner import StanzaNer
 from jobkit.run.workload import Entity
 from jobkit.sample import generate

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobkit import records, shell
+from jobkit import record_files, records, shell
 from jobkit.accounts import GONE, Accounts
 from jobkit.recent import recently
 from jobkit.schedulers.base import Accounted, JobId, Queued, Scheduler, State
@@ -173,7 +173,7 @@ def _keep(
         if not repeat and _last_said(path) == said:
             continue
         try:
-            records.append_line(path, line)
+            record_files.append_line(path, line)
         except OSError:
             asking.unsaved.setdefault(run, []).append(line)
 
@@ -185,7 +185,7 @@ def _now() -> str:
 def _last_said(path: Path) -> dict[str, object] | None:
     """Return the last answer in the file without its time, ``None`` where there is none to read."""
     try:
-        lines = [line for _, line in records.read_lines(path)]
+        lines = [line for _, line in record_files.read_lines(path)]
         last = json.loads(lines[-1])
     except (OSError, IndexError, ValueError):
         return None

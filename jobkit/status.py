@@ -12,7 +12,8 @@ from pathlib import Path
 from jobkit.in_words import HELD, explained, state_of, why
 from jobkit.look import Look, RunLook, Standing, followers, look
 from jobkit.progress import Pace, Progress, progress_of, to_go
-from jobkit.records import RESULTS_FOLDER, Outcome, read_text
+from jobkit.record_files import read_text
+from jobkit.records import RESULTS_FOLDER, Outcome
 from jobkit.saved import Saved, saved
 from jobkit.schedulers.base import Queued, State
 from jobkit.submissions import Role, Submission, Task

@@ -10,7 +10,8 @@ from typing import Any
 
 from jobkit.errors import JobkitError
 from jobkit.jsonl import parse_object, read_tolerantly
-from jobkit.records import JOURNAL_FILE, read_text
+from jobkit.record_files import read_text
+from jobkit.records import JOURNAL_FILE
 from jobkit.schedulers.base import JobId
 
 

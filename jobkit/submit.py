@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit import records
+from jobkit import record_files, record_json, records
 from jobkit.arrays import following
 from jobkit.enqueue import Errand, Submitted, cancel, submit_array
 from jobkit.errors import JobkitError
@@ -69,16 +69,16 @@ def write_run(prepared: Prepared) -> None:
     try:
         for folder in (run_dir / "logs", run_dir / records.RESULTS_FOLDER):
             folder.mkdir(parents=True)
-        records.write_atomically(run_dir / "sweep.yaml", prepared.spec.as_yaml())
-        lines = "".join(records.to_json(point) + "\n" for point in prepared.points)
-        records.write_atomically(run_dir / records.POINTS_FILE, lines)
+        record_files.write_atomically(run_dir / "sweep.yaml", prepared.spec.as_yaml())
+        lines = "".join(record_json.to_json(point) + "\n" for point in prepared.points)
+        record_files.write_atomically(run_dir / records.POINTS_FILE, lines)
         write_round(run_dir, first_round(prepared))
         if prepared.find_script is not None:
             want(prepared.spec, run_dir, prepared.find_script)
         if prepared.follow_script is not None:
-            records.write_atomically(run_dir / FOLLOW_SCRIPT, prepared.follow_script)
+            record_files.write_atomically(run_dir / FOLLOW_SCRIPT, prepared.follow_script)
         if prepared.lengths is not None:
-            records.write_atomically(run_dir / LENGTHS_FILE, prepared.lengths.to_json() + "\n")
+            record_files.write_atomically(run_dir / LENGTHS_FILE, prepared.lengths.to_json() + "\n")
         for name in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
             (run_dir / name).touch()
     except OSError as error:
@@ -173,5 +173,5 @@ def want(spec: SweepSpec, run_dir: Path, script: str, *, after: int = 0) -> None
         ledger=str(ledger_path()),
         after=after,
     )
-    records.write_atomically(run_dir / WANTED_FILE, records.to_json(wanted) + "\n")
-    records.write_atomically(run_dir / FIND_SCRIPT, script)
+    record_files.write_atomically(run_dir / WANTED_FILE, record_json.to_json(wanted) + "\n")
+    record_files.write_atomically(run_dir / FIND_SCRIPT, script)

@@ -12,7 +12,8 @@ from itertools import count
 from pathlib import Path
 
 from jobkit.jsonl import read_tolerantly
-from jobkit.records import RESULTS, Outcome, from_json
+from jobkit.record_json import from_json
+from jobkit.records import RESULTS, Outcome
 from jobkit.units import format_memory
 
 ALLOCATOR = "of the allocator, the CUDA context on top"

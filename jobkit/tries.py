@@ -15,6 +15,8 @@ from jobkit.errors import JobkitError
 from jobkit.jsonl import parse_object, read_tolerantly
 from jobkit.log_words import last_words, told
 from jobkit.outcomes import Circumstances, TryFiles, Verdict, judge
+from jobkit.record_files import read_text
+from jobkit.record_json import from_dict, from_json
 from jobkit.records import (
     BATCHES_FILE,
     EXIT_FILE,
@@ -25,10 +27,7 @@ from jobkit.records import (
     Outcome,
     Point,
     Record,
-    from_dict,
-    from_json,
     read_exit,
-    read_text,
 )
 from jobkit.schedulers.base import Accounted
 from jobkit.schedulers.registry import SCHEDULERS

@@ -9,7 +9,9 @@ import click
 from jobkit import local, submit
 from jobkit.errors import JobkitError
 from jobkit.launch import EXIT_INTERRUPTED, say
-from jobkit.records import POINTS_FILE, Point, from_json, read_lines
+from jobkit.record_files import read_lines
+from jobkit.record_json import from_json
+from jobkit.records import POINTS_FILE, Point
 from jobkit.render import render_find
 from jobkit.resume import alone
 from jobkit.schedulers.registry import by_name

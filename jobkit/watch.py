@@ -18,16 +18,9 @@ from jobkit.errors import JobkitError
 from jobkit.find import finished
 from jobkit.look import RunLook, Standing, followers, history, look
 from jobkit.policy import Policy, retry
-from jobkit.records import (
-    BATCHES_FILE,
-    EXIT_FILE,
-    RESULTS_FOLDER,
-    TRY_PREFIX,
-    Batch,
-    Point,
-    from_json,
-    read_lines,
-)
+from jobkit.record_files import read_lines
+from jobkit.record_json import from_json
+from jobkit.records import BATCHES_FILE, EXIT_FILE, RESULTS_FOLDER, TRY_PREFIX, Batch, Point
 from jobkit.run.paragraphs import read_paragraphs
 from jobkit.schedulers.base import Queued, State
 from jobkit.schedulers.registry import by_name

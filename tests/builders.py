@@ -8,6 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.begin import BEGIN_FILE
+from jobkit.measured import Gpu, Memory, Summary
+from jobkit.record_files import append_line, write_atomically
+from jobkit.record_json import to_json
 from jobkit.records import (
     ACCOUNTING_FILE,
     BATCHES_FILE,
@@ -17,18 +20,12 @@ from jobkit.records import (
     RECORD_FILE,
     Batch,
     Exit,
-    Gpu,
     Job,
-    Memory,
     ModelRef,
     Outcome,
     Point,
     Record,
-    Summary,
     TextRef,
-    append_line,
-    to_json,
-    write_atomically,
 )
 from jobkit.units import GIB
 

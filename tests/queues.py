@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.records import JOURNAL_FILE, Point, append_line
+from jobkit.record_files import append_line
+from jobkit.records import JOURNAL_FILE, Point
 from tests.builders import point, try_folder
 
 RUN_ID = point().run_id

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from jobkit.lengths import LENGTHS_FILE, Lengths
 from jobkit.loads import Loads
+from jobkit.measured import Need
 from jobkit.recommendation import Held, Material
-from jobkit.records import Need, Point, Record
+from jobkit.records import Point, Record
 from jobkit.site import load_site
 from jobkit.spec import Resources
 from tests.builders import GPU, ITEMS, grid, record, write_points, write_record

@@ -21,7 +21,8 @@ from jobkit.cancel import cancel
 from jobkit.errors import JobkitError
 from jobkit.locks import only_one
 from jobkit.look import look
-from jobkit.records import JOURNAL_FILE, Outcome, append_line
+from jobkit.record_files import append_line
+from jobkit.records import JOURNAL_FILE, Outcome
 from jobkit.resume import LOCK_FILE
 from jobkit.submissions import Role, read_journal
 from tests.builders import grid, point, record, write_points, write_record, write_submitted

@@ -6,9 +6,10 @@ from jobkit.cautions import cautions
 from jobkit.evidence import Evidence, gather
 from jobkit.lengths import Lengths
 from jobkit.loads import Loads
+from jobkit.measured import Memory
 from jobkit.recommend import recommend
 from jobkit.recommendation import Corpus, Material, Wishes
-from jobkit.records import Memory, Outcome
+from jobkit.records import Outcome
 from jobkit.units import GIB
 from tests.builders import ITEMS
 from tests.recommendations import material, records

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from jobkit import cli, columns, records, rows
+from jobkit import cli, columns, measured, records, rows
 from jobkit.errors import JobkitError
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Outcome, TextRef
@@ -271,11 +271,11 @@ def _heading_of_codes(name: str) -> str:
         ("Point", (records.Point,)),
         ("TextRef and ModelRef", (records.TextRef, records.ModelRef)),
         ("Job", (records.Job,)),
-        ("Gpu", (records.Gpu,)),
-        ("Memory", (records.Memory,)),
-        ("Need", (records.Need,)),
-        ("Sampler", (records.Sampler,)),
-        ("Summary", (records.Summary,)),
+        ("Gpu", (measured.Gpu,)),
+        ("Memory", (measured.Memory,)),
+        ("Need", (measured.Need,)),
+        ("Sampler", (measured.Sampler,)),
+        ("Summary", (measured.Summary,)),
     ],
 )
 def test_every_field_is_told(heading: str, kinds: tuple[type[records.Point], ...]) -> None:

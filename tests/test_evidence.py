@@ -7,7 +7,8 @@ import pytest
 
 from jobkit.evidence import ALLOCATED, NEED, RAM, Evidence, gather, ram_peak, setting
 from jobkit.fit import Fit
-from jobkit.records import Batch, Gpu, Memory, Need, Outcome, Record
+from jobkit.measured import Gpu, Memory, Need
+from jobkit.records import Batch, Outcome, Record
 from jobkit.units import GIB
 from tests.builders import GPU, MODEL, grid, record, summary
 

@@ -15,20 +15,10 @@ import pytest
 from jobkit import find, ledger
 from jobkit.errors import JobkitError
 from jobkit.lengths import LENGTHS_FILE, Lengths
-from jobkit.records import (
-    POINTS_FILE,
-    Exit,
-    Memory,
-    Need,
-    Outcome,
-    Point,
-    Record,
-    append_line,
-    from_json,
-    read_lines,
-    to_json,
-    write_atomically,
-)
+from jobkit.measured import Memory, Need
+from jobkit.record_files import append_line, read_lines, write_atomically
+from jobkit.record_json import from_json, to_json
+from jobkit.records import POINTS_FILE, Exit, Outcome, Point, Record
 from jobkit.run import gpu
 from jobkit.run_folder import read_run
 from jobkit.sources import read_sources

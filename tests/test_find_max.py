@@ -14,16 +14,10 @@ from pathlib import Path
 import pytest
 
 from jobkit import find
-from jobkit.records import (
-    Memory,
-    Outcome,
-    Point,
-    append_line,
-    from_json,
-    read_lines,
-    to_json,
-    write_atomically,
-)
+from jobkit.measured import Memory
+from jobkit.record_files import append_line, read_lines, write_atomically
+from jobkit.record_json import from_json, to_json
+from jobkit.records import Outcome, Point
 from jobkit.render import render_find
 from jobkit.run_folder import read_run
 from jobkit.site import load_site

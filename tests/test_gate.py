@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from jobkit import gate
 from jobkit.gate import FLAGS_FOLDER, Failed, Told, flagged, judge, signature
-from jobkit.records import Exit, Gpu, Outcome, Point, Record
+from jobkit.measured import Gpu
+from jobkit.records import Exit, Outcome, Point, Record
 from jobkit.run import gpu
 from jobkit.units import GIB
 from tests.builders import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobkit import records
+from jobkit import record_json, records
 from jobkit.collect import collect
 from jobkit.records import Outcome
 from tests.builders import grid, record, try_folder, write_exit, write_points, write_record
@@ -150,7 +150,7 @@ def test_records_that_are_spoilt(tmp_path: Path) -> None:
     points = grid([50, 100, 200, 300, 400])
     run = write_points(tmp_path / "run", points)
     write_record(run, record(points[0]))
-    text = records.to_json(record(points[1]))
+    text = record_json.to_json(record(points[1]))
     for of, spoilt in zip(
         points[1:],
         (text[: len(text) // 2], text.replace('"schema": 1', '"schema": 99', 1), text, "\x00\xff noise"),
@@ -179,7 +179,7 @@ def test_a_record_that_came_home_twice_counts_once(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", points)
     write_record(run, record(points[0]))
     second = try_folder(run, points[0], 2)
-    (second / "record.json").write_text(records.to_json(record(points[0])), encoding="utf-8")
+    (second / "record.json").write_text(record_json.to_json(record(points[0])), encoding="utf-8")
     found = collect([run])
     assert found.points["outcome"].tolist() == [Outcome.OK]
     assert found.points["tries"].tolist() == [2]

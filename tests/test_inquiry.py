@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.look import Standing, history, look
-from jobkit.records import JOURNAL_FILE, Job, Outcome, Point, append_line
+from jobkit.record_files import append_line
+from jobkit.records import JOURNAL_FILE, Job, Outcome, Point
 from jobkit.submissions import Task
 from tests.asked import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep
 from tests.asked import programs as programs  # noqa: PLC0414 - a fixture is found by its name here

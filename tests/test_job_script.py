@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit import records
+from jobkit import record_json, records
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Outcome, Record, TextRef
 from jobkit.render import render
@@ -58,7 +58,7 @@ class Run:
         )
         points = plan(spec, Inputs(run_id=run_id, text=ref, model=model, device=device))
         (self.dir / "points.jsonl").write_text(
-            "".join(records.to_json(p) + "\n" for p in points), encoding="utf-8"
+            "".join(record_json.to_json(p) + "\n" for p in points), encoding="utf-8"
         )
         here = {"name": "x", "scheduler": "local", "scratch": str(self.scratch), "sync_interval_s": 1}
         script = render(spec, Site.model_validate({**here, **(site or {})}), points[0], self.dir)
@@ -84,7 +84,7 @@ class Run:
 
     def record(self, point: int = 1, number: int = 1) -> Record:
         path = self.home(point, number) / "record.json"
-        return records.from_json(Record, path.read_text(encoding="utf-8"), where=str(path))
+        return record_json.from_json(Record, path.read_text(encoding="utf-8"), where=str(path))
 
     def exit(self, point: int = 1, number: int = 1) -> records.Exit:
         return records.read_exit(self.home(point, number) / "exit")

@@ -10,7 +10,8 @@ import pytest
 
 from jobkit.errors import JobkitError
 from jobkit.look import Standing, followers, history, look
-from jobkit.records import JOURNAL_FILE, Job, Outcome, append_line
+from jobkit.record_files import append_line
+from jobkit.records import JOURNAL_FILE, Job, Outcome
 from jobkit.schedulers.base import Queued, State
 from jobkit.submissions import Role
 from tests.asked import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep

@@ -23,10 +23,12 @@ from matplotlib.text import Text
 from jobkit.collect import Collected, collect
 from jobkit.commands.collect import collect as command
 from jobkit.errors import JobkitError
+from jobkit.measured import Gpu, Memory, Need
 from jobkit.plot import COLUMN_IN, MOST_GROUPS, PAGE_IN, STYLE, SUFFIXES, figure, plot
 from jobkit.plot_data import group_plots
 from jobkit.plot_panels import MARKS, SMALL, repeats_in_words, short
-from jobkit.records import Gpu, Memory, Need, Outcome, Point, Record, to_json
+from jobkit.record_json import to_json
+from jobkit.records import Outcome, Point, Record
 from jobkit.trials import TRIALS_FILE, Trial
 from jobkit.units import GIB
 from tests.builders import GPU, TEXT, grid, record, write_points, write_record

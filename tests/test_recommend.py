@@ -10,9 +10,10 @@ from jobkit.errors import JobkitError
 from jobkit.evidence import ALLOCATED, NEED, RAM
 from jobkit.lengths import Lengths
 from jobkit.loads import Loads
+from jobkit.measured import Memory
 from jobkit.recommend import recommend
 from jobkit.recommendation import MEMORY, SATURATION, SWEEP, THROUGHPUT, Corpus, Held, Recommendation, Wishes
-from jobkit.records import Memory, Outcome, Record
+from jobkit.records import Outcome, Record
 from jobkit.units import GIB
 from tests.builders import grid, record
 from tests.recommendations import (

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from jobkit.commands.recommend import recommend as command
+from jobkit.measured import Memory
 from jobkit.recommend import recommend
 from jobkit.recommend_report import as_json, as_text
 from jobkit.recommendation import Corpus, Held, Material, Recommendation, Wishes
-from jobkit.records import Memory
 from jobkit.speed import Duration
 from jobkit.units import GIB
 from tests.builders import GPU, grid

@@ -12,7 +12,9 @@ from jobkit.errors import JobkitError
 from jobkit.lengths import LENGTHS_FILE
 from jobkit.places import CACHE_VARIABLE
 from jobkit.recommend_sources import read_corpus, read_material
-from jobkit.records import ModelRef, Outcome, TextRef, append_line, to_json
+from jobkit.record_files import append_line
+from jobkit.record_json import to_json
+from jobkit.records import ModelRef, Outcome, TextRef
 from jobkit.texts import find_text
 from jobkit.trials import TRIALS_FILE, Trial
 from jobkit.units import GIB

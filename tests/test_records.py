@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit import records
+from jobkit import record_files, record_json, records
 from jobkit.errors import JobkitError
-from jobkit.records import Batch, Exit, Job, Memory, Need, Outcome, Point, Record, TextRef
+from jobkit.measured import Memory, Need
+from jobkit.records import Batch, Exit, Job, Outcome, Point, Record, TextRef
 
 POINT = Point(
     run_id="r-1",
@@ -51,30 +52,30 @@ NEED = Need(
 
 
 def test_a_record_reads_back_as_it_was() -> None:
-    assert records.from_json(Record, records.to_json(RECORD), where="x") == RECORD
+    assert record_json.from_json(Record, record_json.to_json(RECORD), where="x") == RECORD
 
 
 def test_several_of_a_kind_read_back_each_as_it_was() -> None:
     told = replace(RECORD, needs=(NEED, replace(NEED, load=8)), point=replace(POINT, cap_bytes=2**30))
-    back = records.from_json(Record, records.to_json(told), where="x")
+    back = record_json.from_json(Record, record_json.to_json(told), where="x")
     assert back == told
     assert [type(one) for one in back.needs] == [Need, Need]
     assert type(back.needs) is tuple
 
 
 def test_a_record_of_an_earlier_jobkit_tells_no_needs() -> None:
-    data = json.loads(records.to_json(RECORD))
+    data = json.loads(record_json.to_json(RECORD))
     for name in ("needs", "failed_load", "retries"):
         del data[name]
     del data["point"]["cap_bytes"]
-    assert records.from_dict(Record, data, where="x") == RECORD
+    assert record_json.from_dict(Record, data, where="x") == RECORD
 
 
 def test_keys_of_a_later_jobkit_are_ignored_and_a_later_schema_is_not() -> None:
-    data = json.loads(records.to_json(RECORD))
-    assert records.from_dict(Record, {**data, "later": 1}, where="x") == RECORD
+    data = json.loads(record_json.to_json(RECORD))
+    assert record_json.from_dict(Record, {**data, "later": 1}, where="x") == RECORD
     with pytest.raises(JobkitError, match="schema 2 is newer"):
-        records.from_dict(Record, {**data, "schema": 2}, where="x")
+        record_json.from_dict(Record, {**data, "schema": 2}, where="x")
 
 
 @pytest.mark.parametrize(
@@ -88,20 +89,20 @@ def test_keys_of_a_later_jobkit_are_ignored_and_a_later_schema_is_not() -> None:
         ({"needs": {}}, "x: {} where list is expected"),
         ({"needs": [3]}, "x: not a Need: '3'"),
         ({"needs": [{"load": 3}]}, "x: not a Need: lacks allocated_bytes, reserved_bytes, passed_bytes,"),
-        ({"needs": [json.loads(records.to_json(NEED)) | {"load": "9"}]}, "x: '9' where int is expected"),
+        ({"needs": [json.loads(record_json.to_json(NEED)) | {"load": "9"}]}, "x: '9' where int is expected"),
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, object], said: str) -> None:
-    data = {**json.loads(records.to_json(RECORD)), **change}
+    data = {**json.loads(record_json.to_json(RECORD)), **change}
     with pytest.raises(JobkitError, match=said):
-        records.from_dict(Record, data, where="x")
+        record_json.from_dict(Record, data, where="x")
 
 
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(
         JobkitError, match=r"not a Batch: lacks index, first_item, items, characters, load, seconds"
     ):
-        records.from_json(Batch, "{}", where="x")
+        record_json.from_json(Batch, "{}", where="x")
 
 
 json_values = st.recursive(
@@ -113,20 +114,20 @@ json_values = st.recursive(
 @given(json_values)
 def test_any_json_is_a_record_or_a_jobkit_error(value: object) -> None:
     with pytest.raises(JobkitError):
-        records.from_json(Record, json.dumps(value), where="x")
+        record_json.from_json(Record, json.dumps(value), where="x")
 
 
 @given(st.integers(0, 2000))
 def test_a_half_written_record_is_a_jobkit_error(cut: int) -> None:
-    text = records.to_json(RECORD)[:-1]
+    text = record_json.to_json(RECORD)[:-1]
     with pytest.raises(JobkitError):
-        records.from_json(Record, text[: cut % len(text)], where="x")
+        record_json.from_json(Record, text[: cut % len(text)], where="x")
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
-    records.write_atomically(path, "one")
-    records.write_atomically(path, "two")
+    record_files.write_atomically(path, "one")
+    record_files.write_atomically(path, "two")
     assert path.read_text(encoding="utf-8") == "two"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -134,8 +135,8 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_lines_are_numbered_as_an_editor_does(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     for line in ("a", "", "b"):
-        records.append_line(path, line)
-    assert list(records.read_lines(path)) == [(1, "a\n"), (3, "b\n")]
+        record_files.append_line(path, line)
+    assert list(record_files.read_lines(path)) == [(1, "a\n"), (3, "b\n")]
 
 
 def test_an_exit_file(tmp_path: Path) -> None:
@@ -156,4 +157,4 @@ def test_what_is_no_exit_file(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("value", [3, "text", Record])
 def test_only_a_dataclass_is_written(value: object) -> None:
     with pytest.raises(TypeError, match="not a dataclass"):
-        records.to_json(value)
+        record_json.to_json(value)

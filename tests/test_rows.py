@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.records import Memory
+from jobkit.measured import Memory
 from jobkit.sources import read_sources
 from jobkit.units import GIB
 from tests.builders import GPU, point, record, write_points, write_record

@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from jobkit.directives import directives
+from jobkit.measured import Memory
 from jobkit.recommendation import Lines
-from jobkit.records import Job, Memory
+from jobkit.records import Job
 from jobkit.scheduler_lines import enough, lines, request, used_ram
 from jobkit.site import Site, load_site
 from jobkit.spec import Resources

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.progress import Progress
-from jobkit.records import JOURNAL_FILE, Exit, Outcome, Point, append_line
+from jobkit.record_files import append_line
+from jobkit.records import JOURNAL_FILE, Exit, Outcome, Point
 from jobkit.status import Asked, PointStatus, RunStatus, read_asked, status
 from tests.builders import (
     batch,

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.records import Outcome, append_line, to_json
+from jobkit.record_files import append_line
+from jobkit.record_json import to_json
+from jobkit.records import Outcome
 from jobkit.trials import (
     ALLOCATOR,
     PROCESS,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit import records, submit, twins
+from jobkit import record_files, record_json, records, submit, twins
 from jobkit.errors import JobkitError
 from jobkit.prepare import Options, Prepared, prepare
 from jobkit.records import Outcome, Point
@@ -126,7 +126,7 @@ def test_a_trial_of_the_largest_batch_behind_the_points_makes_no_difference(home
     del home
     run = written()
     trial = replace(run.points[2], index=4, point_id="batch_size-9-verify")
-    records.append_line(run.run_dir / records.POINTS_FILE, records.to_json(trial))
+    record_files.append_line(run.run_dir / records.POINTS_FILE, record_json.to_json(trial))
     assert twins.find(ready()) == run.run_dir
 
 

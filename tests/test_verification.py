@@ -16,7 +16,8 @@ import pytest
 
 from jobkit import local, retries, verification
 from jobkit.errors import JobkitError
-from jobkit.records import append_line, to_json, write_atomically
+from jobkit.record_files import append_line, write_atomically
+from jobkit.record_json import to_json
 from jobkit.trials import TRIALS_FILE, WANTED_FILE, Trial
 from jobkit.units import GIB
 from tests.builders import grid, write_points

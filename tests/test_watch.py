@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit import records, watch
+from jobkit import record_json, watch
 from jobkit.look import Look, RunLook, Standing
 from jobkit.outcomes import TryFiles, Verdict
 from jobkit.plan import Inputs, plan
@@ -44,7 +44,7 @@ def tried(run: Path, point: Point, *lines: str) -> Path:
 def test_a_point_is_finished_when_its_exit_file_is_home(tmp_path: Path, points: tuple[Point, ...]) -> None:
     with watch.Progress(tmp_path, points) as progress:
         assert progress.refresh() == {1, 2}
-        folder = tried(tmp_path, points[0], records.to_json(BATCH), '{"index": 1, "first')
+        folder = tried(tmp_path, points[0], record_json.to_json(BATCH), '{"index": 1, "first')
         assert progress.refresh() == {1, 2}
         (folder / "exit").write_text("status=0\n", encoding="utf-8")
         assert progress.refresh() == {2}

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from jobkit.errors import JobkitError
-from jobkit.records import write_atomically
+from jobkit.record_files import write_atomically
 from jobkit.units import parse_size
 
 WIDE = 120

@@ -7,7 +7,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from jobkit import records
+from jobkit import record_files, record_json, records
 from jobkit.errors import JobkitError
 from jobkit.records import Job, Outcome, Point
 from jobkit.run.record import Task
@@ -52,9 +52,9 @@ def read_point(path: Path, index: int) -> Point:
     JobkitError
         Where there is no such line or it is no point.
     """
-    for number, line in records.read_lines(path):
+    for number, line in record_files.read_lines(path):
         if number == index:
-            return records.from_json(Point, line, where=f"{path}:{number}")
+            return record_json.from_json(Point, line, where=f"{path}:{number}")
     raise JobkitError(f"{path}: no line {index}", hint="points count from 1")
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.errors import JobkitError
-from jobkit.records import write_atomically
+from jobkit.record_files import write_atomically
 from jobkit.run import gpu, surroundings
 from jobkit.run.device import open_device
 from jobkit.run.failure import TryFailed

@@ -14,7 +14,7 @@ from typing import Any
 
 import pynvml
 
-from jobkit.records import Gpu
+from jobkit.measured import Gpu
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobkit.records import Memory
+from jobkit.measured import Memory
 from jobkit.run.sampler import Peaks
 
 TOLERANCE = 0.02

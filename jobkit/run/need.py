@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from jobkit.records import Batch, Need, Outcome
+from jobkit.measured import Need
+from jobkit.records import Batch, Outcome
 from jobkit.run.device import Device
 from jobkit.run.failure import Stopped, outcome_of
 from jobkit.run.order import Call

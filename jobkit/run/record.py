@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from jobkit import records
+from jobkit import measured
 from jobkit.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import memory, surroundings
 from jobkit.run.failure import Stopped, outcome_of
@@ -55,12 +55,12 @@ class Try:
     batches_total: int = 0
     characters_total: int = 0
     workload: Workload | None = None
-    gpu: records.Gpu | None = None
+    gpu: measured.Gpu | None = None
     peaks: Peaks | None = None
     sampler: Sampling | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
-    needs: tuple[records.Need, ...] = ()
+    needs: tuple[measured.Need, ...] = ()
 
 
 def record_of(state: Try, error: BaseException | None) -> Record:
@@ -108,11 +108,11 @@ def _retries(batches: Sequence[Batch]) -> int | None:
     return sum(known) if known else None
 
 
-def _sampler(peaks: Peaks | None) -> records.Sampler | None:
+def _sampler(peaks: Peaks | None) -> measured.Sampler | None:
     if peaks is None:
         return None
     utilisation, power = peaks.utilisation_percent, peaks.power_w
-    return records.Sampler(
+    return measured.Sampler(
         period_s=peaks.period_s,
         samples=peaks.samples,
         memory_query=peaks.memory_query,

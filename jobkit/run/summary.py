@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from jobkit.records import Batch, Summary
+from jobkit.measured import Summary
+from jobkit.records import Batch
 
 
 def summarise(batches: Sequence[Batch], *, items_total: int, batches_total: int) -> Summary:

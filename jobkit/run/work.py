@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from jobkit import records
+from jobkit import record_files, record_json, records
 from jobkit.errors import JobkitError
 from jobkit.records import Batch, Outcome
 from jobkit.run import gpu, memory, need, room, surroundings
@@ -59,7 +59,7 @@ def _leave(state: Try, error: BaseException | None) -> Outcome:
     except OSError as full:
         record = record_of(state, error or full)
     room.give_back(out)
-    records.write_atomically(out / records.RECORD_FILE, records.to_json(record) + "\n")
+    record_files.write_atomically(out / records.RECORD_FILE, record_json.to_json(record) + "\n")
     return record.outcome
 
 
@@ -91,7 +91,7 @@ def _work(state: Try, stack: ExitStack) -> None:
         state.warm_up_s += need.largest_first(device, state.workload, todo[0])
     with (state.task.out / records.BATCHES_FILE).open("a", encoding="utf-8") as stream:
         for batch in _batches(state, device, todo):
-            stream.write(records.to_json(batch) + "\n")
+            stream.write(record_json.to_json(batch) + "\n")
             stream.flush()
     if device.torch:
         state.needs = need.measure(device, need.heaviest(state.workload, state.batches, todo), point)

@@ -9,7 +9,9 @@ import pytest
 
 from jobkit.begin import Begin, read_begin
 from jobkit.look import IN_QUEUE, Look, Standing, look
-from jobkit.records import Outcome, Record, from_json, read_text
+from jobkit.record_files import read_text
+from jobkit.record_json import from_json
+from jobkit.records import Outcome, Record
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 
 Wait = Callable[[Callable[[], bool], float], None]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit import records
+from jobkit import record_files, record_json, records
 from jobkit.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import work
 from jobkit.run.device import Device
@@ -61,7 +61,7 @@ def tried(folder: Path, of: Point) -> Record:
     task = Task(point=ready, try_number=1, inputs=folder, out=folder, job=Job(scheduler="hand"))
     outcome = work.run(task, Signals(None))
     text = (folder / records.RECORD_FILE).read_text()
-    found = records.from_json(Record, text, where="record")
+    found = record_json.from_json(Record, text, where="record")
     assert found.outcome is outcome
     return found
 
@@ -130,8 +130,8 @@ def test_a_signal_while_it_measures_ends_that_and_not_the_try(
     assert found.summary
     assert found.summary.items == found.summary.items_total == 5
     assert len(read_entities(tmp_path / records.ENTITIES_FILE)) == 5
-    lines = records.read_lines(tmp_path / records.BATCHES_FILE)
-    assert next(records.from_json(Batch, line, where="batches").load for _, line in lines) == LOAD
+    lines = record_files.read_lines(tmp_path / records.BATCHES_FILE)
+    assert next(record_json.from_json(Batch, line, where="batches").load for _, line in lines) == LOAD
     assert GIB <= card.cap_bytes <= GIB + 1024
 
 
