@@ -191,14 +191,14 @@ stage=run
     --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart") &
 worker=$!
 if [[ $limit ]]; then                                 # its share of a task that runs several points
-    (trap '' USR1 USR2; trap 'kill $!; exit' TERM
+    (trap '' USR1 USR2; trap 'kill $! 2>/dev/null; exit' TERM
     sleep $((limit > SECONDS + 60 ? limit - SECONDS - 60 : 1)) & wait $!; kill -USR1 $$
     sleep 60 & wait $!; kill -KILL "$worker") &
     watch=$!
 fi
 (
     trap '' USR1 USR2
-    trap 'kill $!; exit' TERM
+    trap 'kill $! 2>/dev/null; exit' TERM
     own() { ! read -r _ _ _ parent _ <"/proc/$BASHPID/stat" || [[ $parent == "$$" ]]; }
     while sleep 30 & wait $!; own; do bring_home || true; done
     orphaned
