@@ -15,10 +15,12 @@ import pytest
 from jobkit.models import find_model
 from jobkit.places import CACHE_VARIABLE
 from jobkit.records import ModelRef
+from jobkit.run.stanza_ner import SLEEP_WHILE_WAITING
 from tests.fakes.fixtures import fake_sge, fake_slurm
 
 __all__ = ["fake_sge", "fake_slurm"]  # for all tests: see tests/fakes/README.md
 
+os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
 KEPT = Path(__file__).parents[1] / ".cache" / "jobkit"
 
 

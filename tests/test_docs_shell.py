@@ -106,7 +106,7 @@ class World:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment, without the user's own, clusters, and the slow measuring of coverage."""
+        """The environment, without the user's own, and clusters."""
         outer = {name: value for name, value in os.environ.items() if not name.startswith(LEFT_OUT)}
         home = self.folder / "home"
         return outer | {

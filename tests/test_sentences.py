@@ -47,6 +47,11 @@ def test_a_card_is_named_with_its_size_as_far_as_both_are_known(tmp_path: Path) 
         assert first == f"stanza-ner: sample (881 paragraphs) on {words}"
 
 
+def test_a_workload_without_a_model_names_none(tmp_path: Path) -> None:
+    light = replace(point(device="cpu"), workload="count", model=None)
+    assert title(collected(tmp_path, [record(light)]))[1].startswith("largest batch first")
+
+
 def test_versions_are_told_where_there_are_any(tmp_path: Path) -> None:
     told = record(point(device="cpu"))
     *_, last = title(collected(tmp_path / "told", [told]))

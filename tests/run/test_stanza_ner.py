@@ -52,7 +52,8 @@ def test_it_is_the_workload_of_its_name() -> None:
     assert StanzaNer.NEEDS_MODEL
 
 
-def test_entities_do_not_depend_on_the_batch_size(load: Load, sample: Sample) -> None:
+def test_entities_do_not_depend_on_the_batch_size(load: Load) -> None:
+    sample = generate(SEED, 300)
     found = {size: run(load(batch_size=size), sample.paragraphs)[0] for size in (7, 50, 300)}
     assert found[7] == found[50] == found[300]
     gold = set(sample.gold)
