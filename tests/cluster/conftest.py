@@ -1,8 +1,9 @@
 """Real Slurm and real Grid Engine on this machine, for the tests marked ``slurm`` and ``sge``.
 
 Without ``JOBKIT_CLUSTER=1`` those tests are skipped and no daemon is installed or started. A cluster
-that is up already is used and left up. With pytest-xdist say ``--dist loadgroup``: the tests of one
-cluster then run in one worker; several workers, or several sessions, may still share it.
+that is up already is used and left up. Several workers, or several sessions, may share it. With pytest-xdist
+say ``--dist loadgroup``: the tests of a file on one cluster then run one after another, files side by
+side, for they mostly wait.
 
 A test that kills daemons takes the fixture ``slurm_alone`` or ``sge_alone``: it waits until no other
 test uses that cluster, of this session or another, and the others wait until it has ended.
@@ -33,6 +34,14 @@ SCRIPTS = {"slurm": "slurm-up", "sge": "sge-up"}
 """What brings each cluster up: the names are those of marks and fixtures."""
 
 Wait = Callable[[Callable[[], bool], float], None]
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group what needs a cluster by the cluster and the file."""
+    for item in items:
+        if needs := [name for name in SCRIPTS if item.get_closest_marker(name)]:
+            item.add_marker(pytest.mark.xdist_group(f"{'-'.join(needs)}-{item.path.stem}"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

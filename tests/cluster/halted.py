@@ -32,12 +32,8 @@ environment:
     BROKEN_GO: '%s/go-{}'
 """
 
-SLURM = pytest.mark.parametrize(
-    "lab", [pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")])], indirect=True
-)
-SGE = pytest.mark.parametrize(
-    "lab", [pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")])], indirect=True
-)
+SLURM = pytest.mark.parametrize("lab", [pytest.param("slurm", marks=pytest.mark.slurm)], indirect=True)
+SGE = pytest.mark.parametrize("lab", [pytest.param("sge", marks=pytest.mark.sge)], indirect=True)
 
 
 class Halted:

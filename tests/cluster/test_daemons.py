@@ -23,7 +23,6 @@ def shared(script: str) -> bool:
 
 
 @pytest.mark.slurm
-@pytest.mark.xdist_group("slurm")
 def test_slurm_is_had_alone_and_healed(slurm_alone: SlurmDaemons) -> None:
     assert not shared(SCRIPTS["slurm"])
     slurm_alone.set_slurmd_timeout(7)
@@ -38,7 +37,6 @@ def test_slurm_is_had_alone_and_healed(slurm_alone: SlurmDaemons) -> None:
 
 
 @pytest.mark.sge
-@pytest.mark.xdist_group("sge")
 def test_grid_engine_is_had_alone_and_healed(sge_alone: SgeDaemons) -> None:
     assert not shared(SCRIPTS["sge"])
     for name in ("execd", "qmaster"):

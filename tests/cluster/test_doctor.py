@@ -49,8 +49,8 @@ QUEUES = {"slurm": ("partition", "gpu"), "sge": ("queue", "gpu.q")}
 
 @pytest.fixture(
     params=[
-        pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")]),
-        pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")]),
+        pytest.param("slurm", marks=pytest.mark.slurm),
+        pytest.param("sge", marks=pytest.mark.sge),
     ]
 )
 def scheduler(request: pytest.FixtureRequest) -> str:
@@ -148,7 +148,6 @@ def test_a_python_that_the_node_does_not_have(scheduler: str, home: Path) -> Non
 
 
 @pytest.mark.slurm
-@pytest.mark.xdist_group("slurm")
 def test_a_database_that_is_down(slurm: None, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same cluster, its database at a port where nobody listens: for this test's commands alone."""
     del slurm
@@ -165,7 +164,6 @@ def test_a_database_that_is_down(slurm: None, home: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slurm
-@pytest.mark.xdist_group("slurm")
 def test_a_controller_that_is_down(slurm: None, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del slurm
     conf = home / "slurm.conf"
@@ -186,7 +184,6 @@ def test_a_controller_that_is_down(slurm: None, home: Path, monkeypatch: pytest.
 
 
 @pytest.mark.sge
-@pytest.mark.xdist_group("sge")
 def test_a_qmaster_that_is_down(sge: None, monkeypatch: pytest.MonkeyPatch) -> None:
     del sge
     monkeypatch.setenv("SGE_QMASTER_PORT", "9")

@@ -12,8 +12,8 @@ from tests.fakes.contract import expected, observe
 @pytest.mark.parametrize(
     "scheduler",
     [
-        pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")]),
-        pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")]),
+        pytest.param("slurm", marks=pytest.mark.slurm),
+        pytest.param("sge", marks=pytest.mark.sge),
     ],
 )
 def test_the_real_one_shows_what_the_fake_is_held_to(

@@ -19,8 +19,8 @@ JOBKIT = Path(sys.executable).with_name("jobkit")
 
 @pytest.fixture(
     params=[
-        pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")]),
-        pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")]),
+        pytest.param("slurm", marks=pytest.mark.slurm),
+        pytest.param("sge", marks=pytest.mark.sge),
     ]
 )
 def scheduler(request: pytest.FixtureRequest) -> str:

@@ -20,8 +20,8 @@ JOBKIT = Path(sys.executable).with_name("jobkit")
 OTHER_SITE = Path(__file__).parents[1] / "data" / "other-site.sh"
 LIGHT = ("--set", "workload=count", "--set", "device=cpu")
 BOTH = [
-    pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")]),
-    pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")]),
+    pytest.param("slurm", marks=pytest.mark.slurm),
+    pytest.param("sge", marks=pytest.mark.sge),
 ]
 
 
@@ -91,7 +91,6 @@ def other_site(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 @pytest.mark.slurm
-@pytest.mark.xdist_group("slurm")
 def test_a_slurm_with_partitions_of_every_kind(slurm: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its nodes never come, so nothing runs: but what it says of itself is what a site says."""
     del slurm
@@ -108,7 +107,6 @@ def test_a_slurm_with_partitions_of_every_kind(slurm: None, monkeypatch: pytest.
 
 
 @pytest.mark.sge
-@pytest.mark.xdist_group("sge")
 def test_a_grid_engine_with_names_of_its_own(sge: None, monkeypatch: pytest.MonkeyPatch) -> None:
     del sge
     with other_site("sge", monkeypatch):

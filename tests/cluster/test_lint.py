@@ -56,12 +56,8 @@ def sbatch(slurm: None, here: Path) -> Callable[[str], str]:  # noqa: ARG001 - t
     return shown
 
 
-slurm_test = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
-sge_test = [pytest.mark.sge, pytest.mark.xdist_group("sge")]
-
-
 class TestSlurm:
-    pytestmark = slurm_test
+    pytestmark = pytest.mark.slurm
 
     @pytest.mark.parametrize(
         ("rule", "lines"),
@@ -185,7 +181,7 @@ def qsub(sge: None, here: Path) -> Callable[[str], str]:  # noqa: ARG001 - the d
 
 
 class TestGridEngine:
-    pytestmark = sge_test
+    pytestmark = pytest.mark.sge
 
     @pytest.mark.parametrize(
         ("rule", "lines"),

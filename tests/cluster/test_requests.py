@@ -66,7 +66,6 @@ def said(*argv: str) -> str:
 
 
 @pytest.mark.slurm
-@pytest.mark.xdist_group("slurm")
 def test_slurm_reads_the_plain_keys(slurm: None, tmp_path: Path) -> None:
     del slurm
     with held(tmp_path, "slurm", "scancel", "cpu", "n2") as job_id:
@@ -77,7 +76,6 @@ def test_slurm_reads_the_plain_keys(slurm: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.slurm
-@pytest.mark.xdist_group("slurm")
 @pytest.mark.parametrize(
     ("key", "value", "refusal"),
     [("constraint", "a100&ib", "feature"), ("reservation", "nowhere", "reservation")],
@@ -92,7 +90,6 @@ def test_slurm_refuses_what_it_does_not_have(
 
 
 @pytest.mark.sge
-@pytest.mark.xdist_group("sge")
 def test_grid_engine_reads_the_plain_keys(sge: None, tmp_path: Path) -> None:
     del sge
     with held(tmp_path, "sge", "qdel", "serial.q", "node07, node12") as job_id:
@@ -102,7 +99,6 @@ def test_grid_engine_reads_the_plain_keys(sge: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.sge
-@pytest.mark.xdist_group("sge")
 def test_grid_engine_keeps_away_from_an_excluded_host(sge: None, tmp_path: Path) -> None:
     """Of a cluster of one host, excluding it leaves none: the check before the submission says so."""
     del sge

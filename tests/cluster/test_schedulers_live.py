@@ -32,11 +32,12 @@ until [[ -s end.$k ]]; do sleep 0.2; done
 exit "$(<"end.$k")"
 """
 
-on_slurm = (pytest.mark.slurm, pytest.mark.xdist_group("slurm"))
-on_sge = (pytest.mark.sge, pytest.mark.xdist_group("sge"))
 both = pytest.mark.parametrize(
     "scheduler",
-    [pytest.param(by_name("slurm"), marks=on_slurm), pytest.param(by_name("sge"), marks=on_sge)],
+    [
+        pytest.param(by_name("slurm"), marks=pytest.mark.slurm),
+        pytest.param(by_name("sge"), marks=pytest.mark.sge),
+    ],
     ids=["slurm", "sge"],
 )
 
@@ -164,7 +165,9 @@ def test_what_the_cluster_can_do_is_not_refused(sweep: Sweep) -> None:
     assert refusals(sweep, asking(queue=queue, walltime_s=3600)) == ""
 
 
-@pytest.mark.parametrize("scheduler", [pytest.param(by_name("slurm"), marks=on_slurm)], ids=["slurm"])
+@pytest.mark.parametrize(
+    "scheduler", [pytest.param(by_name("slurm"), marks=pytest.mark.slurm)], ids=["slurm"]
+)
 @pytest.mark.parametrize(
     ("changes", "header", "words"),
     [
@@ -182,7 +185,7 @@ def test_slurm_refuses(sweep: Sweep, changes: dict[str, object], header: str, wo
     assert [word for word in words if word not in said] == []
 
 
-@pytest.mark.parametrize("scheduler", [pytest.param(by_name("sge"), marks=on_sge)], ids=["sge"])
+@pytest.mark.parametrize("scheduler", [pytest.param(by_name("sge"), marks=pytest.mark.sge)], ids=["sge"])
 @pytest.mark.parametrize(
     ("changes", "header", "words"),
     [

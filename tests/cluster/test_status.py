@@ -32,7 +32,7 @@ HOLD = {"slurm": "--hold", "sge": "-h"}
 RELEASE = {"slurm": ("scontrol", "release"), "sge": ("qrls",)}
 ASKED = ("squeue", "sacct", "qstat", "qacct")
 NOBODY = 65534
-SLURM = pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")])
+SLURM = pytest.param("slurm", marks=pytest.mark.slurm)
 
 
 @pytest.fixture

@@ -103,8 +103,8 @@ class Lab:
 
 @pytest.fixture(
     params=[
-        pytest.param("slurm", marks=[pytest.mark.slurm, pytest.mark.xdist_group("slurm")]),
-        pytest.param("sge", marks=[pytest.mark.sge, pytest.mark.xdist_group("sge")]),
+        pytest.param("slurm", marks=pytest.mark.slurm),
+        pytest.param("sge", marks=pytest.mark.sge),
     ]
 )
 def lab(
