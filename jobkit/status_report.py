@@ -115,12 +115,17 @@ def _rows(points: Sequence[PointStatus], most: int) -> Iterator[Line]:
         yield from map(_row, points)
         return
     for kind in TELLING:
-        some = [one for one in points if kind in {one.state, one.look.standing}]
+        some = [one for one in points if kind in {one.state, one.look.standing} and not one.look.cancelled]
         listed = MOST_ALIKE if kind in {Standing.STUCK, HELD} else MOST_OF_A_STATE
         yield from map(_row, some[:listed])
         yield from _counted(some[listed:], "more")
+    yield from _counted([one for one in points if _quiet(one)], "points")
+
+
+def _quiet(one: PointStatus) -> bool:
+    """Tell whether nobody needs to look at a point."""
     quiet = {Standing.DONE, Standing.WAITING, Standing.MISSING}
-    yield from _counted([one for one in points if one.look.standing in quiet and one.state != HELD], "points")
+    return one.look.cancelled or (one.look.standing in quiet and one.state != HELD)
 
 
 def _counted(points: Sequence[PointStatus], unit: str) -> Iterator[Line]:

@@ -58,7 +58,7 @@ def test_a_run_on_a_page() -> None:
         "",
         "next",
         "  jobkit status runs/demo 2        # all about p002, and why it failed",
-        "  jobkit resume runs/demo          # runs again the 1 point that failed",
+        "  jobkit resume runs/demo          # runs again the point that failed",
         "  jobkit logs runs/demo 3 -f       # what p003 says",
         "  jobkit status runs/demo --watch  # follows it to its end",
         "  jobkit collect runs/demo         # the table of what is done",
@@ -143,6 +143,15 @@ def test_of_many_points_only_what_wants_to_be_looked_at_is_listed() -> None:
         ["1", "point", "missing"],
     ]
     assert len(found) == 1 + 2 + 20 + 10
+
+
+def test_of_many_points_those_that_were_cancelled_are_counted() -> None:
+    cancelled = [a_point(n, Standing.FAILED, Outcome.CANCELLED, why="taken back") for n in range(2, 60)]
+    found = rows(a_run([a_point(1, Standing.FAILED, Outcome.BUG), *cancelled]))
+    assert [line.split()[:3] for line in found[1:]] == [
+        ["p001", "bug", "node1"],
+        ["58", "points", "cancelled"],
+    ]
 
 
 def test_all_are_listed_where_all_are_asked_for() -> None:

@@ -10,6 +10,7 @@ from jobkit.units import (
     format_about,
     format_bytes_gib,
     format_clock,
+    format_count,
     format_memory,
     format_size,
     format_walltime,
@@ -132,6 +133,14 @@ def test_memory_below_a_gibibyte_keeps_its_digits() -> None:
     assert format_memory(150 * 2**20) == "150.0 MiB"
     assert format_memory(2**30) == "1.00 GiB"
     assert format_memory(0.0) == "0.0 MiB"
+
+
+def test_one_thing_is_no_several() -> None:
+    assert [format_count(number, "point") for number in (0, 1, 2000)] == [
+        "0 points",
+        "1 point",
+        "2,000 points",
+    ]
 
 
 def test_a_size_that_no_machine_has_is_refused() -> None:
