@@ -172,6 +172,9 @@ def _circumstances(accounts: Accounts, task: Task | None, *, superseded: bool) -
 def _node(files: TryFiles, accounted: Accounted | None) -> str:
     told = (
         accounted.node if accounted else "",  # the scheduler's name for it, which it takes back in --exclude
+        files.record.environment.get("HOSTNAME", "")
+        if files.record
+        else "",  # as the job's begin file has it
         files.record.host if files.record else "",
         files.begin.host if files.begin else "",
         files.exit.host if files.exit else "",
