@@ -13,7 +13,7 @@ from jobkit.schedulers.base import Queued, Remedy, State
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.status import ENDED, JobStatus, PointStatus, RunStatus
 from jobkit.submissions import Role, Task
-from jobkit.units import format_count
+from jobkit.units import format_count, format_moment
 
 DOES = {
     Role.FOLLOW: "runs again what the policy says",
@@ -77,7 +77,8 @@ def _silent(status: RunStatus) -> Iterator[str]:
 def _cut_off(status: RunStatus) -> Iterator[str]:
     cut = status.seen.unanswered
     if cut is not None:
-        yield f"a submission at {cut.get('at', 'an unknown time')} got no answer: its job may be in the queue"
+        at = format_moment(str(cut.get("at", "an unknown time")))
+        yield f"a submission at {at} got no answer: its job may be in the queue"
 
 
 def _left(status: RunStatus) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import datetime
 from decimal import Decimal
 
 from jobkit.errors import JobkitError
@@ -113,6 +114,14 @@ def format_about(duration_s: float) -> str:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 36 else f"{hours // 24} d {hours % 24} h"  # noqa: PLR2004
+
+
+def format_moment(text: str) -> str:
+    """Return an ISO moment as local time for a person, ``2026-01-02 10:15:30``; what is none as it is."""
+    try:
+        return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError):
+        return text
 
 
 def format_count(number: int, noun: str) -> str:
