@@ -190,7 +190,7 @@ def _by_record(record: Record, exit_: Exit | None) -> Verdict:
         parts.append(f"signal {record.signal}")
     if exit_ is not None and exit_.scratch:
         parts.append(f"files kept in {_kept(exit_)}")
-    evidence = "; ".join(part for part in parts if part) or "record"
+    evidence = "; ".join(part for part in parts if part) or "its record says so"
     return Verdict(outcome=record.outcome, evidence=evidence, provisional=record.provisional)
 
 

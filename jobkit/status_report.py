@@ -160,11 +160,11 @@ def _words(one: PointStatus) -> str:
     return f"{far}; {one.why}" if one.why else far
 
 
-def far_words(progress: Progress) -> str:
-    """Return how far a try is: ``12/40 batches, 24 min to go``."""
+def far_words(progress: Progress, *, over: bool = False) -> str:
+    """Return how far a try is: ``12/40 batches, 24 min to go``; or how far it came, where it is over."""
     of = f"/{progress.batches_total:,}" if progress.batches_total else ""
     far = f"{progress.batches:,}{of} batch{'es' if of or progress.batches > 1 else ''}"
-    return far if progress.left_s is None else f"{far}, {format_about(progress.left_s)} to go"
+    return far if over or progress.left_s is None else f"{far}, {format_about(progress.left_s)} to go"
 
 
 def table(rows: Iterator[Line] | Sequence[Line], alike: str, width: int) -> list[str]:

@@ -188,7 +188,7 @@ def test_nobody_says_why_a_job_script_was_killed_outright() -> None:
 
 def test_a_result_needs_no_word_of_a_task_that_began_again() -> None:
     again = Circumstances(requeued=True)
-    assert judge(TryFiles(number=1, record=FULL), None, again).evidence == "record"
+    assert judge(TryFiles(number=1, record=FULL), None, again).evidence == "its record says so"
     assert judge(TryFiles(number=1, record=CUT), None, again).evidence.endswith(
         "; the scheduler began the task again"
     )

@@ -183,6 +183,7 @@ def test_a_run_that_was_never_submitted_has_nothing_in_common() -> None:
 )
 def test_how_far_a_try_is_in_words(progress: Progress, words: str) -> None:
     assert far_words(progress) == words
+    assert far_words(progress, over=True) == words.partition(",")[0]
 
 
 def test_comments_stand_below_where_there_is_no_room_beside() -> None:
