@@ -84,11 +84,17 @@ def _about(status: RunStatus) -> Iterator[str]:
     parts = sorted({one.scheduler for one in status.seen.submissions})
     parts += [_gpu(status)] if _gpu(status) else []
     if status.to_go_s is not None:
-        parts.append(f"about {format_about(status.to_go_s)} to go if {status.running} run at a time, as now")
+        parts.append(
+            f"about {format_about(status.to_go_s)} to go if {_run(status.running)} at a time, as now"
+        )
     if parts:
         yield ", ".join(map(plain, parts))
     if status.saved is not None:
         yield _saved(status.saved, status.asked.gpus)
+
+
+def _run(number: int) -> str:
+    return f"{number} run{'s' if number == 1 else ''}"
 
 
 def _saved(one: Saved, gpus: int) -> str:

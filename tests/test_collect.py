@@ -175,7 +175,7 @@ def test_a_spoilt_line_before_the_last_is_named(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", points := grid([50]))
     write_batches(run, points[0], [], half="garbage\n[1]\n")
     assert "batches.jsonl:1: not JSON" in collect([run]).notes[0]
-    assert "(and 1 more lines of this file): skipped" in collect([run]).notes[0]
+    assert "(and 1 more line of this file): skipped" in collect([run]).notes[0]
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,11 @@ def test_what_was_saved_where_there_are_no_gpus_is_job_time() -> None:
     assert lines(run)[2].startswith("saved about 30 s of job time: 1 point was left out, ")
 
 
+def test_one_point_runs_at_a_time() -> None:
+    run = replace(a_run([a_point(1, Standing.RUNNING)]), to_go_s=30.0)
+    assert lines(run)[1].endswith("about 30 s to go if 1 runs at a time, as now")
+
+
 def test_cards_that_differ_have_a_column_and_tries_only_where_there_are_several() -> None:
     again = tuple(tried(n, Outcome.OK) for n in (2, 1))
     points = [
