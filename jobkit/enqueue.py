@@ -29,10 +29,11 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What a job is for, and in which round of its run."""
+    """What a job is for, in which round of its run, and what a person gave with it: ``key=value``."""
 
     role: Role = Role.POINTS
     round: int = 1
+    given: tuple[str, ...] = ()
 
 
 SWEEP = Errand()
@@ -97,6 +98,7 @@ def submit_array(
         "role": errand.role,
         "round": errand.round,
         **({"list": array.listed} if array.listed else {}),
+        **({"given": errand.given} if errand.given else {}),
     }
     journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
     done = patiently(argv, scheduler.BUSY, clean_environment())

@@ -80,12 +80,12 @@ def headline(prepared: Prepared) -> str:
     return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
 
 
-def here(prepared: Prepared) -> int | None:
+def here(prepared: Prepared, check: submit.Check) -> int | None:
     """Run all points on this machine, with progress; return an exit code if it did not get so far."""
     from jobkit import watch  # brings rich, which a submission that returns at once does not need
 
     say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {short(prepared.run_dir)}")
-    submit.write_run(prepared)
+    submit.write_run(prepared, check)
     try:
         with local.ended_by_signals(), watch.Progress(prepared.run_dir, prepared.points) as progress:
             local.drive(prepared.run_dir, progress.tick)
@@ -98,10 +98,10 @@ def here(prepared: Prepared) -> int | None:
     return None
 
 
-def detached(prepared: Prepared) -> int:
+def detached(prepared: Prepared, check: submit.Check) -> int:
     """Start the local run in a process of its own and return."""
     say(f"{headline(prepared)}\n{asked(prepared)}")
-    submit.write_run(prepared)
+    submit.write_run(prepared, check)
     run_dir = prepared.run_dir
     argv = by_name("local").submit_argv(str(run_dir / "job.sh"), submit.ONE_TASK)
     pid = shell.detach(argv, run_dir / "logs" / "driver.out")
@@ -147,10 +147,10 @@ def _hours(seconds: float) -> str:
     return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
 
 
-def on_cluster(prepared: Prepared, *, wait: bool) -> int | None:
+def on_cluster(prepared: Prepared, check: submit.Check = lambda: None, *, wait: bool) -> int | None:
     """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
     say(f"{headline(prepared)}\n{asked(prepared)}")
-    taken = submit.submit(prepared, say)
+    taken = submit.submit(prepared, say, check)
     scheduler = by_name(prepared.spec.scheduler)
     jobs = ", ".join(str(one.job) for one in taken.jobs if one.role is Role.POINTS)
     jobs += "".join(f"; job {one.job} {WAITS[one.role]}" for one in taken.jobs if one.role in WAITS)
