@@ -55,5 +55,5 @@ def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_
         return code
     from jobkit.commands.collect import collect
 
-    result: int = collect.main(args=[str(run)], prog_name="jobkit collect", standalone_mode=False)
+    result: int = collect.main(args=["--", str(run)], prog_name="jobkit collect", standalone_mode=False)
     return result
