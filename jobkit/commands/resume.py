@@ -47,7 +47,9 @@ def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_
     Where the points run here, it is that of `jobkit collect`.
     """
     from jobkit.retries import follow, run_again
+    from jobkit.runs_here import run_named
 
+    run = run_named(run)
     if follow_up:
         return follow(run.absolute())
     code = run_again(run.absolute(), only, overrides)
