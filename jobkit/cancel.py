@@ -13,13 +13,14 @@ from jobkit.enqueue import REFUSED, cancel_tasks
 from jobkit.errors import JobkitError
 from jobkit.find import finished
 from jobkit.in_words import counted, find_point
-from jobkit.launch import say, short
+from jobkit.launch import say
 from jobkit.look import IN_QUEUE, Look, RunLook, Standing, followers, look
 from jobkit.orphans import adopt
 from jobkit.resume import alone
 from jobkit.schedulers.base import State
 from jobkit.schedulers.registry import by_name
 from jobkit.submissions import Role, Submission, Task, read_journal
+from jobkit.typed import typed
 
 LIVE = IN_QUEUE | {Standing.UNSETTLED}
 """A task that the queue does not show just now may be there all the same (nextflow#1007)."""
@@ -227,5 +228,5 @@ def _tell(run_dir: Path, points: Sequence[Look]) -> None:
         say(f"cancelled: {len(points)} point{'s' if len(points) > 1 else ''}")
     if any(one.standing is Standing.RUNNING for one in points):
         say("what runs brings home what it has")
-    say(f"  how it goes  jobkit status {short(run_dir)}")
-    say(f"  run again    jobkit resume {short(run_dir)}")
+    say(f"  how it goes  jobkit status {typed(run_dir)}")
+    say(f"  run again    jobkit resume {typed(run_dir)}")

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from jobkit.folded import printable
+from jobkit.typed import word
 
 EXIT_MISSING = 4
 SCHEMA = 1
@@ -119,7 +120,7 @@ def advice(findings: Iterable[Finding], spec: str, *, nodes: bool) -> str:
     """
     if exit_code(findings):
         return "mend what is missing from the top down: what stands further up is often the reason"
-    sweep = f"jobkit sweep {spec}"
+    sweep = f"jobkit sweep {word(spec)}"
     return f"next: the same with --submit looks on a node; then {sweep}" if nodes else f"next: {sweep}"
 
 

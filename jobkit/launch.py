@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from pathlib import Path
 
 import click
 
@@ -17,6 +16,7 @@ from jobkit.schedulers.base import JobId
 from jobkit.schedulers.registry import by_name
 from jobkit.spec import Resources, SweepSpec
 from jobkit.submissions import Role
+from jobkit.typed import short, typed
 from jobkit.units import format_size, format_walltime
 
 EXIT_INTERRUPTED = 130
@@ -92,8 +92,8 @@ def here(prepared: Prepared, check: submit.Check) -> int | None:
     except KeyboardInterrupt:
         note(prepared.run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
         say(f"interrupted; what was measured is in {short(prepared.run_dir)}")
-        say(f"  see it    jobkit collect {short(prepared.run_dir)}")
-        say(f"  go on     jobkit resume {short(prepared.run_dir)}")
+        say(f"  see it    jobkit collect {typed(prepared.run_dir)}")
+        say(f"  go on     jobkit resume {typed(prepared.run_dir)}")
         return EXIT_INTERRUPTED
     return None
 
@@ -170,7 +170,7 @@ WAITS = {
 
 
 def _cancel(prepared: Prepared) -> str:
-    return f"jobkit cancel {short(prepared.run_dir)}"
+    return f"jobkit cancel {typed(prepared.run_dir)}"
 
 
 def _stay(prepared: Prepared) -> int | None:
@@ -181,24 +181,16 @@ def _stay(prepared: Prepared) -> int | None:
         watch.until_done(prepared.run_dir, prepared.points, prepared.spec.policy)
     except KeyboardInterrupt:
         say("no longer waiting; the job goes on")
-        say(f"  how it goes  jobkit status {short(prepared.run_dir)}\n  cancel       {_cancel(prepared)}")
+        say(f"  how it goes  jobkit status {typed(prepared.run_dir)}\n  cancel       {_cancel(prepared)}")
         return EXIT_INTERRUPTED
     return None
 
 
 def _done(prepared: Prepared, what: str, cancel: str) -> None:
-    run_dir = short(prepared.run_dir)
+    run_dir, run = short(prepared.run_dir), typed(prepared.run_dir)
     say(what)
     say(f"  run folder   {run_dir}")
-    say(f"  how it goes  jobkit status {run_dir}")
-    say(f"  results      jobkit collect {run_dir}")
+    say(f"  how it goes  jobkit status {run}")
+    say(f"  results      jobkit collect {run}")
     say(f"  logs         {run_dir}/logs/")
     say(f"  cancel       {cancel}")
-
-
-def short(path: Path) -> str:
-    """Return a path relative to here, where it lies below."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

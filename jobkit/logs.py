@@ -93,10 +93,7 @@ def follow(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
     JobkitError
         Where there will be none.
     """
-    path = log.path
-    if log.by_hand or path is None:
-        raise _missing(run, log)
-    _note(log, say)
+    path = _followed(run, log, say)
     place, pace = 0, _Pace(time.monotonic() + (ASK_EVERY_S if path.is_file() else 0))
     while not (log.exit is not None and log.exit.is_file()):
         before, place = place, _copy(path, place, sieve, out)
@@ -104,10 +101,20 @@ def follow(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
             break
         pace.wait(grew=place != before)
         log = _newer(run, log)
+        if log.path != path:
+            path, place = _followed(run, log, say), 0
     place = _copy(path, place, sieve, out)
     if not place and not path.is_file():
         raise _missing(run, log)
     _end(sieve, out, say)
+
+
+def _followed(run: Path, log: Log, say: Say) -> Path:
+    """Say whose log is followed from now on; return where it is. A point submitted anew has another."""
+    if log.by_hand or log.path is None:
+        raise _missing(run, log)
+    _note(log, say)
+    return log.path
 
 
 @dataclass(slots=True)

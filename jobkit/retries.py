@@ -17,6 +17,7 @@ from jobkit.resume import alone, between, make_round, note_left, prepare_resume,
 from jobkit.rounds import write_round
 from jobkit.spec import SweepSpec
 from jobkit.submissions import Role
+from jobkit.typed import typed, word
 from jobkit.units import format_size, format_walltime
 from jobkit.whereabouts import check_place
 
@@ -62,7 +63,7 @@ def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> i
         say(f"submitted: {spec.scheduler} job {one.job}{waits}")
     for line in done.left:
         say(line)
-    say(f"  how it goes  jobkit status {run_dir}")
+    say(f"  how it goes  jobkit status {typed(run_dir)}")
     return REFUSED if len(done.groups) < len(again) else 0
 
 
@@ -91,7 +92,7 @@ def follow(run_dir: Path) -> int:
             done = resume(run_dir, spec, seen, again, say)
         except JobkitError as error:
             note_left(run_dir, error.message, again)
-            say(f"{error}\nit is left to a person: jobkit resume {run_dir}")
+            say(f"{error}\nit is left to a person: jobkit resume {word(run_dir)}")
             return 0
         if left := [group for group in again if group not in done.groups]:
             note_left(run_dir, "; ".join(done.left), left)

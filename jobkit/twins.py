@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.errors import JobkitError
-from jobkit.launch import say, short
+from jobkit.launch import say
 from jobkit.look import RunLook, Standing, look
 from jobkit.prepare import Prepared
 from jobkit.records import Point
 from jobkit.run_folder import read_points
+from jobkit.typed import short, typed
 
 SPEC_FILE = "sweep.yaml"
 
@@ -101,7 +102,7 @@ def _word(standing: Standing) -> str:
 
 def _next(seen: RunLook) -> str:
     standings = {one.standing for one in seen.points}
-    run = short(seen.folder)
+    run = typed(seen.folder)
     ways = [f"jobkit collect {run} prints its table"]
     if standings & {Standing.FAILED, Standing.MISSING}:
         ways.insert(0, f"jobkit resume {run} runs what failed or is missing")

@@ -92,6 +92,7 @@ def _stay(run_dir: Path, code: int | None) -> int | None:
 def _table(run_dir: Path) -> int:
     """Print the scaling table of a finished run; return the exit code of `jobkit collect`."""
     from jobkit.commands.collect import collect
+    from jobkit.typed import short
 
-    code: int = collect.main(args=[str(run_dir)], prog_name="jobkit collect", standalone_mode=False)
+    code: int = collect.main(args=["--", short(run_dir)], prog_name="jobkit collect", standalone_mode=False)
     return code
