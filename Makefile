@@ -19,11 +19,8 @@ demo: setup           ## the main job, small, on this machine: prints the scalin
 	$(BIN)/jobkit sweep sweeps/demo.yaml --new
 
 # Tests on real schedulers mostly wait, the others compute: side by side they take the time of one.
-.PHONY: both
-both: setup
-	$(MAKE) --jobs=2 --output-sync=target unit cluster
-
-test: lint both        ## all that CI runs (JOBKIT_CLUSTER=1 adds real Slurm and Grid Engine)
+test: setup           ## all that CI runs (JOBKIT_CLUSTER=1 adds real Slurm and Grid Engine)
+	$(MAKE) --jobs=3 --output-sync=target lint unit cluster
 
 lint: setup           ## style, types, import layers
 	$(BIN)/ruff check .

@@ -173,6 +173,15 @@ def settled(run: Path, report: Report) -> RunLook:
         time.sleep(2)
 
 
+def emptied(run: Path) -> RunLook:
+    """Return a look at a run of which the queue holds nothing any more."""
+    while True:
+        (seen,) = look([run])
+        if not seen.queued and not seen.silent:
+            return seen
+        time.sleep(2)
+
+
 def count(seen: RunLook) -> dict[str, int]:
     """Return how many points have which outcome."""
     return dict(Counter(str(one.outcome) for one in seen.points))
@@ -206,8 +215,9 @@ def soak(report: Report, home: Path, *, nodes: bool) -> None:
         client(home, ["resume", str(run)])
     if chaos.is_alive():
         chaos.stop()
-    (seen,) = look([run], ask=False)
-    finish(report, seen, time.monotonic() - begin)
+    seconds = time.monotonic() - begin
+    client(home, ["cancel", str(run)])  # tasks that their scheduler began anew, though their point is done
+    finish(report, emptied(run), seconds)
 
 
 def finish(report: Report, seen: RunLook, seconds: float) -> None:
@@ -230,7 +240,7 @@ def main() -> int:
     parser.add_argument("--nodes", action="store_true", help="break nodes too: for a cluster of one's own")
     asked = parser.parse_args()
     report = Report(asked.scheduler, asked.points, asked.seed)
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+    with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
         soak(report, Path(folder), nodes=asked.nodes)
     sys.stdout.write(json.dumps(asdict(report)) + "\n")
     bad = report.lost_points or report.twice or report.without_outcome

@@ -13,13 +13,14 @@ from jobkit.enqueue import REFUSED, cancel_tasks
 from jobkit.errors import JobkitError
 from jobkit.find import finished
 from jobkit.in_words import counted, find_point
-from jobkit.launch import say, short
+from jobkit.launch import say
 from jobkit.look import IN_QUEUE, Look, RunLook, Standing, followers, look
 from jobkit.orphans import adopt
 from jobkit.resume import alone
 from jobkit.schedulers.base import State
 from jobkit.schedulers.registry import by_name
 from jobkit.submissions import Role, Submission, Task, read_journal
+from jobkit.typed import typed
 from jobkit.units import format_count
 
 LIVE = IN_QUEUE | {Standing.UNSETTLED}
@@ -133,7 +134,7 @@ def chosen(seen: RunLook, named: Sequence[str], kept: Sequence[str]) -> list[Loo
     stay = {find_point(seen.points, word).point.index for word in kept}
     points = [one for one in live if one.point.index not in stay and (not named or one.point.index in wanted)]
     if named or kept:
-        _refuse_some(live, {one.point.index for one in points}, short(seen.folder))
+        _refuse_some(live, {one.point.index for one in points}, typed(seen.folder))
     return points
 
 
@@ -234,7 +235,7 @@ def _take_back(run_dir: Path, parts: Sequence[Part], points: Sequence[Look]) -> 
     if refusals:
         raise JobkitError(
             "\n".join(refusals),
-            hint=f"jobkit status {short(run_dir)} tells what still runs",
+            hint=f"jobkit status {typed(run_dir)} tells what still runs",
             exit_code=REFUSED,
         )
 
@@ -244,5 +245,5 @@ def _tell(run_dir: Path, points: Sequence[Look]) -> None:
         say(f"cancelled: {format_count(len(points), 'point')}")
     if any(one.standing is Standing.RUNNING for one in points):
         say("what runs brings home what it has")
-    say(f"  how it goes  jobkit status {short(run_dir)}")
-    say(f"  run again    jobkit resume {short(run_dir)}")
+    say(f"  how it goes  jobkit status {typed(run_dir)}")
+    say(f"  run again    jobkit resume {typed(run_dir)}")

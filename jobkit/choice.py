@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.errors import JobkitError
 from jobkit.in_words import find_point
-from jobkit.look import Look, Standing, history
+from jobkit.look import Look, RunLook, Standing, given_to, history
 from jobkit.policy import Change, Policy, grown, growth, retry
 from jobkit.records import Outcome
 from jobkit.spec import SweepSpec
+from jobkit.submissions import Task
 
 MIB = 2**20
+Given = tuple[str, ...]
+"""``key=value`` of each ``--set``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +24,20 @@ class Group:
 
     Attributes
     ----------
+    given
+        What a person gave for them, now or before: ``key=value``.
     change
-        What is asked for beyond the spec.
+        What they get beyond that.
     points
         Their indices, in order.
+    spec
+        With both.
     """
 
+    given: Given
     change: Change
     points: tuple[int, ...]
+    spec: SweepSpec
 
 
 AGAIN = {
@@ -72,29 +81,90 @@ def _named(looks: Sequence[Look], word: str) -> Look:
     return one
 
 
-def groups(points: Sequence[Look], policy: Policy, *, strictly: bool, anywhere: bool = False) -> list[Group]:
+def groups(
+    points: Sequence[Look],
+    spec_of: Callable[[Given], SweepSpec],
+    given_to: Mapping[Task, Given],
+    now: Given,
+    *,
+    strictly: bool,
+    anywhere: bool = False,
+) -> list[Group]:
     """Return the points by how they are to run again.
 
     Parameters
     ----------
+    spec_of
+        The spec with what a person gave.
+    given_to
+        What each task of the run was given so far.
+    now
+        What a person gives now: it holds for the points that run again, then and later.
     strictly
         Whether the policy decides that a point runs again at all; else a person has, and the
         policy says only with what.
     anywhere
         Whether no node can be stayed away from: the site file does not say how.
     """
-    found: dict[Change, list[int]] = {}
+    found: dict[tuple[Given, Change], list[int]] = {}
     for one in points:
-        tries = history(one)
+        given = merged(given_to.get(one.task, ()) if one.task else (), now)
+        tries = alike(one, given_to, given)
+        policy = spec_of(given).policy
         change = retry(policy, tries) if strictly else growth(policy, tries)
         if change is not None:
             change = change.model_copy(update={"exclude": ()}) if anywhere else change
-            found.setdefault(change, []).append(one.point.index)
-    return [Group(change, tuple(indices)) for change, indices in found.items()]
+            found.setdefault((given, change), []).append(one.point.index)
+    keep = [_key(word) for word in now]
+    return [
+        Group(given, change, tuple(indices), changed(spec_of(given), change, keep=keep))
+        for (given, change), indices in found.items()
+    ]
+
+
+def due(seen: RunLook, policy: Policy) -> bool:
+    """Tell whether a policy runs a point of a run again."""
+    given = given_to(seen)
+    failed = [one for one in seen.points if one.standing is Standing.FAILED]
+    return any(
+        retry(policy, alike(one, given, given.get(one.task, ()) if one.task else ())) for one in failed
+    )
+
+
+def merged(before: Given, now: Given) -> Given:
+    """Return what a point was given and is given now: of one key, and of its parts, the last counts."""
+    keys = [_key(word) for word in now]
+    return (*(one for one in before if not any(f"{_key(one)}.".startswith(f"{key}.") for key in keys)), *now)
+
+
+def alike(one: Look, given_to: Mapping[Task, Given], given: Given) -> list[tuple[Outcome | None, str]]:
+    """Return outcome and node of a point's tries, the oldest first, less those that tell nothing now.
+
+    That a point ran out of memory counts if it had what a person has given it since; so with its walltime.
+    """
+    return [
+        (tried.verdict.outcome, tried.node)
+        for tried in history(one)
+        if _about(given_to.get(tried.task, ()) if tried.task else (), tried.verdict.outcome)
+        == _about(given, tried.verdict.outcome)
+    ]
+
+
+_LIMITED_BY = {Outcome.RAM_OOM: "resources.memory", Outcome.TIMEOUT: "resources.walltime"}
+
+
+def _about(given: Given, outcome: Outcome | None) -> list[str]:
+    """Return of what was given that on which an outcome depends."""
+    key = _LIMITED_BY.get(outcome) if outcome else None
+    return [one for one in given if key and f"{key}.".startswith(f"{_key(one)}.")]
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].strip()
 
 
 def changed(spec: SweepSpec, change: Change, *, keep: Sequence[str] = ()) -> SweepSpec:
-    """Return the spec with what a group is to get beyond it; ``keep`` are keys that a person has set."""
+    """Return the spec with what a group is to get beyond it; ``keep`` are keys that a person sets now."""
     asked = spec.resources
     update: dict[str, object] = {"exclude": [*dict.fromkeys([*asked.exclude, *change.exclude])]}
     if "resources.memory" not in keep:

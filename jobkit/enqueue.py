@@ -12,6 +12,7 @@ from jobkit.errors import JobkitError
 from jobkit.patience import patiently
 from jobkit.schedulers.base import Array, JobId, Request, Scheduler
 from jobkit.submissions import Role
+from jobkit.typed import typed
 
 REFUSED = 3
 MOST_SAID = 2000
@@ -29,10 +30,11 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What a job is for, and in which round of its run."""
+    """What a job is for, in which round of its run, and what a person gave with it: ``key=value``."""
 
     role: Role = Role.POINTS
     round: int = 1
+    given: tuple[str, ...] = ()
 
 
 SWEEP = Errand()
@@ -97,6 +99,7 @@ def submit_array(
         "role": errand.role,
         "round": errand.round,
         **({"list": array.listed} if array.listed else {}),
+        **({"given": errand.given} if errand.given else {}),
     }
     journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
     done = patiently(argv, scheduler.BUSY, clean_environment())
@@ -121,9 +124,10 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
         error.exit_code = REFUSED
         if not unsure:
             raise
+        found = f"jobkit resume {typed(run_dir)} finds it by its name, or submits it again"
         raise Unanswered(
             f"{error.message}\n  so it is not known whether {scheduler.NAME} took the job",
-            hint=f"in half a minute, jobkit resume {run_dir} finds it by its name, or submits it again",
+            hint=f"in half a minute, {found}",
             exit_code=REFUSED,
         ) from error
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from jobkit.folded import printable
+from jobkit.typed import word
 
 EXIT_MISSING = 4
 SCHEMA = 1
@@ -123,7 +124,8 @@ def advice(findings: Iterable[Finding], words: Sequence[str], *, nodes: bool) ->
     """
     if exit_code(findings):
         return "mend what is missing from the top down: what stands further up is often the reason"
-    sweep = shlex.join(("jobkit", "sweep", *words))
+    spec, *options = words
+    sweep = " ".join(("jobkit sweep", word(spec), *map(shlex.quote, options)))
     return f"next: the same with --submit looks on a node; then {sweep}" if nodes else f"next: {sweep}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from pathlib import Path
 
 import click
 
@@ -17,6 +16,7 @@ from jobkit.schedulers.base import JobId
 from jobkit.schedulers.registry import by_name
 from jobkit.spec import Resources, SweepSpec
 from jobkit.submissions import Role
+from jobkit.typed import short, typed
 from jobkit.units import format_count, format_size, format_walltime
 
 EXIT_INTERRUPTED = 130
@@ -81,28 +81,28 @@ def headline(prepared: Prepared) -> str:
     return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
 
 
-def here(prepared: Prepared) -> int | None:
+def here(prepared: Prepared, check: submit.Check) -> int | None:
     """Run all points on this machine, with progress; return an exit code if it did not get so far."""
     from jobkit import watch  # brings rich, which a submission that returns at once does not need
 
     say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {short(prepared.run_dir)}")
-    submit.write_run(prepared)
+    submit.write_run(prepared, check)
     try:
         with local.ended_by_signals(), watch.Progress(prepared.run_dir, prepared.points) as progress:
             local.drive(prepared.run_dir, progress.tick)
     except KeyboardInterrupt:
         note(prepared.run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
         say(f"interrupted; what was measured is in {short(prepared.run_dir)}")
-        say(f"  see it    jobkit collect {short(prepared.run_dir)}")
-        say(f"  go on     jobkit resume {short(prepared.run_dir)}")
+        say(f"  see it    jobkit collect {typed(prepared.run_dir)}")
+        say(f"  go on     jobkit resume {typed(prepared.run_dir)}")
         return EXIT_INTERRUPTED
     return None
 
 
-def detached(prepared: Prepared) -> int:
+def detached(prepared: Prepared, check: submit.Check) -> int:
     """Start the local run in a process of its own and return."""
     say(f"{headline(prepared)}\n{asked(prepared)}")
-    submit.write_run(prepared)
+    submit.write_run(prepared, check)
     run_dir = prepared.run_dir
     argv = by_name("local").submit_argv(str(run_dir / "job.sh"), submit.ONE_TASK)
     pid = shell.detach(argv, run_dir / "logs" / "driver.out")
@@ -148,10 +148,10 @@ def _hours(seconds: float) -> str:
     return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
 
 
-def on_cluster(prepared: Prepared, *, wait: bool) -> int | None:
+def on_cluster(prepared: Prepared, check: submit.Check = lambda: None, *, wait: bool) -> int | None:
     """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
     say(f"{headline(prepared)}\n{asked(prepared)}")
-    taken = submit.submit(prepared, say)
+    taken = submit.submit(prepared, say, check)
     scheduler = by_name(prepared.spec.scheduler)
     jobs = ", ".join(str(one.job) for one in taken.jobs if one.role is Role.POINTS)
     jobs += "".join(f"; job {one.job} {WAITS[one.role]}" for one in taken.jobs if one.role in WAITS)
@@ -171,7 +171,7 @@ WAITS = {
 
 
 def _cancel(prepared: Prepared) -> str:
-    return f"jobkit cancel {short(prepared.run_dir)}"
+    return f"jobkit cancel {typed(prepared.run_dir)}"
 
 
 def _stay(prepared: Prepared) -> int | None:
@@ -182,24 +182,16 @@ def _stay(prepared: Prepared) -> int | None:
         watch.until_done(prepared.run_dir, prepared.points, prepared.spec.policy)
     except KeyboardInterrupt:
         say("no longer waiting; the job goes on")
-        say(f"  how it goes  jobkit status {short(prepared.run_dir)}\n  cancel       {_cancel(prepared)}")
+        say(f"  how it goes  jobkit status {typed(prepared.run_dir)}\n  cancel       {_cancel(prepared)}")
         return EXIT_INTERRUPTED
     return None
 
 
 def _done(prepared: Prepared, what: str, cancel: str) -> None:
-    run_dir = short(prepared.run_dir)
+    run_dir, run = short(prepared.run_dir), typed(prepared.run_dir)
     say(what)
     say(f"  run folder   {run_dir}")
-    say(f"  how it goes  jobkit status {run_dir}")
-    say(f"  results      jobkit collect {run_dir}")
+    say(f"  how it goes  jobkit status {run}")
+    say(f"  results      jobkit collect {run}")
     say(f"  logs         {run_dir}/logs/")
     say(f"  cancel       {cancel}")
-
-
-def short(path: Path) -> str:
-    """Return a path relative to here, where it lies below."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

@@ -60,11 +60,14 @@ class Leg:
         With the walltime that they get; ``None`` for the run's own.
     round
         Of the run: which script it is.
+    given
+        What a person set for these points: ``key=value``.
     """
 
     points: Sequence[int] | None = None
     spec: SweepSpec | None = None
     round: int = 1
+    given: tuple[str, ...] = ()
 
 
 def drive(run_dir: Path, tick: Callable[[Point], None], leg: Leg | None = None) -> None:
@@ -97,6 +100,7 @@ def _drive_points(run_dir: Path, left: list[Point], leg: Leg, tick: Callable[[Po
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
     span["round"] = leg.round
     span |= {} if leg.points is None else {"only": list(leg.points)}
+    span |= {"given": leg.given} if leg.given else {}
     argv = [sys.executable, "-m", "jobkit.driver", str(run_dir)]
     journal.note(run_dir, "submitting", scheduler="local", argv=argv, **span)
     journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster=platform.node(), **span)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,3 +28,18 @@ def only_one(path: Path, busy: Callable[[], None]) -> Iterator[None]:
             busy()
             fcntl.flock(stream, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a lock on a folder itself, waiting for others; where its file system has no such lock, hold none.
+
+    Linux's NFS client locks only what is open for writing, and a folder never is (flock(2), NFS details).
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

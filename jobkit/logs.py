@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from jobkit.log_words import is_fault
 from jobkit.look import Look, Standing, look
 from jobkit.records import RESULTS_FOLDER
 from jobkit.tries import try_numbers
+from jobkit.typed import word
 
 FIRST_PAUSE_S, SLOWEST_PAUSE_S, BACK_OFF = 0.2, 2.0, 1.3
 ASK_EVERY_S = 30.0
@@ -94,10 +94,7 @@ def follow(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
     JobkitError
         Where there will be none.
     """
-    path = log.path
-    if log.by_hand or path is None:
-        raise _missing(run, log)
-    _note(log, say)
+    path = _followed(run, log, say)
     place, pace = 0, _Pace(time.monotonic() + (ASK_EVERY_S if path.is_file() else 0))
     while not (log.exit is not None and log.exit.is_file()):
         before, place = place, _copy(path, place, sieve, out)
@@ -105,10 +102,20 @@ def follow(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
             break
         pace.wait(grew=place != before)
         log = _newer(run, log)
+        if log.path != path:
+            path, place = _followed(run, log, say), 0
     place = _copy(path, place, sieve, out)
     if not place and not path.is_file():
         raise _missing(run, log)
     _end(sieve, out, say)
+
+
+def _followed(run: Path, log: Log, say: Say) -> Path:
+    """Say whose log is followed from now on; return where it is. A point submitted anew has another."""
+    if log.by_hand or log.path is None:
+        raise _missing(run, log)
+    _note(log, say)
+    return log.path
 
 
 @dataclass(slots=True)
@@ -213,4 +220,4 @@ def _missing(run: Path, log: Log) -> JobkitError:
 
 def _typed(command: str, run: Path, log: Log | None = None) -> str:
     """Return a command about a run, or the point of a log, as a person types it."""
-    return shlex.join(("jobkit", command, str(run), *([str(log.point.index)] if log else ())))
+    return f"jobkit {command} {word(run)}{f' {log.point.index}' if log else ''}"

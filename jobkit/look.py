@@ -87,6 +87,8 @@ class RunLook:
         What the queue holds of them, by task; tasks of jobs that follow too.
     ended
         The tasks that are known to have ended, or to be gone.
+    ending
+        Those that `jobkit cancel` took back, and the queue still holds.
     silent
         Schedulers that did not answer: of their tasks nothing is known but what is home.
     unanswered, left
@@ -101,6 +103,7 @@ class RunLook:
     submissions: tuple[Submission, ...]
     queued: Mapping[Task, Queued] = field(default_factory=dict)
     ended: frozenset[Task] = frozenset()
+    ending: frozenset[Task] = frozenset()
     silent: tuple[str, ...] = ()
     unanswered: Mapping[str, Any] | None = None
     left: Mapping[str, Any] | None = None
@@ -142,6 +145,7 @@ def _looked(run: Inquiry) -> RunLook:
         submissions=run.accounts.submissions,
         queued=run.queued,
         ended=ended(run.accounts) | (run.accounts.cancelled.keys() - run.queued.keys()),
+        ending=frozenset(run.accounts.cancelled.keys() & run.queued.keys()),
         silent=tuple(sorted(run.silent)),
         unanswered=run.accounts.unanswered,
         left=run.accounts.left,
@@ -197,6 +201,11 @@ def _standing(
     return Standing.UNSETTLED if task else Standing.MISSING
 
 
+def given_to(run: RunLook) -> dict[Task, tuple[str, ...]]:
+    """Return what a person gave to each task of a run: ``key=value``."""
+    return {task: one.given for one in run.submissions if one.given for task, _ in one.tasks()}
+
+
 def followers(run: RunLook, role: Role) -> list[tuple[Submission, Queued | None]]:
     """Return the jobs of a run that wait for others, with what the queue holds of each."""
     return [
@@ -206,8 +215,7 @@ def followers(run: RunLook, role: Role) -> list[tuple[Submission, Queued | None]
     ]
 
 
-def history(one: Look) -> list[tuple[Outcome | None, str]]:
-    """Return outcome and node of each try of a point, the oldest first; tasks that left none count too."""
+def history(one: Look) -> tuple[Tried, ...]:
+    """Return the tries of a point, the oldest first; tasks that left none count too."""
     last = (one.counts,) if one.task and not one.counts.files.number else ()
-    tries = (*one.vanished, *reversed(one.tries), *last)
-    return [(tried.verdict.outcome, tried.node) for tried in tries]
+    return (*one.vanished, *reversed(one.tries), *last)

@@ -18,7 +18,7 @@ from jobkit.submissions import read_journal
 
 STILL_AT_IT = timedelta(seconds=30)
 """A submit command may outlive the client that started it: it is given so long to end."""
-SPAN = ("first", "last", "offset", "throttle", "role", "round", "list")
+SPAN = ("first", "last", "offset", "throttle", "role", "round", "list", "given")
 
 LOST = "the client died before the scheduler took it: no job of this name is known"
 BY_NAME = "by its name"

@@ -1,4 +1,4 @@
-"""Where jobkit keeps what outlives a run: texts and models, under one cache folder."""
+"""Where jobkit keeps what outlives a run: texts and models under one cache folder, and what is the user's."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ def cache_dir() -> Path:
     """
     named = os.environ.get(CACHE_VARIABLE)
     return Path(named).expanduser().absolute() if named else Path(platformdirs.user_cache_path("jobkit"))
+
+
+def config_folder() -> Path:
+    """Return the user's own folder for sites and templates: ``$JOBKIT_CONFIG`` or ``~/.config/jobkit``."""
+    named = os.environ.get("JOBKIT_CONFIG")
+    return Path(named).expanduser().absolute() if named else Path(platformdirs.user_config_path("jobkit"))
 
 
 @contextmanager

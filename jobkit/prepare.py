@@ -86,6 +86,7 @@ def request(name: str, spec: SweepSpec, site: Site) -> Request:
         cpus=asked.cpus,
         memory_bytes=asked.memory,
         walltime_s=asked.walltime * spec.pack,
+        pack=spec.pack,
         account=asked.account,
         qos=asked.qos,
         resources=tuple(RESOURCE.findall("\n".join(directives(asked, site)))),
@@ -124,6 +125,7 @@ def prepare(
     run_dir = _runs_dir(options, found.site) / run_id(spec.name)
     inputs = Inputs(run_id=run_dir.name, text=found.text, model=found.model, device=spec.device)
     points = plan(spec, inputs)
+    spec = shared_by(spec, len(points))
     script = render(spec, found.site, points[0], run_dir)
     wanted = spec.find_max is not None and spec.find_max.verify
     followed = spec.policy.follow_up and spec.scheduler != LAST_RESORT
@@ -152,6 +154,11 @@ def _sized(found: Found, say: Callable[[str], None]) -> tuple[SweepSpec, Lengths
     say(chosen.line)
     sized = auto.decided(spec, chosen.sizes.batch_sizes)
     return sized, None if lengths.source == NONE else lengths
+
+
+def shared_by(spec: SweepSpec, points: int) -> SweepSpec:
+    """Return the spec with no more points a job than there are: the job asks for the walltime of each."""
+    return spec.model_copy(update={"pack": min(spec.pack, points)})
 
 
 def run_id(name: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jobkit.facts import Facts
 from jobkit.findings import Finding, fine, missing, unknown, warning
 from jobkit.node_probes import Probe, Wanted
+from jobkit.typed import word
 from jobkit.units import format_bytes_gib
 
 SLOW_IMPORT_S = 30.0
@@ -54,7 +54,7 @@ def packages(facts: Facts, wanted: Wanted) -> Finding | None:
     return missing(
         "jobkit",
         f"this Python cannot run jobkit's worker: {said}",
-        f"{facts.said['python']} -m pip install jobkit",
+        f"{word(facts.said['python'])} -m pip install jobkit",
     )
 
 
@@ -73,7 +73,7 @@ def _workload(facts: Facts, wanted: Wanted) -> Finding:
         return warning(
             "jobkit",
             f"it has jobkit {version}, and here it is {wanted.jobkit}",
-            f"{facts.said['python']} -m pip install jobkit=={wanted.jobkit}",
+            f"{word(facts.said['python'])} -m pip install jobkit=={wanted.jobkit}",
         )
     stanza = f", stanza {seen['stanza']}" if seen.get("stanza") else ""
     return fine("jobkit", f"jobkit {version}{stanza}; it can run {wanted.workload}")
@@ -84,7 +84,7 @@ def torch(facts: Facts, wanted: Wanted) -> Finding | None:
     told = _torch(facts)
     if told is None:
         return None
-    python = facts.said.get("python", "python")
+    python = word(facts.said.get("python", "python"))
     if told.get("version") is None:
         return missing(
             "torch", f"it cannot be imported: {told.get('error')}", f"{python} -m pip install torch"
@@ -96,7 +96,7 @@ def torch(facts: Facts, wanted: Wanted) -> Finding | None:
         return _lacking(wanted)(
             "torch",
             f"{said}: it cannot use a GPU, and {asks}",
-            f"{FOR_CUDA}\n{shlex.quote(python)} -m pip install --force-reinstall torch --index-url {INDEX}",
+            f"{FOR_CUDA}\n{python} -m pip install --force-reinstall torch --index-url {INDEX}",
         )
     if (told.get("import_s") or 0) > SLOW_IMPORT_S:
         return warning(

@@ -31,6 +31,7 @@ from jobkit.run_loads import KNOB, agreeing
 from jobkit.scheduler_lines import request
 from jobkit.spec import Resources
 from jobkit.speed import Speed, differ, duration, fastest, recommended, speeds
+from jobkit.typed import word
 
 
 def recommend(material: Material, wishes: Wishes) -> Recommendation:
@@ -70,7 +71,7 @@ def recommend(material: Material, wishes: Wishes) -> Recommendation:
 def _evidence(material: Material) -> Evidence:
     evidence = gather(material.records, material.batches)
     if isinstance(evidence, str):
-        hint = f"see what there is: jobkit collect {material.run}"
+        hint = f"see what there is: jobkit collect {word(material.run)}"
         raise JobkitError(f"{material.run}: {evidence}", hint=hint)
     if not speeds(material.records):
         raise JobkitError(f"{material.run}: no point has told its speed", hint="look at its batches.jsonl")

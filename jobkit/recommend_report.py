@@ -25,6 +25,7 @@ from jobkit.recommendation import (
 from jobkit.scheduler_lines import MEMORY_FACTOR, WALLTIME_FACTOR
 from jobkit.speed import KNOB, NEAR, TWO_SIDED, Speed, differ
 from jobkit.trials import NOT_TRIED
+from jobkit.typed import word
 from jobkit.units import format_bytes_gib, format_count, format_memory, format_walltime
 
 GAP = 2
@@ -120,7 +121,7 @@ def _proof(found: Recommendation) -> Iterator[str]:
         yield f"  jobkit verify cannot prove it on so short a text ({text})."
     else:
         memory = _memory_option(largest.capacity_bytes * (1 - found.margin)) if found.margin else ""
-        yield f"  Prove it before you rely on it: jobkit verify {of.run}{memory}"
+        yield f"  Prove it before you rely on it: jobkit verify {word(of.run)}{memory}"
 
 
 def _memory_option(size_bytes: float) -> str:
@@ -204,7 +205,7 @@ def _cards(found: Recommendation) -> Iterator[str]:
         may = one.prediction.capacity_bytes * (1 - found.margin)
         if 0 < one.prediction.safe_batch <= found.measured.paragraphs and may >= MIB:
             yield "  Its largest can be proved on the card that was measured, where that holds as much:"
-            yield Whole(f"    jobkit verify {found.measured.run}{_memory_option(may)}")
+            yield Whole(f"    jobkit verify {word(found.measured.run)}{_memory_option(may)}")
 
 
 def _card_cells(card: OnCard) -> list[str]:

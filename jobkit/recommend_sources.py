@@ -39,6 +39,7 @@ from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.texts import find_text
 from jobkit.trials import ended, said, trials
+from jobkit.typed import word
 
 SPEC_FILE = "sweep.yaml"
 LOCAL = "local"
@@ -66,7 +67,7 @@ def read_material(folder: Path, say: Say) -> Material:
     if not is_run_folder(folder):
         raise JobkitError(
             f"{folder}: not a run folder, and a recommendation rests on records that a log does not have",
-            hint=f"name one folder below runs/; an old log is read by: jobkit collect {folder}",
+            hint=f"name one folder below runs/; an old log is read by: jobkit collect {word(folder)}",
         )
     run = read_run(folder)
     spec, notes = _spec(folder)

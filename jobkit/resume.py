@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ from pathlib import Path
 
 from jobkit import journal
 from jobkit.accounts import GONE_AFTER
-from jobkit.choice import Group, changed, chosen, groups
+from jobkit.choice import Given, Group, chosen, groups
 from jobkit.enqueue import REFUSED, Submitted, Unanswered
 from jobkit.errors import JobkitError
 from jobkit.locks import only_one
-from jobkit.look import RunLook, Standing, look
+from jobkit.look import IN_QUEUE, RunLook, Standing, given_to, look
 from jobkit.orphans import adopt
-from jobkit.prepare import request
+from jobkit.prepare import request, shared_by
 from jobkit.render import render
 from jobkit.rounds import Round, ask_round, jobs_of, plan_arrays, submit_round, write_round
 from jobkit.schedulers.base import Scheduler
@@ -100,7 +101,8 @@ def alone(run_dir: Path, say: Say) -> Iterator[None]:
 def settled(run_dir: Path, say: Say, *, patience_s: float = 0) -> RunLook:
     """Return a look at a run in which no point is between two states.
 
-    A task that left the queue without a trace may still turn up: it is given a minute.
+    A task that left the queue without a trace may still turn up, and one that was cancelled takes a
+    while to end: they are given a minute.
 
     Parameters
     ----------
@@ -126,18 +128,30 @@ def settled(run_dir: Path, say: Say, *, patience_s: float = 0) -> RunLook:
                 hint="try again when squeue or qstat answers: jobkit status tells",
                 exit_code=REFUSED,
             )
-        open_ = [one for one in seen.points if one.standing is Standing.UNSETTLED]
-        if not open_ or time.monotonic() > deadline:
+        lines = between(seen)
+        if not lines or time.monotonic() > deadline:
             return seen
         if not told:
-            say(f"{len(open_)} points left the queue without a trace: looking again for a minute")
+            for line in lines:
+                say(f"{line}: looking again for a minute")
             told = True
         time.sleep(POLL_S)
 
 
-def resume(
-    run_dir: Path, spec: SweepSpec, seen: RunLook, again: Sequence[Group], say: Say, keep: Sequence[str] = ()
-) -> Resumed:
+def between(seen: RunLook) -> list[str]:
+    """Return in words how many points are between two states."""
+    kinds = {
+        "left the queue without a trace": [one for one in seen.points if one.standing is Standing.UNSETTLED],
+        "cancelled, and not over yet": [
+            one for one in seen.points if one.standing in IN_QUEUE and one.task in seen.ending
+        ],
+    }
+    return [
+        f"{len(some)} point{'s' if len(some) > 1 else ''} {words}" for words, some in kinds.items() if some
+    ]
+
+
+def resume(run_dir: Path, spec: SweepSpec, seen: RunLook, again: Sequence[Group], say: Say) -> Resumed:
     """Submit groups of points, one round each, and a job that follows them.
 
     Parameters
@@ -148,8 +162,6 @@ def resume(
         What is known of it.
     again
         The points, by what they get.
-    keep
-        Keys of the spec that a person has set: the policy does not change them.
 
     Raises
     ------
@@ -162,7 +174,7 @@ def resume(
     done: list[Group] = []
     left: list[str] = []
     for group in again:
-        round_ = make_round(run_dir, changed(spec, group.change, keep=keep), seen, group)
+        round_ = make_round(run_dir, seen, group)
         try:
             taken += _submit(scheduler, run_dir, round_, say)
         except Unanswered:
@@ -195,8 +207,9 @@ def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tup
     return submit_round(scheduler, run_dir, round_, arrays)
 
 
-def make_round(run_dir: Path, spec: SweepSpec, seen: RunLook, group: Group) -> Round:
+def make_round(run_dir: Path, seen: RunLook, group: Group) -> Round:
     """Return the round in which a group of points runs again."""
+    spec = shared_by(group.spec, len(group.points))
     number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
     site = load_site(spec.site, spec.scheduler)
     return Round(
@@ -206,16 +219,23 @@ def make_round(run_dir: Path, spec: SweepSpec, seen: RunLook, group: Group) -> R
         pack=spec.pack,
         max_parallel=spec.max_parallel,
         request=request(seen.points[0].point.run_id, spec, site),
+        given=group.given,
     )
 
 
-def wanted(seen: RunLook, spec: SweepSpec, only: Sequence[str], *, strictly: bool = False) -> list[Group]:
+def wanted(
+    seen: RunLook, spec: SweepSpec, only: Sequence[str], given: Given = (), *, strictly: bool = False
+) -> list[Group]:
     """Return the points to run again, by how.
 
     Parameters
     ----------
+    spec
+        Of the run, for its site.
     only
         As `jobkit.choice.chosen`.
+    given
+        What a person gives them now, as `prepare_resume` takes it.
     strictly
         Whether the policy alone decides.
 
@@ -225,7 +245,9 @@ def wanted(seen: RunLook, spec: SweepSpec, only: Sequence[str], *, strictly: boo
         As `jobkit.choice.chosen`.
     """
     anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
-    return groups(chosen(seen.points, only), spec.policy, strictly=strictly, anywhere=anywhere)
+    spec_of = functools.cache(functools.partial(load_spec, seen.folder / "sweep.yaml"))
+    points = chosen(seen.points, only)
+    return groups(points, spec_of, given_to(seen), given, strictly=strictly, anywhere=anywhere)
 
 
 def note_left(run_dir: Path, why: str, again: Sequence[Group]) -> None:

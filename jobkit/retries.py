@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobkit import journal, local
-from jobkit.choice import Group, changed
+from jobkit.choice import Group
 from jobkit.enqueue import REFUSED
 from jobkit.errors import JobkitError
 from jobkit.in_words import counted
 from jobkit.launch import EXIT_INTERRUPTED, say
 from jobkit.look import RunLook, look
-from jobkit.resume import alone, make_round, note_left, prepare_resume, resume, settled, wanted
+from jobkit.resume import alone, between, make_round, note_left, prepare_resume, resume, settled, wanted
 from jobkit.rounds import write_round
 from jobkit.spec import SweepSpec
 from jobkit.submissions import Role
+from jobkit.typed import typed, word
 from jobkit.units import format_size, format_walltime
 from jobkit.whereabouts import check_place
 
+EXIT_TO_COME = 5
 JOB_PATIENCE_S = 300.0
 """How long the job that follows waits for a controller that is away, of its ten minutes."""
 
@@ -42,25 +44,26 @@ def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> i
     """
     check_place(run_dir)
     spec = prepare_resume(run_dir, overrides)
-    keep = [one.partition("=")[0].strip() for one in overrides]
     with alone(run_dir, say):
         seen = settled(run_dir, say)
         say(f"{run_dir.name}: {counted(seen)}")
-        again = wanted(seen, spec, only)
+        again = wanted(seen, spec, only, tuple(overrides))
+        for line in between(seen):
+            say(f"{line}: not run again now; once that is over, type this again")
         if not again:
             say("nothing to run again")
-            return 0
+            return EXIT_TO_COME if between(seen) else 0
         for group in again:
-            say(f"again: {described(group, spec, keep)}")
+            say(f"again: {described(group, run_dir)}")
         if spec.scheduler == "local":
-            return _here(run_dir, spec, seen, again, keep)
-        done = resume(run_dir, spec, seen, again, say, keep)
+            return _here(run_dir, seen, again)
+        done = resume(run_dir, spec, seen, again, say)
     for one in done.taken:
         waits = "" if one.role is Role.POINTS else " waits for it and runs again what the policy says"
         say(f"submitted: {spec.scheduler} job {one.job}{waits}")
     for line in done.left:
         say(line)
-    say(f"  how it goes  jobkit status {run_dir}")
+    say(f"  how it goes  jobkit status {typed(run_dir)}")
     return REFUSED if len(done.groups) < len(again) else 0
 
 
@@ -82,14 +85,14 @@ def follow(run_dir: Path) -> int:
         say(f"{run_dir.name}: {counted(seen)}")
         again = wanted(seen, spec, ("failed",), strictly=True)
         for group in again:
-            say(f"again: {described(group, spec, ())}")
+            say(f"again: {described(group, run_dir)}")
         if not again:
             return 0
         try:
             done = resume(run_dir, spec, seen, again, say)
         except JobkitError as error:
             note_left(run_dir, error.message, again)
-            say(f"{error}\nit is left to a person: jobkit resume {run_dir}")
+            say(f"{error}\nit is left to a person: jobkit resume {word(run_dir)}")
             return 0
         if left := [group for group in again if group not in done.groups]:
             note_left(run_dir, "; ".join(done.left), left)
@@ -106,17 +109,18 @@ def _follow_here(run_dir: Path, spec: SweepSpec) -> int:
         if not again:
             break
         for group in again:
-            say(f"again: {described(group, spec, ())}")
-        code = _here(run_dir, spec, seen, again, ())
+            say(f"again: {described(group, run_dir)}")
+        code = _here(run_dir, seen, again)
         if code is not None:
             return code
     return 0
 
 
-def described(group: Group, spec: SweepSpec, keep: Sequence[str]) -> str:
-    """Return a group in words: how many points, and what they get beyond the spec."""
-    asked, before = changed(spec, group.change, keep=keep).resources, spec.resources
-    what = []
+def described(group: Group, run_dir: Path) -> str:
+    """Return a group in words: how many points, and what they get beyond the run's own spec."""
+    asked, before = group.spec.resources, prepare_resume(run_dir, ()).resources
+    what = [one for one in group.given if not one.startswith(("resources.memory=", "resources.walltime="))]
+    what = [f"with {', '.join(what)}"] if what else []
     if asked.memory != before.memory:
         what.append(f"with {format_size(asked.memory)} of memory")
     if asked.walltime != before.walltime:
@@ -127,9 +131,7 @@ def described(group: Group, spec: SweepSpec, keep: Sequence[str]) -> str:
     return f"{points}{', ' if what else ''}{' and '.join(what)}"
 
 
-def _here(
-    run_dir: Path, spec: SweepSpec, seen: RunLook, again: Sequence[Group], keep: Sequence[str]
-) -> int | None:
+def _here(run_dir: Path, seen: RunLook, again: Sequence[Group]) -> int | None:
     """Run the groups on this machine, one after the other; return an exit code where it ends early."""
     from jobkit import watch  # brings rich, which a submission that returns at once does not need
 
@@ -137,10 +139,9 @@ def _here(
     try:
         with local.ended_by_signals():
             for group in again:
-                changed_spec = changed(spec, group.change, keep=keep)
-                round_ = make_round(run_dir, changed_spec, seen, group)
+                round_ = make_round(run_dir, seen, group)
                 write_round(run_dir, round_)
-                leg = local.Leg(group.points, changed_spec, round_.number)
+                leg = local.Leg(group.points, group.spec, round_.number, group.given)
                 with watch.Progress(run_dir, [points[index] for index in group.points]) as progress:
                     local.drive(run_dir, progress.tick, leg)
     except KeyboardInterrupt:

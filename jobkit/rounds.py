@@ -34,6 +34,8 @@ class Round:
         How many of them share a task.
     max_parallel
         Most tasks at a time; ``None`` for no limit.
+    given
+        What a person set for these points: ``key=value``.
     """
 
     number: int
@@ -42,6 +44,7 @@ class Round:
     pack: int
     max_parallel: int | None
     request: Request
+    given: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> list[tuple[int, ...]]:
@@ -96,7 +99,7 @@ def submit_round(
         ones are cancelled and the journal says so.
     """
     script = str(run_dir / script_name(round_.number))
-    errand = Errand(Role.POINTS, round_.number)
+    errand = Errand(Role.POINTS, round_.number, round_.given)
     taken: list[Submitted] = []
     for array in arrays:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,11 +12,14 @@ from pathlib import Path
 
 from jobkit.errors import JobkitError
 from jobkit.nearest import advice
+from jobkit.places import config_folder
 from jobkit.records import POINTS_FILE, RESULTS_FOLDER
-from jobkit.run_folder import is_run_folder
+from jobkit.run_folder import is_run_folder, runs_below
+from jobkit.shipped import shipped_folder
+from jobkit.typed import short, typed
+from jobkit.typed import word as quoted
 
 RUNS = Path("runs")
-NO_RUNS = "make one first: jobkit sweep sweeps/demo.yaml"
 _STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
 
 
@@ -62,7 +65,7 @@ def named(words: Sequence[str]) -> Named:
     Parameters
     ----------
     words
-        Run folders, names of runs under ``runs/``, and behind a single run numbers or ids of points;
+        Run folders, names of runs as for `run_named`, and behind a single run numbers or ids of points;
         or one folder that holds runs; or nothing, for the folder where sweeps go from here.
 
     Raises
@@ -71,13 +74,13 @@ def named(words: Sequence[str]) -> Named:
         Where the first word is no run, or points are behind several runs.
     """
     if not words:
-        return Named(folder=_usual())
-    if len(words) == 1 and Path(words[0]).is_dir() and not _run(words[0]):
+        return Named(folder=usual())
+    if len(words) == 1 and Path(words[0]).is_dir() and not find_run(words[0]):
         return Named(folder=Path(words[0]))
     runs: list[Path] = []
     points: list[str] = []
     for word in words:
-        found = _run(word)
+        found = find_run(word)
         if found:
             runs.append(found)
         elif runs:
@@ -90,10 +93,19 @@ def named(words: Sequence[str]) -> Named:
     return Named(tuple(runs), tuple(points))
 
 
-def _usual() -> Path:
-    """Return where a sweep from here puts its runs: ``runs/``, unless only the site says where."""
-    if RUNS.is_dir():
-        return RUNS
+def usual() -> Path:
+    """Return where a sweep from here puts its runs: where the site says, else ``runs/``.
+
+    It is ``runs/`` too while only that is there.
+    """
+    told = _told()
+    return told if told and (told.is_dir() or not RUNS.is_dir()) else RUNS
+
+
+def _told() -> Path | None:
+    """Return where the user's site file says that runs go, if it does."""
+    if not (config_folder() / "site.yaml").is_file():
+        return None
     # Imported here: a site file takes pydantic, which a run that is named does not need.
     from jobkit.found import choose_scheduler
     from jobkit.site import load_site
@@ -101,20 +113,72 @@ def _usual() -> Path:
     try:
         told = load_site("auto", choose_scheduler("auto")[0]).runs_dir
     except JobkitError:
-        told = None
-    return Path(os.path.expandvars(told)).expanduser() if told else RUNS
+        return None
+    return Path(short(Path(os.path.expandvars(told)).expanduser())) if told else None
 
 
-def _run(word: str) -> Path | None:
-    return next((path for path in (Path(word), RUNS / word) if is_run_folder(path)), None)
+def run_named(word: Path | str) -> Path:
+    """Return the run folder that a word of the command line names.
+
+    Parameters
+    ----------
+    word
+        A run folder, or the name of a run under ``runs/`` or where the site says that runs go.
+
+    Raises
+    ------
+    JobkitError
+        Where it names none.
+    """
+    found = find_run(word)
+    if found is None:
+        raise _no_run(str(word))
+    return found
+
+
+def find_run(word: Path | str) -> Path | None:
+    """Return the same, or ``None`` where a word names no run."""
+    return next((path for path in _places(word) if is_run_folder(path)), None)
+
+
+def _places(word: Path | str) -> Iterator[Path]:
+    yield Path(word)
+    yield RUNS / word
+    if told := _told():
+        yield told / word
+
+
+def refuse_runs(words: Iterable[str]) -> None:
+    """Refuse a run where a point is named: a command that changes things takes one run at a time.
+
+    Raises
+    ------
+    JobkitError
+        With what to do.
+    """
+    for word in words:
+        here = is_run_folder(Path(word)) or is_run_folder(RUNS / word)
+        if here or (_STAMP.search(word) and find_run(word)):
+            raise JobkitError(
+                f"{word}: a second run", hint="one run at a time: what follows it is of that run"
+            )
 
 
 def _no_run(word: str) -> JobkitError:
-    known = [path.name for path in RUNS.iterdir()] if RUNS.is_dir() else []
+    if Path(word).is_dir() and any(map(is_run_folder, runs_below(Path(word)))):
+        hint = f"name one of the runs in it: jobkit status {quoted(word)} lists them"
+        return JobkitError(f"{word}: not a run folder", hint=hint)
+    folders = {RUNS, usual()}
+    known = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
     close = advice(Path(word).name, known)
-    return JobkitError(
-        f"{word}: not a run folder", hint=close or "jobkit status, alone, lists the runs of runs/"
-    )
+    hint = close or f"jobkit status, alone, lists the runs of {usual()}/"
+    return JobkitError(f"{word}: not a run folder", hint=hint)
+
+
+def how_to_begin() -> str:
+    """Return what to type where there is no run yet, wherever jobkit is installed."""
+    demo = typed(shipped_folder("sweeps") / "demo.yaml")
+    return f"make one first: jobkit sweep {demo}; on a cluster begin with jobkit init"
 
 
 def runs_in(folder: Path) -> list[Path]:
@@ -128,9 +192,9 @@ def runs_in(folder: Path) -> list[Path]:
     try:
         found = [path for path in folder.iterdir() if is_run_folder(path)]
     except OSError as error:
-        raise JobkitError(f"no runs in {folder}: {error.strerror}", hint=NO_RUNS) from error
+        raise JobkitError(f"no runs in {folder}: {error.strerror}", hint=how_to_begin()) from error
     if not found:
-        raise JobkitError(f"no runs in {folder}", hint=NO_RUNS)
+        raise JobkitError(f"no runs in {folder}", hint=how_to_begin())
     return sorted(found, key=_when, reverse=True)
 
 

@@ -11,6 +11,7 @@ from jobkit.predict import Prediction
 from jobkit.records import Outcome
 from jobkit.straight import Estimate, Line
 from jobkit.trials import answers
+from jobkit.typed import word
 from jobkit.units import GIB, format_bytes_gib, format_count, format_memory
 
 Row = Mapping[str, object]
@@ -123,7 +124,7 @@ def _prediction_lines(found: Prediction, run: str) -> Iterator[str]:
         else:
             yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
         yield from (f"  Beware: {one}." for one in found.doubts)
-    yield f"  Cards, time and scheduler lines: jobkit recommend {run}"
+    yield f"  Cards, time and scheduler lines: jobkit recommend {word(run)}"
 
 
 def _error_bar(estimate: Estimate) -> str:
@@ -159,7 +160,7 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
         lines.append(f"... and {len(points) - MOST_POINTS} more (--format csv has them all)")
     waiting = points.loc[points["outcome"].isna(), "folder"].unique()
     if len(waiting):
-        lines.append(f"look again later: jobkit status {' '.join(map(str, waiting))}")
+        lines.append(f"look again later: jobkit status {' '.join(word(str(one)) for one in waiting)}")
         lines += [f"or ask what runs them: {question}" for question in collected.questions[:MOST_POINTS]]
     return tuple(lines)
 
@@ -173,5 +174,5 @@ def _missing(row: Row, knobs: Sequence[str]) -> list[str]:
     lines = [f"{name}: {outcome}{provisional}: {row['evidence']}"]
     if not answers(str(row["point"]), outcome):
         advice = KEYS.get(Outcome(outcome), BY_HAND)
-        lines.append("  " + advice.format(folder=row["folder"], index=_integer(row["index"])))
+        lines.append("  " + advice.format(folder=word(str(row["folder"])), index=_integer(row["index"])))
     return lines

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-import platformdirs
 from pydantic import BaseModel, ConfigDict, Field
 
 from jobkit.errors import JobkitError
 from jobkit.nearest import nearest
+from jobkit.places import config_folder
 from jobkit.schedulers.registry import own_option
 from jobkit.shipped import shipped_folder
 from jobkit.values import Line, SchedulerName, Word
@@ -95,12 +94,6 @@ class Site(BaseModel):
     kill_wait_s: Annotated[int, Field(ge=1)] = 30
     runs_dir: str | None = None
     pack: Annotated[int, Field(ge=1)] = 1
-
-
-def config_folder() -> Path:
-    """Return the user's own folder for sites and templates: ``$JOBKIT_CONFIG`` or ``~/.config/jobkit``."""
-    named = os.environ.get("JOBKIT_CONFIG")
-    return Path(named).expanduser().absolute() if named else Path(platformdirs.user_config_path("jobkit"))
 
 
 def load_site(name: str, scheduler: str) -> Site:

@@ -20,6 +20,7 @@ from jobkit.starter_site import site_text
 from jobkit.starter_spec import SPEC_NAME, spec_text
 from jobkit.starter_yaml import Setting
 from jobkit.survey import ask_site
+from jobkit.typed import word
 
 NO_ANSWER = 3
 SITE, SPEC = "site", "spec"
@@ -102,7 +103,7 @@ def _refuse_to_overwrite(plan: Plan, folder: Path) -> None:
         return
     hints = []
     if site in there and plan.spec_file is not None and spec not in there:
-        hints.append(f"to keep it and write the spec alone: jobkit init {folder} --only spec")
+        hints.append(f"to keep it and write the spec alone: jobkit init {word(folder)} --only spec")
     if spec in there and site is not None and site not in there:
         hints.append("to keep it and write the site file alone: jobkit init --only site")
     if site in there:

@@ -13,6 +13,7 @@ from jobkit.schedulers.base import Queued, Remedy, State
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.status import ENDED, JobStatus, PointStatus, RunStatus
 from jobkit.submissions import Role, Task
+from jobkit.typed import word
 from jobkit.units import format_count, format_moment
 
 DOES = {
@@ -56,7 +57,7 @@ def advice(status: RunStatus, folder: str) -> Advice:
     folder
         The run folder as a person types it, unquoted.
     """
-    run = shlex.quote(folder)
+    run = word(folder)
     stopped = list(_stopped(status))
     notices = [*_silent(status), *_cut_off(status), *_left(status), *_held_up(stopped)]
     steps = [*_mends(stopped, run), *_again(status, run), *_look(status, run)]

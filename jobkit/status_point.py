@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from jobkit.submissions import Task
 from jobkit.timing import moment
 from jobkit.tries import Tried
 from jobkit.try_status import TryStatus
+from jobkit.typed import word
 from jobkit.units import format_bytes_gib, format_clock
 
 MARGIN = 12
@@ -134,7 +134,7 @@ def _account(one: Accounted) -> str:
 
 def _next(status: RunStatus, one: PointStatus, folder: str) -> Sequence[Step]:
     """Return what to type next for a point: what mends it, where it waits; else its log, and another try."""
-    run, index = shlex.quote(folder), one.look.point.index
+    run, index = word(folder), one.look.point.index
     standing = one.look.standing
     logs = Step(f"jobkit logs {run} {index}", "what it said")
     if standing in {Standing.STUCK, Standing.WAITING}:

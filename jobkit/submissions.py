@@ -48,6 +48,8 @@ class Submission:
         The tasks that there are, where not all from ``first`` to ``last`` are; empty for all.
     lines
         Of the list, the points of each line; empty where there is none.
+    given
+        ``key=value`` of each ``--set`` that a person gave with it, or with an earlier one of its points.
     """
 
     at: str
@@ -60,6 +62,7 @@ class Submission:
     round: int = 1
     only: frozenset[int] = frozenset()
     lines: tuple[tuple[int, ...], ...] = ()
+    given: tuple[str, ...] = ()
 
     def points_of(self, task: int) -> tuple[int, ...]:
         """Return the points that a task runs, in order; none where it is no task of this job."""
@@ -173,6 +176,7 @@ def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
         round=int(event.get("round") or 1),
         only=frozenset(int(task) for task in event.get("only") or ()),
         lines=read_list(run / listed) if listed else (),
+        given=tuple(str(one) for one in event.get("given") or ()),
     )
 
 

@@ -12,6 +12,7 @@ from jobkit.arrays import following
 from jobkit.enqueue import Errand, Submitted, cancel, submit_array
 from jobkit.errors import JobkitError
 from jobkit.lengths import LENGTHS_FILE
+from jobkit.locks import alone_in
 from jobkit.places import ledger_path
 from jobkit.prepare import Prepared
 from jobkit.rounds import Round, ask_round, jobs_of, plan_arrays, submit_round, write_round
@@ -57,8 +58,17 @@ def first_round(prepared: Prepared) -> Round:
     )
 
 
-def write_run(prepared: Prepared) -> None:
+Check = Callable[[], None]
+"""Raises where a run is not to be written."""
+
+
+def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
     """Write the run folder: spec, points, scripts, lengths where known, and empty folders.
+
+    Parameters
+    ----------
+    check
+        Asked while no other process begins a run in the same place.
 
     Raises
     ------
@@ -67,27 +77,36 @@ def write_run(prepared: Prepared) -> None:
     """
     run_dir = prepared.run_dir
     try:
-        for folder in (run_dir / "logs", run_dir / records.RESULTS_FOLDER):
-            folder.mkdir(parents=True)
-        record_files.write_atomically(run_dir / "sweep.yaml", prepared.spec.as_yaml())
-        lines = "".join(record_json.to_json(point) + "\n" for point in prepared.points)
-        record_files.write_atomically(run_dir / records.POINTS_FILE, lines)
-        write_round(run_dir, first_round(prepared))
-        if prepared.find_script is not None:
-            want(prepared.spec, run_dir, prepared.find_script)
-        if prepared.follow_script is not None:
-            record_files.write_atomically(run_dir / FOLLOW_SCRIPT, prepared.follow_script)
-        if prepared.lengths is not None:
-            record_files.write_atomically(run_dir / LENGTHS_FILE, prepared.lengths.to_json() + "\n")
-        for name in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
-            (run_dir / name).touch()
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+        with alone_in(run_dir.parent):
+            check()
+            _write(prepared, run_dir)
     except OSError as error:
         raise JobkitError(
             f"run folder {run_dir}: {error.strerror}", hint="choose another place with --runs-dir"
         ) from error
 
 
-def submit(prepared: Prepared, say: Callable[[str], None] = lambda _: None) -> Taken:
+def _write(prepared: Prepared, run_dir: Path) -> None:
+    for folder in (run_dir / "logs", run_dir / records.RESULTS_FOLDER):
+        folder.mkdir(parents=True)
+    record_files.write_atomically(run_dir / "sweep.yaml", prepared.spec.as_yaml())
+    lines = "".join(record_json.to_json(point) + "\n" for point in prepared.points)
+    record_files.write_atomically(run_dir / records.POINTS_FILE, lines)
+    write_round(run_dir, first_round(prepared))
+    if prepared.find_script is not None:
+        want(prepared.spec, run_dir, prepared.find_script)
+    if prepared.follow_script is not None:
+        record_files.write_atomically(run_dir / FOLLOW_SCRIPT, prepared.follow_script)
+    if prepared.lengths is not None:
+        record_files.write_atomically(run_dir / LENGTHS_FILE, prepared.lengths.to_json() + "\n")
+    for name in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
+        (run_dir / name).touch()
+
+
+def submit(
+    prepared: Prepared, say: Callable[[str], None] = lambda _: None, check: Check = lambda: None
+) -> Taken:
     """Write the run folder and submit the sweep, one array job per array limit, and what follows.
 
     Parameters
@@ -96,6 +115,8 @@ def submit(prepared: Prepared, say: Callable[[str], None] = lambda _: None) -> T
         The sweep.
     say
         Told what the scheduler lets one expect, before it is submitted.
+    check
+        As for `write_run`.
 
     Raises
     ------
@@ -106,7 +127,7 @@ def submit(prepared: Prepared, say: Callable[[str], None] = lambda _: None) -> T
     scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
     round_ = first_round(prepared)
     arrays = plan_arrays(scheduler, round_)
-    write_run(prepared)
+    write_run(prepared, check)
     try:
         for line in ask_round(scheduler, run_dir, round_, arrays):
             say(line)

@@ -10,8 +10,8 @@ from pathlib import Path
 import jinja2
 
 from jobkit.errors import JobkitError
+from jobkit.places import config_folder
 from jobkit.shipped import shipped_folder
-from jobkit.site import config_folder
 
 
 def fill(name: str, own: str | None, values: Mapping[str, object]) -> str:

@@ -14,6 +14,7 @@ from jobkit.places import writing
 from jobkit.records import TextRef
 from jobkit.run.paragraphs import split_paragraphs
 from jobkit.sample import PARAGRAPHS, sample_path, sample_text, write_sample
+from jobkit.typed import word
 
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 """``sample``, or ``sample:300`` for one of so many paragraphs."""
@@ -97,7 +98,8 @@ def _checked(path: Path, name: str) -> TextRef:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        hint = f"convert it first, for instance: iconv -f latin1 -t utf-8 {path} > {path}.utf8"
+        convert = f"iconv -f latin1 -t utf-8 {word(path)} > {word(f'{path}.utf8')}"
+        hint = f"convert it first, for instance: {convert}"
         raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
     if not split_paragraphs(text):
         raise JobkitError(f"text {path}: holds no paragraph, only white space", hint=KEY_HINT)
@@ -128,7 +130,7 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
             reason = error.reason if type(error) is URLError else str(error)
             if isinstance(error, HTTPError):
                 error.close()  # it holds the connection
-            hint = f"fetch it where there is a network and name the file: curl -LO {address}"
+            hint = f"fetch it where there is a network and name the file: curl -LO {shlex.quote(address)}"
             raise JobkitError(f"text {address}: could not be downloaded: {reason}", hint=hint) from error
     Path(part.name).replace(path)
     return path

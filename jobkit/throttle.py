@@ -8,11 +8,12 @@ from jobkit import enqueue
 from jobkit.arrays import share
 from jobkit.enqueue import REFUSED
 from jobkit.errors import JobkitError
-from jobkit.launch import say, short
+from jobkit.launch import say
 from jobkit.look import RunLook, look
 from jobkit.resume import alone
 from jobkit.schedulers.registry import by_name
 from jobkit.submissions import Role, Submission
+from jobkit.typed import typed
 
 
 def throttle(run_dir: Path, most: int) -> int:
@@ -42,7 +43,7 @@ def throttle(run_dir: Path, most: int) -> int:
                 refusals.append(f"{one.scheduler} did not change job {one.job}: {refused}")
     if refusals:
         raise JobkitError(
-            "\n".join(refusals), hint=f"jobkit status {short(run_dir)} tells what runs", exit_code=REFUSED
+            "\n".join(refusals), hint=f"jobkit status {typed(run_dir)} tells what runs", exit_code=REFUSED
         )
     say(f"{run_dir.name}: {_told(most, each, jobs)}")
     return 0
@@ -59,7 +60,7 @@ def _live(seen: RunLook) -> list[Submission]:
     if seen.silent:
         message = f"{', '.join(seen.silent)} does not answer, so nothing was changed"
         raise JobkitError(message, hint="try again when it does", exit_code=REFUSED)
-    run = short(seen.folder)
+    run = typed(seen.folder)
     held = {(task.scheduler, task.job_id) for task in seen.queued}
     jobs = [
         one for one in seen.submissions if one.role is Role.POINTS and (one.scheduler, one.job.id) in held

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from jobkit.errors import JobkitError
 from jobkit.in_words import CANCELLED, why_failed
-from jobkit.launch import say, short
+from jobkit.launch import say
 from jobkit.look import Look, RunLook, Standing, look
 from jobkit.prepare import Prepared
 from jobkit.records import Point
 from jobkit.run_folder import read_points
+from jobkit.typed import short, typed
 from jobkit.units import format_count
 
 SPEC_FILE = "sweep.yaml"
@@ -104,7 +105,7 @@ def _word(one: Look) -> str:
 
 def _next(seen: RunLook) -> str:
     standings = {one.standing for one in seen.points}
-    run = short(seen.folder)
+    run = typed(seen.folder)
     ways = [f"jobkit collect {run} prints its table"]
     if standings & {Standing.FAILED, Standing.MISSING}:
         ways.insert(0, f"jobkit resume {run} runs what failed or is missing")

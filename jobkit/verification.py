@@ -18,6 +18,7 @@ from jobkit.schedulers.registry import by_name
 from jobkit.site import load_site
 from jobkit.spec import FindMax, load_spec
 from jobkit.trials import said, trials
+from jobkit.typed import typed
 from jobkit.whereabouts import check_place
 
 EXIT_FAILED = 4
@@ -64,7 +65,7 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     if spec.scheduler == "local":
         return _here(run_dir, before)
     taken = submit.follow(run_dir, by_name(spec.scheduler), len(points))
-    say(f"submitted: {spec.scheduler} job {taken.job}\n  results   jobkit collect {run_dir}")
+    say(f"submitted: {spec.scheduler} job {taken.job}\n  results   jobkit collect {typed(run_dir)}")
     return 0
 
 
@@ -82,7 +83,7 @@ def _here(run_dir: Path, before: int) -> int:
         with local.ended_by_signals():
             local.find_largest(run_dir, lambda _: None)
     except KeyboardInterrupt:
-        say(f"interrupted\n  results   jobkit collect {run_dir}")
+        say(f"interrupted\n  results   jobkit collect {typed(run_dir)}")
         return EXIT_INTERRUPTED
     found = trials(run_dir)[before:]
     for line in said(found):

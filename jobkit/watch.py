@@ -14,10 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 
 from jobkit import states
+from jobkit.choice import due
 from jobkit.errors import JobkitError
 from jobkit.find import finished
-from jobkit.look import RunLook, Standing, followers, history, look
-from jobkit.policy import Policy, retry
+from jobkit.look import RunLook, Standing, followers, look
+from jobkit.policy import Policy
 from jobkit.record_files import read_lines
 from jobkit.record_json import from_json
 from jobkit.records import BATCHES_FILE, EXIT_FILE, RESULTS_FOLDER, TRY_PREFIX, Batch, Point
@@ -172,8 +173,7 @@ def over(seen: RunLook, policy: Policy) -> bool:
     if finds and not finished(seen.folder) and not _ended(seen, finds[-1]):
         return False
     follows = [one for one, _ in followers(seen, Role.FOLLOW)]
-    due = any(one.standing is Standing.FAILED and retry(policy, history(one)) for one in seen.points)
-    return not (due and follows and not _ended(seen, follows[-1]))
+    return not (due(seen, policy) and follows and not _ended(seen, follows[-1]))
 
 
 def _ended(seen: RunLook, one: Submission) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from jobkit.errors import JobkitError
 from jobkit.records import POINTS_FILE
 from jobkit.render import script_name
+from jobkit.typed import typed
 
 _RUN = re.compile(r"^run=(.+)$", re.MULTILINE)
 """The line of a job script that names its run folder."""
@@ -34,5 +35,9 @@ def check_place(run_dir: Path) -> None:
     if there.resolve() == run_dir.resolve():
         return
     what = "a copy of it" if (there / POINTS_FILE).is_file() else "a folder that was moved"
-    hint = f"name {there}" if what.startswith("a copy") else f"move it back: mv {run_dir} {there}"
+    hint = (
+        f"name {typed(there)}"
+        if what.startswith("a copy")
+        else f"move it back: mv {typed(run_dir)} {typed(there)}"
+    )
     raise JobkitError(f"{run_dir}: its {script.name} works in {there}, so this is {what}", hint=hint)

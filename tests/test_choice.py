@@ -9,22 +9,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.choice import changed, chosen, groups
+from jobkit.choice import Given, Group, changed, chosen, groups, merged
 from jobkit.errors import JobkitError
 from jobkit.in_words import find_point
 from jobkit.look import Look, Standing
 from jobkit.outcomes import TryFiles, Verdict
-from jobkit.policy import Change, Policy
+from jobkit.policy import Change
 from jobkit.records import RESULTS, Outcome
 from jobkit.spec import SweepSpec
 from jobkit.submissions import Task
 from jobkit.tries import Tried
+from jobkit.units import parse_size
 from tests.builders import grid, point
 
 IN_QUEUE = [Standing.RUNNING, Standing.WAITING, Standing.STUCK, Standing.UNSETTLED]
 FAILURES = [outcome for outcome in Outcome if outcome not in RESULTS]
 TASK = Task("slurm", "77", 1)
-POLICY = Policy()
+SPEC = SweepSpec.model_validate(
+    {
+        "name": "t",
+        "workload": "count",
+        "sweep": {"batch_size": [1]},
+        "resources": {"gpus": 0, "memory": "200MiB", "walltime": "00:02:00", "exclude": ["n9"]},
+    }
+)
+
+
+def spec_of(given_: Given) -> SweepSpec:
+    """Return the spec with the memory that a person gave."""
+    sizes = [parse_size(word.partition("=")[2]) for word in given_ if word.startswith("resources.memory=")]
+    update = {"memory": sizes[-1]} if sizes else {}
+    return SPEC.model_copy(update={"resources": SPEC.resources.model_copy(update=update)})
+
+
+def again(
+    looks: Sequence[Look], now: Given = (), *, strictly: bool, given_: Given = (), anywhere: bool = False
+) -> list[Group]:
+    """Return the groups of points whose one task was given something."""
+    return groups(looks, spec_of, {TASK: given_}, now, strictly=strictly, anywhere=anywhere)
 
 
 def tried(outcome: Outcome | None, node: str = "n1", number: int = 1) -> Tried:
@@ -93,7 +115,7 @@ HISTORIES = st.lists(st.lists(st.sampled_from(Outcome), min_size=1, max_size=4),
 @given(HISTORIES)
 def test_groups_hold_every_point_once(histories: list[list[Outcome]]) -> None:
     looks = [one_look(n, Standing.FAILED, *ended) for n, ended in enumerate(histories, 1)]
-    found = groups(looks, POLICY, strictly=False)
+    found = again(looks, strictly=False)
     assert sorted(index for group in found for index in group.points) == indices(looks)
     assert all(list(group.points) == sorted(group.points) for group in found)
     assert len({group.change for group in found}) == len(found)
@@ -102,10 +124,8 @@ def test_groups_hold_every_point_once(histories: list[list[Outcome]]) -> None:
 @given(HISTORIES)
 def test_the_policy_alone_takes_a_part_of_those_with_the_same_change(histories: list[list[Outcome]]) -> None:
     looks = [one_look(n, Standing.FAILED, *ended) for n, ended in enumerate(histories, 1)]
-    wanted = {
-        index: group.change for group in groups(looks, POLICY, strictly=False) for index in group.points
-    }
-    for group in groups(looks, POLICY, strictly=True):
+    wanted = {index: group.change for group in again(looks, strictly=False) for index in group.points}
+    for group in again(looks, strictly=True):
         assert {wanted[index] for index in group.points} == {group.change}
 
 
@@ -113,26 +133,16 @@ def test_what_a_person_wants_is_not_counted_but_grows_as_the_policy_says() -> No
     often = one_look(1, Standing.FAILED, *[Outcome.RAM_OOM] * 5)
     bug = one_look(2, Standing.FAILED, Outcome.BUG)
     never = replace(one_look(3, Standing.MISSING), task=None)
-    assert groups([often, bug, never], POLICY, strictly=True) == []
-    grown, plain = groups([often, bug, never], POLICY, strictly=False)
+    assert again([often, bug, never], strictly=True) == []
+    grown, plain = again([often, bug, never], strictly=False)
     assert (grown.points, grown.change) == ((1,), Change(memory=1.5**5))
     assert (plain.points, plain.change) == ((2, 3), Change())
 
 
 def test_a_point_that_ran_out_of_memory_and_then_crashed_keeps_its_memory() -> None:
     """The bug may come of anything, but 200 MiB were too little."""
-    (group,) = groups([one_look(1, Standing.FAILED, Outcome.RAM_OOM, Outcome.BUG)], POLICY, strictly=False)
+    (group,) = again([one_look(1, Standing.FAILED, Outcome.RAM_OOM, Outcome.BUG)], strictly=False)
     assert group.change == Change(memory=1.5)
-
-
-SPEC = SweepSpec.model_validate(
-    {
-        "name": "t",
-        "workload": "count",
-        "sweep": {"batch_size": [1]},
-        "resources": {"gpus": 0, "memory": "200MiB", "walltime": "00:02:00", "exclude": ["n9"]},
-    }
-)
 
 
 def test_what_a_group_gets_beyond_the_spec() -> None:
@@ -153,8 +163,52 @@ def test_points_are_named_by_the_id_too() -> None:
 def test_where_a_site_cannot_stay_away_from_a_node_points_run_again_anywhere() -> None:
     looks = [one_look(1, Standing.FAILED, Outcome.NODE_FAIL), one_look(2, Standing.FAILED, Outcome.PREEMPTED)]
     there, anywhere = (
-        {group.change.exclude: group.points for group in groups(looks, POLICY, strictly=True, anywhere=it)}
+        {group.change.exclude: group.points for group in again(looks, strictly=True, anywhere=it)}
         for it in (False, True)
     )
     assert there == {("n1",): (1,), (): (2,)}
     assert anywhere == {(): (1, 2)}
+
+
+LARGE = ("resources.memory=16GiB",)
+
+
+def test_what_a_person_gave_stays_and_grows_from_there() -> None:
+    """The tries before ran with less: that they ran out of memory tells nothing of it."""
+    earlier, later = Task("slurm", "76", 1), TASK
+    out = replace(tried(Outcome.RAM_OOM), task=earlier)
+    look = one_look(1, Standing.FAILED, Outcome.RAM_OOM)
+    look = replace(look, tries=(*look.tries, out, out))
+    (group,) = groups([look], spec_of, {later: LARGE}, (), strictly=True)
+    assert (group.given, group.change.memory) == (LARGE, 1.5)
+    assert group.spec.resources.memory == 24 * 2**30
+    (group,) = groups([look], spec_of, {}, (), strictly=False)
+    assert group.spec.resources.memory == 675 * 2**20
+
+
+def test_what_a_person_gives_now_is_the_last_word() -> None:
+    failed = one_look(1, Standing.FAILED, *[Outcome.RAM_OOM] * 2)
+    for before in ((), LARGE):
+        (group,) = again([failed], LARGE, given_=before, strictly=False)
+        assert group.spec.resources.memory == 16 * 2**30
+        assert group.given == LARGE
+
+
+def test_a_walltime_that_a_person_gave_does_not_hide_what_is_known_of_memory() -> None:
+    (group,) = again(
+        [one_look(1, Standing.FAILED, Outcome.RAM_OOM)], ("resources.walltime=1h",), strictly=False
+    )
+    assert group.change.memory == 1.5
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "both"),
+    [
+        (("a.b=1",), ("a.b=2",), ("a.b=2",)),
+        (("a.b=1", "c=1"), ("a={}",), ("c=1", "a={}")),
+        (("a={}",), ("a.b=1",), ("a={}", "a.b=1")),
+        (("ab=1",), ("a=1",), ("ab=1", "a=1")),
+    ],
+)
+def test_of_one_key_the_last_counts(before: Given, now: Given, both: Given) -> None:
+    assert merged(before, now) == both

@@ -155,11 +155,14 @@ def test_a_point_that_was_submitted_again_is_looked_for_there(tmp_path: Path, pr
     programs.sacct("78_1 NODE_FAIL 0:0")
     again = seen(run).points[0]
     assert (again.standing, again.outcome) == (Standing.FAILED, Outcome.NODE_FAIL)
-    assert history(again) == [(Outcome.RAM_OOM, "node1"), (Outcome.NODE_FAIL, "n1")]
+    assert [(one.verdict.outcome, one.node) for one in history(again)] == [
+        (Outcome.RAM_OOM, "node1"),
+        (Outcome.NODE_FAIL, "n1"),
+    ]
     write_submitted(run, "slurm", "79", first=1, last=1, round=3)
     write_begin(run, one, 2, job=79)
     write_exit(run, one, FAILED, 2)
-    assert history(seen(run).points[0]) == [
+    assert [(one.verdict.outcome, one.node) for one in history(seen(run).points[0])] == [
         (Outcome.NODE_FAIL, "n1"),
         (Outcome.RAM_OOM, "node1"),
         (Outcome.BUG, "node1"),

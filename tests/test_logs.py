@@ -198,6 +198,25 @@ def test_following_goes_on_to_the_end(run: Path) -> None:
     assert "slurm does not answer" in said[1]
 
 
+def test_following_goes_on_with_the_job_that_a_point_was_submitted_again_as(run: Path) -> None:
+    """The job that was waited for was taken back; its log never came."""
+
+    def job() -> None:
+        wait_for(lambda: len(said) > 1)
+        write_submitted(run, "slurm", "78", first=1, last=1, offset=1, round=2)
+        (run / "logs" / "78_1.out").write_bytes(b"hello\n")
+        write_begin(run, POINTS[1], job="78", task=1)
+        write_exit(run, POINTS[1], Exit(status=0, stage="done"))
+
+    out, said = io.BytesIO(), Said()
+    thread = threading.Thread(target=job)
+    thread.start()
+    follow(run, find_log(run, "2"), Sieve(faults=False), out, said)
+    thread.join()
+    assert out.getvalue() == b"hello\n"
+    assert said[-1] == f"p002 try 1: slurm job 78, task 1, {run / 'logs' / '78_1.out'}"
+
+
 def test_following_what_has_ended_prints_it(run: Path) -> None:
     (run / "logs" / "77_1.out").write_bytes(TEXT)
     write_exit(run, POINTS[0], Exit(status=0, stage="done"))

@@ -149,7 +149,7 @@ def test_a_text_too_short_for_auto_is_swept_as_far_as_it_goes(spec: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "said", "pack"), [("slurm", "", 20), ("slurm", "pack: 3\n", 3), ("local", "pack: 3\n", 1)]
+    ("scheduler", "said", "pack"), [("slurm", "", 6), ("slurm", "pack: 3\n", 3), ("local", "pack: 3\n", 1)]
 )
 def test_how_many_points_share_a_job_is_the_specs_word_else_the_sites(
     spec: Path, tmp_path: Path, scheduler: str, said: str, pack: int

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from jobkit.errors import JobkitError
+from jobkit.journal import note
 from jobkit.look import Standing
+from jobkit.records import Exit, Outcome
 from jobkit.retries import run_again
 from jobkit.submissions import read_journal
-from tests.builders import write_event, write_submitted
+from tests.builders import write_begin, write_event, write_exit, write_submitted
 from tests.swept import BUG, LATE, OK, OOM, Clock, Sweep
 from tests.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
 from tests.swept import sweep as sweep  # noqa: PLC0414 - the same
@@ -203,9 +205,41 @@ def test_a_task_without_a_trace_is_given_a_minute(
     assert run_again(sweep.run, (), ()) == 0
     assert 60 <= clock.s <= 90
     said = capsys.readouterr().err
-    assert said.count("1 points left the queue without a trace: looking again for a minute") == 1
+    assert said.count("1 point left the queue without a trace: looking again for a minute") == 1
     assert "1 failed (1 lost)" in said
     assert len(sweep.calls()) == 2
+
+
+def test_what_was_cancelled_and_is_ending_runs_again_once_it_has_ended(
+    sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As typed straight after `jobkit cancel`, which says so."""
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    write_begin(sweep.run, sweep.points[1], job=100)
+    note(sweep.run, "cancelled", job_id="100", tasks=[2], status=0)
+    sweep.queue(f"100_2|COMPLETING|None|n1|0:30|N/A|{sweep.run.name}\n")
+
+    def over() -> None:
+        sweep.queue()
+        sweep.end(sweep.points[1], Outcome.CANCELLED)
+
+    clock.meanwhile = over
+    assert run_again(sweep.run, (), ()) == 0
+    assert "1 point cancelled, and not over yet: looking again for a minute" in capsys.readouterr().err
+    assert (clock.slept, len(sweep.calls())) == (1, 2)
+
+
+def test_what_is_long_in_ending_is_left_and_said(
+    sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    write_begin(sweep.run, sweep.points[1], job=100)
+    note(sweep.run, "cancelled", job_id="100", tasks=[2], status=0)
+    sweep.queue(f"100_2|COMPLETING|None|n1|0:30|N/A|{sweep.run.name}\n")
+    assert run_again(sweep.run, (), ()) == 5
+    assert clock.s <= 100
+    assert "not run again now; once that is over, type this again\nnothing" in capsys.readouterr().err
+    assert sweep.calls() == []
 
 
 def test_a_record_that_comes_home_in_that_minute_counts(sweep: Sweep, clock: Clock) -> None:
@@ -227,6 +261,34 @@ def test_points_share_tasks_as_the_spec_says(sweep: Sweep) -> None:
     run_again(sweep.run, (), ("pack=2",))
     assert (sweep.run / "tasks-2.txt").read_text() == "1 2\n3 4\n5\n"
     assert "--array=1-3" in sweep.calls()[0]
+
+
+def test_a_job_asks_for_the_walltime_of_the_points_that_it_holds(sweep: Sweep) -> None:
+    sweep.ended(BUG, BUG, OK, OK, OK, OK)
+    run_again(sweep.run, (), ("pack=5",))
+    assert "--time=00:02:00\n" in (sweep.run / "job-2.sh").read_text()
+
+
+def test_what_a_person_set_is_kept_for_the_points_that_it_was_set_for(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OOM, BUG, OK, OK, OK, OK)
+    given = ("resources.memory=1GiB", "environment.variables={FIXED: yes}")
+    run_again(sweep.run, ("1",), given)
+    assert "again: 1 point, with environment.variables={FIXED: yes} and with 1GiB" in capsys.readouterr().err
+    sweep.queue()
+    write_begin(sweep.run, sweep.points[0], 2, job=101)
+    write_exit(sweep.run, sweep.points[0], Exit(status=1, stage="run", outcome=OOM), 2)
+
+    assert run_again(sweep.run, (), ()) == 0
+    told = capsys.readouterr().err
+    assert "again: 1 point, with environment.variables={FIXED: yes} and with 1536MiB of memory" in told
+    assert "again: 1 point\n" in told
+    grown, plain = ((sweep.run / f"job-{number}.sh").read_text() for number in (3, 4))
+    assert "--mem=1536M" in grown
+    assert "export FIXED=" in grown
+    assert "--mem=100M" in plain
+    assert "FIXED" not in plain
 
 
 def test_a_cut_off_submission_is_mended_first(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:

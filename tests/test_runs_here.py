@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
 
+from jobkit import cli
 from jobkit.errors import JobkitError
-from jobkit.runs_here import Glance, Named, glance, named, runs_in
+from jobkit.runs_here import Glance, Named, find_run, glance, how_to_begin, named, run_named, runs_in, usual
 from tests.builders import grid, record, write_points, write_record
 
 
@@ -73,6 +75,112 @@ def test_the_site_says_where_runs_go_where_there_are_none_here(
     assert named([]).folder == Path("runs"), "a site file with a fault is no reason to show nothing"
     (here / "runs").mkdir()
     assert named([]).folder == Path("runs")
+
+
+@pytest.fixture
+def elsewhere(here: Path) -> Path:
+    """Return where the site says that runs go."""
+    sites, folder = here / "config", here / "work" / "runs"
+    sites.mkdir()
+    (sites / "site.yaml").write_text(f"name: mine\nscheduler: local\nruns_dir: {folder}\n", encoding="utf-8")
+    return folder
+
+
+def test_where_the_site_says_that_runs_go_they_are_looked_for(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = a_run("runs/old-20250102-101530-3f9a")
+    assert usual() == Path("runs"), "nothing went there yet"
+    new = a_run(f"{elsewhere}/new-20260102-101530-3f9a")
+    assert usual() == Path("work/runs")
+    assert find_run(new.name) == Path("work/runs") / new.name
+    assert run_named(old.name) == old
+    assert cli._exit_code(["status", new.name]) == 5
+    assert cli._exit_code(["collect"]) == 5
+    told = capsys.readouterr().out
+    assert f"work/runs/{new.name}" in told
+    assert old.name not in told
+    with pytest.raises(JobkitError) as caught:
+        run_named("new-20260102-101530-3f9b")
+    assert caught.value.hint == f"did you mean {new.name!r}?"
+    with pytest.raises(JobkitError) as caught:
+        run_named("x")
+    assert caught.value.hint == "jobkit status, alone, lists the runs of work/runs/"
+
+
+def test_nothing_is_collected_where_the_site_says_that_runs_go(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli._exit_code(["collect"]) == 2
+    assert f"there is no {elsewhere.relative_to(Path.cwd())}/" in capsys.readouterr().err
+
+
+WORDS: dict[str, list[str]] = {
+    "cancel": [],
+    "collect": [],
+    "logs": ["1"],
+    "recommend": [],
+    "resume": [],
+    "status": [],
+    "throttle": ["2"],
+    "verify": [],
+}
+
+
+@pytest.mark.parametrize("command", WORDS)
+def test_every_command_takes_the_name_of_a_run(
+    here: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_run("runs/demo-20260102-101530-3f9a")
+    cli._exit_code([command, "demo-20260102-101530-3f9a", *WORDS[command]])
+    told = capsys.readouterr()
+    assert "not a run folder" not in told.err
+    assert "no such file or folder" not in told.err
+    assert here.is_dir()
+
+
+@pytest.mark.parametrize("command", [one for one in WORDS if one not in {"collect", "status"}])
+def test_every_command_says_what_is_no_run(
+    here: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_run("my runs/demo")
+    for word, hint in {
+        "my runs": "status 'my runs' lists them",
+        "runs/nope": "lists the runs of runs/",
+    }.items():
+        assert cli._exit_code([command, word, *WORDS[command]]) == 2
+        told = capsys.readouterr().err
+        assert f"{word}: not a run folder" in told
+        assert hint in told
+    assert here.is_dir()
+
+
+@pytest.mark.parametrize("words", [["cancel"], ["cancel", "--except"], ["logs"], ["throttle"]])
+@pytest.mark.parametrize("second", ["runs/b-20260102-101530-0000", "b-20260102-101530-0000"])
+def test_a_second_run_is_no_point(
+    here: Path, words: list[str], second: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run("runs/a-20260102-101530-0000")
+    a_run("runs/b-20260102-101530-0000")
+    command, *option = words
+    assert cli._exit_code([command, str(run), *option, second]) == 2
+    told = capsys.readouterr().err
+    assert f"{second}: a second run\n  hint: one run at a time" in told
+    assert here.is_dir()
+
+
+def test_a_second_run_where_the_site_says_is_no_point_either(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (a_run(f"{elsewhere}/{name}-20260102-101530-0000").name for name in "ab")
+    assert cli._exit_code(["cancel", first, second]) == 2
+    assert "one run at a time" in capsys.readouterr().err
+
+
+def test_what_to_begin_with_is_there_wherever_one_stands(here: Path) -> None:
+    words = shlex.split(how_to_begin().partition(";")[0])
+    assert words[3:5] == ["jobkit", "sweep"]
+    assert (here / words[5]).is_file()
 
 
 def test_one_folder_of_runs_stands_for_its_latest(here: Path) -> None:

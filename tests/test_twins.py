@@ -79,6 +79,19 @@ def test_twice_the_same_command_is_one_run(home: Path) -> None:
     assert "this very sweep" not in jobkit("--set", "repeats=2", "--dry-run").stderr
 
 
+def test_twice_at_the_same_moment_is_one_run(home: Path) -> None:
+    (home / "spec.yaml").write_text(SPEC.replace("[1, 2, 3]", "[1]"), encoding="utf-8")
+    argv = [str(JOBKIT), "sweep", "spec.yaml"]
+    both = [
+        subprocess.Popen(argv, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [one.communicate(timeout=60)[1] for one in both]
+    assert sorted(one.returncode for one in both) == [0, 2], said
+    assert sum("this very sweep has a run" in words for words in said) == 1
+    assert len(list((home / "runs").iterdir())) == 1
+
+
 def test_how_far_it_is_and_what_to_type(home: Path) -> None:
     del home
     run = written()

@@ -41,5 +41,8 @@ def cancel(run: Path, points: tuple[str, ...], kept: tuple[str, ...]) -> int:
     if points and kept:
         raise click.UsageError("name the POINTs to cancel, or those to keep with --except, not both")
     from jobkit.cancel import cancel as take_back
+    from jobkit.runs_here import refuse_runs, run_named
 
-    return take_back(run.absolute(), points, kept)
+    folder = run_named(run).absolute()
+    refuse_runs((*points, *kept))
+    return take_back(folder, points, kept)

@@ -14,8 +14,6 @@ from jobkit.units import parse_size
 
 WIDE = 120
 STDOUT = Path("-")
-DEFAULT_RUNS = Path("runs")
-NO_RUNS = "make one first: jobkit sweep sweeps/demo.yaml"
 
 
 @click.command()
@@ -51,7 +49,8 @@ def collect(
     """Read what runs have brought home and print how speed and memory scale with the batch.
 
     PATHS are run folders, folders that hold run folders, and logs of the Stanza taggers that
-    came before jobkit, in any mixture. Without PATHS it is runs/. Nothing is submitted, asked or
+    came before jobkit, in any mixture. A run may be named without its folder.
+    Without PATHS it is runs/, or where the site says that runs go. Nothing is submitted, asked or
     changed: what is on disk is read, as often as you like, also while a sweep still runs.
 
     \b
@@ -82,20 +81,20 @@ def collect(
     if output and plot and output.resolve() == plot.resolve():
         raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
-    if not paths and not DEFAULT_RUNS.exists():
-        raise JobkitError(f"nothing to collect: there is no {DEFAULT_RUNS}/ here", hint=NO_RUNS)
+    paths = _named(paths)
     # Imported here because pandas and rich take most of a second, which --help need not spend.
     from jobkit.collect import collect as collect_runs
     from jobkit.report import render
+    from jobkit.runs_here import how_to_begin
 
     if plot is not None:
         from jobkit.plot import check_plot
 
         check_plot(plot)
-    collected = collect_runs(paths or (DEFAULT_RUNS,))
+    collected = collect_runs(paths)
     if collected.points.empty:
         found = "".join(f"\n  {note}" for note in collected.notes)
-        raise JobkitError(f"nothing to collect{found}", hint=NO_RUNS)
+        raise JobkitError(f"nothing to collect{found}", hint=how_to_begin())
     if plot is not None:
         from jobkit.plot import plot as draw
 
@@ -107,6 +106,17 @@ def collect(
     else:
         _write(output, report)
     return collected.exit_code
+
+
+def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return what is to be read: of a run that is named alone its folder, of nothing where runs go."""
+    from jobkit.runs_here import find_run, how_to_begin, usual
+
+    if paths:
+        return tuple(path if path.exists() else find_run(path) or path for path in paths)
+    if not usual().exists():
+        raise JobkitError(f"nothing to collect: there is no {usual()}/ here", hint=how_to_begin())
+    return (usual(),)
 
 
 def _width() -> int:

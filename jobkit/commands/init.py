@@ -35,13 +35,14 @@ def init(folder: Path, scheduler: str, site: Path | None, only: str | None) -> i
 
     Without a scheduler on this machine only the spec is written: jobkit then runs here.
     """
-    from jobkit.launch import say, short
+    from jobkit.launch import say
     from jobkit.starter import begin, plan_for
+    from jobkit.typed import short, typed
 
     written = begin(plan_for(folder, scheduler, site, only), say)
     width = max(len(short(one.path)) for one in written)
     for one in written:
         click.echo(f"wrote {short(one.path):<{width}}  {one.what}")
-    spec = next((short(one.path) for one in written if one.path.name == "first.yaml"), "")
+    spec = next((typed(one.path) for one in written if one.path.name == "first.yaml"), "")
     click.echo(f"next: jobkit doctor {spec}".rstrip())
     return 0

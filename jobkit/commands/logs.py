@@ -44,7 +44,10 @@ def logs(run: Path, point: str, following: bool, err: bool, number: int | None) 
     """
     from jobkit.log_files import find_log
     from jobkit.logs import Sieve, follow, show
+    from jobkit.runs_here import refuse_runs, run_named
 
+    run = run_named(run)
+    refuse_runs([point])
     log = find_log(run, point, number)
     sieve, out = Sieve(faults=err), sys.stdout.buffer
     if following:

@@ -53,9 +53,10 @@ def recommend(
     from jobkit.recommend import recommend as answer
     from jobkit.recommend_sources import read_corpus, read_material
     from jobkit.recommendation import Wishes
+    from jobkit.runs_here import run_named
 
     named = _cards(gpu, gpu_memory)
-    material = read_material(run, say)
+    material = read_material(run if run.is_file() else run_named(run), say)
     wishes = Wishes(
         cards=named,
         corpus=read_corpus(corpus, material) if corpus is not None else None,

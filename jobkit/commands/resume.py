@@ -47,7 +47,9 @@ def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_
     Where the points run here, it is that of `jobkit collect`.
     """
     from jobkit.retries import follow, run_again
+    from jobkit.runs_here import run_named
 
+    run = run_named(run)
     if follow_up:
         return follow(run.absolute())
     code = run_again(run.absolute(), only, overrides)
@@ -55,5 +57,5 @@ def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_
         return code
     from jobkit.commands.collect import collect
 
-    result: int = collect.main(args=[str(run)], prog_name="jobkit collect", standalone_mode=False)
+    result: int = collect.main(args=["--", str(run)], prog_name="jobkit collect", standalone_mode=False)
     return result

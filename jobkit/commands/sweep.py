@@ -60,15 +60,23 @@ def sweep(
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
     say = launch.say
     prepared = prepare(spec, options, build=not dry_run, say=say)
-    if not new:
-        (twins.mention if dry_run else twins.refuse)(prepared)
     if dry_run:
+        if not new:
+            twins.mention(prepared)
         click.echo(launch.preview(prepared))
         return 0
+
+    def check() -> None:
+        if not new:
+            twins.refuse(prepared)
+
+    check()
     if prepared.spec.scheduler != "local":
-        code = launch.on_cluster(prepared, wait=wait)
+        code = launch.on_cluster(prepared, check, wait=wait)
+    elif detach:
+        code = launch.detached(prepared, check)
     else:
-        code = launch.detached(prepared) if detach else _stay(prepared.run_dir, launch.here(prepared))
+        code = _stay(prepared.run_dir, launch.here(prepared, check))
     return _table(prepared.run_dir) if code is None else code
 
 
@@ -84,6 +92,7 @@ def _stay(run_dir: Path, code: int | None) -> int | None:
 def _table(run_dir: Path) -> int:
     """Print the scaling table of a finished run; return the exit code of `jobkit collect`."""
     from jobkit.commands.collect import collect
+    from jobkit.typed import short
 
-    code: int = collect.main(args=[str(run_dir)], prog_name="jobkit collect", standalone_mode=False)
+    code: int = collect.main(args=["--", short(run_dir)], prog_name="jobkit collect", standalone_mode=False)
     return code

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 
+class _Number(click.IntRange):
+    """A number, and no second run."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's own
+        from jobkit.runs_here import refuse_runs
+
+        refuse_runs([str(value)])
+        number: int = super().convert(value, param, ctx)
+        return number
+
+
 @click.command(short_help="Change how many jobs of a run work at a time.")
 @click.argument("run", type=click.Path(file_okay=False, path_type=Path))
-@click.argument("most", metavar="N", type=click.IntRange(min=0))
+@click.argument("most", metavar="N", type=_Number(min=0))
 def throttle(run: Path, most: int) -> int:
     """Let N jobs of the run folder RUN work at a time from now on; 0 is any number.
 
@@ -27,6 +39,7 @@ def throttle(run: Path, most: int) -> int:
       2  nothing of the run is in the queue, or it runs on this machine
       3  the scheduler refused, or does not answer
     """
+    from jobkit.runs_here import run_named
     from jobkit.throttle import throttle as change
 
-    return change(run.absolute(), most)
+    return change(run_named(run).absolute(), most)

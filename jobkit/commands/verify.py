@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from jobkit.errors import JobkitError
 from jobkit.units import parse_size
 
 
@@ -40,8 +39,7 @@ def verify(run: Path, memory: str | None) -> int:
       4  none of those tried held, or nothing could be tried
     """
     from jobkit import verification
+    from jobkit.runs_here import run_named
 
-    if not (run / "points.jsonl").is_file():
-        raise JobkitError(f"{run}: not a run folder", hint="name one: jobkit collect lists them")
     size_bytes = None if memory in {None, "device"} else parse_size(str(memory))
-    return verification.verify(run.absolute(), memory=size_bytes or memory)
+    return verification.verify(run_named(run).absolute(), memory=size_bytes or memory)

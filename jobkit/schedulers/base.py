@@ -163,7 +163,8 @@ class Request:
     """What a sweep asks of a scheduler, in the scheduler-free words of the spec.
 
     ``resources`` are the names that the site file requests them by, where the scheduler has
-    names for them (Grid Engine's ``-l``): they are checked to exist.
+    names for them (Grid Engine's ``-l``): they are checked to exist. ``walltime_s`` is the job's, for
+    all of the ``pack`` points that share it.
     """
 
     name: str
@@ -176,6 +177,7 @@ class Request:
     account: str | None
     qos: str | None
     resources: tuple[str, ...] = ()
+    pack: int = 1
 
 
 class Scheduler(Protocol):

@@ -118,10 +118,11 @@ def walltime_fault(request: Request, asked: Asked, limit: str = "") -> Fault | N
         return None
     longest = max(most for most in limits if most is not None)
     named = f" ({limit})" if limit else ""
+    each = f" ({request.pack} points a job, {as_walltime(request.walltime_s // request.pack)} each)"
     return Fault(
-        f"walltime {as_walltime(request.walltime_s)} is longer than {asked.where} allows{named}: "
-        f"at most {as_walltime(longest)}",
-        "resources.walltime or the queue",
+        f"walltime {as_walltime(request.walltime_s)}{each if request.pack > 1 else ''} "
+        f"is longer than {asked.where} allows{named}: at most {as_walltime(longest)}",
+        "pack, resources.walltime or the queue" if request.pack > 1 else "resources.walltime or the queue",
     )
 
 

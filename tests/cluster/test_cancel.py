@@ -78,6 +78,22 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
     assert tries == {"1", "2", "3"}, "what never began has one try"
 
 
+def test_resume_straight_after_cancel_waits_for_what_is_still_ending(
+    faulty: Faulty, wait_until: Wait
+) -> None:
+    faulty.fail(HANG)
+    faulty.sweep("--set", "max_parallel=2")
+    lab, run = faulty.lab, faulty.lab.run_dir()
+    wait_until(lambda: running(run) == {1, 2}, 60)
+    assert "cancelled: 6 points" in lab.jobkit("cancel", run).stderr
+
+    faulty.fail({})
+    done = lab.jobkit("resume", run)
+    assert done.returncode == 0, done.stderr
+    assert "again: 6 points" in done.stderr
+    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 60)
+
+
 def test_points_that_share_a_job_are_cancelled_together(faulty: Faulty, wait_until: Wait) -> None:
     faulty.fail(HANG | {1: ""})
     faulty.sweep("--set", "pack=3", "--set", "max_parallel=1")

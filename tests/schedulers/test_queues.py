@@ -96,3 +96,12 @@ def test_gpus(request_of: RequestOf, changes: dict[str, object], fault: str | No
 
 def test_what_queues_offer_together() -> None:
     assert offered_gpus(KNOWN) == {"v100": 2, "a100": 4}
+
+
+def test_a_walltime_that_several_points_add_up_to_says_so(request_of: RequestOf) -> None:
+    asked = asked_for("cpu", KNOWN, "partition")
+
+    assert str(walltime_fault(request_of(walltime_s=7200, pack=4), asked)) == (
+        "walltime 02:00:00 (4 points a job, 00:30:00 each) is longer than partition 'cpu' allows: "
+        "at most 01:00:00 (change pack, resources.walltime or the queue)"
+    )

@@ -1,0 +1,20 @@
+"""docs/reliability.md is held to the soaks that it quotes."""
+
+from __future__ import annotations
+
+from benchmarks.soak_page import PAGE, page, reports
+
+
+def test_the_page_is_made_from_the_raw_data() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text
+
+
+def test_every_point_ended_once_with_an_outcome() -> None:
+    found = reports()
+    assert [(one["scheduler"], one["points"]) for one in found] == [("slurm", 500), ("sge", 200)]
+    for one in found:
+        assert (one["lost_points"], one["twice"], one["without_outcome"]) == (0, 0, 0)
+        assert one["rounds"][-1] == {"ok": one["points"]}
+        assert {"client", "worker", "job script"} <= one["kills"].keys()
+        assert one["kills"].keys() & {"slurmd", "node down", "execd"}
