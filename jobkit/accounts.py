@@ -15,6 +15,7 @@ from jobkit.records import ACCOUNTING_FILE, Outcome
 from jobkit.schedulers.base import Accounted, Queued, State
 from jobkit.shell import Completed
 from jobkit.submissions import Submission, Task, read_journal
+from jobkit.units import format_moment
 
 __all__ = ["Accounts", "Parser", "Task", "read_accounts"]
 
@@ -246,7 +247,7 @@ def _told(answer: _Answer, parser: Parser) -> Iterator[Accounted]:
             name=queued.name,
             ended=False,
             outcome=Outcome.QUEUE_ERROR if queued.state is State.ERROR else None,
-            evidence=f"queue at {answer.at}: {queued.state}{reason}",
+            evidence=f"queue at {format_moment(answer.at)}: {queued.state}{reason}",
         )
 
 

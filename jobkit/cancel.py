@@ -21,6 +21,7 @@ from jobkit.schedulers.base import State
 from jobkit.schedulers.registry import by_name
 from jobkit.submissions import Role, Submission, Task, read_journal
 from jobkit.typed import typed
+from jobkit.units import format_count
 
 LIVE = IN_QUEUE | {Standing.UNSETTLED}
 """A task that the queue does not show just now may be there all the same (nextflow#1007)."""
@@ -74,12 +75,17 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         say(f"{run_dir.name}: {counted(seen)}")
         for one in _over(seen, named):
             say(f"{one.point.point_id} {_why_left(one)}")
+        taken = read_journal(run_dir).cancelled
+        new = [one for one in points if one.task not in taken]
+        if already := [one.point.point_id for one in points if one.task in taken]:
+            say(f"{_listed(already)} {'is' if len(already) == 1 else 'are'} being cancelled already")
+        left = [one for one in points if one.task not in taken or not _ending(one)]
         whole = not named and not kept
-        parts = _parts(seen, points, list(_waiting(seen)) if whole else [], whole=whole)
-        if not parts:
-            say("nothing to cancel: none of it is in the queue or running")
-            return 0
-        _take_back(run_dir, parts, points)
+        parts = _parts(seen, left, list(_waiting(seen)) if whole else [], whole=whole)
+        if parts:
+            _take_back(run_dir, parts, new)
+        elif not already:
+            say(f"nothing to cancel: none of {_meant(named, kept)} is in the queue or running")
     return 0
 
 
@@ -128,11 +134,11 @@ def chosen(seen: RunLook, named: Sequence[str], kept: Sequence[str]) -> list[Loo
     stay = {find_point(seen.points, word).point.index for word in kept}
     points = [one for one in live if one.point.index not in stay and (not named or one.point.index in wanted)]
     if named or kept:
-        _refuse_some(live, {one.point.index for one in points})
+        _refuse_some(live, {one.point.index for one in points}, typed(seen.folder))
     return points
 
 
-def _refuse_some(live: Sequence[Look], taken: AbstractSet[int]) -> None:
+def _refuse_some(live: Sequence[Look], taken: AbstractSet[int], run: str) -> None:
     """Refuse to end points whose job others need."""
     others: dict[Task | None, list[str]] = {}
     for one in live:
@@ -145,7 +151,7 @@ def _refuse_some(live: Sequence[Look], taken: AbstractSet[int]) -> None:
         if one.task and one.task.scheduler == LOCAL:
             message = f"{alone_}: one process runs all points here, one after the other"
             raise JobkitError(
-                message, hint="jobkit cancel RUN ends it; jobkit resume RUN --only POINT runs one"
+                message, hint=f"jobkit cancel {run} ends it; jobkit resume {run} --only POINT runs one"
             )
         if one.task in others:
             message = f"{alone_}: it shares a job with {_listed(others[one.task])}"
@@ -161,6 +167,15 @@ def _over(seen: RunLook, named: Sequence[str]) -> list[Look]:
     """Return the points that were named and are not to be cancelled any more."""
     indices = dict.fromkeys(find_point(seen.points, word).point.index for word in named)
     return [one for one in seen.points if one.point.index in indices and one.standing not in LIVE]
+
+
+def _meant(named: Sequence[str], kept: Sequence[str]) -> str:
+    return "the points named" if named else "the other points" if kept else "it"
+
+
+def _ending(one: Look) -> bool:
+    """Tell whether the scheduler is ending a point's task; where it is not, it is asked again."""
+    return one.queued is not None and one.queued.state is State.ENDING
 
 
 def _why_left(one: Look) -> str:
@@ -219,13 +234,15 @@ def _take_back(run_dir: Path, parts: Sequence[Part], points: Sequence[Look]) -> 
     _tell(run_dir, [one for one in points if one.task in taken])
     if refusals:
         raise JobkitError(
-            "\n".join(refusals), hint="jobkit status RUN tells what still runs", exit_code=REFUSED
+            "\n".join(refusals),
+            hint=f"jobkit status {typed(run_dir)} tells what still runs",
+            exit_code=REFUSED,
         )
 
 
 def _tell(run_dir: Path, points: Sequence[Look]) -> None:
     if points:
-        say(f"cancelled: {len(points)} point{'s' if len(points) > 1 else ''}")
+        say(f"cancelled: {format_count(len(points), 'point')}")
     if any(one.standing is Standing.RUNNING for one in points):
         say("what runs brings home what it has")
     say(f"  how it goes  jobkit status {typed(run_dir)}")

@@ -10,6 +10,7 @@ from jobkit.recommendation import Choice, Corpus, Material, Wishes, within
 from jobkit.records import Outcome, Record
 from jobkit.run_loads import KNOB
 from jobkit.speed import Speed
+from jobkit.units import format_count
 
 FIND_THEM = "jobkit preflight SPEC --set text=FILE finds them"
 LONGER = 10
@@ -38,9 +39,11 @@ def cautions(material: Material, evidence: Evidence, wishes: Wishes, batch: Choi
     if hosts := _hosts(material.records):
         found.append(hosts)
     if largest.safe_batch > (there := paragraphs(material.records)):
-        found.append(f"the text has only {there:,} paragraphs, so a larger batch cannot be exercised on it")
+        text = f"the text has only {format_count(there, 'paragraph')}"
+        found.append(f"{text}, so a larger batch cannot be exercised on it")
     if material.to_come or material.failed:
-        found.append(f"{material.to_come} points are still to come and {material.failed} failed")
+        to_come = f"{format_count(material.to_come, 'point')} {'is' if material.to_come == 1 else 'are'}"
+        found.append(f"{to_come} still to come and {material.failed} failed")
     return (*found, *_of_corpus(material, wishes.corpus, chosen, largest), *material.notes)
 
 
@@ -81,8 +84,9 @@ def _of_corpus(material: Material, corpus: Corpus | None, chosen: Speed, largest
         found.append(f"{name} makes a load of {load:,} at this size, more than is safe: at most {at_most:,}")
     done = paragraphs(material.records)
     if corpus.paragraphs > LONGER * done:
+        measured = format_count(done, "paragraph")
         found.append(
-            f"RAM was measured over {done:,} paragraphs, and what is found in {corpus.paragraphs:,} "
+            f"RAM was measured over {measured}, and what is found in {corpus.paragraphs:,} "
             "is held there until the end: ask for more, or work through the corpus in parts"
         )
     return found

@@ -19,6 +19,7 @@ from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.sources import read_sources
 from jobkit.submissions import read_journal
 from jobkit.trials import answers
+from jobkit.units import format_count
 
 EXIT_DONE, EXIT_NOTHING, EXIT_FAILED, EXIT_TO_COME = 0, 2, 4, 5
 
@@ -231,12 +232,9 @@ def _remarks(points: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
     for knob, rows in points[points["inert"].fillna("") != ""].groupby("inert"):
         remarks.append(f"{knob} did not take effect; in effect: {rows['effective'].iloc[0]}")
     for sentence, rows in points[points["disagreement"].fillna("") != ""].groupby("disagreement"):
-        remarks.append(f"instruments disagree ({_count(len(rows))}): {sentence}")
+        remarks.append(f"instruments disagree ({format_count(len(rows), 'point')}): {sentence}")
     shared = int((points["foreign"] > 0).sum())
     if shared:
-        remarks.append(f"{_count(shared)} ran beside other processes on the card: distrust speed and memory")
+        points_ = format_count(shared, "point")
+        remarks.append(f"{points_} ran beside other processes on the card: distrust speed and memory")
     return remarks
-
-
-def _count(number: int) -> str:
-    return f"{number} point" if number == 1 else f"{number} points"

@@ -16,6 +16,7 @@ from jobkit.predict import Prediction, predict
 from jobkit.records import Outcome
 from jobkit.run_loads import agreeing, loads_of, read_lengths
 from jobkit.straight import Estimate, largest_batch
+from jobkit.units import format_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,8 @@ def _line(
     )
     if found.largest is None or not found.largest > items_total:
         return found
-    beyond = f"the text has only {items_total:,.0f} paragraphs, so a larger batch cannot be exercised on it"
+    text = f"the text has only {format_count(round(items_total), 'paragraph')}"
+    beyond = f"{text}, so a larger batch cannot be exercised on it"
     return Estimate(
         line=found.line,
         capacity_bytes=capacity_bytes,

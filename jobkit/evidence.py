@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from jobkit.fit import Censored, Fit, Observation, fit_memory
 from jobkit.records import Batch, Outcome, Record
+from jobkit.units import format_count
 
 NEED, ALLOCATED, RAM = "need", "allocated", "ram"
 
@@ -219,8 +220,10 @@ def _censored(
 def _left_out(failed: Sequence[Record], bounds: Sequence[Censored]) -> tuple[str, ...]:
     """Return a remark where a point that ran out of memory says nothing of how much it needs."""
     number = len(failed) - len(bounds)
-    said = f"{number} of {len(failed)} points that ran out of memory are not in the line"
-    return (f"{said}: their load is unknown, or they ran otherwise",) if number else ()
+    said = f"{number} of {format_count(len(failed), 'point')} that ran out of memory"
+    are, their, they = ("is", "its", "it") if number == 1 else ("are", "their", "they")
+    why = f"{their} load is unknown, or {they} ran otherwise"
+    return (f"{said} {are} not in the line: {why}",) if number else ()
 
 
 def _remarks(well: Sequence[Record], *, needs: bool) -> tuple[str, ...]:
@@ -231,12 +234,13 @@ def _remarks(well: Sequence[Record], *, needs: bool) -> tuple[str, ...]:
         )
     if _overhead(well) is None:
         remarks.append("what the context takes of the card is unknown, so that nothing is kept free for it")
+    points = format_count(len(well), "point")
     shared = sum(bool(one.gpu and one.gpu.foreign_processes) for one in well)
     if shared:
-        remarks.append(f"{shared} of {len(well)} points ran beside other processes on the card")
+        remarks.append(
+            f"{shared} of {format_count(len(well), 'point')} ran beside other processes on the card"
+        )
     flushed = sum(bool(one.retries) for one in well)
     if flushed:
-        remarks.append(
-            f"{flushed} of {len(well)} points passed only after the allocator had emptied its cache"
-        )
+        remarks.append(f"{flushed} of {points} passed only after the allocator had emptied its cache")
     return tuple(remarks)

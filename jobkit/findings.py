@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -37,7 +38,8 @@ class Finding:
     said
         What was seen, in plain words.
     mend
-        The command to type or the key to change; empty where nothing is wrong.
+        The command to type or the key to change; empty where nothing is wrong. What stands on lines
+        after the first is a command, and is never folded.
     where
         The heading that it stands under: the machine, or the node, that it is true of.
     """
@@ -83,7 +85,9 @@ def lines(one: Finding, width: int = WIDTH) -> list[str]:
         *_wrapped(first, head, below, width),
         *(w for line in rest for w in _wrapped(line, below, below, width)),
     ]
-    mend = _wrapped(printable(one.mend), f"{below}-> ", f"{below}   ", width) if one.mend else []
+    words, *commands = map(printable, one.mend.splitlines() or [""])
+    mend = _wrapped(words, f"{below}-> ", f"{below}   ", width) if words else []
+    mend += [f"{below}   {command}" for command in commands]
     return [line.rstrip() for line in (*lines, *mend)]
 
 
@@ -108,19 +112,19 @@ def summary(findings: Iterable[Finding]) -> str:
     return ", ".join(parts) or "nothing was looked at"
 
 
-def advice(findings: Iterable[Finding], spec: str, *, nodes: bool) -> str:
+def advice(findings: Iterable[Finding], words: Sequence[str], *, nodes: bool) -> str:
     """Return what to do next.
 
     Parameters
     ----------
-    spec
-        What was looked at.
+    words
+        What was looked at, as `jobkit sweep` takes it: the spec, then the options that change it.
     nodes
         Whether there are nodes that were not looked at.
     """
     if exit_code(findings):
         return "mend what is missing from the top down: what stands further up is often the reason"
-    sweep = f"jobkit sweep {word(spec)}"
+    sweep = f"jobkit sweep {word(words[0])} {shlex.join(words[1:])}".rstrip()
     return f"next: the same with --submit looks on a node; then {sweep}" if nodes else f"next: {sweep}"
 
 

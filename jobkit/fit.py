@@ -18,6 +18,7 @@ from itertools import combinations
 from statistics import median
 
 from jobkit.students_t import quantile
+from jobkit.units import format_count
 
 CONFIDENCE = 0.95
 ENOUGH = 4
@@ -158,12 +159,12 @@ def fit_memory(observations: Iterable[Observation], censored: Sequence[Censored]
         bound is taken as an observation and the line is fitted again.
     """
     used = upper_part(list(observations))
-    loads = {one.load for one in used}
+    few = f"measured, and a line with an error needs {ENOUGH}"
+    loads, points = {one.load for one in used}, {one.point for one in used}
     if len(loads) < ENOUGH:
-        return f"{len(loads)} distinct loads measured, and a line with an error needs {ENOUGH}"
-    points = {one.point for one in used}
+        return f"{format_count(len(loads), 'distinct load')} {few}"
     if len(points) < ENOUGH:
-        return f"{len(points)} points measured, and a line with an error needs {ENOUGH}"
+        return f"{format_count(len(points), 'point')} {few}"
     measured, found = tuple(used), _fit(used)
     for number, bound in enumerate(sorted(censored, key=lambda one: (one.load, one.above_bytes))):
         if found.slope_bytes > 0 and found.at(bound.load) < bound.above_bytes:

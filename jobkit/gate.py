@@ -24,6 +24,7 @@ from jobkit.measured import Gpu
 from jobkit.records import RESULTS_FOLDER, TRY_PREFIX, Outcome, Point, Record
 from jobkit.run import gpu
 from jobkit.run.__main__ import read_point
+from jobkit.units import format_count
 
 FLAGS_FOLDER = "flags"
 SET_UP = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISSING})
@@ -85,7 +86,8 @@ def judge(
         if 0 < stop_after <= len(indices):
             first = next(one for one in others if one.point.index in indices)
             return Told(
-                Outcome.STOPPED, f"{len(indices)} points failed the same way: {outcome}: {first.message}"
+                Outcome.STOPPED,
+                f"{format_count(len(indices), 'point')} failed the same way: {outcome}: {first.message}",
             )
     if not prune or card is None:
         return None

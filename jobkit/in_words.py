@@ -12,9 +12,11 @@ from jobkit.records import Outcome
 from jobkit.schedulers.base import Queued, State
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.timing import moment
+from jobkit.units import format_count
 
 HELD = "held"
 """A wait that somebody must end."""
+CANCELLED = str(Outcome.CANCELLED)
 
 
 def find_point(looks: Sequence[Look], word: str) -> Look:
@@ -30,13 +32,23 @@ def find_point(looks: Sequence[Look], word: str) -> Look:
 
 
 def counted(seen: RunLook) -> str:
-    """Return how many points stand where: ``1,000 points: 963 done, 37 failed (35 ram_oom, 2 timeout)``."""
-    standings = Counter(one.standing for one in seen.points)
-    failed = Counter(str(one.outcome) for one in seen.points if one.standing is Standing.FAILED)
-    why_failed = ", ".join(f"{number} {word}" for word, number in failed.most_common())
-    parts = [f"{standings[one]:,} {one}" for one in Standing if standings[one]]
-    words = ", ".join(part + (f" ({why_failed})" if part.endswith(Standing.FAILED) else "") for part in parts)
-    return f"{len(seen.points):,} point{'s' if len(seen.points) > 1 else ''}: {words}"
+    """Return how many points stand where: ``40 points: 36 done, 3 failed (2 bug, 1 lost), 1 cancelled``."""
+    numbers = Counter(CANCELLED if one.cancelled else str(one.standing) for one in seen.points)
+    known = [word for one in Standing for word in ([one, CANCELLED] if one is Standing.FAILED else [one])]
+    parts = [
+        f"{numbers[word]:,} {word}" + (why_failed(seen) if word == Standing.FAILED else "")
+        for word in known
+        if numbers[word]
+    ]
+    return f"{format_count(len(seen.points), 'point')}: {', '.join(parts)}"
+
+
+def why_failed(seen: RunLook) -> str:
+    """Return the outcomes of those that failed, each with its number: `` (2 bug, 1 timeout)``."""
+    failed = Counter(
+        str(one.outcome) for one in seen.points if one.standing is Standing.FAILED and not one.cancelled
+    )
+    return f" ({', '.join(f'{number:,} {outcome}' for outcome, number in failed.most_common())})"
 
 
 def state_of(one: Look) -> str:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from jobkit.errors import JobkitError
 from jobkit.record_files import read_lines
+from jobkit.units import format_count
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ def read_tolerantly(path: Path, parse: Callable[[str, str], T]) -> tuple[list[T]
         return [], ()
     except OSError as error:
         return [], (f"{path}: cannot be read: {error.strerror}",)
-    more = f" (and {len(faults) - 1} more lines of this file)" if len(faults) > 1 else ""
+    more = f" (and {format_count(len(faults) - 1, 'more line')} of this file)" if len(faults) > 1 else ""
     return found, ((f"{faults[0]}{more}: skipped",) if faults else ())
 
 

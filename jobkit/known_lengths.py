@@ -19,6 +19,7 @@ from jobkit.run.paragraphs import read_paragraphs, split_paragraphs
 from jobkit.run.workload import SHIPPED, workload_class
 from jobkit.sample import PARAGRAPHS, sample_text
 from jobkit.texts import SAMPLE
+from jobkit.units import format_count
 
 Say = Callable[[str], None]
 Find = Callable[[Sequence[str], ModelRef | None], Sequence[Sequence[int]]]
@@ -77,7 +78,8 @@ def text_lengths(
     if kept := cached_lengths(workload, text, model, cache):
         return kept
     if found.NEEDS_MODEL:
-        say(f"finding the lengths of {len(paragraphs):,} paragraphs by the model's tokenizer, once")
+        count = format_count(len(paragraphs), "paragraph")
+        say(f"finding the lengths of {count} by the model's tokenizer, once")
     lengths = _checked(workload, find, paragraphs, model)
     if path := _kept_at(workload, text, model, cache):
         try:

@@ -17,7 +17,7 @@ from jobkit.schedulers.registry import by_name
 from jobkit.spec import Resources, SweepSpec
 from jobkit.submissions import Role
 from jobkit.typed import short, typed
-from jobkit.units import format_size, format_walltime
+from jobkit.units import format_count, format_size, format_walltime
 
 EXIT_INTERRUPTED = 130
 
@@ -75,7 +75,8 @@ def headline(prepared: Prepared) -> str:
     """Return in a line what is about to run, where, and why there."""
     spec = prepared.spec
     settings = len(prepared.points) // spec.repeats
-    points = f"{len(prepared.points):,} points ({settings:,} settings x {spec.repeats})"
+    points = format_count(len(prepared.points), "point")
+    points += f" ({format_count(settings, 'setting')} x {spec.repeats})"
     where = "this machine" if spec.scheduler == "local" else f"{spec.scheduler}, site {prepared.site.name}"
     return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
 

@@ -294,5 +294,6 @@ def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -
             return "what the model takes alone is more than there is"
         if not found:
             return f"not even a batch size of 1, a load of {smallest:,}, fits into {largest_load:,.0f}"
-        return f"only {len(found)} batch sizes with loads of their own fit into {largest_load:,.0f}"
+        many = "batch sizes with loads of their own fit" if len(found) > 1 else "batch size fits"
+        return f"only {len(found)} {many} into {largest_load:,.0f}"
     return f"the text makes too few distinct loads ({len(loads.steps)}) for a line: a longer text tells more"

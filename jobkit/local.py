@@ -147,7 +147,7 @@ def _limits(spec: SweepSpec) -> Limits:
 
 
 def _run_point(run_dir: Path, point: Point, command: list[str], job_id: str, tick: Callable[[], None]) -> str:
-    """Run one point to its end; return submitit's word for how it ended."""
+    """Run one point to its end; return how its process ended, in two words."""
     pid_file = run_dir / PID_FILE
     job = _start(run_dir, command, job_id, point)
     try:
@@ -161,7 +161,11 @@ def _run_point(run_dir: Path, point: Point, command: list[str], job_id: str, tic
         pid_file.unlink(missing_ok=True)
         for path in (job.paths.submitted_pickle, job.paths.result_pickle):
             path.unlink(missing_ok=True)
-    return f"submitit: {job.state}"
+    return f"process {_ENDS.get(job.state, job.state.lower())}"
+
+
+_ENDS = {"NO PROCESS AND NO RESULT": "lost"}
+"""submitit's states of a job, other than FINISHED and INTERRUPTED, in a plain word."""
 
 
 def _log(run_dir: Path, job_id: str, point: Point) -> Path:

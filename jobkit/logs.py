@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -198,18 +199,25 @@ def _missing(run: Path, log: Log) -> JobkitError:
     """Return why there is no log, and whether there will be one."""
     if log.by_hand:
         told = f"{log.name} was run by hand: its output went to that terminal"
-        return JobkitError(told, hint="--try N prints another try")
+        return JobkitError(told, hint=f"{_typed('logs', run, log)} --try N prints another try")
     if log.exit is not None and log.exit.is_file():
         where = f"{log.path} is not there" if log.path else "nobody knows its job"
         return JobkitError(f"{log.name} has ended, but {where}", hint="was it moved, or removed?")
     one, words = _looked(run, log)
     state = f"{log.name} has no log{{}}: {state_of(one)}{f', {words}' if words else ''}"
     if log.task is None:
-        return JobkitError(state.format(""), hint="jobkit resume RUN submits it", exit_code=EXIT_TO_COME)
+        return JobkitError(
+            state.format(""), hint=f"{_typed('resume', run)} submits it", exit_code=EXIT_TO_COME
+        )
     if one.standing in TO_COME:
         job = f" ({_job(log)})"
         hint = "with -f the log is printed as soon as it comes"
         return JobkitError(state.format(" yet") + job, hint=hint, exit_code=EXIT_TO_COME)
     return JobkitError(
-        f"{state.format('')} ({_job(log)})", hint="jobkit status RUN POINT tells all that is known"
+        f"{state.format('')} ({_job(log)})", hint=f"{_typed('status', run, log)} tells all that is known"
     )
+
+
+def _typed(command: str, run: Path, log: Log | None = None) -> str:
+    """Return a command about a run, or the point of a log, as a person types it."""
+    return shlex.join(("jobkit", command, str(run), *([str(log.point.index)] if log else ())))

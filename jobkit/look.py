@@ -67,6 +67,11 @@ class Look:
         """The outcome of the try that counts."""
         return self.counts.verdict.outcome
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody took it back: no failure to a person, though its ``standing`` is that."""
+        return self.standing is Standing.FAILED and self.outcome is Outcome.CANCELLED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLook:

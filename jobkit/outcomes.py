@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from jobkit.begin import Begin
 from jobkit.records import RESULTS, Exit, Outcome, Record
 from jobkit.schedulers.base import Accounted
+from jobkit.units import format_moment
 
 OVERRULING = frozenset(
     {Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.RAM_OOM},
@@ -148,7 +149,8 @@ def _not_begun(verdict: Verdict, accounted: Accounted | None, known: Circumstanc
         return Verdict(outcome=Outcome.STOPPED, evidence=words)
     if verdict.outcome is None and known.cancelled:
         return Verdict(
-            outcome=Outcome.CANCELLED, evidence=f"taken back by jobkit at {known.cancelled}, before it began"
+            outcome=Outcome.CANCELLED,
+            evidence=f"taken back by jobkit at {format_moment(known.cancelled)}, before it began",
         )
     return _silent(verdict, known)
 
@@ -160,7 +162,7 @@ def _taken_back(verdict: Verdict, known: Circumstances) -> Verdict:
     """
     if verdict.outcome is not Outcome.LOST or not known.cancelled:
         return verdict
-    words = f"taken back by jobkit at {known.cancelled}; {verdict.evidence}"
+    words = f"taken back by jobkit at {format_moment(known.cancelled)}; {verdict.evidence}"
     return Verdict(outcome=Outcome.CANCELLED, evidence=words)
 
 
@@ -174,10 +176,11 @@ def _silent(verdict: Verdict, known: Circumstances) -> Verdict:
         )
     if not known.gone:
         return verdict
+    gone = f"not in the queue since {format_moment(known.gone)}"
     if known.cancelled:
-        words = f"taken back by jobkit at {known.cancelled}, and not in the queue since {known.gone}"
+        words = f"taken back by jobkit at {format_moment(known.cancelled)}, and {gone}"
         return Verdict(outcome=Outcome.CANCELLED, evidence=words)
-    words = f"not in the queue since {known.gone}, and no record, exit file or accounting tells why"
+    words = f"{gone}, and no record, exit file or accounting tells why"
     return Verdict(outcome=Outcome.LOST, evidence=words, provisional=True)
 
 
@@ -187,7 +190,7 @@ def _by_record(record: Record, exit_: Exit | None) -> Verdict:
         parts.append(f"signal {record.signal}")
     if exit_ is not None and exit_.scratch:
         parts.append(f"files kept in {_kept(exit_)}")
-    evidence = "; ".join(part for part in parts if part) or "record"
+    evidence = "; ".join(part for part in parts if part) or "its record says so"
     return Verdict(outcome=record.outcome, evidence=evidence, provisional=record.provisional)
 
 

@@ -15,7 +15,7 @@ from jobkit.run.workload import SHIPPED
 from jobkit.run_loads import agreeing
 from jobkit.straight import Line, fit_line, largest_batch
 from jobkit.trials import Trial
-from jobkit.units import format_bytes_gib
+from jobkit.units import format_bytes_gib, format_count
 
 Spot = tuple[float, float]
 """A load (in an old log a batch size) and bytes."""
@@ -282,5 +282,5 @@ def memory_of_log(
 def _straight(panel: MemoryPanel, line: Line | None, reason: str) -> MemoryPanel:
     if line is None:
         return replace(panel, notes=(f"no line: {reason}",))
-    points = f"{line.points} points, " if line.residual_bytes is None else ""
+    points = f"{format_count(line.points, 'point')}, " if line.residual_bytes is None else ""
     return replace(panel, line=Curve("straight line", line.at), notes=(f"{points}no error bar",))

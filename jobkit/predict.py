@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jobkit.evidence import Evidence
 from jobkit.fit import Fit, doubts
 from jobkit.loads import Loads
+from jobkit.units import format_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,5 +104,7 @@ def _doubts(
             else "the lengths are estimated from punctuation"
         )
     if saturated and loads is not None:
-        found.append(f"the text ends the batch at {loads.limit:,} paragraphs: memory would allow more")
+        found.append(
+            f"the text ends the batch at {format_count(loads.limit, 'paragraph')}: memory would allow more"
+        )
     return tuple(found)

@@ -10,7 +10,7 @@ from jobkit.auto import UNITS
 from jobkit.folded import Whole, page
 from jobkit.lengths import NONE, PUNCTUATION
 from jobkit.preflight import Preflight, Size
-from jobkit.units import GIB
+from jobkit.units import GIB, format_count
 
 GAP = 2
 SPECS_OWN, WORTH_MEASURING = "*", ">"
@@ -39,8 +39,11 @@ def _heading(found: Preflight) -> Iterator[str]:
         if found.items is not None and _items(found) != "paragraphs"
         else ""
     )
-    paragraphs = f"{found.paragraphs:,} paragraph{'s' if found.paragraphs != 1 else ''}"
-    yield f"{paragraphs}, {items}{found.characters:,} characters"
+    paragraphs, characters = (
+        format_count(found.paragraphs, "paragraph"),
+        format_count(found.characters, "character"),
+    )
+    yield f"{paragraphs}, {items}{characters}"
     if found.source == PUNCTUATION:
         yield "Lengths are ESTIMATED from punctuation, with no tokenizer: loads may be off by some percent."
     if found.source == NONE:

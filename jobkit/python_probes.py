@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,10 @@ from jobkit.typed import word
 from jobkit.units import format_bytes_gib
 
 SLOW_IMPORT_S = 30.0
+FOR_CUDA = "another build, for the CUDA that the driver takes (docs/dependencies.md#another-torch):"
+INDEX = "https://download.pytorch.org/whl/cu126"
+"""Of builds for CUDA. Without an index pip may be set to bring the same build, and without force it says
+that torch is there already."""
 ON_NODE = "jobkit doctor --submit looks on a node"
 
 
@@ -92,7 +97,7 @@ def torch(facts: Facts, wanted: Wanted) -> Finding | None:
         return _lacking(wanted)(
             "torch",
             f"{said}: it cannot use a GPU, and {asks}",
-            f"{python} -m pip install torch   (one with CUDA: see docs/dependencies.md)",
+            f"{FOR_CUDA}\n{shlex.quote(python)} -m pip install --force-reinstall torch --index-url {INDEX}",
         )
     if (told.get("import_s") or 0) > SLOW_IMPORT_S:
         return warning(

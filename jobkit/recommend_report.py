@@ -26,7 +26,7 @@ from jobkit.scheduler_lines import MEMORY_FACTOR, WALLTIME_FACTOR
 from jobkit.speed import KNOB, NEAR, TWO_SIDED, Speed, differ
 from jobkit.trials import NOT_TRIED
 from jobkit.typed import word
-from jobkit.units import format_bytes_gib, format_memory, format_walltime
+from jobkit.units import format_bytes_gib, format_count, format_memory, format_walltime
 
 GAP = 2
 EVEN = 0.0005
@@ -69,7 +69,8 @@ def _heading(found: Recommendation) -> Iterator[str]:
     if of.capacity_bytes and of.device != "cpu":
         where += f" ({format_bytes_gib(of.capacity_bytes, 1)} usable)"
     yield f"{of.workload}: {of.text}{model}{' (STAND-IN)' if of.stand_in else ''}, on {where}"
-    yield f"{of.points} points that went well, of {len(found.batch.settings)} settings: {of.run}"
+    settings = format_count(len(found.batch.settings), "setting")
+    yield f"{format_count(of.points, 'point')} that went well, of {settings}: {of.run}"
 
 
 def _batch(found: Recommendation) -> Iterator[str]:
@@ -116,7 +117,8 @@ def _proof(found: Recommendation) -> Iterator[str]:
     if any(len({one.params.get(knob) for one in found.batch.settings}) > 1 for knob in other):
         yield f"  It cannot be proved by jobkit verify, for another knob than {KNOB} varies in this sweep."
     elif largest.safe_batch > of.paragraphs:
-        yield f"  jobkit verify cannot prove it on so short a text ({of.paragraphs:,} paragraphs)."
+        text = format_count(of.paragraphs, "paragraph")
+        yield f"  jobkit verify cannot prove it on so short a text ({text})."
     else:
         memory = _memory_option(largest.capacity_bytes * (1 - found.margin)) if found.margin else ""
         yield f"  Prove it before you rely on it: jobkit verify {word(of.run)}{memory}"

@@ -13,7 +13,7 @@ from jobkit.records import Outcome
 from jobkit.timing import elapsed_s
 
 _PRUNED = re.compile(r"(?P<cause>\S+) ran out of memory ")
-_STOPPED = re.compile(r"\d+ points failed the same way: (?P<outcome>[a-z_]+): ")
+_STOPPED = re.compile(r"[\d,]+ points? failed the same way: (?P<outcome>[a-z_]+): ")
 """As `jobkit.gate` says it into the exit file."""
 
 

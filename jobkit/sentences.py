@@ -12,7 +12,7 @@ from jobkit.records import Outcome
 from jobkit.straight import Estimate, Line
 from jobkit.trials import answers
 from jobkit.typed import word
-from jobkit.units import GIB, format_bytes_gib, format_memory
+from jobkit.units import GIB, format_bytes_gib, format_count, format_memory
 
 Row = Mapping[str, object]
 
@@ -34,7 +34,7 @@ BY_HAND = "read its log: jobkit logs {folder} {index}; once mended: jobkit resum
 def heading(group: Row, sizes: Sequence[Row]) -> list[str]:
     """Return what a table is about: first its title, then the details that set it apart."""
     items = max((_integer(row["items_total"]) for row in sizes), default=0)
-    paragraphs = f"{items:,} paragraphs" if items else "paragraphs"
+    paragraphs = format_count(items, "paragraph") if items else "paragraphs"
     if group["text_sha256"] is None:
         file = PurePath(str(group["machine"])).name
         title = f"{file}: {paragraphs} on {_device(group, with_machine=False)}"

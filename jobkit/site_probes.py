@@ -11,6 +11,7 @@ from jobkit.schedulers.queues import Asked, Queue, asked_for, gpu_fault, unknown
 from jobkit.schedulers.survey import Counted, Survey
 from jobkit.schedulers.text import as_walltime, no_such
 from jobkit.site import Requests
+from jobkit.units import format_count
 
 SUPPORT = "ask the cluster's support"
 
@@ -143,8 +144,8 @@ def _gpus_by_resource(survey: Survey, asking: Asking, asked: Asked) -> Finding |
     if one.counted is Counted.SLOT and asking.request.cpus > 1 and "-pe " in (asking.requests.cpus or ""):
         took = asking.request.gpus * asking.request.cpus
         said = (
-            f"{one.name!r} is counted for each slot: {asking.request.cpus} CPUs and "
-            f"{asking.request.gpus} GPU would take {took} GPUs"
+            f"{one.name!r} is counted for each slot: {format_count(asking.request.cpus, 'CPU')} and "
+            f"{format_count(asking.request.gpus, 'GPU')} would take {format_count(took, 'GPU')}"
         )
         return warning("GPUs", said, "set resources.cpus: 1 in the spec")
     return fine("GPUs", f"{asked.where}: {one.name!r}, {free} on a node now")
@@ -196,7 +197,7 @@ def arrays(survey: Survey, asking: Asking) -> Finding | None:
         return missing(
             "array jobs", "the controller takes none: its limit is 0", f"{SUPPORT} about array jobs"
         )
-    said = f"at most {asking.limit:,} tasks in one"
+    said = f"at most {format_count(asking.limit, 'task')} in one"
     if asking.points > asking.limit:
         said += f"; {asking.points:,} points become {-(-asking.points // asking.limit)} of them"
     return fine("array jobs", said)

@@ -13,7 +13,7 @@ from jobkit.schedulers.text import as_walltime
 from jobkit.site import Site
 from jobkit.starter_choice import MEMORY_NAMES, Choice
 from jobkit.starter_yaml import NAME, Setting, line, plain, scalar, word
-from jobkit.units import format_bytes_gib
+from jobkit.units import format_bytes_gib, format_count
 
 COUNTED = {
     Counted.NOT: "NO: not counted",
@@ -86,7 +86,7 @@ def _described(one: Queue) -> str:
     if one.closed:
         return f"({one.closed})"
     parts = [f"{one.nodes} node{'s' * (one.nodes != 1)}"] if one.nodes else []
-    parts += [f"{one.cpus} CPUs"] if one.cpus else []
+    parts += [format_count(one.cpus, "CPU")] if one.cpus else []
     parts += [format_bytes_gib(one.memory_bytes, 1)] if one.memory_bytes else []
     parts += [f"{count} x {kind or 'GPU'}" for kind, count in one.gpus.items()]
     parts += ["no limit on walltime" if one.walltime_s is None else f"at most {as_walltime(one.walltime_s)}"]

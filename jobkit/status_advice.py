@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jobkit.in_words import HELD
+from jobkit.in_words import CANCELLED, HELD
 from jobkit.look import IN_QUEUE, Standing
 from jobkit.schedulers.base import Queued, Remedy, State
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.status import ENDED, JobStatus, PointStatus, RunStatus
 from jobkit.submissions import Role, Task
 from jobkit.typed import word
+from jobkit.units import format_count, format_moment
 
 DOES = {
     Role.FOLLOW: "runs again what the policy says",
@@ -76,14 +78,15 @@ def _silent(status: RunStatus) -> Iterator[str]:
 def _cut_off(status: RunStatus) -> Iterator[str]:
     cut = status.seen.unanswered
     if cut is not None:
-        yield f"a submission at {cut.get('at', 'an unknown time')} got no answer: its job may be in the queue"
+        at = format_moment(str(cut.get("at", "an unknown time")))
+        yield f"a submission at {at} got no answer: its job may be in the queue"
 
 
 def _left(status: RunStatus) -> Iterator[str]:
     left = status.seen.left
     if left is not None:
         points = left.get("points")
-        what = f" {_points(len(points))}" if isinstance(points, list) and points else ""
+        what = f" {format_count(len(points), 'point')}" if isinstance(points, list) and points else ""
         why = " ".join(str(left.get("why", "")).split())
         yield f"the job that follows the sweep could not submit{what} again: {why}"
 
@@ -118,7 +121,7 @@ def _idle(status: RunStatus, job: JobStatus) -> bool:
 
 def _mends(stopped: Sequence[_Stopped], run: str) -> Iterator[Step]:
     for one in stopped:
-        names = _points(len(one.points))
+        names = format_count(len(one.points), "point")
         if one.remedy.argv:
             yield Step(shlex.join(one.remedy.argv), f"lets {names} go on")
         elif one.queued.state is State.ERROR:
@@ -136,17 +139,26 @@ def _again(status: RunStatus, run: str) -> Iterator[Step]:
             remedy = scheduler.remedy(job.job.job, (job.job.first,), job.queued)
             if remedy and remedy.argv:
                 yield Step(shlex.join(remedy.argv), f"lets job {job.job.job} go on")
-    failed = [one for one in status.points if one.look.standing is Standing.FAILED]
-    missing = sum(one.look.standing is Standing.MISSING for one in status.points)
-    what = [f"runs again the {_points(len(failed))} that failed"] if failed else []
-    what += [f"submits the {_points(missing)} never submitted"] if missing else []
-    if failed:
-        first = failed[0].look.point
+    failed = (one.look for one in status.points if one.look.standing is Standing.FAILED)
+    first = next((one.point for one in failed if not one.cancelled), None)
+    if first is not None:
         yield Step(f"jobkit status {run} {first.index}", f"all about {first.point_id}, and why it failed")
+    does = _resumes(status)
     if status.seen.unanswered is not None:
         yield Step(f"jobkit resume {run}", "finds the job by the run's name, and submits what is missing")
-    elif what and not status.seen.silent:
-        yield Step(f"jobkit resume {run}", " and ".join(what))
+    elif does and not status.seen.silent:
+        yield Step(f"jobkit resume {run}", does)
+
+
+def _resumes(status: RunStatus) -> str:
+    """Return what `jobkit resume` does; nothing where it would do nothing."""
+    standings = Counter(CANCELLED if one.look.cancelled else str(one.look.standing) for one in status.points)
+    failed, cancelled, missing = (standings[word] for word in (Standing.FAILED, CANCELLED, Standing.MISSING))
+    again = [f"{_the(failed)} that failed"] if failed else []
+    again += [f"{_the(cancelled)} that {'was' if cancelled == 1 else 'were'} cancelled"] if cancelled else []
+    what = [f"runs again {' and '.join(again)}"] if again else []
+    what += [f"submits {_the(missing)} never submitted"] if missing else []
+    return (", and " if len(again) > 1 else " and ").join(what)
 
 
 def _look(status: RunStatus, run: str) -> Iterator[Step]:
@@ -167,8 +179,8 @@ def _names(points: Sequence[PointStatus]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _points(number: int) -> str:
-    return f"{number:,} point{'' if number == 1 else 's'}"
+def _the(number: int) -> str:
+    return "the point" if number == 1 else f"the {number:,} points"
 
 
 def job_line(status: RunStatus, one: JobStatus) -> str:

@@ -61,7 +61,8 @@ def _told(one: TryStatus, state: str, run: Path) -> Iterator[str]:
     yield f"{title}: {verdict.outcome or state}{' (provisional)' if verdict.provisional else ''}"
     yield from _field("because", verdict.evidence)
     yield from _field("ran", _ran(one))
-    yield from _field("batches", far_words(one.progress) if one.progress else "")
+    over = state != Standing.RUNNING or verdict.outcome is not None
+    yield from _field("batches", far_words(one.progress, over=over) if one.progress else "")
     yield from _field("record", _record(tried))
     yield from _field("exit file", _exit(tried.files.exit) if tried.files.exit else "")
     yield from _field("accounting", _account(tried.account) if tried.account else "")

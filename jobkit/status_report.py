@@ -84,11 +84,17 @@ def _about(status: RunStatus) -> Iterator[str]:
     parts = sorted({one.scheduler for one in status.seen.submissions})
     parts += [_gpu(status)] if _gpu(status) else []
     if status.to_go_s is not None:
-        parts.append(f"about {format_about(status.to_go_s)} to go if {status.running} run at a time, as now")
+        parts.append(
+            f"about {format_about(status.to_go_s)} to go if {_run(status.running)} at a time, as now"
+        )
     if parts:
         yield ", ".join(map(plain, parts))
     if status.saved is not None:
         yield _saved(status.saved, status.asked.gpus)
+
+
+def _run(number: int) -> str:
+    return f"{number} run{'s' if number == 1 else ''}"
 
 
 def _saved(one: Saved, gpus: int) -> str:
@@ -115,12 +121,17 @@ def _rows(points: Sequence[PointStatus], most: int) -> Iterator[Line]:
         yield from map(_row, points)
         return
     for kind in TELLING:
-        some = [one for one in points if kind in {one.state, one.look.standing}]
+        some = [one for one in points if kind in {one.state, one.look.standing} and not one.look.cancelled]
         listed = MOST_ALIKE if kind in {Standing.STUCK, HELD} else MOST_OF_A_STATE
         yield from map(_row, some[:listed])
         yield from _counted(some[listed:], "more")
+    yield from _counted([one for one in points if _quiet(one)], "points")
+
+
+def _quiet(one: PointStatus) -> bool:
+    """Tell whether nobody needs to look at a point."""
     quiet = {Standing.DONE, Standing.WAITING, Standing.MISSING}
-    yield from _counted([one for one in points if one.look.standing in quiet and one.state != HELD], "points")
+    return one.look.cancelled or (one.look.standing in quiet and one.state != HELD)
 
 
 def _counted(points: Sequence[PointStatus], unit: str) -> Iterator[Line]:
@@ -155,11 +166,11 @@ def _words(one: PointStatus) -> str:
     return f"{far}; {one.why}" if one.why else far
 
 
-def far_words(progress: Progress) -> str:
-    """Return how far a try is: ``12/40 batches, 24 min to go``."""
+def far_words(progress: Progress, *, over: bool = False) -> str:
+    """Return how far a try is: ``12/40 batches, 24 min to go``; or how far it came, where it is over."""
     of = f"/{progress.batches_total:,}" if progress.batches_total else ""
     far = f"{progress.batches:,}{of} batch{'es' if of or progress.batches > 1 else ''}"
-    return far if progress.left_s is None else f"{far}, {format_about(progress.left_s)} to go"
+    return far if over or progress.left_s is None else f"{far}, {format_about(progress.left_s)} to go"
 
 
 def table(rows: Iterator[Line] | Sequence[Line], alike: str, width: int) -> list[str]:

@@ -14,6 +14,7 @@ from jobkit.status_json import point_json, run_json
 from jobkit.status_point import render_point
 from jobkit.status_report import headline, plain, render
 from jobkit.try_status import tries_of
+from jobkit.units import format_count
 
 SCHEMA = 1
 MOST_OTHERS = 10
@@ -63,9 +64,8 @@ def others(runs: Sequence[Path]) -> str:
 
 
 def _begun(one: Glance) -> str:
-    if one.begun == one.points:
-        return f"{one.points:,} points, all begun"
-    return f"{one.points:,} points, {one.begun:,} begun"
+    begun = "all begun" if one.begun == one.points > 1 else f"{one.begun:,} begun"
+    return f"{format_count(one.points, 'point')}, {begun}"
 
 
 def as_json(

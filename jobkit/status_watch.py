@@ -14,6 +14,7 @@ from jobkit.policy import Policy
 from jobkit.spec import load_spec
 from jobkit.status import PointStatus, RunStatus, status
 from jobkit.status_report import cut
+from jobkit.units import format_count
 from jobkit.watch import BACK_OFF, FIRST_POLL_S, SLOWEST_POLL_S, over
 
 STOP = "Ctrl-C ends the watch, not the run"
@@ -65,7 +66,7 @@ class Screen:
             foot = f"{datetime.now().astimezone():%H:%M:%S}; again in {pause_s:.0f} s; {STOP}"
             room = max(1, size.lines - 3)
             hidden = len(lines) - room
-            lines = lines[:room] + ([f"... {hidden} more lines"] if hidden > 0 else [])
+            lines = lines[:room] + ([f"... {format_count(hidden, 'more line')}"] if hidden > 0 else [])
             lines = [cut(line, size.columns) for line in (*lines, foot)]
         up = f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
         self.write(up + "".join(f"{line}\n" for line in lines))

@@ -13,6 +13,7 @@ from jobkit.look import RunLook, look
 from jobkit.resume import alone
 from jobkit.schedulers.registry import by_name
 from jobkit.submissions import Role, Submission
+from jobkit.typed import typed
 
 
 def throttle(run_dir: Path, most: int) -> int:
@@ -41,7 +42,9 @@ def throttle(run_dir: Path, most: int) -> int:
             if refused:
                 refusals.append(f"{one.scheduler} did not change job {one.job}: {refused}")
     if refusals:
-        raise JobkitError("\n".join(refusals), hint="jobkit status RUN tells what runs", exit_code=REFUSED)
+        raise JobkitError(
+            "\n".join(refusals), hint=f"jobkit status {typed(run_dir)} tells what runs", exit_code=REFUSED
+        )
     say(f"{run_dir.name}: {_told(most, each, jobs)}")
     return 0
 
@@ -57,6 +60,7 @@ def _live(seen: RunLook) -> list[Submission]:
     if seen.silent:
         message = f"{', '.join(seen.silent)} does not answer, so nothing was changed"
         raise JobkitError(message, hint="try again when it does", exit_code=REFUSED)
+    run = typed(seen.folder)
     held = {(task.scheduler, task.job_id) for task in seen.queued}
     jobs = [
         one for one in seen.submissions if one.role is Role.POINTS and (one.scheduler, one.job.id) in held
@@ -64,10 +68,12 @@ def _live(seen: RunLook) -> list[Submission]:
     if not jobs:
         raise JobkitError(
             "none of its points is in the queue or running: there is nothing to throttle",
-            hint="jobkit resume RUN --set max_parallel=N submits points again with another number",
+            hint=f"jobkit resume {run} --set max_parallel=N submits points again with another number",
         )
     if not by_name(jobs[0].scheduler).throttle_argv(jobs[0].job, 0):
-        raise JobkitError("a run on this machine has one point at a time", hint="jobkit cancel RUN stops it")
+        raise JobkitError(
+            "a run on this machine has one point at a time", hint=f"jobkit cancel {run} stops it"
+        )
     return jobs
 
 

@@ -172,6 +172,9 @@ def _circumstances(accounts: Accounts, task: Task | None, *, superseded: bool) -
 def _node(files: TryFiles, accounted: Accounted | None) -> str:
     told = (
         accounted.node if accounted else "",  # the scheduler's name for it, which it takes back in --exclude
+        files.record.environment.get("HOSTNAME", "")
+        if files.record
+        else "",  # as the job's begin file has it
         files.record.host if files.record else "",
         files.begin.host if files.begin else "",
         files.exit.host if files.exit else "",
@@ -184,7 +187,7 @@ def not_started(point: Point, accounts: Accounts, earlier: Task | None = None) -
     task = earlier or accounts.submitted.get(point.index)
     accounted = next(reversed(_runs(accounts, task)), None)
     verdict = judge(None, accounted, _circumstances(accounts, task, superseded=False))
-    if accounted is None:
+    if accounted is None and verdict.outcome is not Outcome.CANCELLED:
         told = f"{task.scheduler} job {task.job_id}, task {task.task}" if task else "not submitted"
         words = f"{told}: {verdict.evidence}" if task else told
         verdict = Verdict(outcome=verdict.outcome, evidence=words)

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.errors import JobkitError
+from jobkit.in_words import CANCELLED, why_failed
 from jobkit.launch import say
-from jobkit.look import RunLook, Standing, look
+from jobkit.look import Look, RunLook, Standing, look
 from jobkit.prepare import Prepared
 from jobkit.records import Point
 from jobkit.run_folder import read_points
 from jobkit.typed import short, typed
+from jobkit.units import format_count
 
 SPEC_FILE = "sweep.yaml"
 
@@ -87,17 +89,18 @@ def _bare(points: Sequence[Point]) -> list[Point]:
 
 def _far(seen: RunLook) -> str:
     """Return how far a run is, by its files: ``15 points: 9 done, 2 failed (2 timeout), 4 to come``."""
-    standings = Counter(_word(one.standing) for one in seen.points)
-    failed = Counter(str(one.outcome) for one in seen.points if one.standing is Standing.FAILED)
-    why = ", ".join(f"{number} {word}" for word, number in failed.most_common())
+    numbers = Counter(_word(one) for one in seen.points)
     told = [
-        f"{number} {word}" + (f" ({why})" if word == "failed" else "") for word, number in standings.items()
+        f"{number} {word}" + (why_failed(seen) if word == Standing.FAILED else "")
+        for word, number in sorted(numbers.items())
     ]
-    return f"{len(seen.points)} points: {', '.join(sorted(told, key=lambda one: one.split()[1]))}"
+    return f"{format_count(len(seen.points), 'point')}: {', '.join(told)}"
 
 
-def _word(standing: Standing) -> str:
-    return str(standing) if standing in {Standing.DONE, Standing.FAILED} else "to come"
+def _word(one: Look) -> str:
+    if one.standing in {Standing.DONE, Standing.FAILED}:
+        return CANCELLED if one.cancelled else str(one.standing)
+    return "to come"
 
 
 def _next(seen: RunLook) -> str:

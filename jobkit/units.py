@@ -1,9 +1,10 @@
-"""Sizes and durations as people and schedulers write them; bytes and seconds inside."""
+"""Sizes, durations and numbers as people and schedulers write them; bytes and seconds inside."""
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import datetime
 from decimal import Decimal
 
 from jobkit.errors import JobkitError
@@ -113,6 +114,19 @@ def format_about(duration_s: float) -> str:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 36 else f"{hours // 24} d {hours % 24} h"  # noqa: PLR2004
+
+
+def format_moment(text: str) -> str:
+    """Return an ISO moment as local time for a person, ``2026-01-02 10:15:30``; what is none as it is."""
+    try:
+        return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError):
+        return text
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number of things: ``1 point``, ``2,000 points``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:

@@ -25,7 +25,7 @@ from jobkit.record_files import append_line
 from jobkit.records import JOURNAL_FILE, Outcome
 from jobkit.resume import LOCK_FILE
 from jobkit.submissions import Role, read_journal
-from tests.builders import grid, point, record, write_points, write_record, write_submitted
+from tests.builders import grid, point, record, write_begin, write_points, write_record, write_submitted
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
 WORKLOADS = Path(__file__).parent / "workloads"
@@ -135,6 +135,36 @@ def test_points_by_number_and_id_and_what_waits_for_the_others_stays(
     assert outcomes(run) == [Outcome.OK, None, cancelled, cancelled, None, cancelled]
 
 
+def test_a_point_that_has_ended_is_told_of_and_not_the_run(
+    run: Path, programs: Path, queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue(ALL)
+    assert cancel(run, ["1"], []) == 0
+    said = capsys.readouterr().err
+    assert "p001 has ended (ok): left alone\n" in said
+    assert "nothing to cancel: none of the points named is in the queue or running" in said
+    assert cancel(run, [], ["2", "3", "4", "5", "6"]) == 0
+    assert "nothing to cancel: none of the other points is in the queue" in capsys.readouterr().err
+    assert not calls(programs, "scancel")
+
+
+def test_what_is_being_cancelled_is_not_cancelled_twice(
+    run: Path, programs: Path, queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue(ALL)
+    cancel(run, ["2", "3"], [])
+    assert "cancelled: 2 points\n" in capsys.readouterr().err
+    queue(["77_2 COMPLETING", *ALL[1:]])  # task 3 waits yet: the controller took no notice
+    assert cancel(run, ["2"], []) == 0
+    said = capsys.readouterr().err
+    assert "p002 is being cancelled already\n" in said
+    assert "cancelled: " not in said
+    assert "nothing to cancel" not in said
+    cancel(run, ["2", "3", "4"], [])
+    assert "p002, p003 are being cancelled already\ncancelled: 1 point\n" in capsys.readouterr().err
+    assert calls(programs, "scancel") == ["scancel 77_[2-3]", "scancel 77_[3-4]"]
+
+
 def test_all_but_some(run: Path, programs: Path, queue: Queue) -> None:
     queue(ALL)
     assert cancel(run, [], ["2", "p005"]) == 0
@@ -223,6 +253,7 @@ def test_a_refusal_is_told_after_the_others_were_cancelled(
     with pytest.raises(JobkitError, match="slurm did not cancel job 77: Access/permission denied") as caught:
         cancel(run, [], [])
     assert caught.value.exit_code == 3
+    assert caught.value.hint == f"jobkit status {run} tells what still runs"
     assert "cancelled: 2 points" in capsys.readouterr().err
     assert {task.job_id for task in read_journal(run).cancelled} == {"78"}
 
@@ -278,6 +309,24 @@ def test_a_task_of_grid_engine_that_has_just_ended_is_no_refusal(
     assert "cancelled: 2 points" in capsys.readouterr().err
 
 
+def test_a_task_that_grid_engine_is_deleting_is_told_so(
+    tmp_path: Path, programs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_points(tmp_path / "run", grid([1]))
+    write_submitted(run, "sge", "77", first=1, last=1)
+    write_begin(run, grid([1])[0], scheduler="sge")
+    row = f"<job_list><JB_job_number>77</JB_job_number><JB_name>{RUN_ID}</JB_name>"
+    row += "<state>$([[ -e deleted ]] && echo dr || echo r)</state><tasks>1</tasks></job_list>"
+    program(programs, "qstat", f'cd {programs}; echo "<job_info>{row}</job_info>"')
+    program(programs, "qacct", "echo 'error: job name x not found' >&2; exit 1")
+    program(programs, "qdel", f"touch {programs}/deleted")
+    assert cancel(run, ["1"], []) == 0
+    assert "cancelled: 1 point" in capsys.readouterr().err
+    assert cancel(run, ["1"], []) == 0
+    assert "p001 is being cancelled already" in capsys.readouterr().err
+    assert calls(programs, "qdel") == ["qdel 77.1"]
+
+
 def test_a_run_whose_submission_was_refused_has_nothing_to_cancel(
     tmp_path: Path, programs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -296,6 +345,15 @@ def test_a_run_on_another_machine_is_cancelled_there(tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="it runs on node07, and can be cancelled there alone") as refused:
         cancel(run, [], [])
     assert refused.value.exit_code == 3
+
+
+def test_a_hint_names_the_run(tmp_path: Path, programs: Path) -> None:
+    run = write_points(tmp_path / "here", grid([1, 2]))
+    write_submitted(run, "local", "99", first=1, last=2)
+    program(programs, "ps", f"echo '99 python -m jobkit.driver {run}'")
+    with pytest.raises(JobkitError, match="one process runs all points here") as refused:
+        cancel(run, ["2"], [])
+    assert refused.value.hint == f"jobkit cancel {run} ends it; jobkit resume {run} --only POINT runs one"
 
 
 SLOW = """\

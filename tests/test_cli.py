@@ -77,7 +77,8 @@ def test_a_local_sweep_prints_its_table_and_leaves_the_whole_run_folder(home: Pa
             "record.json",
         ]
     assert [event["event"] for event in events(run)] == ["submitting", "submitted"]
-    assert len((run / "accounting.jsonl").read_text().splitlines()) == 4
+    accounting = (run / "accounting.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(accounting) == sum("process finished" in line for line in accounting) == 4
     assert not [path.name for path in (run / "logs").iterdir() if path.suffix in {".pkl", ".pid"}]
 
 

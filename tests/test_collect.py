@@ -12,7 +12,7 @@ from jobkit.errors import JobkitError
 from jobkit.records import Exit, Outcome, Point
 from jobkit.schedulers.base import Accounted, Queued, State
 from jobkit.shell import Completed
-from jobkit.units import GIB
+from jobkit.units import GIB, format_moment
 from tests.builders import (
     GPU,
     batch,
@@ -175,7 +175,7 @@ def test_a_spoilt_line_before_the_last_is_named(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", points := grid([50]))
     write_batches(run, points[0], [], half="garbage\n[1]\n")
     assert "batches.jsonl:1: not JSON" in collect([run]).notes[0]
-    assert "(and 1 more lines of this file): skipped" in collect([run]).notes[0]
+    assert "(and 1 more line of this file): skipped" in collect([run]).notes[0]
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_an_error_state_in_the_queue_is_told_with_its_reason(tmp_path: Path) -> 
     write_answer(run, "toy", "queue", '[["7", 1, "error"]]')
     (told,) = read_accounts(run, {"toy": Toy()}).accounted.values()
     assert (told.outcome, told.ended) == (Outcome.QUEUE_ERROR, False)
-    assert told.evidence == "queue at 2026-01-02T11:00:00+00:00: error (why)"
+    assert told.evidence == f"queue at {format_moment('2026-01-02T11:00:00+00:00')}: error (why)"
 
 
 def test_a_point_submitted_again_belongs_to_its_newest_job(tmp_path: Path) -> None:

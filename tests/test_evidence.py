@@ -221,8 +221,7 @@ def test_one_of_which_too_little_is_known_is_told_and_not_counted(failed: Record
     assert found.fit == told(went_well()).fit
     [remark] = found.remarks
     assert remark == (
-        "1 of 1 points that ran out of memory are not in the line: their load is unknown, or they ran"
-        " otherwise"
+        "1 of 1 point that ran out of memory is not in the line: its load is unknown, or it ran otherwise"
     )
 
 
@@ -279,4 +278,4 @@ def test_a_process_that_was_out_of_ram_counts_as_well() -> None:
     assert fit_of(told([*on_cpu(), replace(failed, memory=reached)])).safe_load(6 * GIB) < 400_000
     unknown = told([*on_cpu(), replace(failed, memory=reached, failed_load=None)])
     assert unknown.fit == told(on_cpu()).fit
-    assert "1 of 1 points that ran out of memory are not in the line" in unknown.remarks[0]
+    assert "1 of 1 point that ran out of memory is not in the line" in unknown.remarks[0]

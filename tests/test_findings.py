@@ -50,6 +50,14 @@ def test_a_long_path_stays_in_one_piece() -> None:
     assert [path in line for line in found].count(True) == 2
 
 
+def test_a_command_below_the_words_is_never_folded() -> None:
+    command = "/env/bin/python -m pip install --force-reinstall torch --index-url https://a.org/whl/cu126"
+    *_, words, pasted = lines(missing("torch", "a CPU build", f"another build:\n{command}"), 60)
+
+    assert words.strip() == "-> another build:"
+    assert pasted.strip() == command
+
+
 def test_a_terminal_gets_no_orders_from_what_a_scheduler_says() -> None:
     assert "\\x1b[2J" in lines(missing("scheduler", "down\x1b[2J\tnow"))[0]
 
@@ -68,10 +76,16 @@ def test_a_line_counts_them() -> None:
 
 
 def test_the_last_line_says_what_is_next() -> None:
-    assert "top down" in advice([MENDED], "a.yaml", nodes=True)
-    told = advice([fine("a", "")], "a.yaml", nodes=True)
+    assert "top down" in advice([MENDED], ["a.yaml"], nodes=True)
+    told = advice([fine("a", "")], ["a.yaml"], nodes=True)
     assert told == "next: the same with --submit looks on a node; then jobkit sweep a.yaml"
-    assert advice([warning("a", "")], "a.yaml", nodes=False) == "next: jobkit sweep a.yaml"
+    assert advice([warning("a", "")], ["a.yaml"], nodes=False) == "next: jobkit sweep a.yaml"
+
+
+def test_what_is_next_can_be_pasted_with_the_options_that_were_looked_at() -> None:
+    told = advice([fine("a", "")], ["my spec.yaml", "--set", "sweep.batch_size=[1, 2]"], nodes=False)
+
+    assert told == "next: jobkit sweep 'my spec.yaml' --set 'sweep.batch_size=[1, 2]'"
 
 
 TEXT = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=200)

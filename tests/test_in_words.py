@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -40,8 +41,6 @@ def local(moment: datetime) -> str:
 
 
 def test_points_are_counted_by_where_they_stand() -> None:
-    from pathlib import Path
-
     points = (
         one_look(Standing.FAILED, Outcome.BUG),
         one_look(Standing.FAILED, Outcome.TIMEOUT),
@@ -52,6 +51,16 @@ def test_points_are_counted_by_where_they_stand() -> None:
     assert counted(seen) == "4 points: 3 failed (2 bug, 1 timeout), 1 running"
     alone = RunLook(folder=Path("run"), points=points[3:], submissions=())
     assert counted(alone) == "1 point: 1 running"
+
+
+def test_a_point_that_was_taken_back_is_cancelled_and_did_not_fail() -> None:
+    cancelled, bug = one_look(Standing.FAILED, Outcome.CANCELLED), one_look(Standing.FAILED, Outcome.BUG)
+    waiting, done = one_look(Standing.WAITING, queued=waits()), one_look(Standing.DONE, Outcome.OK)
+    points = (cancelled, waiting, cancelled, bug, done)
+    seen = RunLook(folder=Path("run"), points=points, submissions=())
+    assert counted(seen) == "5 points: 1 done, 1 failed (1 bug), 2 cancelled, 1 waiting"
+    alone = RunLook(folder=Path("run"), points=(cancelled,), submissions=())
+    assert counted(alone) == "1 point: 1 cancelled"
 
 
 def test_a_point_is_named_by_number_or_id() -> None:

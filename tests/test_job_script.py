@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobkit import record_json, records
+from jobkit.begin import read_begin
 from jobkit.plan import Inputs, plan
 from jobkit.records import ModelRef, Outcome, Record, TextRef
 from jobkit.render import render
@@ -120,6 +121,12 @@ def test_a_point_by_hand(tmp_path: Path) -> None:
     assert len(rows) == 3
     assert all(paragraphs[row.paragraph][row.start : row.end] == row.text for row in rows)
     assert run.left_on_scratch() == []
+
+
+def test_a_record_names_its_node_as_the_scheduler_does(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert run.run(2, HOSTNAME="n1")[0] == 0
+    assert read_begin(run.home(2) / "begin").host == run.record(2).environment["HOSTNAME"] == "n1"
 
 
 def test_a_second_try_never_overwrites_the_first(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_lines_that_hold_nothing_are_one_note_and_the_others_stand(tmp_path: Pat
     path.write_text(f'{{"a": 1}}\n{"[" * 100_000}\nnoise\n{{"b": 2}}\n{{"half')
     found, notes = read_tolerantly(path, parse_object)
     assert found == [{"a": 1}, {"b": 2}]
-    assert notes == (f"{path}:2: nested too deep (and 1 more lines of this file): skipped",)
+    assert notes == (f"{path}:2: nested too deep (and 1 more line of this file): skipped",)
 
 
 @given(st.dictionaries(st.text(), st.none() | st.integers() | st.text()))

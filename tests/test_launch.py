@@ -108,6 +108,11 @@ def test_the_points_are_counted_with_their_repeats() -> None:
     assert launch.headline(ready()).startswith("15 points (5 settings x 3) of count on slurm, site slurm-def")
 
 
+def test_one_point_is_no_several() -> None:
+    one = launch.headline(ready("sweep.batch_size=[10]", "repeats=1"))
+    assert one.startswith("1 point (1 setting x 1) of count on slurm")
+
+
 def program(folder: Path, name: str, body: str) -> None:
     (folder / name).write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
     (folder / name).chmod(0o755)

@@ -205,6 +205,7 @@ def test_a_card_too_small_is_told() -> None:
     assert sizes(loads, 800) == ((), "not even a batch size of 1, a load of 900, fits into 800")
     assert sizes(loads, 2_000).batch_sizes == (1, 2)
     assert sizes(loads, 2_000).why == "only 2 batch sizes with loads of their own fit into 2,000"
+    assert sizes(loads, 1_000).why == "only 1 batch size fits into 1,000"
 
 
 @given(PARAGRAPHS, CUTS, st.none() | st.floats(1, 5_000), st.integers(1, 6))

@@ -16,7 +16,9 @@ from jobkit.errors import JobkitError
 from jobkit.log_files import find_log
 from jobkit.log_words import is_fault
 from jobkit.logs import Sieve, follow, show
-from jobkit.records import Exit
+from jobkit.record_files import append_line
+from jobkit.records import JOURNAL_FILE, Exit
+from jobkit.units import format_moment
 from tests.builders import grid, write_answer, write_begin, write_exit, write_points, write_submitted
 
 POINTS = grid([50, 100])
@@ -103,7 +105,7 @@ def test_a_point_that_was_never_submitted(tmp_path: Path) -> None:
     folder = write_points(tmp_path / "new", POINTS)
     with pytest.raises(JobkitError, match="p001 has no log: missing, never submitted") as raised:
         printed(folder)
-    assert (raised.value.exit_code, raised.value.hint) == (5, "jobkit resume RUN submits it")
+    assert (raised.value.exit_code, raised.value.hint) == (5, f"jobkit resume {folder} submits it")
 
 
 def test_a_log_that_is_gone(run: Path) -> None:
@@ -128,6 +130,24 @@ def test_what_a_person_ran_went_to_the_terminal(run: Path, how: Callable[..., No
     write_begin(run, POINTS[0], 2, scheduler="hand", job="", task="")
     with pytest.raises(JobkitError, match="p001 try 2 was run by hand"):
         printed(run, how=how)
+    with pytest.raises(JobkitError, match="run by hand") as raised:
+        printed(run)
+    assert raised.value.hint == f"jobkit logs {run} 1 --try N prints another try"
+
+
+def test_a_point_that_was_taken_back_before_it_began_is_told_once_and_in_local_time(tmp_path: Path) -> None:
+    folder = write_points(tmp_path / "my run", POINTS)
+    write_submitted(folder, "slurm", "40", first=1, last=2)
+    at = "2026-11-21T12:24:06.024+00:00"
+    line = {"at": at, "event": "cancelled", "job_id": "40", "tasks": [2], "refused": ""}
+    append_line(folder / JOURNAL_FILE, json.dumps(line))
+    with pytest.raises(JobkitError) as raised:
+        printed(folder, "2")
+    assert raised.value.message == (
+        f"p002 has no log: cancelled, taken back by jobkit at {format_moment(at)}, before it began "
+        "(slurm job 40, task 2)"
+    )
+    assert raised.value.hint == f"jobkit status '{folder}' 2 tells all that is known"
 
 
 def test_a_task_that_ended_before_it_wrote_anything(run: Path) -> None:

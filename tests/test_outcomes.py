@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from jobkit.outcomes import NO_HOME, OVERRULING, Circumstances, TryFiles, judge
 from jobkit.records import Exit, Outcome
 from jobkit.schedulers.base import Accounted
+from jobkit.units import format_moment
 from tests.builders import point, record
 
 
@@ -135,7 +136,7 @@ def test_what_jobkit_took_back_is_cancelled_where_the_accounting_only_knows_that
 ) -> None:
     verdict = judge(tried, accounted(None, status=137), replace(TAKEN_BACK, packed=packed))
     assert (verdict.outcome, verdict.provisional) == (Outcome.CANCELLED, False)
-    assert "taken back by jobkit at 2026-01-02T10:00:00+00:00" in verdict.evidence
+    assert f"taken back by jobkit at {format_moment('2026-01-02T10:00:00+00:00')}" in verdict.evidence
     assert "State WORDS" in verdict.evidence
 
 
@@ -187,7 +188,7 @@ def test_nobody_says_why_a_job_script_was_killed_outright() -> None:
 
 def test_a_result_needs_no_word_of_a_task_that_began_again() -> None:
     again = Circumstances(requeued=True)
-    assert judge(TryFiles(number=1, record=FULL), None, again).evidence == "record"
+    assert judge(TryFiles(number=1, record=FULL), None, again).evidence == "its record says so"
     assert judge(TryFiles(number=1, record=CUT), None, again).evidence.endswith(
         "; the scheduler began the task again"
     )

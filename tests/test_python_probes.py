@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+import subprocess
 from dataclasses import replace
 from typing import Any
 
@@ -148,6 +150,17 @@ def test_torch_without_cuda_is_missing_where_a_spec_asks_and_a_warning_where_non
     assert looked["torch"].status is Status.WARNING
     assert "CUDA" not in asked, "told already"
     assert probed(torch=cpu, wanted=replace(WANTED, device="cpu"))["torch"].status is Status.OK
+
+
+def test_what_brings_a_torch_for_cuda_can_be_pasted() -> None:
+    cpu = TORCH | {"built_for": None, "works": False, "why": "is a CPU build"}
+    words, command = probed({"python": "/my env/bin/python"}, torch=cpu)["torch"].mend.splitlines()
+
+    assert words.endswith("(docs/dependencies.md#another-torch):")
+    assert subprocess.run(["bash", "-n"], input=command, text=True, check=False).returncode == 0
+    assert shlex.split(command)[:4] == ["/my env/bin/python", "-m", "pip", "install"]
+    assert "--force-reinstall" in command, "pip says else that torch is there already"
+    assert "--index-url" in command
 
 
 def test_torch_from_a_slow_disk() -> None:

@@ -148,7 +148,7 @@ def test_a_check_that_refuses_leaves_nothing_behind(sweep: Sweep) -> None:
 def test_a_controller_that_cannot_hold_them_leaves_nothing_behind(sweep: Sweep) -> None:
     sweep.ended(OK, OOM, BUG, BUG, OK, OK)
     (sweep.folder / "scontrol").write_text("#!/bin/sh\necho MaxArraySize = 1001\necho MaxJobCount = 1\n")
-    with pytest.raises(JobkitError, match="at most 1 jobs"):
+    with pytest.raises(JobkitError, match="at most 1 job "):
         run_again(sweep.run, ("3", "4"), ())
     assert not {name for name in sweep.files() if name.startswith(("job-", "tasks-"))}
 

@@ -7,7 +7,7 @@ import pytest
 from jobkit.look import Standing
 from jobkit.records import Outcome
 from jobkit.schedulers.base import State
-from jobkit.status import JobStatus
+from jobkit.status import JobStatus, PointStatus
 from jobkit.status_advice import advice, job_line
 from jobkit.submissions import Role
 from tests.statuses import a_job, a_point, a_run, waits
@@ -31,11 +31,31 @@ def test_what_failed_is_explained_and_run_again() -> None:
         ("jobkit status runs/demo 2", "all about p002, and why it failed"),
         (
             "jobkit resume runs/demo",
-            "runs again the 2 points that failed and submits the 1 point never submitted",
+            "runs again the 2 points that failed and submits the point never submitted",
         ),
         ("jobkit collect runs/demo", "the table of what is done"),
     ]
     assert said.notices == ()
+
+
+def test_what_was_cancelled_did_not_fail_and_runs_again_all_the_same() -> None:
+    cancelled = [a_point(n, Standing.FAILED, Outcome.CANCELLED) for n in (2, 3)]
+    failed, missing = a_point(4, Standing.FAILED, Outcome.BUG), a_point(5, Standing.MISSING)
+
+    def told(*points: PointStatus) -> list[tuple[str, str]]:
+        return [(step.command, step.does) for step in advice(a_run(points), "runs/demo").steps]
+
+    again = "jobkit resume runs/demo"
+    both = "runs again the point that failed and the 2 points that were cancelled"
+    assert told(*cancelled) == [(again, "runs again the 2 points that were cancelled")]
+    assert told(cancelled[0]) == [(again, "runs again the point that was cancelled")]
+    assert told(*cancelled, failed, missing) == [
+        ("jobkit status runs/demo 4", "all about p004, and why it failed"),
+        (
+            again,
+            f"{both}, and submits the point never submitted",
+        ),
+    ]
 
 
 def test_what_runs_can_be_followed() -> None:

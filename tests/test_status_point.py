@@ -71,7 +71,7 @@ def test_a_try_that_was_killed_tells_every_source() -> None:
         "try 2: stage_out",
         "  because     exit file: it says so",
         f"  ran         {ran}",
-        "  batches     12/40 batches, 2 min to go",
+        "  batches     12/40 batches",
         "  record      none is home",
         "  exit file   status 137 in step run; stage_out; results could not be copied; signal TERM",
         "  accounting  sacct: OUT_OF_MEMORY; exit status 137; at most 8.00 GiB resident",
@@ -92,6 +92,18 @@ def test_a_record_is_told_with_its_card_and_its_signal() -> None:
     found = told(a_point(1, Standing.FAILED, Outcome.TIMEOUT, tries=(one,)), home(one))
     assert "  record      timeout; too long; signal USR1; on NVIDIA H200" in found
     assert any(", started again 1 time, " in line for line in found)
+
+
+def test_only_what_runs_has_something_to_go() -> None:
+    now, before = tried(2, task=TASK), tried(1, Outcome.PREEMPTED, task=TASK)
+    running = a_point(1, Standing.RUNNING, tries=(now, before))
+    found = told(running, *(home(one, progress=FAR) for one in (now, before)))
+    assert [line for line in found if "batches" in line] == [
+        "  batches     12/40 batches, 2 min to go",
+        "  batches     12/40 batches",
+    ]
+    left = a_point(1, Standing.UNSETTLED, tries=(now,))
+    assert "  batches     12/40 batches" in told(left, home(now, progress=FAR))
 
 
 def test_a_record_without_a_card_and_a_provisional_outcome() -> None:

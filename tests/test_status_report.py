@@ -58,7 +58,7 @@ def test_a_run_on_a_page() -> None:
         "",
         "next",
         "  jobkit status runs/demo 2        # all about p002, and why it failed",
-        "  jobkit resume runs/demo          # runs again the 1 point that failed",
+        "  jobkit resume runs/demo          # runs again the point that failed",
         "  jobkit logs runs/demo 3 -f       # what p003 says",
         "  jobkit status runs/demo --watch  # follows it to its end",
         "  jobkit collect runs/demo         # the table of what is done",
@@ -68,6 +68,11 @@ def test_a_run_on_a_page() -> None:
 def test_what_was_saved_where_there_are_no_gpus_is_job_time() -> None:
     run = replace(a_run([a_point(1, Standing.DONE, Outcome.OK)]), asked=Asked(), saved=Saved(1, 30.0))
     assert lines(run)[2].startswith("saved about 30 s of job time: 1 point was left out, ")
+
+
+def test_one_point_runs_at_a_time() -> None:
+    run = replace(a_run([a_point(1, Standing.RUNNING)]), to_go_s=30.0)
+    assert lines(run)[1].endswith("about 30 s to go if 1 runs at a time, as now")
 
 
 def test_cards_that_differ_have_a_column_and_tries_only_where_there_are_several() -> None:
@@ -145,6 +150,15 @@ def test_of_many_points_only_what_wants_to_be_looked_at_is_listed() -> None:
     assert len(found) == 1 + 2 + 20 + 10
 
 
+def test_of_many_points_those_that_were_cancelled_are_counted() -> None:
+    cancelled = [a_point(n, Standing.FAILED, Outcome.CANCELLED, why="taken back") for n in range(2, 60)]
+    found = rows(a_run([a_point(1, Standing.FAILED, Outcome.BUG), *cancelled]))
+    assert [line.split()[:3] for line in found[1:]] == [
+        ["p001", "bug", "node1"],
+        ["58", "points", "cancelled"],
+    ]
+
+
 def test_all_are_listed_where_all_are_asked_for() -> None:
     assert len(rows(a_run(many()), most=1000)) == 1001
 
@@ -174,6 +188,7 @@ def test_a_run_that_was_never_submitted_has_nothing_in_common() -> None:
 )
 def test_how_far_a_try_is_in_words(progress: Progress, words: str) -> None:
     assert far_words(progress) == words
+    assert far_words(progress, over=True) == words.partition(",")[0]
 
 
 def test_comments_stand_below_where_there_is_no_room_beside() -> None:

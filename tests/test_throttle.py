@@ -89,7 +89,7 @@ def test_a_refusal_is_told(run: Path, programs: Path) -> None:
     program(programs, "scontrol", "echo '77_3-8: Invalid user id' >&2; exit 1")
     with pytest.raises(JobkitError, match="slurm did not change job 77: 77_3-8: Invalid user id") as caught:
         throttle(run, 3)
-    assert caught.value.exit_code == 3
+    assert (caught.value.exit_code, caught.value.hint) == (3, f"jobkit status {run} tells what runs")
     assert len(changes(programs)) == 2
 
 
@@ -106,6 +106,7 @@ def test_what_is_in_no_queue_cannot_be_throttled(run: Path, programs: Path) -> N
     with pytest.raises(JobkitError, match="none of its points is in the queue or running") as caught:
         throttle(run, 3)
     assert caught.value.exit_code == 2
+    assert caught.value.hint.startswith(f"jobkit resume {run} --set max_parallel=N ")
     assert not changes(programs)
 
 
@@ -113,8 +114,9 @@ def test_a_run_here_has_one_point_at_a_time(tmp_path: Path, programs: Path) -> N
     run = write_points(tmp_path / "here", grid([1, 2]))
     write_submitted(run, "local", "99", first=1, last=2)
     program(programs, "ps", "echo '99 python -m jobkit.driver here'")
-    with pytest.raises(JobkitError, match="a run on this machine has one point at a time"):
+    with pytest.raises(JobkitError, match="a run on this machine has one point at a time") as caught:
         throttle(run, 2)
+    assert caught.value.hint == f"jobkit cancel {run} stops it"
 
 
 def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from jobkit.tries import Tried
 from tests.builders import point, record
 
 NOW = datetime(2026, 1, 2, 10, 30, tzinfo=UTC)
-OK = Verdict(outcome=Outcome.OK, evidence="record")
+OK = Verdict(outcome=Outcome.OK, evidence="its record says so")
 ACCOUNT = Accounted(job_id="77", task=1, ended=True, outcome=None, elapsed_s=42.0)
 
 

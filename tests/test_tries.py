@@ -152,6 +152,16 @@ def test_what_is_known_of_the_task_besides(
     assert outcomes(read(tmp_path, accounts(gone=gone, cancelled=cancelled))) == [outcome]
 
 
+def test_a_node_keeps_the_name_that_the_scheduler_gives_it_once_the_record_is_home(tmp_path: Path) -> None:
+    write_begin(tmp_path, point(), host="n1")
+    assert read(tmp_path, accounts())[0].node == "n1"
+    ended = replace(record(point()), host="vm", job=Job(scheduler="slurm", job_id="77", task_id="1"))
+    write_record(tmp_path, replace(ended, environment={"HOSTNAME": "n1"}))
+    assert read(tmp_path, accounts())[0].node == "n1"
+    write_record(tmp_path, ended)
+    assert read(tmp_path, accounts())[0].node == "vm", "where nobody else says"
+
+
 def test_the_node_by_the_best_source(tmp_path: Path) -> None:
     told = replace(accounts(), runs={ONE: (accounted(Outcome.TIMEOUT, node="by-sacct"),)})
     assert not_started(point(), told).node == "by-sacct"

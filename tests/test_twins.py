@@ -110,6 +110,9 @@ def test_how_far_it_is_and_what_to_type(home: Path) -> None:
     assert "jobkit status" in refused.value.hint
     assert "jobkit resume" in refused.value.hint
     assert refused.value.exit_code == 2
+    done(run, run.points[1], Outcome.CANCELLED)
+    with pytest.raises(JobkitError, match=r"3 points: 1 cancelled, 1 done, 1 failed \(1 timeout\);"):
+        twins.refuse(ready())
 
 
 def test_the_newest_is_named(home: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,9 @@ from jobkit.units import (
     format_about,
     format_bytes_gib,
     format_clock,
+    format_count,
     format_memory,
+    format_moment,
     format_size,
     format_walltime,
     parse_duration,
@@ -132,6 +136,29 @@ def test_memory_below_a_gibibyte_keeps_its_digits() -> None:
     assert format_memory(150 * 2**20) == "150.0 MiB"
     assert format_memory(2**30) == "1.00 GiB"
     assert format_memory(0.0) == "0.0 MiB"
+
+
+def test_a_moment_is_told_in_local_time_to_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/London")
+    time.tzset()
+    try:
+        assert format_moment("2026-07-21T12:24:06.024+00:00") == "2026-07-21 13:24:06"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [format_moment(text) for text in ("noon", "0001-01-01T00:00:00+23:59", "")] == [
+        "noon",
+        "0001-01-01T00:00:00+23:59",
+        "",
+    ]
+
+
+def test_one_thing_is_no_several() -> None:
+    assert [format_count(number, "point") for number in (0, 1, 2000)] == [
+        "0 points",
+        "1 point",
+        "2,000 points",
+    ]
 
 
 def test_a_size_that_no_machine_has_is_refused() -> None:

@@ -14,6 +14,7 @@ from jobkit.units import parse_duration
 if TYPE_CHECKING:
     from jobkit.doctor_case import Case
     from jobkit.findings import Finding
+    from jobkit.found import Options
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cyan"}
 
@@ -87,10 +88,19 @@ def doctor(
         click.echo(json.dumps(findings.as_json(found), ensure_ascii=False, indent=1))
     else:
         unseen = not (submit or case.local)
-        click.echo(
-            f"\n{findings.summary(found)}\n{findings.advice(found, str(spec or 'SPEC'), nodes=unseen)}"
-        )
+        advice = findings.advice(found, [str(spec or "SPEC"), *_words(options)], nodes=unseen)
+        click.echo(f"\n{findings.summary(found)}\n{advice}")
     return findings.exit_code(found)
+
+
+def _words(options: Options) -> Iterator[str]:
+    """Yield the options that a sweep takes too: without them it would be another than was looked at."""
+    for change in options.overrides:
+        yield from ("--set", change)
+    named = {"--scheduler": options.scheduler, "--site": options.site, "--runs-dir": options.runs_dir}
+    for name, value in named.items():
+        if value is not None:
+            yield from (name, str(value))
 
 
 def _look(case: Case, within_s: int | None) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ RECORDED = (
     "SLURM_JOB_PARTITION",
     "SLURM_JOB_NODELIST",
     "QUEUE",
+    "HOSTNAME",  # the scheduler's name for the node, which need not be the node's own
 )
 """Environment variables that change what is measured, or say where it was."""
 

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from jobkit.schedulers.base import Request
 from jobkit.schedulers.text import Fault, as_walltime, no_such
+from jobkit.units import format_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,10 @@ def gpu_fault(request: Request, asked: Asked) -> Fault | None:
         return no_such(f"GPU type in {where}", request.gpu_type, offered, "resources.gpu_type")
     most = offered[request.gpu_type] if request.gpu_type else max(offered.values())
     if request.gpus > most:
-        return Fault(f"{where} has at most {most} GPUs a node; asked for: {request.gpus}", "resources.gpus")
+        return Fault(
+            f"{where} has at most {format_count(most, 'GPU')} a node; asked for: {request.gpus}",
+            "resources.gpus",
+        )
     return None
 
 

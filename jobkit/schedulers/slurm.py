@@ -22,6 +22,7 @@ from jobkit.schedulers.slurm_reasons import explain, remedy
 from jobkit.schedulers.slurm_survey import COMMANDS, parse_survey, survey_argvs
 from jobkit.schedulers.text import expand_tasks, find_job_id, refused, seconds_of, task_ranges
 from jobkit.shell import Completed
+from jobkit.units import format_count
 
 __all__ = [
     "BUSY",
@@ -162,7 +163,8 @@ def too_many(answer: str, arrays: Sequence[Array]) -> str | None:
     points = sum(array.tasks for array in arrays)
     if not found or points <= int(found[1]):
         return None
-    return f"{points:,} points, but the controller holds at most {int(found[1]):,} jobs (MaxJobCount)"
+    most = format_count(int(found[1]), "job")
+    return f"{format_count(points, 'point')}, but the controller holds at most {most} (MaxJobCount)"
 
 
 def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - the header says %A_%a.out

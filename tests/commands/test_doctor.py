@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -48,6 +49,26 @@ def test_from_top_to_bottom_under_headings(
 
     assert headings == ["This machine", "Slurm", "Folders and inputs", "Python, as a job would have it"]
     assert out.splitlines()[-1].startswith("next: the same with --submit")
+
+
+def test_the_sweep_that_is_next_is_the_one_that_was_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "--set",
+        "workload=count",
+        "--set",
+        "sweep.batch_size=[1]",
+        "--scheduler",
+        "local",
+        "--site",
+        "local-default",
+    ]
+    assert run("spec.yaml", *options, "--runs-dir", "my runs") == 0
+    told = capsys.readouterr().out.splitlines()[-1]
+
+    assert shlex.split(told.removeprefix("next: ")) == [
+        *("jobkit", "sweep", "spec.yaml"), *options, "--runs-dir", "my runs"
+    ]  # fmt: skip
+    assert "'sweep.batch_size=[1]'" in told
 
 
 def test_something_that_is_missing_ends_with_4(

@@ -101,8 +101,8 @@ def test_a_long_list_of_other_runs_is_cut(runs: Path, capsys: pytest.CaptureFixt
     run()
     told = capsys.readouterr().out.splitlines()
     assert told[-3:] == [
-        "  runs/older-20251206-101530-3f9a  1 points, 0 begun",
-        "  runs/older-20251205-101530-3f9a  1 points, 0 begun",
+        "  runs/older-20251206-101530-3f9a  1 point, 0 begun",
+        "  runs/older-20251205-101530-3f9a  1 point, 0 begun",
         "  and 4 older",
     ]
 

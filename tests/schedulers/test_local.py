@@ -11,7 +11,7 @@ from jobkit.schedulers.base import Array, JobId, Queued, Request, State
 from jobkit.shell import Completed, run
 
 ARRAY = Array(first=1, last=3, offset=0, throttle=None)
-ROW = {"job_id": "7", "task": 2, "evidence": "submitit: FINISHED", "host": "n1", "elapsed_s": 1.5}
+ROW = {"job_id": "7", "task": 2, "evidence": "process finished", "host": "n1", "elapsed_s": 1.5}
 
 
 def answer(text: str) -> Completed:
