@@ -118,14 +118,13 @@ def advice(findings: Iterable[Finding], words: Sequence[str], *, nodes: bool) ->
     Parameters
     ----------
     words
-        What was looked at, as `jobkit sweep` takes it: the spec, and the options that change it.
+        What was looked at, as `jobkit sweep` takes it: the spec, then the options that change it.
     nodes
         Whether there are nodes that were not looked at.
     """
     if exit_code(findings):
         return "mend what is missing from the top down: what stands further up is often the reason"
-    spec, *options = words
-    sweep = " ".join(("jobkit sweep", word(spec), *map(shlex.quote, options)))
+    sweep = f"jobkit sweep {word(words[0])} {shlex.join(words[1:])}".rstrip()
     return f"next: the same with --submit looks on a node; then {sweep}" if nodes else f"next: {sweep}"
 
 
