@@ -27,6 +27,7 @@ from jobkit.site import load_site
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.submissions import read_journal
 from jobkit.submit import FOLLOW_SCRIPT, follow_up
+from jobkit.units import format_count
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
 """Keys of the spec that `--set` may change: none that a point's own figures depend on."""
@@ -146,9 +147,7 @@ def between(seen: RunLook) -> list[str]:
             one for one in seen.points if one.standing in IN_QUEUE and one.task in seen.ending
         ],
     }
-    return [
-        f"{len(some)} point{'s' if len(some) > 1 else ''} {words}" for words, some in kinds.items() if some
-    ]
+    return [f"{format_count(len(some), 'point')} {words}" for words, some in kinds.items() if some]
 
 
 def resume(run_dir: Path, spec: SweepSpec, seen: RunLook, again: Sequence[Group], say: Say) -> Resumed:
@@ -182,7 +181,7 @@ def resume(run_dir: Path, spec: SweepSpec, seen: RunLook, again: Sequence[Group]
         except JobkitError as error:
             if not taken and group is again[-1]:
                 raise
-            left.append(f"{len(group.points)} points were not submitted: {error.message}")
+            left.append(f"{format_count(len(group.points), 'point')} not submitted: {error.message}")
             continue
         done.append(group)
     if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:

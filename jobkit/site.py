@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -156,7 +157,7 @@ def _own_or_default(scheduler: str) -> Path:
 
 def _find(name: str) -> Path:
     if "/" in name or name.endswith((".yaml", ".yml")):
-        return Path(name).expanduser()
+        return Path(os.path.expanduser(name))  # noqa: PTH111 - a Path forgets the ./ of ./~
     for folder in _folders():
         if (path := folder / f"{name}.yaml").is_file():
             return path

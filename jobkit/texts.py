@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
 import tempfile
@@ -73,7 +74,7 @@ def _ref(path: Path, data: bytes, name: str) -> TextRef:
 
 def _on_disk(name: str, base: Path) -> Path:
     """Return the file of a path as the spec gives it."""
-    given = Path(name).expanduser()
+    given = Path(os.path.expanduser(name))  # noqa: PTH111 - a Path forgets the ./ of ./~
     places = [base / given, Path.cwd() / given]  # an absolute path stays what it is
     for place in places:
         if place.exists():

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from jobkit import record_json, records
@@ -104,6 +104,7 @@ NAMES = st.lists(WORDS, min_size=1, max_size=8).map("".join).filter(lambda name:
 
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(folder=NAMES, text=NAMES, value=NAMES)
+@example(folder="~", text="~", value="~")
 def test_nothing_in_a_path_or_a_value_is_run_by_a_shell(
     tmp_path_factory: pytest.TempPathFactory, folder: str, text: str, value: str
 ) -> None:

@@ -158,7 +158,7 @@ def test_a_second_group_that_is_refused_is_told(sweep: Sweep, capsys: pytest.Cap
     sweep.refuse("job-3.sh")
     assert run_again(sweep.run, (), ()) == 3
     said = capsys.readouterr().err
-    assert "1 points were not submitted: slurm would refuse this sweep" in said
+    assert "1 point not submitted: slurm would refuse this sweep" in said
     assert "submitted: slurm job 101" in said
     assert sweep.standings()[1:4].count(Standing.WAITING) == 1, "the name of a round that was refused is free"
     assert {"tasks-3.txt", "job-3.sh"}.isdisjoint(sweep.files())

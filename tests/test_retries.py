@@ -66,7 +66,7 @@ def test_a_part_that_could_not_be_submitted_is_left_too(sweep: Sweep) -> None:
     sweep.refuse("job-3.sh")
     assert follow(sweep.run) == 0
     ((points, why),) = left(sweep)
-    assert (points, "1 points were not submitted" in why) == ([4], True)
+    assert (points, "1 point not submitted" in why) == ([4], True)
 
 
 def test_a_controller_that_stays_away_is_left_to_a_person(sweep: Sweep, clock: Clock) -> None:
