@@ -86,10 +86,10 @@ def _rows(found: dict[str, list[dict[str, object]]], flow: dict[str, object]) ->
             "`jobkit sweep`: client time (wall less 5 ms a call)", client, CLIENT_S, {"runs": found["jobkit"]}
         ),
         Row(
-            what=f"`jobkit sweep`: calls of sbatch, arrays of at most {MAX_ARRAY_SIZE - 1}",
+            what=f"`jobkit sweep`: sbatch calls, for arrays of {MAX_ARRAY_SIZE - 1} and a job that follows",
             shown=f"{submits}",
-            target=f"{wanted}",
-            met=submits == wanted,
+            target=f"{wanted} + 1",
+            met=submits == wanted + 1,
             raw={"calls": calls},
         ),
         Row(what="`jobkit sweep`: wall", shown=f"{walls['jobkit']:.3f} s"),

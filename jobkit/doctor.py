@@ -212,6 +212,7 @@ def wanted(case: Case, *, on_node: bool) -> Wanted:
         on_node=on_node,
         jobkit=metadata.version("jobkit"),
         given=case.given,
+        rsync=not case.local,
     )
 
 

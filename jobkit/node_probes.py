@@ -34,6 +34,8 @@ class Wanted:
         The version that submits.
     given
         Whether a spec asks for all this, and not jobkit for the sake of looking.
+    rsync
+        Whether the job script cannot do without it: on this machine alone cp will do.
     """
 
     device: str
@@ -45,6 +47,7 @@ class Wanted:
     on_node: bool
     jobkit: str
     given: bool = True
+    rsync: bool = True
 
 
 Probe = Callable[[Facts, Wanted], Finding | None]
@@ -59,9 +62,10 @@ def look(facts: Facts, wanted: Wanted, probes: Sequence[Probe]) -> Iterator[Find
 
 def programs(facts: Facts, wanted: Wanted) -> Finding:
     """Return whether the programs are there that a job script calls."""
-    absent = [name for name in PROGRAMS if not facts.said.get(f"program.{name}")]
+    needed = [name for name in PROGRAMS if wanted.rsync or name != "rsync"]
+    absent = [name for name in needed if not facts.said.get(f"program.{name}")]
     if not absent:
-        return fine("programs", f"{', '.join(PROGRAMS)} are there")
+        return fine("programs", f"{', '.join(needed)} are there")
     said = f"not on PATH: {', '.join(absent)}; a job script calls them"
     mend = "ask the cluster's support to install them, or load a module in the site file's `setup`"
     return missing("programs", said, mend) if wanted.on_node else warning("programs", said, mend)

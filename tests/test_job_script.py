@@ -319,7 +319,7 @@ def test_a_scratch_that_is_too_small(tmp_path: Path) -> None:
 
 
 def test_without_rsync_a_local_run_copies(tmp_path: Path) -> None:
-    run = Run(tmp_path)
+    run = Run(tmp_path, environment={"setup": ['mkdir -p "$work/out"; touch "$work/out/half.part"']})
     tools = tmp_path / "bin"
     tools.mkdir()
     for folder in os.environ["PATH"].split(":"):
@@ -331,6 +331,7 @@ def test_without_rsync_a_local_run_copies(tmp_path: Path) -> None:
     assert status == 0, said
     assert run.record().outcome is Outcome.OK
     assert run.left_on_scratch() == []
+    assert not list(run.dir.rglob("*.part")), "what is being written stays on scratch"
 
 
 @pytest.mark.fault

@@ -45,6 +45,7 @@ def test_a_program_that_is_absent_is_missing_on_a_node_only() -> None:
     without = facts({"program.rsync": ""})
     on_node, here = programs(without, WANTED), programs(without, replace(WANTED, on_node=False))
 
+    assert programs(without, replace(WANTED, rsync=False)).status is Status.OK
     assert (on_node.status, here.status) == (Status.MISSING, Status.WARNING)
     assert "not on PATH: rsync" in on_node.said
     assert "setup" in on_node.mend

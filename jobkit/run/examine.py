@@ -51,6 +51,7 @@ def examine(device: str, workload: str) -> dict[str, Any]:
         As a spec names it.
     """
     needs_torch = device == "cuda" or workload in NEEDS_TORCH
+    cards = [asdict(card) for card in gpu.cards()]  # before this process opens one, and is counted on it
     return {
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
@@ -60,7 +61,7 @@ def examine(device: str, workload: str) -> dict[str, Any]:
         "workload_error": _workload_error(workload),
         "torch": _torch(device) if needs_torch else None,
         "nvml": _has_nvml(),
-        "cards": [asdict(card) for card in gpu.cards()],
+        "cards": cards,
         "visible": surroundings.visible(),
         "cpus": len(os.sched_getaffinity(0)),
     }

@@ -50,8 +50,12 @@ copy() {                                              # cp where this machine ha
     if command -v rsync >/dev/null; then
         rsync -a "$@"
     else
+        local exclude=${1#--exclude=} part
         [[ $1 != --exclude=* ]] || shift
         cp -R --preserve=mode,timestamps "${@/%\//\/.}"
+        if [[ $exclude == '*.part' ]]; then
+            for part in "$1"*.part; do rm -f "$2${part##*/}"; done
+        fi
     fi
 }
 bring_home() { [[ ! -d $work/out ]] || copy --exclude='*.part' "$work/out/" "$home/"; }
