@@ -130,7 +130,7 @@ def test_a_node_dies(slurm_alone: SlurmDaemons, halted: Halted) -> None:
     halted.waits(1)
     assert begun(back, 1, 2).restart == 1
     done = halted.lab.jobkit("resume", left, "--set", "resources.options={}")
-    assert "again: 1 point, not on n1" in done.stderr, done.stderr
+    assert "again: 1 point, with resources.options={} and not on n1" in done.stderr, done.stderr
     halted.waits(2)
     assert begun(left, 2, 2).round == 2
     halted.go(1, 2)
