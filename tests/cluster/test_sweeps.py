@@ -279,7 +279,8 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(lab: La
 def test_the_real_tagger_finds_the_same_everywhere(lab: Lab, tiny_model: ModelRef) -> None:
     text = (ROOT / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
     text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
-    done = lab.sweep(lab.spec(text), "--wait", "--set", "resources.memory=2GiB", "--set", "resources.cpus=1")
+    changes = ("resources.memory=2GiB", "resources.cpus=1", "sweep.batch_size=[20, 150]")
+    done = lab.sweep(lab.spec(text), "--wait", *(word for one in changes for word in ("--set", one)))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "STAND-IN" in done.stdout
     found = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
