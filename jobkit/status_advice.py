@@ -62,7 +62,7 @@ def advice(status: RunStatus, folder: str) -> Advice:
     notices = [*_silent(status), *_cut_off(status), *_left(status), *_held_up(stopped)]
     steps = [*_mends(stopped, run), *_again(status, run), *_look(status, run)]
     if not status.mine:
-        notices.append("this run is somebody else's: only its owner can change it")
+        notices.append("the run folder cannot be written from here: only its owner can change the run")
         steps = [one for one in steps if one.command.startswith(_HARMLESS)]
     return Advice(tuple(notices), tuple(steps))
 

@@ -143,7 +143,7 @@ def test_somebody_elses_run_is_only_looked_at() -> None:
     run = replace(a_run([DONE, a_point(2, Standing.FAILED, Outcome.BUG)]), mine=False)
     said = advice(run, "runs/demo")
     assert [step.command for step in said.steps] == ["jobkit status runs/demo 2", "jobkit collect runs/demo"]
-    assert said.notices[-1] == "this run is somebody else's: only its owner can change it"
+    assert said.notices[-1] == "the run folder cannot be written from here: only its owner can change the run"
 
 
 @pytest.mark.parametrize(
