@@ -20,7 +20,12 @@ demo: setup           ## the main job, small, on this machine: prints the scalin
 
 # Tests on real schedulers mostly wait, the others compute: side by side they take the time of one.
 test: setup           ## all that CI runs (JOBKIT_CLUSTER=1 adds real Slurm and Grid Engine)
-	$(MAKE) --jobs=3 --output-sync=target lint unit cluster
+	$(MAKE) --jobs=2 --output-sync=target lint model
+	$(MAKE) --jobs=2 --output-sync=target unit cluster
+
+.PHONY: model
+model: setup          ## the stand-in model that tests tag with, trained once a checkout: all would wait for it
+	JOBKIT_CACHE=$${JOBKIT_CACHE:-$(CURDIR)/.cache/jobkit} $(BIN)/jobkit models build --size tiny
 
 lint: setup           ## style, types, import layers
 	$(BIN)/ruff check .

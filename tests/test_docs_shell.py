@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from jobkit.records import ModelRef
 from tests.test_docs import DOCS, FENCE, ROOT, blocks, page
 
 pytestmark = pytest.mark.xdist_group("docs-shell")  # one worker, so that there is one world
@@ -177,8 +178,12 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory, tiny_model: ModelRef) -> World:
+    """Return a world whose cache has the stand-in: that a command trains it is tested elsewhere."""
     made = World(tmp_path_factory.mktemp("world"))
+    models = made.folder / "home" / "cache" / "models"
+    models.mkdir(parents=True)
+    (models / Path(tiny_model.path).name).symlink_to(tiny_model.path)
     made.fill()
     return made
 
