@@ -225,7 +225,7 @@ def test_somebody_else_sees_the_same_and_writes_nothing(lab: Lab, held: Held, wa
         mine, theirs = done.stdout.split("=====\n")
         assert "6 points: 6 waiting" in mine
         assert "6 points: 6 waiting" in theirs
-        assert "this run is somebody else's: only its owner can change it" in theirs
+        assert "the run folder cannot be written from here: only its owner can change the run" in theirs
         assert "jobkit cancel" not in theirs
         assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
         assert lab.jobkit("cancel", run).returncode == 0
