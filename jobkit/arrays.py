@@ -11,8 +11,13 @@ from jobkit.patience import patiently
 from jobkit.schedulers.base import Array, Scheduler
 
 
-def ask_limits(scheduler: Scheduler) -> str:
+def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
     """Return what the controller says of its limits; nothing where it has none.
+
+    Parameters
+    ----------
+    once
+        Whether to do without, where it is busy or away, rather than ask again for a while.
 
     Raises
     ------
@@ -22,7 +27,8 @@ def ask_limits(scheduler: Scheduler) -> str:
     argv = scheduler.limit_argv()
     if not argv:
         return ""
-    done = patiently(argv, scheduler.BUSY, clean_environment())
+    env = clean_environment()
+    done = shell.run(argv, env=env) if once else patiently(argv, scheduler.BUSY, env)
     return shell.check(done, "the scheduler does not answer", hint="is this a submit host?").stdout
 
 

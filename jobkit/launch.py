@@ -48,7 +48,7 @@ def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
     scheduler = by_name(prepared.spec.scheduler)
     round_ = submit.first_round(prepared)
     try:
-        limits = arrays.ask_limits(scheduler)
+        limits = arrays.ask_limits(scheduler, once=True)
     except JobkitError:
         limits = ""
         say(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")

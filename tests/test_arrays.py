@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobkit import patience
 from jobkit.arrays import arrays_within, ask_limits, chunks, following, lines
 from jobkit.errors import JobkitError
 from jobkit.schedulers import local, sge, slurm
@@ -86,3 +87,15 @@ def test_the_limits_are_asked_for_or_there_are_none(tmp_path: Path, monkeypatch:
     with pytest.raises(JobkitError, match="the scheduler does not answer") as caught:
         ask_limits(sge)
     assert (caught.value.exit_code, caught.value.hint) == (3, "is this a submit host?")
+
+
+def test_a_controller_that_is_busy_is_asked_again_but_not_for_a_preview(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(patience, "PAUSES_S", (0.0,))
+    program(tmp_path, "scontrol", f"echo >>{tmp_path}/calls; echo Rate limit exceeded >&2; exit 1")
+    for once, calls in (True, 1), (False, 3):
+        with pytest.raises(JobkitError, match="the scheduler does not answer"):
+            ask_limits(slurm, once=once)
+        assert len((tmp_path / "calls").read_text(encoding="utf-8")) == calls

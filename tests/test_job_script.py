@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -308,6 +309,22 @@ def test_tasks_on_one_node_share_inputs_and_the_last_one_cleans_up(tmp_path: Pat
     processes[1].send_signal(signal.SIGTERM)
     processes[1].communicate(timeout=DEADLINE_S)
     assert run.left_on_scratch() == []
+
+
+def test_two_tasks_that_end_at_the_same_moment_clean_up_once(tmp_path: Path) -> None:
+    run = Run(tmp_path, workload="odd:Slow")
+    told = [tmp_path / "told1", tmp_path / "told2"]
+    processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(told, 1)]
+    wait_until(lambda: all(path.exists() for path in told))
+    turn = os.open(run.scratch, os.O_RDONLY)
+    fcntl.flock(turn, fcntl.LOCK_EX)  # both see the shared inputs, and wait for their turn to look after them
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    wait_until(lambda: run.left_on_scratch() == ["t-1.inputs"])
+    os.close(turn)
+    said = [process.communicate(timeout=DEADLINE_S)[0] for process in processes]
+    assert run.left_on_scratch() == []
+    assert not any("No such file" in text for text in said), said
 
 
 def test_a_scratch_that_is_too_small(tmp_path: Path) -> None:

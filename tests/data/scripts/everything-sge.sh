@@ -75,7 +75,8 @@ end_worker() {                                        # it is told to end, and k
 leave_scratch() {                                     # the last task out removes the shared inputs
     rm -rf "$work"
     exec 9<&-
-    if [[ -d $inputs ]] && flock 8 && exec 9<"$inputs" && flock -n 9; then rm -rf "$inputs"; fi
+    [[ -d $inputs ]] && flock 8 || return 0
+    if [[ -d $inputs ]] && exec 9<"$inputs" && flock -n 9; then rm -rf "$inputs"; fi  # still, now that we hold it
 }
 finish() {
     local status=$? kept='' text child
