@@ -2,6 +2,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.set-up
+# Bytecode is written as modules are first imported, of all that is installed a small part. Where a
+# machine forbids it, each of the thousand processes that tests start would compile jobkit anew.
+export PYTHONDONTWRITEBYTECODE :=
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 .PHONY: help setup demo test test-faults lint docs bench constraints clean
 
@@ -11,8 +15,8 @@ help:                 ## what there is to make
 setup: $(STAMP)       ## the virtual environment, with all that tests need
 $(STAMP): pyproject.toml constraints.txt
 	@test -d .venv || $(PYTHON) -m venv .venv || { echo "on Debian: apt install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP_INSTALL) torch
+	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
 demo: setup           ## the main job, small, on this machine: prints the scaling table
@@ -20,11 +24,10 @@ demo: setup           ## the main job, small, on this machine: prints the scalin
 
 # Tests on real schedulers mostly wait, the others compute: side by side they take the time of one.
 test: setup           ## all that CI runs (JOBKIT_CLUSTER=1 adds real Slurm and Grid Engine)
-	$(MAKE) --jobs=2 --output-sync=target lint model
-	$(MAKE) --jobs=2 --output-sync=target unit cluster
+	$(MAKE) --jobs=3 --output-sync=target cluster lint unit
 
 .PHONY: model
-model: setup          ## the stand-in model that tests tag with, trained once a checkout: all would wait for it
+model: setup          ## the stand-in model that tests tag with, trained once a checkout
 	JOBKIT_CACHE=$${JOBKIT_CACHE:-$(CURDIR)/.cache/jobkit} $(BIN)/jobkit models build --size tiny
 
 lint: setup           ## style, types, import layers
@@ -47,7 +50,7 @@ PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
 	run/failure run/memory run/order run/summary)
 
 .PHONY: unit cluster
-unit: setup $(PURE)
+unit: model $(PURE)
 	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --ignore tests/cluster --cov --cov-report=term
 	$(BIN)/coverage report --include=$$(echo $(PURE) | tr ' ' ,) --fail-under=100
 
@@ -61,7 +64,7 @@ test-faults: setup    ## every row of docs/reliability.md (JOBKIT_CLUSTER=1 for 
 	$(BIN)/python -m pytest tests -m fault -n 2 --dist loadgroup -rs
 
 bench: setup          ## measure jobkit itself, ten minutes; see docs/benchmarks.md
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(PIP_INSTALL) -e '.[bench]'
 	$(BIN)/python -m benchmarks
 
 constraints: setup    ## write the versions that stand in .venv to constraints.txt

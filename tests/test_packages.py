@@ -44,6 +44,7 @@ def elsewhere(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "install",
         "-q",
         "--disable-pip-version-check",
+        "--no-compile",
     ]
     (wheel,) = built.glob("*.whl")
     subprocess.run([*pip, "--no-deps", wheel], check=True)

@@ -27,6 +27,9 @@ scheduler: local
 """
 
 
+ONE_RUN = pytest.mark.xdist_group("recommend")  # one worker, so that there is one run
+
+
 @pytest.fixture(scope="module")
 def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a sweep of ``count`` that ran here."""
@@ -44,6 +47,7 @@ def run(*args: str | Path) -> int:
     return status
 
 
+@ONE_RUN
 def test_a_real_run_on_this_cpu(
     real_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,6 +65,7 @@ def test_a_real_run_on_this_cpu(
     assert " CPU-minutes (10 tries)" in out
 
 
+@ONE_RUN
 def test_json_is_in_bytes_and_seconds(
     real_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,8 @@ from jobkit.run.stanza_lengths import columns
 from jobkit.run.stanza_ner import StanzaNer
 from jobkit.sample import SEED, generate
 
+pytestmark = pytest.mark.xdist_group("stanza-lengths")  # one worker, so that the text is read once
+
 ODD = ["One.", "\u0085", "A\u00a0b — “½”\n  c…", "x" * 1_200, "No end", "Mr. Smith went. He came back!\n"]
 
 
