@@ -327,6 +327,18 @@ def test_two_tasks_that_end_at_the_same_moment_clean_up_once(tmp_path: Path) -> 
     assert not any("No such file" in text for text in said), said
 
 
+def test_what_a_copy_leaves_behind_does_not_hold_the_shared_inputs(tmp_path: Path) -> None:
+    setup = 'copy() { command rsync -a "$@" && { sleep 60 >/dev/null 2>&1 & }; }'
+    run = Run(tmp_path, workload="odd:Slow", environment={"setup": [setup]})
+    told = tmp_path / "told"
+    process = run.start(1, ODD_TOLD=str(told))
+    wait_until(told.exists)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=DEADLINE_S)
+    os.killpg(process.pid, signal.SIGKILL)  # those that sleep: a group outlives its leader
+    assert run.left_on_scratch() == []
+
+
 def test_a_scratch_that_is_too_small(tmp_path: Path) -> None:
     run = Run(tmp_path)
     job = run.dir / "job.sh"

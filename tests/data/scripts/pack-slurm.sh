@@ -91,7 +91,8 @@ home=$run/results/$point_id/try-$try
 stage=scratch outcome='' message='' signal='' work='' inputs='' worker='' ender='' sync='' watch=''
 fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2 || true; exit 1; }
 copy() { rsync -a "$@"; }
-bring_home() { [[ ! -d $work/out ]] || copy --exclude='*.part' "$work/out/" "$home/"; }
+# What runs beside this script is without its locks (8<&- 9<&-): ended, it may live on for a moment.
+bring_home() { [[ ! -d $work/out ]] || copy --exclude='*.part' "$work/out/" "$home/" 8<&- 9<&-; }
 end_worker() {                                        # it is told to end, and killed where it takes no notice
     local half
     kill -TERM "$worker" 2>/dev/null || return 0
@@ -154,7 +155,7 @@ on_signal() {
     kill -TERM "$worker" 2>/dev/null || true          # it writes what it has, then ends
     [[ $ender ]] || {                                 # what is there comes home, should it take no notice
         (trap '' USR1 USR2; trap exit TERM; bring_home || true
-        if [[ $signal == USR1 ]]; then end_worker 40; else end_worker 20; fi) &
+        if [[ $signal == USR1 ]]; then end_worker 40; else end_worker 20; fi) 8<&- 9<&- &
         ender=$!
     }
 }
@@ -223,19 +224,19 @@ flock -u 8
 stage=run
 (trap '' USR1 USR2; exec "$python" -m jobkit.run --points "$run/points.jsonl" --point "$point" --try "$try" \
     --inputs "$inputs" --out "$work/out" --signal-file "$work/signal" \
-    --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart") &
+    --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart") 8<&- 9<&- &
 worker=$!
 if [[ $limit ]]; then                                 # its share of a task that runs several points
     (trap '' USR1 USR2; trap 'kill $! 2>/dev/null; exit' TERM
     sleep $((limit > SECONDS + 60 ? limit - SECONDS - 60 : 1)) & wait $!; kill -USR1 $$
-    sleep 60 & wait $!; kill -KILL "$worker") &
+    sleep 60 & wait $!; kill -KILL "$worker") 8<&- 9<&- &
     watch=$!
 fi
 (
     trap '' USR1 USR2
     trap 'kill $! 2>/dev/null; exit' TERM
     own() { ! read -r _ _ _ parent _ <"/proc/$BASHPID/stat" || [[ $parent == "$$" ]]; }
-    while sleep 30 & wait $!; own; do bring_home || true; done
+    while sleep 30 8<&- 9<&- & wait $!; own; do bring_home || true; done
     orphaned
 ) &
 sync=$!
