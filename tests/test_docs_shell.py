@@ -219,6 +219,12 @@ def test_the_shell_blocks_of_a_page_run(path: Path, request: pytest.FixtureReque
         assert block.shown is None or done.stdout == block.shown, f"{where} shows something else"
 
 
+@pytest.mark.skipif("PYTEST_XDIST_WORKER" not in os.environ, reason="there is one process")
+def test_groups_have_effect(request: pytest.FixtureRequest) -> None:
+    said = "say --dist loadgroup; see pyproject.toml on versions of pytest with which it has no effect"
+    assert request.node.nodeid.endswith("@docs-shell"), said
+
+
 def test_there_is_something_to_run() -> None:
     """An empty list of parameters would pass in silence."""
     assert sum(len(block.commands) for found in RUNNABLE.values() for block in found) >= 15
