@@ -24,7 +24,7 @@ from typing import IO
 
 import pytest
 
-from tests.cluster.daemons import SgeDaemons, SlurmDaemons
+from tests.cluster.daemons import SgeDaemons, SlurmDaemons, until
 
 HERE = Path(__file__).parent
 UP_TIMEOUT_S = 600
@@ -92,7 +92,7 @@ def turn(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def slurm_alone(turn: None) -> Iterator[SlurmDaemons]:
-    """Have Slurm alone and its daemons to kill; afterwards all of them run, with the old settings."""
+    """Have Slurm alone and its daemons to kill; afterwards they run and start jobs, with the old settings."""
     del turn
     daemons = SlurmDaemons()
     before = daemons.conf.read_text()
@@ -102,6 +102,7 @@ def slurm_alone(turn: None) -> Iterator[SlurmDaemons]:
     daemons.healed()
     subprocess.run(("scontrol", "reconfigure"), check=True, timeout=60)
     daemons.healed()
+    until(daemons.schedules, "the controller starts no job")
 
 
 @pytest.fixture
