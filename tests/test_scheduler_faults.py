@@ -148,7 +148,7 @@ def test_without_the_accounting_the_files_tell(lab: Lab, fault: str) -> None:
 def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
     """FAULT: the accounting does not know a task yet that has left the queue without a file.
 
-    HOW: fake: it lags behind by some calls; the job script is really killed with -9.
+    HOW: fake: it lags behind by some calls; the job script and its processes are really killed with -9.
     REPORTED: the point is unsettled, not lost; then what the accounting says.
     LOST: the killed try's last sync interval.
     """
@@ -156,7 +156,7 @@ def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
     lab.fail(b1="slow")
     assert lab.sweep().returncode == 0
     lab.until(lambda: lab.point(1).standing is Standing.RUNNING and bool(lab.point(1).tries))
-    lab.cluster.kill(lab.job, 1)
+    lab.cluster.kill(lab.job, 1, whole=True)  # nobody is left to write a file
     lab.until(lambda: lab.point(1).standing is not Standing.RUNNING)
     lab.until(lambda: lab.point(1).outcome is not None)
     assert lab.point(1).standing is Standing.FAILED

@@ -150,9 +150,9 @@ class FakeCluster:
 
         self._change(job_id, task, change)
 
-    def kill(self, job_id: int | str, task: int) -> None:
-        """Kill -9 the script of a task, and nothing else."""
-        self._change(job_id, task, lambda _, __, found: life.tell(found, signal.SIGKILL, group=False))
+    def kill(self, job_id: int | str, task: int, *, whole: bool = False) -> None:
+        """Kill -9 the script of a task, and nothing else; ``whole``: and all that it started."""
+        self._change(job_id, task, lambda _, __, found: life.tell(found, signal.SIGKILL, group=whole))
 
     def hold(self, job_id: int | str, task: int, by: str = "user") -> None:
         """Hold a task that waits, as its ``user`` or an ``admin`` does."""
