@@ -33,7 +33,7 @@ model: setup          ## the stand-in model that tests tag with, trained once a 
 lint: setup           ## style, types, import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	nice $(BIN)/mypy    # what else runs beside it waits for the model, and that for a core
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck .ci/run tests/cluster/*-up tests/data/capture.sh tests/data/other-site.sh tests/fakes/conda
 
@@ -51,7 +51,7 @@ PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
 
 .PHONY: unit cluster
 unit: model $(PURE)
-	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --ignore tests/cluster --cov --cov-report=term
+	$(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster --cov --cov-report=term
 	$(BIN)/coverage report --include=$$(echo $(PURE) | tr ' ' ,) --fail-under=100
 
 cluster: setup

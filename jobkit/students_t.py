@@ -7,6 +7,7 @@ found by bisection. The node that predicts has no scipy, and needs one quantile.
 from __future__ import annotations
 
 import math
+from functools import cache
 
 
 def distribution(t: float, degrees: int) -> float:
@@ -28,6 +29,7 @@ def distribution(t: float, degrees: int) -> float:
     return 0.5 + central / 2
 
 
+@cache
 def quantile(probability: float, degrees: int) -> float:
     """Return the value that is exceeded with ``1 - probability``, for a probability of at least one half."""
     low, high = 0.0, 1.0

@@ -110,24 +110,20 @@ WORLDS = [
 ]
 
 
-UNTRACED = pytest.mark.no_cover
-"""Of tests that fit thousands of lines: tracing takes four times as long, and others take every branch."""
-
-
-@UNTRACED
+@pytest.mark.untraced
 @pytest.mark.parametrize("world", WORLDS, ids=str)
 def test_the_bound_holds_in_94_of_100_cases(world: World) -> None:
     assert kept(world, 1_000) >= 0.94
 
 
-@UNTRACED
+@pytest.mark.untraced
 @pytest.mark.parametrize("far", [1.0, 2.0, 8.0])
 @pytest.mark.parametrize("shares", [ONE, THREE])
 def test_it_holds_near_and_far(shares: tuple[float, ...], far: float) -> None:
     assert kept(World(5, shares, 8, 2, 2, far), 1_000) >= 0.94
 
 
-@UNTRACED
+@pytest.mark.untraced
 @pytest.mark.parametrize("grain_mib", [2, 20])
 @pytest.mark.parametrize("points", [4, 5])
 @pytest.mark.parametrize("shares", [ONE, THREE])

@@ -52,10 +52,11 @@ def test_it_is_the_workload_of_its_name() -> None:
     assert StanzaNer.NEEDS_MODEL
 
 
+@pytest.mark.untraced
 def test_entities_do_not_depend_on_the_batch_size(load: Load) -> None:
-    sample = generate(SEED, 300)
-    found = {size: run(load(batch_size=size), sample.paragraphs)[0] for size in (7, 50, 300)}
-    assert found[7] == found[50] == found[300]
+    sample = generate(SEED, 150)
+    found = {size: run(load(batch_size=size), sample.paragraphs)[0] for size in (7, 50, 150)}
+    assert found[7] == found[50] == found[150]
     gold = set(sample.gold)
     right = len(gold & set(found[50]))
     assert 2 * right / (len(gold) + len(found[50])) >= 0.9
