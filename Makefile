@@ -51,7 +51,7 @@ PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
 
 .PHONY: unit cluster
 unit: model $(PURE)
-	$(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster --cov --cov-report=term
+	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --ignore tests/cluster --cov --cov-report=term
 	$(BIN)/coverage report --include=$$(echo $(PURE) | tr ' ' ,) --fail-under=100
 
 cluster: setup

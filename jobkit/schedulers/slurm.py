@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from jobkit.schedulers.base import Array, JobId, Queued, State
 from jobkit.schedulers.slurm_accounting import (
-    COLUMNS,
     END_STATES,
+    FORMAT,
     accounting_argv,
     clusters,
     parse_accounting,
@@ -175,7 +175,7 @@ def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - the heade
 def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the commands that look for jobs by their name: in the queue, and in the accounting."""
     queue = ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, "--name", name)
-    return queue, ("sacct", "-n", "-P", "-D", "-S", since, "--name", name, f"--format={','.join(COLUMNS)}")
+    return queue, ("sacct", "-n", "-P", "-D", "-S", since, "--name", name, FORMAT)
 
 
 def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:

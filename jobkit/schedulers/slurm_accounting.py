@@ -18,6 +18,9 @@ COLUMNS = (
     *("JobID", "State", "ExitCode", "ElapsedRaw", "MaxRSS", "ReqMem", "AllocCPUS", "NodeList", "Reason"),
     "JobName",
 )
+"""Of the name all that is left over, for it may hold a bar; `END` stands behind it."""
+END, UNKNOWN = "End", "Unknown"
+FORMAT = f"--format={','.join((*COLUMNS, END))}"
 _FEWEST = 3
 """Columns of the shortest row that is one."""
 _TASK = re.compile(r"(?P<job>\d+)_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?)(?:\.(?P<step>\w+))?")
@@ -68,8 +71,7 @@ def accounting_argv(
     """
     del name, users  # sacct finds jobs by their ids
     ids = ",".join(job.id for job in jobs)
-    columns = ",".join(COLUMNS)
-    return ("sacct", "-n", "-P", "-D", *clusters(jobs), "-S", since, "-j", ids, f"--format={columns}")
+    return ("sacct", "-n", "-P", "-D", *clusters(jobs), "-S", since, "-j", ids, FORMAT)
 
 
 @dataclass(slots=True)
@@ -89,7 +91,9 @@ class _Rows:
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     """Return what is known of the tasks, ``None`` where the accounting did not answer.
 
-    A task that is missing is not known *yet*: rows come up to 4.5 s late (measured). Of a task
+    A task that is missing is not known *yet*: rows come up to 4.5 s late (measured). So is one that
+    has ended at an unknown time: what began and ended while slurmdbd was away is told in two parts,
+    and for 4 to 6 s is ``FAILED`` with status 0, whatever it ended with (measured). Of a task
     that was requeued there is one account for each time it ran, the oldest first.
 
     Tasks that have not begun share a row, ``12_[3-5]``, and where they are cancelled it goes on
@@ -101,7 +105,7 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     found: dict[tuple[str, int], list[_Rows]] = {}
     shared: dict[tuple[str, int], _Rows] = {}
     for job, listed, step, rest in rows_of_tasks(answer.stdout, len(COLUMNS)):
-        row = dict(zip(COLUMNS[1:], rest, strict=True))
+        row = _row(rest)
         if not listed.isdecimal():
             shared |= {(job, task): _Rows(own=row) for task in expand_tasks(listed)}
             continue
@@ -115,30 +119,43 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     return (*own, *waited)
 
 
+def _row(rest: list[str]) -> dict[str, str]:
+    """Return a row's columns by their names; answers kept by an older jobkit do not tell `END`."""
+    row = dict(zip(COLUMNS[1:], rest, strict=True))
+    name, bar, end = row["JobName"].rpartition("|")
+    return {**row, "JobName": name if bar else end, END: end if bar else ""}
+
+
 def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accounted:
     row = rows.own
     word = _whole_word(row["State"].partition(" ")[0])  # "CANCELLED by 1234"
-    ended = word in END_STATES
+    ended = word in END_STATES and row[END] != UNKNOWN
     status, _, signal = row["ExitCode"].partition(":")
-    over = _over_memory(rows)
-    evidence = f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
-    if _no_log(row):
-        evidence += ": the node could not open the job's log, or its working folder"
-    if over:
-        evidence += f", MaxRSS {rows.max_rss_bytes} bytes of ReqMem {row['ReqMem']}"
     return Accounted(
         job_id=job,
         task=task,
         ended=ended,
-        outcome=_outcome(word, row, over=over),
+        outcome=_outcome(word, row, over=_over_memory(rows)) if ended else None,
         exit_status=(128 + int(signal) if signal.strip("0") else int(status)) if ended and status else None,
-        evidence=evidence,
+        evidence=_evidence(word, rows),
         name=row["JobName"],
         node="" if row["NodeList"] == "None assigned" else row["NodeList"],
         max_rss_bytes=rows.max_rss_bytes,
         elapsed_s=float(row["ElapsedRaw"]) if ended and row["ElapsedRaw"] else None,
         never_began=ended and not began,
     )
+
+
+def _evidence(word: str, rows: _Rows) -> str:
+    row = rows.own
+    if word in END_STATES and row[END] == UNKNOWN:
+        return f"sacct: {row['State']}, but not yet when and how"
+    evidence = f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
+    if _no_log(row):
+        evidence += ": the node could not open the job's log, or its working folder"
+    if _over_memory(rows):
+        evidence += f", MaxRSS {rows.max_rss_bytes} bytes of ReqMem {row['ReqMem']}"
+    return evidence
 
 
 def _outcome(word: str, row: Mapping[str, str], *, over: bool) -> Outcome | None:

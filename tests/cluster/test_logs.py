@@ -12,6 +12,7 @@ import pytest
 
 from jobkit.look import Standing, look
 from jobkit.records import Outcome
+from tests.cluster.holds import RELEASE
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import COUNT, JOBKIT, Lab
@@ -19,16 +20,11 @@ from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
 
 Wait = Callable[[Callable[[], bool], float], None]
 
-RELEASE = {"slurm": ["scontrol", "release"], "sge": ["qrls"]}
 WORDS = {"slurm": "slurm job {}, task 2", "sge": "sge job {}, task 2"}
 
 
 def logs(lab: Lab, *words: str) -> subprocess.CompletedProcess[str]:
     return lab.jobkit("logs", lab.run_dir(), *words)
-
-
-def job(lab: Lab) -> str:
-    return str(next(event["job_id"] for event in lab.events() if event["event"] == "submitted"))
 
 
 def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: Faulty) -> None:
@@ -41,7 +37,7 @@ def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: Faulty) -> 
     assert ill.returncode == 0
     assert ill.stdout.startswith("Traceback (most recent call last):\n")
     assert "ValueError" in ill.stdout
-    assert f"batch_size-2-r1 try 1: {WORDS[lab.scheduler].format(job(lab))}, " in ill.stderr
+    assert f"batch_size-2-r1 try 1: {WORDS[lab.scheduler].format(lab.job())}, " in ill.stderr
     assert "nothing in it looks like an error" in logs(lab, "1", "--err").stderr
 
 
@@ -75,13 +71,13 @@ def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: Lab) -> None:
     waits = logs(lab, "2")
     assert waits.returncode == 5, waits.stdout + waits.stderr
     assert "has no log yet: held, " in waits.stderr
-    assert f"({WORDS[lab.scheduler].format(job(lab))})" in waits.stderr
+    assert f"({WORDS[lab.scheduler].format(lab.job())})" in waits.stderr
     argv: list[str | Path] = [JOBKIT, "logs", lab.run_dir(), "2", "-f"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         while "held, " not in process.stderr.readline():
             assert process.poll() is None
-        subprocess.run([*RELEASE[lab.scheduler], job(lab)], check=True, capture_output=True)
+        subprocess.run([*RELEASE[lab.scheduler], lab.job()], check=True, capture_output=True)
         out, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     assert out == "jobkit: point 2 batch_size-1-r2: ok\n"

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from jobkit.records import Outcome
+from tests.cluster.holds import RELEASE, held_by
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import COUNT, Lab
@@ -28,8 +29,6 @@ from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
 Wait = Callable[[Callable[[], bool], float], None]
 Held = Callable[[str], Path]
 
-HOLD = {"slurm": "--hold", "sge": "-h"}
-RELEASE = {"slurm": ("scontrol", "release"), "sge": ("qrls",)}
 ASKED = ("squeue", "sacct", "qstat", "qacct")
 NOBODY = 65534
 SLURM = pytest.param("slurm", marks=pytest.mark.slurm)
@@ -40,8 +39,7 @@ def held(lab: Lab) -> Iterator[Held]:
     """Return a function that submits a sweep whose tasks wait to be released, and returns its folder."""
 
     def submit(text: str) -> Path:
-        options = f'resources.options={{{lab.scheduler}: ["{HOLD[lab.scheduler]}"]}}'
-        done = lab.sweep(lab.spec(text), "--set", options)
+        done = lab.sweep(lab.spec(text), "--set", f"resources.options={held_by(lab.scheduler)}")
         assert done.returncode == 0, done.stderr
         return lab.run_dir()
 
@@ -60,10 +58,6 @@ def told(lab: Lab, *arguments: str | Path) -> dict[str, Any]:
 
 def states(run: dict[str, Any]) -> list[str]:
     return [str(point["state"]) for point in run["points"]]
-
-
-def job_of(lab: Lab) -> str:
-    return next(str(event["job_id"]) for event in lab.events() if event["event"] == "submitted")
 
 
 @pytest.fixture
@@ -102,7 +96,7 @@ def test_a_thousand_points_take_two_calls_and_less_than_a_second(
     sizes = str(list(range(1, 101)))
     text = COUNT.replace("[1, 10, 100]", sizes).replace("repeats: 2", "repeats: 10")
     run = held(text.replace("max_parallel: 2", "max_parallel: 8").replace("200MiB", "100MiB"))
-    job = job_of(lab)
+    job = lab.job()
     subprocess.run([*RELEASE["slurm"], f"{job}_[1-12]"], check=True)
     wait_until(lambda: states(told(lab, run)).count("ok") >= 8, 240)
     subprocess.run(["scancel", f"{job}_1000"], check=True)
@@ -138,7 +132,7 @@ def test_what_is_held_or_in_error_is_mended_by_what_is_advised(
     """
     run = held(COUNT)
     assert states(told(lab, run)) == ["held"] * 6
-    job, wrong = job_of(lab), lab.scheduler == "sge"
+    job, wrong = lab.job(), lab.scheduler == "sge"
     if wrong:
         (run / "logs").rename(lab.home / "logs")
         (run / "logs").symlink_to(lab.home / "gone" / "logs")

@@ -8,7 +8,8 @@
 #                        other-site.sh says of another; these disturb nobody
 #   capture.sh slurm slurm_changes     only a part, by the name of its function
 #
-# It takes node n2 down for a moment: use it on a cluster that nobody else is using.
+# It takes node n2 down for a moment: use it on a cluster that nobody else is using, and whose
+# accounting is new too, for that still knows the jobs that had the same numbers.
 # shellcheck disable=SC2329 # several functions are called by wait_until and keep, by name
 set -uo pipefail
 which=${1:?slurm, sge, slurm_survey or sge_survey}
@@ -56,7 +57,7 @@ case ${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID} in
 esac
 LIFE
 
-columns=JobID,State,ExitCode,ElapsedRaw,MaxRSS,ReqMem,AllocCPUS,NodeList,Reason,JobName
+columns=JobID,State,ExitCode,ElapsedRaw,MaxRSS,ReqMem,AllocCPUS,NodeList,Reason,JobName,End
 queue=(squeue -r -h -o '%i|%T|%r|%N|%M|%S|%j')
 account=(env SLURM_BITSTR_LEN=0 sacct -n -P -D -S now-1hours --format="$columns")
 slurm() {
@@ -65,6 +66,7 @@ slurm() {
     slurm_survey
     slurm_changes
     slurm_shared
+    slurm_halves
     slurm_unreachable
 }
 accounted() { "${account[@]}" -j "$1" | cut -d'|' -f 1,2 | grep -qx "$2"; } # accounted JOB TASK|STATE
@@ -149,6 +151,21 @@ slurm_shared() { # tasks that wait share a row: cancelled, it names task 3 still
     sleep 6
     keep sacct-shared-later "${account[@]}" -j "$job"
     scancel "$job"
+}
+slurm_halves() { # what began and ended while slurmdbd was away: it is told in two parts
+    local job run=${SLURM_CONF%/*}/run account=("${account[@]/now-1hours/$(date +%FT%T)}")
+    kill -KILL "$(cat "$run/slurmdbd.pid")"
+    wait_until 10 eval "! kill -0 $(cat "$run/slurmdbd.pid")"
+    job=$(sbatch --parsable --job-name=jobkit-capture --mem=50M --array=1-5 -o /dev/null life.sh)
+    wait_until 20 eval "squeue -h -r -t R -o %K -j $job | grep -qx 4"
+    scancel "${job}_4"
+    wait_until 20 eval "! squeue -h -j $job | grep -q ."
+    rm -f "$run/slurmdbd.pid"
+    slurmdbd
+    wait_until 30 accounted "$job" "${job}_2|FAILED"
+    keep sacct-first-half "${account[@]}" -j "$job"
+    wait_until 30 accounted "$job" "${job}_4|CANCELLED by $UID"
+    keep sacct-second-half "${account[@]}" -j "$job"
 }
 slurm_changes() { # of an array whose tasks 1 and 2 have ended, then all
     local job

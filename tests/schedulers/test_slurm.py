@@ -271,6 +271,31 @@ def test_of_tasks_cancelled_beside_others_that_wait_the_accounting_says_nothing(
     assert not any(task.ended for task in tasks.values())
 
 
+def test_what_is_told_in_two_parts_has_not_ended_after_the_first(captured: Captured) -> None:
+    """While slurmdbd was away a task exited with 7, one was killed for its memory, one was cancelled."""
+    first = tasks_of(slurm.parse_accounting(captured("slurm/sacct-first-half")))
+    assert len(first) == 5
+    for task in first.values():
+        assert (task.ended, task.outcome, task.exit_status, task.elapsed_s) == (False, None, None, None)
+        assert "ExitCode" not in task.evidence
+    assert first[2].evidence == "sacct: FAILED, but not yet when and how"
+    second = tasks_of(slurm.parse_accounting(captured("slurm/sacct-second-half")))
+    assert {number: (task.outcome, task.exit_status) for number, task in second.items()} == {
+        1: (None, 0),
+        2: (None, 7),
+        3: (Outcome.RAM_OOM, 137),
+        4: (Outcome.CANCELLED, 0),
+        5: (None, 0),
+    }
+    assert {task.name for task in (*first.values(), *second.values())} == {"jobkit-capture"}
+
+
+@given(st.text(st.characters(exclude_categories=["Cc", "Zl", "Zp", "Zs"]), min_size=1))
+def test_a_name_may_hold_a_bar(name: str) -> None:
+    (task,) = sacct(f"9_4|FAILED|0:0|12||50M|1|n1|None|{name}|2026-01-02T03:04:05") or ()
+    assert (task.name, task.ended) == (name, True)
+
+
 def test_a_cut_off_list_gives_the_tasks_that_are_whole(captured: Captured) -> None:
     whole, cut = (slurm.parse_queue(captured(f"slurm/squeue-{name}")) for name in ("full", "truncated"))
 

@@ -1,0 +1,49 @@
+"""Accounting that is away while tasks end, on a real slurmdbd."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from jobkit.look import Look, Standing
+from jobkit.records import Outcome
+from tests.cluster.daemons import SlurmDaemons
+from tests.cluster.halted import SLURM, Halted, begun, seen
+from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.test_requeued import in_queue
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+
+pytestmark = pytest.mark.fault
+
+
+@SLURM
+def test_the_accounting_dies_before_a_task_and_comes_back_after_it(
+    slurm_alone: SlurmDaemons, halted: Halted
+) -> None:
+    """FAULT: slurmdbd is away from before a task begins until after it was killed.
+
+    HOW: real: kill -9 of slurmdbd, and of the job script with all that it started; then slurmdbd begins \
+    anew. It tells such a task in two parts: for some seconds `FAILED`, with status 0 and no end.
+    REPORTED: the point is unsettled until slurmdbd knows the end; then `lost`, with the signal that it tells.
+    LOST: what the try had not brought home.
+    """
+    slurm_alone.kill("slurmdbd")
+    run = halted.sweep()
+    halted.waits(1)
+    begin = begun(run)
+    os.killpg(os.getpgid(begin.pid or 0), signal.SIGKILL)
+    halted.wait_until(lambda: not in_queue(begin.job), 30)
+    assert (seen(run)[0].standing, seen(run)[0].outcome) == (Standing.UNSETTLED, None)
+    slurm_alone.start("slurmdbd")
+    looks: list[Look] = []
+
+    def settled() -> bool:
+        looks.append(seen(run)[0])
+        return looks[-1].outcome is not None
+
+    halted.wait_until(settled, 60)
+    assert {one.standing for one in looks[:-1]} <= {Standing.UNSETTLED}
+    assert (looks[-1].standing, looks[-1].outcome) == (Standing.FAILED, Outcome.LOST)
+    assert "sacct: FAILED, ExitCode 0:9" in looks[-1].counts.verdict.evidence
