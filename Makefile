@@ -33,7 +33,7 @@ model: setup          ## the stand-in model that tests tag with, trained once a 
 lint: setup           ## style, types, import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	nice $(BIN)/mypy    # what else runs beside it waits for the model, and that for a core
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck .ci/run tests/cluster/*-up tests/data/capture.sh tests/data/other-site.sh tests/fakes/conda
 

@@ -222,7 +222,9 @@ def _by_exit(exit_: Exit, accounted: Accounted | None) -> Verdict:
         return Verdict(outcome=accounted.outcome, evidence=f"{evidence}; accounting: {_words(accounted)}")
     if exit_.status == KILLED:
         evidence += ": killed (walltime, memory, or a person); the accounting does not say by whom"
-        return Verdict(outcome=Outcome.LOST, evidence=evidence, provisional=accounted is None)
+        return Verdict(
+            outcome=Outcome.LOST, evidence=evidence, provisional=accounted is None or not accounted.ended
+        )
     outcome = Outcome.BUG if exit_.status else Outcome.LOST
     return Verdict(outcome=outcome, evidence=f"{evidence}, but no record is home")
 

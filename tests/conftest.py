@@ -30,7 +30,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Have coverage look away from a test that is marked ``untraced``.
 
     pytest-cov's own mark ``no_cover`` has no effect under pytest-xdist (7.1): its workers measure
-    twice, and the mark ends one of the two. That coverage's tracer may be set again is its promise.
+    twice, and the mark ends one of the two. Coverage's tracer can be set again:
+    the pure modules' 100 % hold with it.
     """
     if not item.get_closest_marker("untraced"):
         yield

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -108,6 +109,11 @@ WORLDS = [
     for offset, noise in SCATTERS
     for grain in (2, 20)
 ]
+
+
+@pytest.mark.untraced
+def test_what_is_marked_is_not_traced() -> None:
+    assert sys.gettrace() is None
 
 
 @pytest.mark.untraced

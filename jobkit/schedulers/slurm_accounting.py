@@ -121,9 +121,9 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
 
 def _row(rest: list[str]) -> dict[str, str]:
     """Return a row's columns by their names; answers kept by an older jobkit do not tell `END`."""
-    row = dict(zip(COLUMNS[1:], rest, strict=True))
-    name, bar, end = row["JobName"].rpartition("|")
-    return {**row, "JobName": name if bar else end, END: end if bar else ""}
+    *others, last = rest
+    name, bar, end = last.rpartition("|")
+    return dict(zip((*COLUMNS[1:], END), (*others, *((name, end) if bar else (last, ""))), strict=True))
 
 
 def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accounted:
@@ -131,13 +131,14 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
     word = _whole_word(row["State"].partition(" ")[0])  # "CANCELLED by 1234"
     ended = word in END_STATES and row[END] != UNKNOWN
     status, _, signal = row["ExitCode"].partition(":")
+    over = _over_memory(rows)
     return Accounted(
         job_id=job,
         task=task,
         ended=ended,
-        outcome=_outcome(word, row, over=_over_memory(rows)) if ended else None,
+        outcome=_outcome(word, row, over=over) if ended else None,
         exit_status=(128 + int(signal) if signal.strip("0") else int(status)) if ended and status else None,
-        evidence=_evidence(word, rows),
+        evidence=_evidence(rows, over=over, half=word in END_STATES and not ended),
         name=row["JobName"],
         node="" if row["NodeList"] == "None assigned" else row["NodeList"],
         max_rss_bytes=rows.max_rss_bytes,
@@ -146,14 +147,14 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
     )
 
 
-def _evidence(word: str, rows: _Rows) -> str:
+def _evidence(rows: _Rows, *, over: bool, half: bool) -> str:
     row = rows.own
-    if word in END_STATES and row[END] == UNKNOWN:
+    if half:
         return f"sacct: {row['State']}, but not yet when and how"
     evidence = f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
     if _no_log(row):
         evidence += ": the node could not open the job's log, or its working folder"
-    if _over_memory(rows):
+    if over:
         evidence += f", MaxRSS {rows.max_rss_bytes} bytes of ReqMem {row['ReqMem']}"
     return evidence
 

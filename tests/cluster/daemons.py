@@ -101,22 +101,22 @@ class SlurmDaemons(Daemons):
             said("scontrol", "update", f"nodename={node}", "state=resume")
         return len(states) == 2 and set(states.values()) <= {"idle", "mix", "alloc"}
 
-    def schedules(self) -> bool:
-        """Tell whether an array starts on both nodes; begin the controller anew where none does.
-
-        Slurm 22.05, killed while jobs run, may answer afterwards as if all were well and start
-        nothing more. It was seen once in many runs; begun anew in good order, it starts what waits.
-        An array, for the controller gives a lone job its nodes in the call that submits it.
-        """
+    def starts_jobs(self) -> bool:
+        """Tell whether an array, as jobkit submits it, begins on both nodes."""
         where = ("-p", "cpu", "-N", "2", "-w", "n1,n2", "-t", "1", "-o", "/dev/null")
         job = said("sbatch", "--parsable", "--array=0-1", *where, "--wrap", "true")
-        with contextlib.suppress(TimeoutError):
-            wait_for(lambda: said("squeue", "-h", "-tPD", "-j", str(job).strip()) == "", START_WITHIN_S)
-            return True
+        assert job is not None, "an array is refused"
+        try:
+            wait_for(lambda: said("squeue", "-h", "-tPD", "-j", job.strip()) == "", START_WITHIN_S)
+        except TimeoutError:
+            return False
+        return True
+
+    def begin_controller_anew(self) -> None:
+        """End the controller in good order, and return when the cluster is healed."""
         said("scontrol", "shutdown", "slurmctld")
         until(lambda: self._alive("slurmctld") is None, "slurmctld does not end")
         self.healed()
-        return False
 
     def set_slurmd_timeout(self, seconds: int) -> None:
         """Say how long a node may be silent until it counts as lost."""
@@ -155,12 +155,12 @@ def said(*argv: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Ask until it is true; fail after a minute."""
+def until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Ask until it is true; fail at the deadline."""
     try:
-        wait_for(condition, DEADLINE_S)
+        wait_for(condition, deadline_s)
     except TimeoutError:
-        pytest.fail(f"{what}: not within {DEADLINE_S} s")
+        pytest.fail(f"{what}: not within {deadline_s:g} s")
 
 
 def wait_for(condition: Callable[[], bool], deadline_s: float) -> None:
@@ -175,4 +175,4 @@ def wait_for(condition: Callable[[], bool], deadline_s: float) -> None:
     while not condition():
         if time.monotonic() > end:
             raise TimeoutError
-        time.sleep(0.1)
+        time.sleep(0.2)

@@ -12,7 +12,7 @@ import pytest
 
 from jobkit.look import Standing, look
 from jobkit.records import Outcome
-from tests.cluster.holds import RELEASE
+from tests.cluster.holds import HOLD, RELEASE
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import COUNT, JOBKIT, Lab
@@ -65,9 +65,8 @@ def test_points_that_share_a_job_share_a_log(faulty: Faulty) -> None:
 
 def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: Lab) -> None:
     site = lab.home / "lab.yaml"
-    held = {"slurm": "--hold", "sge": "-h"}[lab.scheduler]
-    site.write_text(site.read_text() + f"options: ['{held}']\n")
-    lab.sweep(lab.spec(COUNT))
+    site.write_text(site.read_text() + f"options: ['{HOLD[lab.scheduler]}']\n")
+    lab.sweep(lab.spec(COUNT), "--set", "policy.follow_up=false")
     waits = logs(lab, "2")
     assert waits.returncode == 5, waits.stdout + waits.stderr
     assert "has no log yet: held, " in waits.stderr
