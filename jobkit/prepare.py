@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobkit import auto
 from jobkit.directives import directives
-from jobkit.found import LAST_RESORT, Found, Options, choose_scheduler, find
+from jobkit.found import LAST_RESORT, Found, Options, choose_scheduler, find, idle_gpus, needed_gpus
 from jobkit.known_lengths import cached_lengths, text_lengths
 from jobkit.lengths import NONE, Lengths
 from jobkit.places import cache_dir
@@ -89,6 +89,7 @@ def request(name: str, spec: SweepSpec, site: Site) -> Request:
         pack=spec.pack,
         account=asked.account,
         qos=asked.qos,
+        slots=asked.cpus if "-pe " in (site.requests.cpus or "") else 1,
         resources=tuple(RESOURCE.findall("\n".join(directives(asked, site)))),
     )
 
@@ -124,6 +125,8 @@ def prepare(
     spec, lengths = _sized(found, say)
     run_dir = _runs_dir(options, found.site) / run_id(spec.name)
     inputs = Inputs(run_id=run_dir.name, text=found.text, model=found.model, device=spec.device)
+    if idle := idle_gpus(spec, found.site.scheduler, spec.device):
+        say(f"warning: {idle} ({needed_gpus(spec.device)})")
     points = plan(spec, inputs)
     spec = shared_by(spec, len(points))
     script = render(spec, found.site, points[0], run_dir)

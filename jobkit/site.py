@@ -39,6 +39,7 @@ class Requests(BaseModel):
     constraint: Line | None = None
     exclude: Line | None = None
     reservation: Line | None = None
+    exclusive: Line | None = None
 
 
 class Site(BaseModel):

@@ -87,6 +87,8 @@ class Resources(_Part):
         Nodes to stay away from: ``[node07, node12]``.
     reservation
         The reservation to run in (Slurm), or the number of an advance reservation (SGE).
+    exclusive
+        Whether a point has its node to itself.
     options
         Further header lines by scheduler: ``{slurm: [--nice=100], sge: [-p -10]}``.
     """
@@ -103,6 +105,7 @@ class Resources(_Part):
     constraint: Constraint | None = None
     exclude: list[Node] = []
     reservation: Word | None = None
+    exclusive: bool = False
     options: dict[SchedulerName, list[Line]] = {}
 
 
