@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from jobkit.policy import Policy
 from jobkit.run.workload import SHIPPED
-from jobkit.spec_checks import CHECKS
+from jobkit.spec_checks import CHECKS, SCHEDULER_WORDS, own_words
 from jobkit.values import (
+    MOST,
     Address,
     Constraint,
     Duration,
@@ -93,7 +94,7 @@ class Resources(_Part):
         Further header lines by scheduler: ``{slurm: [--nice=100], sge: [-p -10]}``.
     """
 
-    gpus: Annotated[int, Field(ge=0)] = 1
+    gpus: Annotated[int, Field(ge=0, le=MOST)] = 1
     gpu_type: Word | None = None
     cpus: Positive = 2
     memory: Size = 8 * 2**30
@@ -216,6 +217,8 @@ class SweepSpec(_Part):
     find_max
         Find the largest batch by running it, after the sweep; ``null`` for not.
     """
+
+    MEANT: ClassVar = own_words(SCHEDULER_WORDS, {"environment": Environment, "resources": Resources})
 
     name: Annotated[Name, Field(max_length=40)]
     workload: Annotated[str, WithJsonSchema(WORKLOADS)] = "stanza-ner"

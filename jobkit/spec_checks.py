@@ -2,12 +2,78 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
+from pydantic import BaseModel
+
 from jobkit.axes import axis_faults
 from jobkit.nearest import nearest
 from jobkit.run.workload import SHIPPED
 from jobkit.schedulers.registry import own_option
+from jobkit.units import format_count
 from jobkit.values import AUTO_KNOB
 from jobkit.yaml_files import Document
+
+MOST_POINTS = 100_000
+"""Of one run: each is a folder, and no scheduler that is known holds more."""
+
+SCHEDULER_WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("partition", "p", "q"), "resources.queue"),
+    **dict.fromkeys(
+        ("time", "t", "h_rt", "s_rt", "timelimit", "time_limit", "runtime"), "resources.walltime"
+    ),
+    **dict.fromkeys(("mem", "mem_per_node", "mem_per_cpu", "ram"), "resources.memory"),
+    **dict.fromkeys(("h_vmem", "s_vmem", "vmem", "mem_free", "virtual_free", "h_rss"), "resources.memory"),
+    **dict.fromkeys(("cpu", "cpus_per_task", "c", "ntasks", "n", "ntasks_per_node"), "resources.cpus"),
+    **dict.fromkeys(("pe", "slots", "smp", "ncpus", "cores", "threads"), "resources.cpus"),
+    **dict.fromkeys(("gpu", "gres", "ngpus", "gpus_per_node", "gpus_per_task", "G"), "resources.gpus"),
+    **dict.fromkeys(("project", "A", "P"), "resources.account"),
+    **dict.fromkeys(("email", "mail_user", "mail_type", "M", "m"), "resources.mail"),
+    **dict.fromkeys(("feature", "features", "C"), "resources.constraint"),
+    **dict.fromkeys(("exclude_nodes", "x"), "resources.exclude"),
+    **dict.fromkeys(("ar",), "resources.reservation"),
+    **dict.fromkeys(("whole_node", "excl", "oversubscribe"), "resources.exclusive"),
+    **dict.fromkeys(("job_name", "jobname", "J", "N"), "name"),
+    **dict.fromkeys(("tc", "throttle", "parallel", "concurrency"), "max_parallel"),
+    **dict.fromkeys(("array", "a"), "sweep"),
+    **dict.fromkeys(("module", "export", "v", "V", "env"), "environment"),
+    **dict.fromkeys(("nodes", "nnodes"), "a point runs on one node"),
+    **dict.fromkeys(("nodelist", "w"), "a header line of your own goes into resources.options"),
+    **dict.fromkeys(
+        ("output", "error", "o", "e", "log", "logs"),
+        "logs lie in the run folder: see jobkit sweep --runs-dir",
+    ),
+}
+"""What sbatch, qsub and people call it, and the key that it is here; or what to do instead."""
+
+
+def own_words(words: Mapping[str, str], parts: Mapping[str, type[BaseModel]]) -> dict[str, str]:
+    """Return other programs' words for keys, and each key of some parts for itself.
+
+    Parameters
+    ----------
+    parts
+        By the key that holds them: a key that stands at the wrong level is found there.
+    """
+    keys = {key: f"{name}.{key}" for name, part in parts.items() for key in part.model_fields}
+    return keys | dict(words)
+
+
+def check_points(document: Document) -> None:
+    """Add a fault where there would be more points than a run can have; nothing is multiplied out."""
+    axes, repeats = document.data.get("sweep"), document.data.get("repeats", 3)
+    axes = axes if isinstance(axes, dict) else {}
+    zipped = axes.get("zip") if isinstance(axes.get("zip"), dict) else {}
+    lists = [values for name, values in axes.items() if name not in {"zip", "include", "exclude"}]
+    lists += list((zipped or {}).values())[:1]
+    count = math.prod(len(values) for values in lists if isinstance(values, list))
+    count += len(axes["include"]) if isinstance(axes.get("include"), list) else 0
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or count * repeats <= MOST_POINTS:
+        return
+    key = "repeats" if count <= MOST_POINTS else "sweep"
+    what = f"{key}: {format_count(count, 'setting')} x {repeats:,} would be {count * repeats:,} points; "
+    document.faults.append(document.fault((key,), f"{what}a run has at most {MOST_POINTS:,}"))
 
 
 def check_workload(document: Document) -> None:
@@ -62,5 +128,5 @@ def check_find_max(document: Document) -> None:
             document.faults.append(document.fault(loc, what, on_key=True))
 
 
-CHECKS = (check_axes, check_workload, check_environment, check_options, check_find_max)
+CHECKS = (check_axes, check_points, check_workload, check_environment, check_options, check_find_max)
 """All of them, in the order in which they are asked."""

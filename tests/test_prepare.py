@@ -133,6 +133,12 @@ def test_gpus_that_every_point_holds_and_none_uses_are_warned_of(
     assert bool(lines) is bool(said)
 
 
+def test_a_job_that_would_last_for_ever_is_refused(spec: Path, tmp_path: Path) -> None:
+    overrides = ("pack=2", "repeats=2", "resources.walltime=2000d")
+    with pytest.raises(JobkitError, match="2 points of 48000:00:00 each make a job of more than ten years"):
+        prepare(spec, Options(overrides=overrides, scheduler="slurm", runs_dir=tmp_path))
+
+
 def test_run_ids_are_names_that_both_schedulers_take() -> None:
     ids = {run_id("t") for _ in range(50)}
     assert len(ids) > 1
