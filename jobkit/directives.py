@@ -11,11 +11,9 @@ from jobkit.spec import Resources
 from jobkit.units import format_walltime
 
 _INSTEAD = {
-    ("exclusive", "sge"): (
-        "Grid Engine keeps jobs apart by a resource of type BOOL and relation EXCL (qconf -sc) "
-        'that hosts have: put requests.exclusive: "-l NAME=true" into the site file. If there is none, '
-        "max_parallel: 1 keeps the points of this run apart, but not from other jobs"
-    )
+    "exclusive": "put requests.exclusive into the site file, on Grid Engine "
+    '"-l NAME=true" with a resource of type BOOL and relation EXCL (qconf -sc) that hosts have. '
+    "A site without one: max_parallel: 1 keeps the points of this run apart, but not from other jobs",
 }
 """What to do where a site has no spelling for a request, if a plain "leave it out" is too little."""
 
@@ -66,7 +64,7 @@ def _request(site: Site, name: str, words: Mapping[str, object]) -> str:
     if spelling is None:
         raise JobkitError(
             f"resources.{name} is asked for, but site {site.name!r} does not say how",
-            hint=_INSTEAD.get((name, site.scheduler))
+            hint=_INSTEAD.get(name)
             or f"put requests.{name} into the site file, or leave resources.{name} out",
         )
     try:

@@ -8,9 +8,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from jobkit.nearest import SCHEDULER_WORDS
 from jobkit.policy import Policy
 from jobkit.run.workload import SHIPPED
-from jobkit.spec_checks import CHECKS, SCHEDULER_WORDS, own_words
+from jobkit.spec_checks import CHECKS
 from jobkit.values import (
     MOST,
     Address,
@@ -218,7 +219,12 @@ class SweepSpec(_Part):
         Find the largest batch by running it, after the sweep; ``null`` for not.
     """
 
-    MEANT: ClassVar = own_words(SCHEDULER_WORDS, {"environment": Environment, "resources": Resources})
+    MEANT: ClassVar = {
+        **{key: f"environment.{key}" for key in Environment.model_fields},
+        **{key: f"resources.{key}" for key in Resources.model_fields},
+        **SCHEDULER_WORDS,
+    }
+    """What is typed for a key and is none, or stands at the wrong level."""
 
     name: Annotated[Name, Field(max_length=40)]
     workload: Annotated[str, WithJsonSchema(WORKLOADS)] = "stanza-ner"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-
-from pydantic import BaseModel
 
 from jobkit.axes import axis_faults
 from jobkit.nearest import nearest
@@ -17,47 +14,6 @@ from jobkit.yaml_files import Document
 
 MOST_POINTS = 100_000
 """Of one run: each is a folder, and no scheduler that is known holds more."""
-
-SCHEDULER_WORDS: Mapping[str, str] = {
-    **dict.fromkeys(("partition", "p", "q"), "resources.queue"),
-    **dict.fromkeys(
-        ("time", "t", "h_rt", "s_rt", "timelimit", "time_limit", "runtime"), "resources.walltime"
-    ),
-    **dict.fromkeys(("mem", "mem_per_node", "mem_per_cpu", "ram"), "resources.memory"),
-    **dict.fromkeys(("h_vmem", "s_vmem", "vmem", "mem_free", "virtual_free", "h_rss"), "resources.memory"),
-    **dict.fromkeys(("cpu", "cpus_per_task", "c", "ntasks", "n", "ntasks_per_node"), "resources.cpus"),
-    **dict.fromkeys(("pe", "slots", "smp", "ncpus", "cores", "threads"), "resources.cpus"),
-    **dict.fromkeys(("gpu", "gres", "ngpus", "gpus_per_node", "gpus_per_task", "G"), "resources.gpus"),
-    **dict.fromkeys(("project", "A", "P"), "resources.account"),
-    **dict.fromkeys(("email", "mail_user", "mail_type", "M", "m"), "resources.mail"),
-    **dict.fromkeys(("feature", "features", "C"), "resources.constraint"),
-    **dict.fromkeys(("exclude_nodes", "x"), "resources.exclude"),
-    **dict.fromkeys(("ar",), "resources.reservation"),
-    **dict.fromkeys(("whole_node", "excl", "oversubscribe"), "resources.exclusive"),
-    **dict.fromkeys(("job_name", "jobname", "J", "N"), "name"),
-    **dict.fromkeys(("tc", "throttle", "parallel", "concurrency"), "max_parallel"),
-    **dict.fromkeys(("array", "a"), "sweep"),
-    **dict.fromkeys(("module", "export", "v", "V", "env"), "environment"),
-    **dict.fromkeys(("nodes", "nnodes"), "a point runs on one node"),
-    **dict.fromkeys(("nodelist", "w"), "a header line of your own goes into resources.options"),
-    **dict.fromkeys(
-        ("output", "error", "o", "e", "log", "logs"),
-        "logs lie in the run folder: see jobkit sweep --runs-dir",
-    ),
-}
-"""What sbatch, qsub and people call it, and the key that it is here; or what to do instead."""
-
-
-def own_words(words: Mapping[str, str], parts: Mapping[str, type[BaseModel]]) -> dict[str, str]:
-    """Return other programs' words for keys, and each key of some parts for itself.
-
-    Parameters
-    ----------
-    parts
-        By the key that holds them: a key that stands at the wrong level is found there.
-    """
-    keys = {key: f"{name}.{key}" for name, part in parts.items() for key in part.model_fields}
-    return keys | dict(words)
 
 
 def check_points(document: Document) -> None:

@@ -279,10 +279,9 @@ def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseMod
     names = [part for part in loc if isinstance(part, int) or not part.startswith("function-")]
     key = ".".join(str(part) for part in names)
     if kind == "extra_forbidden":
-        other = meant(names, getattr(model, "MEANT", {}))
-        return (
-            f"{key}: no such key{other or nearest(str(loc[-1]), list(_part(model, loc[:-1]).model_fields))}"
-        )
+        keys = list(_part(model, loc[:-1]).model_fields)
+        other = meant(names, getattr(model, "MEANT", {}), keys)
+        return f"{key}: no such key{other or nearest(str(loc[-1]), keys)}"
     if kind == "missing":
         return f"{key}: missing"
     if kind in {"model_type", "dict_type"}:

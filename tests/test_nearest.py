@@ -23,20 +23,20 @@ WORDS = {"partition": "resources.queue", "job_name": "name", "G": "resources.gpu
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "keys", "said"),
     [
-        (["resources", "partition"], "; did you mean 'queue'?"),
-        (["resources", "--partition"], "; did you mean 'queue'?"),
-        (["partition"], "; did you mean 'resources.queue'?"),
-        (["Partition"], "; did you mean 'resources.queue'?"),
-        (["resources", "job-name"], "; did you mean 'name', at the top?"),
-        (["job_name"], "; did you mean 'name'?"),
-        (["resources", "G"], "; did you mean 'gpus'?"),
-        (["resources", "g"], ""),
-        (["resources", "nodes"], "; one node only"),
-        (["quue"], ""),
-        (["include", 0], ""),
+        (["resources", "partition"], ["gpus", "queue"], "; did you mean 'queue'?"),
+        (["resources", "--partition"], ["gpus", "queue"], "; did you mean 'queue'?"),
+        (["partition"], ["name"], "; did you mean 'resources.queue'?"),
+        (["Partition"], ["name"], "; did you mean 'resources.queue'?"),
+        (["resources", "job-name"], ["gpus"], "; did you mean 'name', at the top?"),
+        (["job_name"], ["name"], "; did you mean 'name'?"),
+        (["resources", "G"], ["gpus"], "; did you mean 'gpus'?"),
+        (["resources", "g"], ["gpus"], ""),
+        (["resources", "nodes"], ["gpus"], "; one node only"),
+        (["quue"], ["name"], ""),
+        (["include", 0], [], ""),
     ],
 )
-def test_another_programs_word_names_the_key(names: list[int | str], said: str) -> None:
-    assert meant(names, WORDS) == said
+def test_another_programs_word_names_the_key(names: list[int | str], keys: list[str], said: str) -> None:
+    assert meant(names, WORDS, keys) == said

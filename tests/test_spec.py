@@ -71,46 +71,6 @@ def test_every_word_of_a_scheduler_leads_to_a_key_or_says_what_to_do() -> None:
     assert [key for key in SweepSpec.MEANT.values() if key not in keys and " " not in key] == []
 
 
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("repeats=!!int abc", "the value is not YAML: 'abc' is no !!int"),
-        ("repeats=!!bool abc", "the value is not YAML: 'abc' is no !!bool"),
-        (f"repeats={'9' * 5000}", f"the value is not YAML: '{'9' * 40}' is no !!int"),
-        ("name=!!timestamp 2020-13-45", "the value is not YAML: !!timestamp is not used here"),
-        ("name=!mine x", "the value is not YAML: !mine is not used here"),
-        ("sweep={batch_size: [1], batch_size: [2]}", "batch_size: given twice, first on line 1"),
-        ("sweep=&a [*a]", "the value is not YAML: it cannot be read"),
-        ("name=\udcff", "the value is not YAML: it cannot be read"),
-        ("text='a\\0b'", None),
-        ('text="a\\0b"', "'a\\x00b': a NUL character, which no file name, variable or line of a script can"),
-        ('environment.variables={A: "\\0"}', "'\\x00': a NUL character"),
-        ('environment.variables={"\\0": a}', "'\\x00': a NUL character"),
-        ("resources.walltime=-5m", "resources.walltime: '-5m': duration '-5m': not understood"),
-        ("resources.walltime=0s", "duration '0s': must be more than 0"),
-        ("resources.walltime=1000000000000s", "duration '1000000000000s': more than ten years"),
-        (f"resources.walltime={'9' * 5000}s", "not understood"),
-        ("repeats=1000000000", "repeats: 1 setting x 1,000,000,000 would be 1,000,000,000 points; a run has"),
-        ("repeats=true", "repeats: True: should be a valid integer"),
-        ("repeats=1000000001", "should be less than or equal to 1000000000"),
-        ("sweep.zip={batch_size: [1, 2], tokenizer_batch: [1, 2]}", None),
-        ("sweep.batch_size=[100000000000000000000]", "should be less than or equal to 1000000000"),
-    ],
-)
-def test_a_value_that_cannot_be_is_a_fault_with_its_place(
-    tmp_path: Path, override: str, said: str | None
-) -> None:
-    if said is None:
-        path = tmp_path / "good.yaml"
-        path.write_text("name: x\nrepeats: 50000\n", encoding="utf-8")
-        load_spec(path, (override,))
-        return
-    shown = override if len(override) <= 120 else f"{override[:120]}..."
-    lines = refused(tmp_path, "name: x\n", override)
-    assert all(line.startswith(f"--set {shown}: ") for line in lines)
-    assert said in lines[0] + lines[-1]
-
-
 def test_too_many_settings_are_not_multiplied_out(tmp_path: Path) -> None:
     sizes = list(range(1, 2001))
     text = f"name: x\nrepeats: 1\nsweep: {{batch_size: {sizes}, tokenizer_batch: {sizes}, include: [{{}}]}}\n"
