@@ -10,6 +10,13 @@ from jobkit.site import Site
 from jobkit.spec import Resources
 from jobkit.units import format_walltime
 
+_INSTEAD = {
+    "exclusive": "put requests.exclusive into the site file, on Grid Engine "
+    '"-l NAME=true" with a resource of type BOOL and relation EXCL (qconf -sc) that hosts have. '
+    "A site without one: max_parallel: 1 keeps the points of this run apart, but not from other jobs",
+}
+"""What to do where a site has no spelling for a request, if a plain "leave it out" is too little."""
+
 
 def directives(resources: Resources, site: Site) -> list[str]:
     """Return the header lines, less their prefix, by which this site is asked for resources.
@@ -47,6 +54,7 @@ def _asked(resources: Resources, site: Site) -> dict[str, object]:
         "constraint": resources.constraint,
         "exclude": ",".join(resources.exclude) or None,
         "reservation": resources.reservation,
+        "exclusive": resources.exclusive or None,
     }
 
 
@@ -56,7 +64,8 @@ def _request(site: Site, name: str, words: Mapping[str, object]) -> str:
     if spelling is None:
         raise JobkitError(
             f"resources.{name} is asked for, but site {site.name!r} does not say how",
-            hint=f"put requests.{name} into the site file, or leave resources.{name} out",
+            hint=_INSTEAD.get(name)
+            or f"put requests.{name} into the site file, or leave resources.{name} out",
         )
     try:
         return spelling.format_map(words)

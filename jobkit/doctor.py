@@ -15,7 +15,8 @@ from jobkit.doctor_case import Case, inputs_of, needs_model
 from jobkit.enqueue import clean_environment
 from jobkit.errors import JobkitError
 from jobkit.facts import ANSWER_FILE, EXAMINED_FILE, PROGRAMS, Facts, read_facts
-from jobkit.findings import Finding, Status, fine, missing
+from jobkit.findings import Finding, Status, fine, missing, warning
+from jobkit.found import idle_gpus, needed_gpus
 from jobkit.node_probes import MACHINE, Wanted, look, programs
 from jobkit.places import cache_dir
 from jobkit.python_probes import PYTHON
@@ -71,6 +72,8 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
     else:
         if not survey.trouble:
             found += site_probes.look(survey, _asking(case, survey, request))
+            if idle := idle_gpus(case.spec, case.scheduler.NAME, case.device):
+                found.append(warning("GPUs in use", idle, needed_gpus(case.device)))
             found.append(_tried(case, request, found))
     yield from under(survey.product, found)
 

@@ -16,6 +16,7 @@ from jobkit.site import Site, load_site, whole_name
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.templates import find_template
 from jobkit.texts import SAMPLE, find_text
+from jobkit.units import format_count
 from jobkit.yaml_files import Document
 
 LAST_RESORT = "local"
@@ -183,6 +184,30 @@ def choose_scheduler(name: str) -> tuple[str, str]:
             return scheduler.NAME, f"{scheduler.PROGRAMS[0]} is on PATH"
         looked_for += scheduler.PROGRAMS[:1]
     return LAST_RESORT, f"neither {' nor '.join(looked_for)} is on PATH"
+
+
+def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
+    """Return in a line which GPUs every point holds and none uses; empty where there are none.
+
+    Parameters
+    ----------
+    scheduler
+        On this machine no GPU is held.
+    device
+        ``cpu`` or ``cuda``: what a point works on.
+    """
+    gpus = spec.resources.gpus
+    if scheduler == LAST_RESORT or gpus <= (device == "cuda"):
+        return ""
+    if device == "cuda":
+        return f"resources.gpus: {gpus}: a point uses one GPU, so {gpus - 1} of them would be idle"
+    held = "a GPU" if gpus == 1 else format_count(gpus, "GPU")
+    return f"device: cpu with resources.gpus: {gpus}: each point would hold {held} and use none"
+
+
+def needed_gpus(device: str) -> str:
+    """Return the option that asks for as many GPUs as a point uses."""
+    return f"--set resources.gpus={int(device == 'cuda')}"
 
 
 def device(spec: SweepSpec, scheduler: str) -> str:

@@ -134,6 +134,7 @@ def _each(asked: Resources) -> str:
     kind = f" {asked.gpu_type}" if asked.gpu_type else ""
     what = [f"{asked.gpus}{kind} GPU{'s' if asked.gpus > 1 else ''}"] if asked.gpus else []
     what += [f"{asked.cpus} CPU{'s' if asked.cpus > 1 else ''}", f"{format_size(asked.memory)} of memory"]
+    what += ["a node to itself"] if asked.exclusive else []
     return f"{', '.join(what)} and {format_walltime(asked.walltime)}"
 
 

@@ -37,10 +37,10 @@ class Inputs:
 
 
 def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
-    """Return the points of a sweep in ascending load.
+    """Return the points of a sweep: repeat 1 of every setting in ascending load, then repeat 2, and so on.
 
-    The load of a batch grows with every knob, so points are ordered by the product of their
-    values; repeats of one setting stand together.
+    The load of a batch grows with every knob, so settings are ordered by the product of their
+    values. Repeats are interleaved so that a machine that slows down does not look like a batch size.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     if not rows:
         raise JobkitError(f"spec {spec.name}: exclude leaves no point to run", hint="see `sweep` in the spec")
     ordered = sorted(rows, key=_size)
-    pairs = [(row, repeat) for row in ordered for repeat in range(1, spec.repeats + 1)]
+    pairs = [(row, repeat) for repeat in range(1, spec.repeats + 1) for row in ordered]
     return tuple(_point(spec, inputs, index, *pair) for index, pair in enumerate(pairs, 1))
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from jobkit import auto
 from jobkit.directives import directives
-from jobkit.found import LAST_RESORT, Found, Options, choose_scheduler, find
+from jobkit.errors import JobkitError
+from jobkit.found import LAST_RESORT, Found, Options, choose_scheduler, find, idle_gpus, needed_gpus
 from jobkit.known_lengths import cached_lengths, text_lengths
 from jobkit.lengths import NONE, Lengths
 from jobkit.places import cache_dir
@@ -23,6 +24,7 @@ from jobkit.schedulers.base import Request
 from jobkit.site import Site
 from jobkit.spec import SweepSpec
 from jobkit.stages import callable_stage
+from jobkit.units import MOST_SECONDS, format_walltime
 
 __all__ = ["LAST_RESORT", "Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
 
@@ -89,6 +91,7 @@ def request(name: str, spec: SweepSpec, site: Site) -> Request:
         pack=spec.pack,
         account=asked.account,
         qos=asked.qos,
+        slots=asked.cpus if "-pe " in (site.requests.cpus or "") else 1,
         resources=tuple(RESOURCE.findall("\n".join(directives(asked, site)))),
     )
 
@@ -124,8 +127,14 @@ def prepare(
     spec, lengths = _sized(found, say)
     run_dir = _runs_dir(options, found.site) / run_id(spec.name)
     inputs = Inputs(run_id=run_dir.name, text=found.text, model=found.model, device=spec.device)
+    if idle := idle_gpus(spec, found.site.scheduler, spec.device):
+        say(f"warning: {idle} ({needed_gpus(spec.device)})")
     points = plan(spec, inputs)
     spec = shared_by(spec, len(points))
+    if spec.resources.walltime * spec.pack > MOST_SECONDS:
+        each = format_walltime(spec.resources.walltime)
+        message = f"pack: {spec.pack:,} points of {each} each make a job of more than ten years"
+        raise JobkitError(message, hint="lower pack or resources.walltime")
     script = render(spec, found.site, points[0], run_dir)
     wanted = spec.find_max is not None and spec.find_max.verify
     followed = spec.policy.follow_up and spec.scheduler != LAST_RESORT

@@ -36,6 +36,7 @@ FOLLOW_RESOURCES = {
     "walltime": 600,
     "constraint": None,
     "mail": None,
+    "exclusive": False,
 }
 """What the job that follows a sweep asks for: it reads records, asks and submits."""
 PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")

@@ -53,6 +53,7 @@ INDENTS = ((0.04, (4, 4)), (0.08, (2, 0)), (1.0, (0, 0)))
 TRIES = 12
 """How many sentences are made for the end of a paragraph; the one of the best length stays."""
 
+_GRAMMAR = Path(__file__).with_name("sample_grammar.txt")
 _SLOT = re.compile(r"\{([\w:]+)\}")
 
 
@@ -134,6 +135,11 @@ def sample_path(folder: Path, text: str) -> Path:
     return folder / f"sample-{hashlib.sha256(text.encode()).hexdigest()[:12]}.txt"
 
 
+def generator_version() -> str:
+    """Return a checksum of this module and its grammar: another version may make another text."""
+    return hashlib.sha256(Path(__file__).read_bytes() + _GRAMMAR.read_bytes()).hexdigest()[:12]
+
+
 def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
     """Have the sample text in a folder, and its gold entities beside it.
 
@@ -162,8 +168,7 @@ def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         if not gold.exists():
             write_atomically(gold, _tsv(sample.gold))
-        if not path.exists():
-            write_atomically(path, text)
+        write_atomically(path, text)
     return path
 
 
@@ -177,7 +182,7 @@ def _tsv(rows: Iterable[Entity]) -> str:
 
 def _rules() -> dict[str, tuple[str, ...]]:
     """Return the alternatives of every rule of the grammar."""
-    text = Path(__file__).with_name("sample_grammar.txt").read_text(encoding="utf-8")
+    text = _GRAMMAR.read_text(encoding="utf-8")
     joined = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\n ", "")
     named = (line.partition(": ") for line in joined.splitlines() if line)
     return {name: tuple(part.strip() for part in body.split("|")) for name, _, body in named}

@@ -19,7 +19,18 @@ WALLTIME_FACTOR = 1.25
 WALLTIME_STEP_S = 300
 PREFIXES = {"slurm": "#SBATCH", "sge": "#$"}
 """What a header line begins with, by scheduler."""
-OF_A_SITE = ("queue", "gpu_type", "account", "qos", "mail", "constraint", "exclude", "reservation", "options")
+OF_A_SITE = (
+    "queue",
+    "gpu_type",
+    "account",
+    "qos",
+    "mail",
+    "constraint",
+    "exclude",
+    "reservation",
+    "exclusive",
+    "options",
+)
 """What of a spec means something at its own site only."""
 
 

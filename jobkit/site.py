@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from jobkit.errors import JobkitError
-from jobkit.nearest import nearest
+from jobkit.nearest import SCHEDULER_WORDS, nearest
 from jobkit.places import config_folder
 from jobkit.schedulers.registry import own_option
 from jobkit.shipped import shipped_folder
@@ -39,6 +39,7 @@ class Requests(BaseModel):
     constraint: Line | None = None
     exclude: Line | None = None
     reservation: Line | None = None
+    exclusive: Line | None = None
 
 
 class Site(BaseModel):
@@ -79,6 +80,12 @@ class Site(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    MEANT: ClassVar = {
+        word: key.replace("resources.", "requests.")
+        for word, key in SCHEDULER_WORDS.items()
+        if key.removeprefix("resources.") in Requests.model_fields
+    }
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     scheduler: SchedulerName

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobkit.findings import Finding, fine, missing, unknown, warning
 from jobkit.schedulers.base import Request
-from jobkit.schedulers.queues import Asked, Queue, asked_for, gpu_fault, unknown_fault, walltime_fault
+from jobkit.schedulers.queues import (
+    Asked,
+    Queue,
+    asked_for,
+    gpu_fault,
+    node_fault,
+    unknown_fault,
+    walltime_fault,
+)
 from jobkit.schedulers.survey import Counted, Survey
 from jobkit.schedulers.text import as_walltime, no_such
 from jobkit.site import Requests
@@ -175,6 +183,22 @@ def memory(survey: Survey, asking: Asking) -> Finding | None:
     return warning("memory", said, f"set memory_per: {one.counted} in the site file")
 
 
+def nodes(survey: Survey, asking: Asking) -> Finding | None:
+    """Return whether some node of the queue has the CPUs and the memory that are asked for.
+
+    Grid Engine's memory may be a limit, not room on the host: there it is a warning.
+    """
+    asked = asked_for(asking.request.queue, survey.queues or (), survey.queue_noun)
+    request = asking.request
+    if survey.resources is not None:
+        request = replace(request, cpus=request.slots, gpus=0)
+    fault = None if asked.unknown else node_fault(request, asked)
+    if fault is None:
+        return None
+    report = missing if survey.resources is None else warning
+    return report("nodes", fault.said, f"change {fault.key}")
+
+
 def walltime(survey: Survey, asking: Asking) -> Finding | None:
     """Return whether a queue allows the walltime."""
     if survey.queues is None:
@@ -232,7 +256,7 @@ def accounting(survey: Survey, asking: Asking) -> Finding | None:
     return warning("accounting", said, f"{SUPPORT} about accounting")
 
 
-SITE: tuple[Probe, ...] = (queue, gpus, names, memory, walltime, arrays, account, accounting)
+SITE: tuple[Probe, ...] = (queue, gpus, nodes, names, memory, walltime, arrays, account, accounting)
 """In the order that a newcomer reads: what all else needs comes first."""
 
 

@@ -8,10 +8,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from jobkit.nearest import SCHEDULER_WORDS
 from jobkit.policy import Policy
 from jobkit.run.workload import SHIPPED
 from jobkit.spec_checks import CHECKS
 from jobkit.values import (
+    MOST,
     Address,
     Constraint,
     Duration,
@@ -87,11 +89,13 @@ class Resources(_Part):
         Nodes to stay away from: ``[node07, node12]``.
     reservation
         The reservation to run in (Slurm), or the number of an advance reservation (SGE).
+    exclusive
+        Whether a point has its node to itself.
     options
         Further header lines by scheduler: ``{slurm: [--nice=100], sge: [-p -10]}``.
     """
 
-    gpus: Annotated[int, Field(ge=0)] = 1
+    gpus: Annotated[int, Field(ge=0, le=MOST)] = 1
     gpu_type: Word | None = None
     cpus: Positive = 2
     memory: Size = 8 * 2**30
@@ -103,6 +107,7 @@ class Resources(_Part):
     constraint: Constraint | None = None
     exclude: list[Node] = []
     reservation: Word | None = None
+    exclusive: bool = False
     options: dict[SchedulerName, list[Line]] = {}
 
 
@@ -213,6 +218,13 @@ class SweepSpec(_Part):
     find_max
         Find the largest batch by running it, after the sweep; ``null`` for not.
     """
+
+    MEANT: ClassVar = {
+        **{key: f"environment.{key}" for key in Environment.model_fields},
+        **{key: f"resources.{key}" for key in Resources.model_fields},
+        **SCHEDULER_WORDS,
+    }
+    """What is typed for a key and is none, or stands at the wrong level."""
 
     name: Annotated[Name, Field(max_length=40)]
     workload: Annotated[str, WithJsonSchema(WORKLOADS)] = "stanza-ner"

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import math
+
 from jobkit.axes import axis_faults
 from jobkit.nearest import nearest
 from jobkit.run.workload import SHIPPED
 from jobkit.schedulers.registry import own_option
+from jobkit.units import format_count
 from jobkit.values import AUTO_KNOB
 from jobkit.yaml_files import Document
+
+MOST_POINTS = 100_000
+"""Of one run: each is a folder, and no scheduler that is known holds more."""
+
+
+def check_points(document: Document) -> None:
+    """Add a fault where there would be more points than a run can have; nothing is multiplied out."""
+    axes, repeats = document.data.get("sweep"), document.data.get("repeats", 3)
+    axes = axes if isinstance(axes, dict) else {}
+    zipped = axes.get("zip") if isinstance(axes.get("zip"), dict) else {}
+    lists = [values for name, values in axes.items() if name not in {"zip", "include", "exclude"}]
+    lists += list((zipped or {}).values())[:1]
+    count = math.prod(len(values) for values in lists if isinstance(values, list))
+    count += len(axes["include"]) if isinstance(axes.get("include"), list) else 0
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or count * repeats <= MOST_POINTS:
+        return
+    key = "repeats" if count <= MOST_POINTS else "sweep"
+    what = f"{key}: {format_count(count, 'setting')} x {repeats:,} would be {count * repeats:,} points; "
+    document.faults.append(document.fault((key,), f"{what}a run has at most {MOST_POINTS:,}"))
 
 
 def check_workload(document: Document) -> None:
@@ -62,5 +84,5 @@ def check_find_max(document: Document) -> None:
             document.faults.append(document.fault(loc, what, on_key=True))
 
 
-CHECKS = (check_axes, check_workload, check_environment, check_options, check_find_max)
+CHECKS = (check_axes, check_points, check_workload, check_environment, check_options, check_find_max)
 """All of them, in the order in which they are asked."""

@@ -120,6 +120,11 @@ def memory_resource(known: Iterable[Resource]) -> Resource | None:
     return found[names[0]] if names else None
 
 
+def exclusive_resource(known: Iterable[Resource]) -> Resource | None:
+    """Return the resource that gives a job its host to itself: one that hosts have."""
+    return next((one for one in known if one.exclusive and one.most), None)
+
+
 def _environment(one_node: Sequence[str], queue: Queue | None) -> str | None:
     """Return the parallel environment of the queue whose slots are on one node; the plainest name."""
     fit = [name for name in one_node if queue is None or name in queue.environments]

@@ -11,7 +11,7 @@ from jobkit.schedulers.queues import Queue
 from jobkit.schedulers.survey import Counted, Resource, Survey
 from jobkit.schedulers.text import as_walltime
 from jobkit.site import Site
-from jobkit.starter_choice import MEMORY_NAMES, Choice
+from jobkit.starter_choice import MEMORY_NAMES, Choice, exclusive_resource
 from jobkit.starter_yaml import NAME, Setting, line, plain, scalar, word
 from jobkit.units import format_bytes_gib, format_count
 
@@ -166,6 +166,9 @@ def _put_resources(survey: Survey, choice: Choice, spelt: _Spelt) -> None:
     rest = [one.name for one in known if one is not memory and one.name in MEMORY_NAMES]
     said = f"{source}: consumable {COUNTED[memory.counted]}" if memory else f"{source} names no memory"
     spelt.put("memory", f"-l {memory.name}={{memory}}" if memory else None, _and_others(said, rest))
+    alone = exclusive_resource(known)
+    said = f"{source}: BOOL, EXCL" if alone else f"no host has a resource of {source} with the relation EXCL"
+    spelt.put("exclusive", f"-l {alone.name}=true" if alone else None, said)
 
 
 def _memory_per(choice: Choice) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -12,9 +13,10 @@ from typing import IO
 
 from jobkit.errors import JobkitError
 from jobkit.places import writing
+from jobkit.record_files import write_atomically
 from jobkit.records import TextRef
 from jobkit.run.paragraphs import split_paragraphs
-from jobkit.sample import PARAGRAPHS, sample_path, sample_text, write_sample
+from jobkit.sample import PARAGRAPHS, generator_version, sample_path, sample_text, write_sample
 from jobkit.typed import word
 
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
@@ -62,9 +64,30 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
 
 
 def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
-    data = sample_text(paragraphs).encode()
-    path = write_sample(texts, paragraphs) if write else sample_path(texts, data.decode())
-    return _ref(path, data, name)
+    """Return the sample text, generated only where the cache does not have it.
+
+    A cache that is there is written for a dry run too, which would else generate it each time.
+    """
+    note = texts / f"sample-{paragraphs}-of-{generator_version()}.sha256"
+    data = _kept(texts, note)
+    if data is None:
+        data = sample_text(paragraphs).encode()
+        with contextlib.nullcontext() if write else contextlib.suppress(JobkitError):
+            if write or texts.parent.is_dir():
+                write_sample(texts, paragraphs)
+                with writing(texts):
+                    write_atomically(note, hashlib.sha256(data).hexdigest() + "\n")
+    return _ref(sample_path(texts, data.decode()), data, name)
+
+
+def _kept(texts: Path, note: Path) -> bytes | None:
+    """Return the text whose checksum a note holds; ``None`` where it is not there, or not as it was."""
+    try:
+        digest = note.read_text(encoding="ascii").strip()
+        data = (texts / f"sample-{digest[:12]}.txt").read_bytes()
+    except (OSError, ValueError):
+        return None
+    return data if hashlib.sha256(data).hexdigest() == digest else None
 
 
 def _ref(path: Path, data: bytes, name: str) -> TextRef:

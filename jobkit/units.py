@@ -12,6 +12,8 @@ from jobkit.errors import JobkitError
 GIB = 2**30
 MOST_BYTES = 2**60
 """No machine holds more; schedulers count in 64 bits."""
+MOST_SECONDS = 10 * 365 * 86400
+"""Ten years: no job runs longer; Grid Engine counts seconds in 32 bits."""
 
 SIZE_UNITS = {
     "B": 1,
@@ -24,8 +26,8 @@ SIZE_UNITS = {
 DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)", re.ASCII)
-_COUNT = re.compile(r"(\d+) ?([smhd])", re.ASCII)
-_CLOCK = re.compile(r"(?:(\d+)-)?(\d{1,4}):([0-5]\d):([0-5]\d)", re.ASCII)
+_COUNT = re.compile(r"(\d{1,18}) ?([smhd])", re.ASCII)
+_CLOCK = re.compile(r"(?:(\d{1,18})-)?(\d{1,4}):([0-5]\d):([0-5]\d)", re.ASCII)
 
 
 def parse_size(text: str) -> int:
@@ -68,7 +70,7 @@ def parse_duration(text: str) -> int:
     Raises
     ------
     JobkitError
-        Where it is anything else, or 0.
+        Where it is anything else, or 0, or more than `MOST_SECONDS`.
     """
     duration_s = _duration_s(text.strip())
     if duration_s is None:
@@ -76,6 +78,8 @@ def parse_duration(text: str) -> int:
         raise JobkitError(f"duration {text!r}: not understood", hint=hint)
     if duration_s == 0:
         raise JobkitError(f"duration {text!r}: must be more than 0", hint="for instance 00:10:00")
+    if duration_s > MOST_SECONDS:
+        raise JobkitError(f"duration {text!r}: more than ten years", hint="for instance 00:10:00")
     return duration_s
 
 

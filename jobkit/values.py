@@ -41,15 +41,18 @@ def _known_or_auto(name: str) -> str:
     return name if name == "auto" else known_scheduler(name)
 
 
-Positive = Annotated[int, Field(gt=0)]
+MOST = 10**9
+"""Nobody means a larger whole number: more of them are slips of the pen."""
+Positive = Annotated[int, Field(gt=0, le=MOST)]
+_POSITIVE = {"type": "integer", "exclusiveMinimum": 0, "maximum": MOST}
 Values = Annotated[
     list[Positive],
     BeforeValidator(lambda v: v if isinstance(v, list) else [v]),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "integer", "exclusiveMinimum": 0},
-                {"type": "array", "items": {"type": "integer", "exclusiveMinimum": 0}, "minItems": 1},
+                _POSITIVE,
+                {"type": "array", "items": _POSITIVE, "minItems": 1},
             ]
         }
     ),

@@ -14,9 +14,10 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from yaml.constructor import ConstructorError
 
 from jobkit.errors import JobkitError
-from jobkit.nearest import nearest
+from jobkit.nearest import meant, nearest
 
 Loc = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)
@@ -29,6 +30,28 @@ _SafeDumper: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumpe
 
 class _Loader(_SafeLoader):  # type: ignore[valid-type,misc]  # one of two classes
     """PyYAML's safe loader with YAML 1.2's idea of a number and of a bool."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - PyYAML's own signature
+        """Return the value of a node; a value that its tag does not allow is a fault with its place."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+            said = f"{str(node.value)[:40]!r} is no {_tag_of(node)}"
+            raise ConstructorError(None, None, said, node.start_mark) from error
+
+
+def _tag_of(node: yaml.Node) -> str:
+    return str(node.tag).replace("tag:yaml.org,2002:", "!!")
+
+
+def _no_such_tag(_loader: _Loader, node: yaml.Node) -> None:
+    raise ConstructorError(None, None, f"{_tag_of(node)} is not used here", node.start_mark)
+
+
+_Loader.yaml_constructors = {
+    f"tag:yaml.org,2002:{tag}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{tag}"]
+    for tag in ("null", "bool", "int", "float", "str", "seq", "map")
+} | {None: _no_such_tag}
 
 
 _PLAIN = {
@@ -86,7 +109,11 @@ class Document:
             if loc[:length] in self.overrides:
                 return Fault(0, 0, f"--set {self.overrides[loc[:length]]}", what)
         mark = _locate(self.node, loc, on_key=on_key) if self.node else None
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        return self.fault_at(mark, what) if mark else Fault(1, 1, f"{self.path}:1:1", what)
+
+    def fault_at(self, mark: yaml.Mark, what: str) -> Fault:
+        """Return a fault at a place of the file."""
+        line, column = mark.line + 1, mark.column + 1
         return Fault(line, column, f"{self.path}:{line}:{column}", what)
 
 
@@ -112,19 +139,21 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
         raise JobkitError(f"{path}: {error.strerror}", hint="name a YAML file that exists") from error
     except UnicodeDecodeError as error:
         raise JobkitError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise JobkitError(_syntax(path, error), hint="mend the YAML there") from error
     if not isinstance(node, yaml.MappingNode):
         raise JobkitError(f"{path}:1:1: not a mapping of keys to values", hint="see docs/spec.md")
     document = Document(str(path), node, data)
     try:
-        document.faults += _duplicates(document, node)
+        document.faults += [document.fault_at(mark, what) for mark, what in _odd(node)]
     except RecursionError as error:
         raise JobkitError(
             f"{path}: an alias stands inside its own anchor", hint="write the value out"
         ) from error
     for override in overrides:
         _override(document, override)
+    if any(NUL in fault.what for fault in document.faults):
+        refuse(document, "write it without \\0")  # at once: a check may open a file of that name
     return document
 
 
@@ -176,30 +205,35 @@ def refuse(document: Document, what: str, *, nested: bool = False) -> None:
     raise JobkitError("\n".join([head, *(f"  {line}" for line in lines)]), hint=what)
 
 
-def _syntax(path: Path, error: yaml.YAMLError) -> str:
+def _syntax(path: Path, error: Exception) -> str:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
     return f"{path}{at}: not YAML: {getattr(error, 'problem', None) or error}"
+
+
+MOST_SHOWN = 120
+"""Characters of an override in a message."""
+NUL = "a NUL character, which no file name, variable or line of a script can hold"
 
 
 def _pairs(node: yaml.Node) -> dict[str, tuple[yaml.Node, yaml.Node]]:
     return {key.value: (key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
 
 
-def _duplicates(document: Document, node: yaml.Node, loc: Loc = ()) -> Iterator[Fault]:
-    if isinstance(node, yaml.SequenceNode):
-        for index, child in enumerate(node.value):
-            yield from _duplicates(document, child, (*loc, index))
-    if not isinstance(node, yaml.MappingNode):
-        return
+def _odd(node: yaml.Node) -> Iterator[tuple[yaml.Mark, str]]:
+    """Yield keys that are given twice and texts with a NUL character, each with its place."""
+    if isinstance(node, yaml.ScalarNode) and "\0" in node.value:
+        yield node.start_mark, f"{node.value[:40]!r}: {NUL}"
+    children = node.value if isinstance(node, yaml.SequenceNode) else ()
     seen: dict[str, int] = {}
-    for key, value in node.value:
-        line, column = key.start_mark.line + 1, key.start_mark.column + 1
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        line = key.start_mark.line + 1
         if str(key.value) in seen:
-            what = f"{key.value}: given twice, first on line {seen[str(key.value)]}"
-            yield Fault(line, column, f"{document.path}:{line}:{column}", what)
+            yield key.start_mark, f"{key.value}: given twice, first on line {seen[str(key.value)]}"
         seen.setdefault(str(key.value), line)
-        yield from _duplicates(document, value, (*loc, str(key.value)))
+        children = (*children, key, value)
+    for child in children:
+        yield from _odd(child)
 
 
 def _locate(node: yaml.Node, loc: Loc, *, on_key: bool) -> Any:  # noqa: ANN401 - PyYAML's marks are untyped
@@ -219,14 +253,17 @@ def _override(document: Document, override: str) -> None:
     """Put one ``dotted.key=value`` into the data, or add the fault."""
     dotted, equals, text = override.partition("=")
     loc: Loc = tuple(dotted.strip().split("."))
-    here = Fault(0, 0, f"--set {override}", "not key=value, for instance resources.cpus=4")
+    shown = override if len(override) <= MOST_SHOWN else f"{override[:MOST_SHOWN]}..."
+    here = Fault(0, 0, f"--set {shown}", "not key=value, for instance resources.cpus=4")
     if not equals or not all(loc):
         document.faults.append(here)
         return
     try:
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError:
-        document.faults.append(Fault(0, 0, here.where, "the value is not YAML"))
+        node, value = _composed(text)
+        document.faults += [Fault(0, 0, here.where, what) for _, what in (_odd(node) if node else ())]
+    except (yaml.YAMLError, UnicodeError, RecursionError) as error:
+        said = getattr(error, "problem", None) or "it cannot be read"
+        document.faults.append(Fault(0, 0, here.where, f"the value is not YAML: {said}"))
         return
     target: Any = document.data
     for part in loc[:-1]:
@@ -234,7 +271,7 @@ def _override(document: Document, override: str) -> None:
             target[str(part)] = {}
         target = target[str(part)]
     target[str(loc[-1])] = value
-    document.overrides[loc] = override
+    document.overrides[loc] = shown
 
 
 def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseModel]) -> str:
@@ -242,7 +279,9 @@ def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseMod
     names = [part for part in loc if isinstance(part, int) or not part.startswith("function-")]
     key = ".".join(str(part) for part in names)
     if kind == "extra_forbidden":
-        return f"{key}: no such key{nearest(str(loc[-1]), list(_part(model, loc[:-1]).model_fields))}"
+        keys = list(_part(model, loc[:-1]).model_fields)
+        other = meant(names, getattr(model, "MEANT", {}), keys)
+        return f"{key}: no such key{other or nearest(str(loc[-1]), keys)}"
     if kind == "missing":
         return f"{key}: missing"
     if kind in {"model_type", "dict_type"}:

@@ -57,8 +57,9 @@ def point(index: int = 1, *, params: Mapping[str, int] | None = None, device: st
 
 
 def grid(sizes: Iterable[int], repeats: int = 1, *, device: str = "cuda") -> list[Point]:
-    """Return points over batch sizes and repeats, numbered from 1."""
-    pairs = [(size, repeat) for size in sizes for repeat in range(1, repeats + 1)]
+    """Return points over batch sizes and repeats, numbered from 1 as `jobkit.plan` does."""
+    sizes = list(sizes)
+    pairs = [(size, repeat) for repeat in range(1, repeats + 1) for size in sizes]
     return [
         replace(point(index, params={"batch_size": size}, device=device), repeat=repeat)
         for index, (size, repeat) in enumerate(pairs, 1)

@@ -54,6 +54,20 @@ def test_plain_keys_on_grid_engine() -> None:
     assert lines[-4:] == ["-P nlp", "-m ea -M ada@example.org", "-l h=!(node07|n[1-3])", "-ar 42"]
 
 
+def test_a_node_to_itself() -> None:
+    asked = spec(resources={"exclusive": True}).resources
+    assert "--exclusive" in directives(asked, load_site("slurm-default", "slurm"))
+    assert directives(asked, load_site("local-default", "local")) == []
+    site = load_site("sge-default", "sge")
+    with pytest.raises(JobkitError, match="exclusive is asked for, but site 'sge-default' does") as caught:
+        directives(asked, site)
+    assert "EXCL" in caught.value.hint
+    assert "max_parallel: 1" in caught.value.hint
+    requests = site.requests.model_copy(update={"exclusive": "-l excl=true"})
+    assert "-l excl=true" in directives(asked, site.model_copy(update={"requests": requests}))
+    assert "--exclusive" not in directives(spec().resources, load_site("slurm-default", "slurm"))
+
+
 def test_grid_engine_has_no_general_form_of_a_constraint() -> None:
     with pytest.raises(JobkitError, match="constraint is asked for, but site 'sge-default' does not say"):
         directives(spec(resources={"constraint": "a100"}).resources, load_site("sge-default", "sge"))

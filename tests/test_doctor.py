@@ -65,10 +65,20 @@ def test_a_job_that_the_scheduler_refuses_is_told_once_in_its_words(fake_slurm: 
 
 def test_a_job_that_only_the_scheduler_itself_refuses(fake_slurm: FakeCluster) -> None:
     del fake_slurm
-    found = asked(case_of("slurm", overrides=("resources.memory=900GiB",)))
+    found = asked(case_of("slurm", overrides=("resources.constraint=ib",)))
 
     assert [one.name for one in found.values() if one.status is Status.MISSING] == ["job"]
     assert "requests" in found["job"].mend
+
+
+def test_what_no_node_has_and_gpus_that_nothing_uses(fake_slurm: FakeCluster) -> None:
+    del fake_slurm
+    found = asked(case_of("slurm", overrides=("resources.memory=900GiB", "resources.gpus=1", "device=cpu")))
+
+    assert "has no node with 900.00 GiB of memory: 2 nodes have 8 CPUs" in found["nodes"].said
+    assert found["nodes"].mend == "change resources.memory, or the queue"
+    assert found["GPUs in use"].status is Status.WARNING
+    assert found["GPUs in use"].mend == "--set resources.gpus=0"
 
 
 def test_the_file_that_names_the_queue_is_named(fake_slurm: FakeCluster, here: Path) -> None:

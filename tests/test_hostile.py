@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from jobkit import record_json, records
 from jobkit.collect import collect
+from jobkit.errors import JobkitError
 from jobkit.records import Outcome
+from jobkit.spec import load_spec
+from jobkit.yaml_files import MOST_SHOWN
 from tests.builders import grid, record, try_folder, write_exit, write_points, write_record
 
 pytestmark = pytest.mark.fault
@@ -65,6 +68,48 @@ def test_a_text_that_is_none(tmp_path: Path, data: bytes, said: str) -> None:
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("repeats=!!int abc", "the value is not YAML: 'abc' is no !!int"),
+        ("repeats=!!bool abc", "the value is not YAML: 'abc' is no !!bool"),
+        (f"repeats={'9' * 5000}", f"the value is not YAML: '{'9' * 40}' is no !!int"),
+        ("name=!!timestamp 2020-13-45", "the value is not YAML: !!timestamp is not used here"),
+        ("name=!mine x", "the value is not YAML: !mine is not used here"),
+        ("sweep={batch_size: [1], batch_size: [2]}", "batch_size: given twice, first on line 1"),
+        ("sweep=&a [*a]", "the value is not YAML: it cannot be read"),
+        ("name=\udcff", "the value is not YAML: it cannot be read"),
+        ('text="a\\0b"', "'a\\x00b': a NUL character, which no file name, variable or line of a script can"),
+        ('environment.variables={A: "\\0"}', "'\\x00': a NUL character"),
+        ('environment.variables={"\\0": a}', "'\\x00': a NUL character"),
+        ("resources.walltime=-5m", "resources.walltime: '-5m': duration '-5m': not understood"),
+        ("resources.walltime=0s", "duration '0s': must be more than 0"),
+        ("resources.walltime=1000000000000s", "duration '1000000000000s': more than ten years"),
+        (f"resources.walltime={'9' * 5000}s", "not understood"),
+        ("repeats=1000000000", "repeats: 1 setting x 1,000,000,000 would be 1,000,000,000 points; a run has"),
+        ("repeats=true", "repeats: True: should be a valid integer"),
+        ("repeats=1000000001", "should be less than or equal to 1000000000"),
+        ("sweep.batch_size=[100000000000000000000]", "should be less than or equal to 1000000000"),
+    ],
+)
+def test_a_value_that_cannot_be(tmp_path: Path, override: str, said: str) -> None:
+    """FAULT: a value of `--set` has a tag that does not fit, a key twice, a NUL, a loop, or an absurd size.
+
+    HOW: real: the spec is read with such an override, a billion repeats and a walltime of 10^12 s among them.
+    REPORTED: the override and what is wrong with it, at once; exit 2, nothing is planned or written.
+    LOST: nothing.
+    """
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC % "sample", encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        load_spec(path, (override,))
+    lines = [line.strip() for line in caught.value.message.splitlines()[1:]]
+    shown = override if len(override) <= MOST_SHOWN else f"{override[:MOST_SHOWN]}..."
+    assert all(line.startswith(f"--set {shown}: ") for line in lines)
+    assert said in lines[0] + lines[-1]
+    assert caught.value.exit_code == 2
 
 
 def test_one_paragraph_of_five_megabytes(tmp_path: Path) -> None:

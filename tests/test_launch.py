@@ -62,6 +62,13 @@ GPU = ("resources.gpus=1", "resources.gpu_type=v100")
             ),
         ),
         (
+            ("repeats=1", "resources.cpus=1", "resources.exclusive=true", "max_parallel=null"),
+            (
+                "asking for 1 CPU, 1GiB of memory, a node to itself and 00:10:00 a point: "
+                "at most 0.83 CPU-hours, retries not counted"
+            ),
+        ),
+        (
             (*GPU, "pack=4", "max_parallel=2", "policy.follow_up=false"),
             (
                 "asking for 1 v100 GPU, 2 CPUs, 1GiB of memory and 00:10:00 a point, 4 points a job, "

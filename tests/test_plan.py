@@ -31,16 +31,16 @@ def test_points_are_counted_named_and_ordered(axes: dict[str, list[int]], repeat
     assert [point.index for point in points] == list(range(1, len(points) + 1))
     assert len(points) == repeats * math.prod(map(len, axes.values()))
     assert len({point.point_id for point in points}) == len(points)
-    sizes = [math.prod(point.params.values()) for point in points]
-    assert sizes == sorted(sizes)
+    order = [(point.repeat, math.prod(point.params.values())) for point in points]
+    assert order == sorted(order)
 
 
-def test_names_and_repeats() -> None:
+def test_each_repeat_runs_every_setting_in_ascending_load() -> None:
     points = planned(sweep={"batch_size": [50, 10]}, repeats=2)
     assert [point.point_id for point in points] == [
         "batch_size-10-r1",
-        "batch_size-10-r2",
         "batch_size-50-r1",
+        "batch_size-10-r2",
         "batch_size-50-r2",
     ]
 

@@ -148,7 +148,7 @@ def titles(found: Figure) -> list[str]:
 def test_memory_shows_what_was_measured_the_line_the_bound_and_the_card(tmp_path: Path) -> None:
     memory, _ = panels(drawn(a_run(tmp_path / "run")))
     shown = lines(memory)
-    assert shown["need"] == [(LOAD * size, pytest.approx(needed(size) / GIB)) for size in SIZES for _ in "12"]
+    assert shown["need"] == [(LOAD * size, pytest.approx(needed(size) / GIB)) for _ in "12" for size in SIZES]
     assert [y for _, y in shown["allocated peak"]] == pytest.approx([0.9 * y for _, y in shown["need"]])
     room = (16 * GIB - CONTEXT) / GIB
     assert shown["card less context, 15.25 GiB"][0][1] == room

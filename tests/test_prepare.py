@@ -110,6 +110,35 @@ def test_cuda_is_what_a_job_with_a_gpu_gets(spec: Path, tmp_path: Path) -> None:
     assert prepare(spec, options, build=False, say=print).spec.device == "cuda"
 
 
+@pytest.mark.parametrize(
+    ("device", "gpus", "scheduler", "said"),
+    [
+        ("cpu", 1, "slurm", "each point would hold a GPU and use none (--set resources.gpus=0)"),
+        ("cpu", 3, "slurm", "each point would hold 3 GPUs and use none (--set resources.gpus=0)"),
+        ("auto", 2, "slurm", "a point uses one GPU, so 1 of them would be idle (--set resources.gpus=1)"),
+        ("auto", 1, "slurm", ""),
+        ("cpu", 0, "slurm", ""),
+        ("cpu", 2, "local", ""),
+    ],
+)
+def test_gpus_that_every_point_holds_and_none_uses_are_warned_of(
+    spec: Path, tmp_path: Path, device: str, gpus: int, scheduler: str, said: str
+) -> None:
+    overrides = (f"device={device}", f"resources.gpus={gpus}", "sweep.batch_size=[1]")
+    lines: list[str] = []
+    options = Options(overrides=overrides, scheduler=scheduler, runs_dir=tmp_path)
+    prepare(spec, options, build=False, say=lines.append)
+    assert [line for line in lines if line.startswith("warning: ")] == lines
+    assert said in "".join(lines)
+    assert bool(lines) is bool(said)
+
+
+def test_a_job_that_would_last_for_ever_is_refused(spec: Path, tmp_path: Path) -> None:
+    overrides = ("pack=2", "repeats=2", "resources.walltime=2000d")
+    with pytest.raises(JobkitError, match="2 points of 48000:00:00 each make a job of more than ten years"):
+        prepare(spec, Options(overrides=overrides, scheduler="slurm", runs_dir=tmp_path))
+
+
 def test_run_ids_are_names_that_both_schedulers_take() -> None:
     ids = {run_id("t") for _ in range(50)}
     assert len(ids) > 1
@@ -123,7 +152,7 @@ def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) ->
     prepared = prepare(spec, options, build=False, say=said.append)
     chosen = prepared.spec.sweep.product["batch_size"]
     assert len(chosen) == 5
-    assert [point.params["batch_size"] for point in prepared.points][::3] == chosen
+    assert [point.params["batch_size"] for point in prepared.points] == chosen * 3
     assert len(said) == 1
     assert said[0].startswith(f"batch_size {', '.join(map(str, chosen))}: loads of ")
     assert prepared.lengths is not None

@@ -89,7 +89,7 @@ def test_hard_cases_are_there(sample: Sample) -> None:
     assert max(len(line) for line in sample_text().splitlines()) <= COLUMNS
 
 
-def test_write_sample_writes_text_and_gold_once(tmp_path: Path, sample: Sample) -> None:
+def test_write_sample_writes_text_and_gold_and_mends_a_damaged_text(tmp_path: Path, sample: Sample) -> None:
     path = write_sample(tmp_path / "texts")
     assert path.name == f"sample-{SHA256[:12]}.txt"
     assert read_paragraphs(path) == list(sample.paragraphs)
@@ -100,7 +100,7 @@ def test_write_sample_writes_text_and_gold_once(tmp_path: Path, sample: Sample) 
     assert rows[0] == ["paragraph", "text", "label", "start", "end"]
     assert rows[1:] == [[str(value) for value in entity] for entity in sample.gold]
     path.write_text("mine", encoding="utf-8")
-    assert write_sample(tmp_path / "texts").read_text(encoding="utf-8") == "mine"
+    assert write_sample(tmp_path / "texts").read_text(encoding="utf-8") == sample_text()
 
 
 def test_few_paragraphs() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from jobkit.errors import JobkitError
 from jobkit.shipped import shipped_folder
-from jobkit.spec import SweepSpec, load_spec
+from jobkit.spec import Environment, Resources, SweepSpec, load_spec
 from jobkit.values import Auto
 
 BAD = """\
@@ -50,6 +50,40 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         "12:19: policy.gpu_oom: 'again': should be 'prune' or 'keep'",
         "13:1: schedular: no such key; did you mean 'scheduler'?",
     ]
+
+
+def test_the_words_of_schedulers_name_the_key(tmp_path: Path) -> None:
+    text = "name: x\nmemory: 1G\nresources: {partition: g, h_rt: 1, nodes: 2, throttle: 3, job-name: y}\n"
+    assert refused(tmp_path, text, "time=3") == [
+        "--set time=3: time: no such key; did you mean 'resources.walltime'?",
+        "2:1: memory: no such key; did you mean 'resources.memory'?",
+        "3:13: resources.partition: no such key; did you mean 'queue'?",
+        "3:27: resources.h_rt: no such key; did you mean 'walltime'?",
+        "3:36: resources.nodes: no such key; a point runs on one node",
+        "3:46: resources.throttle: no such key; did you mean 'max_parallel', at the top?",
+        "3:59: resources.job-name: no such key; did you mean 'name', at the top?",
+    ]
+
+
+def test_every_word_of_a_scheduler_leads_to_a_key_or_says_what_to_do() -> None:
+    keys = {*SweepSpec.model_fields, *(f"resources.{key}" for key in Resources.model_fields)}
+    keys |= {f"environment.{key}" for key in Environment.model_fields}
+    assert [key for key in SweepSpec.MEANT.values() if key not in keys and " " not in key] == []
+
+
+def test_too_many_settings_are_not_multiplied_out(tmp_path: Path) -> None:
+    sizes = list(range(1, 2001))
+    text = f"name: x\nrepeats: 1\nsweep: {{batch_size: {sizes}, tokenizer_batch: {sizes}, include: [{{}}]}}\n"
+    (said,) = refused(tmp_path, text)
+    assert said.endswith("sweep: 4,000,001 settings x 1 would be 4,000,001 points; a run has at most 100,000")
+
+
+def test_a_tag_and_a_nul_in_the_file_are_faults_with_their_place(tmp_path: Path) -> None:
+    assert refused(tmp_path, 'name: x\ntext: "a\\0b"\n')[0].startswith("2:7: 'a\\x00b': a NUL")
+    path = tmp_path / "tag.yaml"
+    path.write_text("name: x\nrepeats: !!int abc\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=r"tag\.yaml:2:10: not YAML: 'abc' is no !!int"):
+        load_spec(path)
 
 
 def test_the_knobs_of_a_known_workload_are_checked(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobkit.schedulers.queues import Queue
+from jobkit.schedulers.sge_survey import resources
 from jobkit.schedulers.survey import Counted, Keeping, Resource, Survey
 from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec, load_spec
@@ -66,6 +67,18 @@ def test_slurm_with_partitions_of_every_kind(tmp_path: Path) -> None:
     assert "only for accounts staff,phd" in text
     assert spec.resources.gpu_type == "a100"
     assert "there are also: a100_3g.20gb, v100; points on different cards" in spec_said
+
+
+def test_a_resource_that_gives_a_job_its_host_to_itself(tmp_path: Path) -> None:
+    survey = SURVEYS["sge-lab"]
+    (site, *_) = written(tmp_path, "sge", survey)
+    assert site.requests.exclusive is None
+    row = "exclusive excl BOOL EXCL YES YES 0 1000"
+    (alone,) = resources(row)
+    for most, spelling in (({}, None), ({"gpu.q": 0.0}, "-l exclusive=true")):
+        known = (*(survey.resources or ()), replace(alone, most=most))
+        (site, *_) = written(tmp_path, "sge", replace(survey, resources=known))
+        assert site.requests.exclusive == spelling
 
 
 def test_grid_engine_with_names_of_its_own(tmp_path: Path) -> None:

@@ -48,6 +48,37 @@ def test_without_writing_the_sample_is_described_as_it_would_be(folder: Path, ca
     assert described == find_text("sample", base=folder, cache=cache)
 
 
+def test_the_sample_is_generated_once_for_a_cache_that_is_there(
+    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.mkdir()
+    made = find_text("sample:30", base=folder, cache=cache, write=False)
+    kept = Path(made.path).read_bytes()
+
+    def again(_: int) -> str:
+        raise AssertionError("generated again")
+
+    monkeypatch.setattr(texts, "sample_text", again)
+    for write in (False, True):
+        assert find_text("sample:30", base=folder, cache=cache, write=write) == made
+    monkeypatch.undo()
+    Path(made.path).write_bytes(kept[:100])
+    assert find_text("sample:30", base=folder, cache=cache) == made
+    assert Path(made.path).read_bytes() == kept, "a damaged copy is written again"
+    monkeypatch.setattr(texts, "generator_version", lambda: "another")
+    monkeypatch.setattr(texts, "sample_text", again)
+    with pytest.raises(AssertionError, match="generated again"):
+        find_text("sample:30", base=folder, cache=cache)
+
+
+def test_a_cache_that_cannot_be_written_does_not_stop_a_dry_run(folder: Path, cache: Path) -> None:
+    cache.mkdir()
+    (cache / "texts").write_text("no folder", encoding="ascii")
+    assert find_text("sample:30", base=folder, cache=cache, write=False).size_bytes > 0
+    with pytest.raises(JobkitError):
+        find_text("sample:30", base=folder, cache=cache)
+
+
 def test_a_path_is_relative_to_the_spec_then_to_here(
     folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

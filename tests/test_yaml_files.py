@@ -49,7 +49,7 @@ def test_an_override_is_named_as_it_was_typed(tmp_path: Path) -> None:
     assert faults(tmp_path, "name: x\n", "inner.cpus=many", "inner.x=1", "name=[1", "nonsense") == [
         "--set inner.cpus=many: inner.cpus: 'many': should be a valid integer",
         "--set inner.x=1: inner.x: no such key; one of: cpus, memory",
-        "--set name=[1: the value is not YAML",
+        "--set name=[1: the value is not YAML: did not find expected ',' or ']'",
         "--set nonsense: not key=value, for instance resources.cpus=4",
     ]
 

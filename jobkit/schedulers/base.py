@@ -164,7 +164,8 @@ class Request:
 
     ``resources`` are the names that the site file requests them by, where the scheduler has
     names for them (Grid Engine's ``-l``): they are checked to exist. ``walltime_s`` is the job's, for
-    all of the ``pack`` points that share it.
+    all of the ``pack`` points that share it. ``slots`` is how many slots a node must have for it,
+    where the scheduler counts CPUs in slots (Grid Engine).
     """
 
     name: str
@@ -178,6 +179,7 @@ class Request:
     qos: str | None
     resources: tuple[str, ...] = ()
     pack: int = 1
+    slots: int = 1
 
 
 class Scheduler(Protocol):

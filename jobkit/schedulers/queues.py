@@ -2,13 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from jobkit.schedulers.base import Request
 from jobkit.schedulers.text import Fault, as_walltime, no_such
-from jobkit.units import format_count
+from jobkit.units import format_count, format_memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """Nodes of a queue that are alike.
+
+    Attributes
+    ----------
+    number
+        How many there are; 0 where that is not known.
+    names
+        What they are called, where the scheduler says it.
+    cpus, memory_bytes
+        Of one of them; ``None`` where that is not known.
+    gpus
+        Of one of them, by type.
+    """
+
+    number: int = 0
+    names: str = ""
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    gpus: Mapping[str, int] | None = None
+
+    def lacks(self, request: Request) -> tuple[str, ...]:
+        """Return the keys of `resources` of which a request asks for more than such a node has."""
+        gpus = self.gpus
+        most = request.gpus if gpus is None else max(gpus.values(), default=0)
+        if gpus is not None and request.gpu_type:
+            most = gpus.get(request.gpu_type, 0)
+        pairs = (
+            ("cpus", request.cpus, self.cpus),
+            ("memory", request.memory_bytes, self.memory_bytes),
+            ("gpus", request.gpus, most),
+        )
+        return tuple(key for key, asked, have in pairs if have is not None and asked > have)
+
+    def __str__(self) -> str:
+        """Return who they are and what one has: ``2 nodes have 8 CPUs, 7.81 GiB, 2 x v100``."""
+        parts = [format_count(self.cpus, "CPU")] if self.cpus is not None else []
+        parts += [format_memory(self.memory_bytes)] if self.memory_bytes is not None else []
+        parts += [f"{count} x {kind or 'GPU'}" for kind, count in (self.gpus or {}).items()]
+        who = self.names or (format_count(self.number, "node") if self.number else "nodes")
+        return f"{who} {'has' if self.number == 1 else 'have'} {', '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +71,8 @@ class Queue:
         How many it has.
     cpus, memory_bytes
         Of its largest node; ``None`` where that is not told.
+    kinds
+        What its nodes have, each kind of node once; empty where that is not known.
     closed
         Why it takes no job of this user; empty where nothing says so.
     only
@@ -42,6 +88,7 @@ class Queue:
     nodes: int = 0
     cpus: int | None = None
     memory_bytes: int | None = None
+    kinds: tuple[Nodes, ...] = ()
     closed: str = ""
     only: str = ""
     environments: tuple[str, ...] = ()
@@ -142,6 +189,29 @@ def gpu_fault(request: Request, asked: Asked) -> Fault | None:
             "resources.gpus",
         )
     return None
+
+
+def node_fault(request: Request, asked: Asked) -> Fault | None:
+    """Return what is wrong with CPUs, memory and GPUs that no node of the queues has together."""
+    kinds = [kind for queue in asked.queues for kind in queue.kinds]
+    lacking = [kind.lacks(request) for kind in kinds]
+    if not kinds or () in lacking or gpu_fault(request, asked):
+        return None
+    never = [key for key in _WANTED if all(key in keys for keys in lacking)]
+    wanted = never or [key for key in _WANTED if any(key in keys for keys in lacking)]
+    words = " and ".join(_WANTED[key](request) for key in wanted)
+    told = list(dict.fromkeys(map(str, kinds)))
+    have = "; ".join(told[:_MOST_KINDS]) + ("; ..." if len(told) > _MOST_KINDS else "")
+    keys = " or ".join(f"resources.{key}" for key in wanted)
+    return Fault(f"{asked.where} has no node with {words}: {have}", f"{keys}, or the queue")
+
+
+_MOST_KINDS = 8
+_WANTED: Mapping[str, Callable[[Request], str]] = {
+    "cpus": lambda request: format_count(request.cpus, "CPU"),
+    "memory": lambda request: f"{format_memory(request.memory_bytes)} of memory",
+    "gpus": lambda request: format_count(request.gpus, f"{request.gpu_type or ''} GPU".strip()),
+}
 
 
 def offered_gpus(queues: Iterable[Queue]) -> dict[str, int]:

@@ -7,11 +7,20 @@ exist; measured, 8.1.9). It does not always name the value to change, so qconf i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from jobkit.schedulers.base import Array, Check, Request
-from jobkit.schedulers.queues import asked_for, unknown_fault, walltime_fault
-from jobkit.schedulers.sge_survey import QUEUE, QUEUES, RESOURCES, WALLTIME, queues
+from jobkit.schedulers.queues import asked_for, node_fault, unknown_fault, walltime_fault
+from jobkit.schedulers.sge_survey import (
+    INSTANCES,
+    QUEUE,
+    QUEUES,
+    RESOURCES,
+    WALLTIME,
+    queues,
+    queues_on_hosts,
+)
 from jobkit.schedulers.text import no_such
 from jobkit.shell import Completed
 
@@ -27,6 +36,7 @@ def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
     return (
         Check(QUEUES, partial(_queue_refusal, request)),
         Check(RESOURCES, partial(_resource_refusal, request)),
+        Check(INSTANCES, partial(_slots_refusal, request)),
         Check(("qsub", "-w", "v", *submit_words(script, array)), partial(_verify_refusal, request)),
     )
 
@@ -38,6 +48,16 @@ def _queue_refusal(request: Request, answer: Completed) -> str | None:
     known = queues(answer.stdout).values()
     asked = asked_for(request.queue, known, QUEUE)
     fault = unknown_fault(asked, known, QUEUE) or walltime_fault(request, asked, WALLTIME)
+    return str(fault) if fault else None
+
+
+def _slots_refusal(request: Request, answer: Completed) -> str | None:
+    """Refuse more slots than a host of the queues has: ``-w v`` does not say what there is.
+
+    Memory is no reason: what a job asks for may be a limit (``h_vmem``), not room on the host.
+    """
+    asked = queues_on_hosts(answer.stdout if answer.ok else "", request.queue)
+    fault = node_fault(replace(request, cpus=request.slots, gpus=0), asked)
     return str(fault) if fault else None
 
 

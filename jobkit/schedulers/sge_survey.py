@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from jobkit.schedulers.queues import Queue
+from jobkit.schedulers.queues import Asked, Nodes, Queue, asked_for
 from jobkit.schedulers.survey import Answers, Counted, Keeping, Resource, Survey, text_of, unanswered
 from jobkit.schedulers.text import bytes_of, seconds_of
 
@@ -20,6 +20,7 @@ COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter"
 
 QUEUES = ("qconf", "-sq", "*")
 RESOURCES = ("qconf", "-sc")
+INSTANCES = ("qstat", "-F")
 CONTROLLER = "controller"
 _SOURCES = {
     "queues": "qconf -sq, qstat -F",
@@ -51,7 +52,7 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
     then = {
         "queues": QUEUES,
         "resources": RESOURCES,
-        "instances": ("qstat", "-F"),
+        "instances": INSTANCES,
         "qacct": ("qacct", "-j", _NOBODY),
         **({"projects": ("qconf", "-sprjl")} if _must_charge(limits) else {}),
     }
@@ -157,6 +158,7 @@ def resources(text: str) -> tuple[Resource, ...]:
             shortcut=row[1],
             kind=row[2].upper(),
             counted=_CONSUMABLE.get(row[5].upper(), Counted.NOT),
+            exclusive=row[2].upper() == "BOOL" and row[3].upper() == "EXCL",
         )
         for row in rows
         if len(row) >= _COLUMNS and row[4].upper() in _REQUESTABLE
@@ -188,6 +190,7 @@ class _Instance:
     """A queue on a host: its slots, its state, and what it has left of each resource."""
 
     queue: str
+    host: str
     slots: int
     state: str
     values: dict[str, str] = field(default_factory=dict)
@@ -201,8 +204,8 @@ def _instances(text: str) -> list[_Instance]:
     """
     found: list[_Instance] = []
     for line in text.splitlines():
-        if head := re.match(r"(\S+)@\S+\s+\S+\s+\d+/\d+/(\d+)\s+\S+\s+\S+\s*(\S*)$", line):
-            found.append(_Instance(head[1], int(head[2]), head[3]))
+        if head := re.match(r"(\S+)@(\S+)\s+\S+\s+\d+/\d+/(\d+)\s+\S+\s+\S+\s*(\S*)$", line):
+            found.append(_Instance(head[1], head[2], int(head[3]), head[4]))
         elif found and (value := re.match(r"\s+[ghq][a-zA-Z]:([^=\s]+)=(\S+)", line)):
             found[-1].values[value[1]] = value[2]
     return found
@@ -227,15 +230,36 @@ def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | 
         return replace(queue, closed="it has no hosts")
     shut = [next((word for flag, word in _SHUT.items() if flag in one.state), "") for one in own]
     free = int(gpus.most.get(queue.name, 0)) if gpus else 0
-    memory = [bytes_of(one.values.get("mem_total", "")) for one in own]
+    kinds = tuple(map(_node, own))
     return replace(
         queue,
         nodes=len(own),
         cpus=max(one.slots for one in own),
-        memory_bytes=max(filter(None, memory), default=None),
+        memory_bytes=max(filter(None, (kind.memory_bytes for kind in kinds)), default=None),
+        kinds=kinds,
         gpus={"": free} if free else {},
         closed=queue.closed or ("" if "" in shut else f"all of it is {' or '.join(sorted(set(shut)))}"),
     )
+
+
+def _node(one: _Instance) -> Nodes:
+    memory = bytes_of(one.values.get("mem_total", ""))
+    return Nodes(number=1, names=one.host, cpus=one.slots, memory_bytes=memory)
+
+
+def queues_on_hosts(text: str, names: str | None) -> Asked:
+    """Return the queues of ``qstat -F`` that a request names, as one queue: its hosts with their slots.
+
+    A parallel job may take the slots of several queues on one host (measured, 8.1.9).
+    """
+    instances = _instances(text)
+    asked = asked_for(names, [Queue(name=name) for name in {one.queue for one in instances}], QUEUE)
+    slots: dict[str, int] = {}
+    for one in instances:
+        if any(queue.name == one.queue for queue in asked.queues):
+            slots[one.host] = slots.get(one.host, 0) + one.slots
+    kinds = tuple(Nodes(number=1, names=host, cpus=cpus) for host, cpus in slots.items())
+    return replace(asked, queues=(Queue(name=asked.where, kinds=kinds),))
 
 
 def _version(text: str) -> str:

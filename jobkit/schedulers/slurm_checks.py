@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from jobkit.schedulers.base import Array, Check, Request
-from jobkit.schedulers.queues import asked_for, gpu_fault, unknown_fault, walltime_fault
-from jobkit.schedulers.slurm_survey import PARTITION, PARTITIONS, partitions
+from jobkit.schedulers.queues import asked_for, gpu_fault, node_fault, unknown_fault, walltime_fault
+from jobkit.schedulers.slurm_survey import NODES, PARTITION, partitions
 from jobkit.schedulers.text import no_such
 from jobkit.shell import Completed
 
@@ -40,7 +40,7 @@ def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
     """
     tested = ("sbatch", "--test-only", f"--array={array.first}-{array.last}", script)
     asked = [
-        Check(PARTITIONS, partial(_partition_refusal, request)),
+        Check(NODES, partial(_partition_refusal, request)),
         Check(tested, _test_only_refusal, _start_estimate),
     ]
     if request.account:
@@ -64,9 +64,8 @@ def _partition_refusal(request: Request, answer: Completed) -> str | None:
     asked = asked_for(request.queue, known, PARTITION)
     if unknown := unknown_fault(asked, known, PARTITION):
         return str(unknown)
-    return (
-        "\n".join(map(str, filter(None, (walltime_fault(request, asked), gpu_fault(request, asked))))) or None
-    )
+    faults = (walltime_fault(request, asked), gpu_fault(request, asked), node_fault(request, asked))
+    return "\n".join(map(str, filter(None, faults))) or None
 
 
 def _test_only_refusal(answer: Completed) -> str | None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from jobkit.schedulers.queues import Queue
+from jobkit.schedulers.queues import Nodes, Queue
 from jobkit.schedulers.survey import Answers, Keeping, Survey, text_of, unanswered
 from jobkit.schedulers.text import bytes_of, seconds_of
 
@@ -19,11 +19,10 @@ PARTITION = "partition"
 COMMANDS: tuple[str, ...] = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr")
 """See `jobkit.schedulers.base.Scheduler`."""
 
-# -a: hidden partitions too. %P name, %l MaxTime, %G GRES; %a up or down, %D nodes of this kind,
-# %c CPUs and %m MiB of one of them (sinfo(1)).
-PARTITIONS = ("sinfo", "-a", "-h", "-o", "%P|%l|%G")
-NODES = (*PARTITIONS[:-1], "%P|%l|%G|%a|%D|%c|%m")
-_COLUMNS = {PARTITIONS[-1].count("|"), NODES[-1].count("|")}
+# -a: hidden partitions too; -e: a line for each kind of node. %P name, %l MaxTime, %G GRES, %a up or
+# down, %D nodes of this kind, %c CPUs and %m MiB of one of them (sinfo(1)).
+NODES = ("sinfo", "-a", "-e", "-h", "-o", "%P|%l|%G|%a|%D|%c|%m")
+_COLUMNS = NODES[-1].count("|")
 
 _SOURCES = {"queues": "sinfo, scontrol show partition", "accounts": "sacctmgr show user"}
 CONTROLLER, CONFIG = "controller", "config"
@@ -78,33 +77,40 @@ def parse_survey(answers: Answers) -> Survey:
 
 
 def partitions(text: str) -> dict[str, Queue]:
-    """Return the partitions by name, from what ``sinfo`` prints of `PARTITIONS` or of `NODES`.
+    """Return the partitions by name, from what ``sinfo`` prints of `NODES`.
 
     There is a line for each kind of node; the largest counts.
     """
     known: dict[str, Queue] = {}
     for line in text.splitlines():
-        if line.count("|") in _COLUMNS:
+        if line.count("|") == _COLUMNS:
             queue = _row(*line.strip().split("|"))
             known[queue.name] = _joined(known[queue.name], queue) if queue.name in known else queue
     return known
 
 
-def _row(name: str, max_time: str, gres: str, state: str = "up", *node: str) -> Queue:
-    """Return what one line says; numbers may end in ``+`` (sinfo(1)): at least so many."""
-    nodes, cpus, mebibytes = (number.rstrip("+") for number in node or ("", "", ""))
+def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
+    """Return what one line says."""
+    nodes, cpus, mebibytes = node
     gpus: dict[str, int] = {}
     # gpu:v100:2(S:0-1), gpu:2, gpu:a100_3g.20gb:4 (gres.conf(5))
     for kind, count in re.findall(r"\bgpu(?::([^:,(\s]+))?:(\d+)", gres):
         gpus[kind] = max(int(count), gpus.get(kind, 0))
+    kind = Nodes(
+        number=int(nodes) if nodes.isdigit() else 0,
+        cpus=int(cpus) if cpus.isdigit() else None,
+        memory_bytes=bytes_of(f"{mebibytes}M"),
+        gpus=gpus,
+    )
     return Queue(
         name=name.removesuffix("*"),
         default=name.endswith("*"),
         walltime_s=seconds_of(_with_seconds(max_time)),
         gpus=gpus,
-        nodes=int(nodes) if nodes.isdigit() else 0,
-        cpus=int(cpus) if cpus.isdigit() else None,
-        memory_bytes=bytes_of(f"{mebibytes}M"),
+        nodes=kind.number,
+        cpus=kind.cpus,
+        memory_bytes=kind.memory_bytes,
+        kinds=(kind,) if kind.number else (),
         closed="" if state == "up" else f"it is {state}",
     )
 
@@ -116,6 +122,7 @@ def _joined(one: Queue, other: Queue) -> Queue:
         one,
         gpus={kind: max(one.gpus.get(kind, 0), other.gpus.get(kind, 0)) for kind in sorted(kinds)},
         nodes=one.nodes + other.nodes,
+        kinds=(*one.kinds, *other.kinds),
         cpus=max(filter(None, (one.cpus, other.cpus)), default=None),
         memory_bytes=max(filter(None, (one.memory_bytes, other.memory_bytes)), default=None),
     )

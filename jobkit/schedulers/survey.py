@@ -31,6 +31,8 @@ class Resource:
         Its type in the scheduler's words: ``INT``, ``MEMORY``.
     counted
         See `Counted`.
+    exclusive
+        Whether a job that asks for it has the host to itself (complex(5), relation ``EXCL``).
     most
         The most that one node of a queue has left of it now, by the name of the queue; only queues
         that have it, and only where the scheduler tells.
@@ -40,6 +42,7 @@ class Resource:
     shortcut: str = ""
     kind: str = ""
     counted: Counted = Counted.NOT
+    exclusive: bool = False
     most: Mapping[str, float] = field(default_factory=dict)
 
 

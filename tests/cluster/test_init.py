@@ -18,7 +18,7 @@ from jobkit.spec import load_spec
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
 OTHER_SITE = Path(__file__).parents[1] / "data" / "other-site.sh"
-LIGHT = ("--set", "workload=count", "--set", "device=cpu")
+LIGHT = ("--set", "workload=count", "--set", "resources.gpus=0")
 BOTH = [
     pytest.param("slurm", marks=pytest.mark.slurm),
     pytest.param("sge", marks=pytest.mark.sge),

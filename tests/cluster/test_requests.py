@@ -48,9 +48,9 @@ def sweep(home: Path, scheduler: str, queue: str, node: str, *more: str) -> subp
 
 
 @contextmanager
-def held(home: Path, scheduler: str, cancel: str, queue: str, node: str) -> Iterator[str]:
+def held(home: Path, scheduler: str, cancel: str, queue: str, node: str, *more: str) -> Iterator[str]:
     """Submit the sweep held, yield its job id, and cancel it."""
-    done = sweep(home, scheduler, queue, node)
+    done = sweep(home, scheduler, queue, node, *more)
     assert done.returncode == 0, done.stderr
     (journal,) = home.glob("runs/*/journal.jsonl")
     job_id = str(json.loads(journal.read_text(encoding="utf-8").splitlines()[-1])["job_id"])
@@ -76,9 +76,21 @@ def test_slurm_reads_the_plain_keys(slurm: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.slurm
+def test_slurm_gives_a_point_its_node(slurm: None, tmp_path: Path) -> None:
+    del slurm
+    with held(tmp_path, "slurm", "scancel", "cpu", "n2", "--set", "resources.exclusive=true") as job_id:
+        assert "OverSubscribe=NO" in said("scontrol", "show", "job", job_id)
+
+
+@pytest.mark.slurm
 @pytest.mark.parametrize(
     ("key", "value", "refusal"),
-    [("constraint", "a100&ib", "feature"), ("reservation", "nowhere", "reservation")],
+    [
+        ("constraint", "a100&ib", "feature"),
+        ("reservation", "nowhere", "reservation"),
+        ("cpus", "99", "partition 'cpu' has no node with 99 CPUs: 2 nodes have 8 CPUs, 7.81 GiB, 2 x v100"),
+        ("memory", "99GiB", "partition 'cpu' has no node with 99.00 GiB of memory: 2 nodes have 8 CPUs"),
+    ],
 )
 def test_slurm_refuses_what_it_does_not_have(
     slurm: None, tmp_path: Path, key: str, value: str, refusal: str
@@ -107,3 +119,33 @@ def test_grid_engine_keeps_away_from_an_excluded_host(sge: None, tmp_path: Path)
     done = sweep(tmp_path, "sge", "serial.q", host)
     assert done.returncode == 3, done.stderr
     assert "hostname" in done.stderr
+
+
+def init_sge(home: Path) -> str:
+    """Have a site file written from what Grid Engine says; return its path."""
+    path = home / "ours.yaml"
+    argv = [str(JOBKIT), "init", "--scheduler", "sge", "--only", "site", "--site", str(path)]
+    subprocess.run(argv, cwd=home, check=True, capture_output=True, timeout=120)
+    return str(path)
+
+
+@pytest.mark.sge
+def test_grid_engine_gives_a_point_its_host(sge: None, tmp_path: Path) -> None:
+    """By the resource that `jobkit init` finds; where the site file names none it is a fault."""
+    del sge
+    alone = ("--set", "resources.exclusive=true")
+    done = sweep(tmp_path, "sge", "serial.q", "node07", *alone)
+    assert done.returncode == 2, done.stderr
+    assert "site 'sge-default' does not say how" in done.stderr
+    assert "max_parallel: 1" in done.stderr
+    site = ("--site", init_sge(tmp_path), "--set", "resources.exclude=[]")
+    with held(tmp_path, "sge", "qdel", "serial.q", "node07", *alone, *site) as job_id:
+        assert "exclusive=true" in said("qstat", "-j", job_id)
+
+
+@pytest.mark.sge
+def test_grid_engine_says_how_many_slots_a_host_has(sge: None, tmp_path: Path) -> None:
+    del sge
+    done = sweep(tmp_path, "sge", "serial.q", "node07", "--set", "resources.cpus=99")
+    assert done.returncode == 3, done.stderr
+    assert "queue 'serial.q' has no node with 99 CPUs: localhost has 8 CPUs" in done.stderr

@@ -35,7 +35,7 @@ def test_what_it_writes_passes_doctor_and_a_dry_run(
     assert out[1].startswith("wrote first.yaml")
     assert out[2] == "next: jobkit doctor first.yaml"
 
-    light = ["--set", "workload=count", "--set", "device=cpu"]
+    light = ["--set", "workload=count", "--set", "resources.gpus=0"]
     assert doctor.main(["first.yaml", *light], standalone_mode=False) == 0
     assert "missing" not in capsys.readouterr().out
     assert sweep.main(["first.yaml", "--dry-run"], standalone_mode=False) == 0

@@ -184,7 +184,7 @@ slurm_changes() { # of an array whose tasks 1 and 2 have ended, then all
 }
 slurm_checks() {
     keep config scontrol show config
-    keep sinfo sinfo -a -h -o '%P|%l|%G'
+    keep sinfo sinfo -a -e -h -o '%P|%l|%G|%a|%D|%c|%m'
     keep associations sacctmgr -n -P show assoc user=root format=Account
     keep associations-none sacctmgr -n -P show assoc user=nobody format=Account
     keep qos sacctmgr -n -P show qos format=Name
@@ -203,7 +203,7 @@ slurm_survey() { # what jobkit.schedulers.slurm_survey asks
         keep "$1-version" sinfo --version
         keep "$1-ping" scontrol ping
         keep "$1-config" scontrol show config
-        keep "$1-nodes" sinfo -a -h -o '%P|%l|%G|%a|%D|%c|%m'
+        keep "$1-nodes" sinfo -a -e -h -o '%P|%l|%G|%a|%D|%c|%m'
         keep "$1-partitions" as_user "scontrol -o show partition"
         keep "$1-sacct" sacct -n -P -X -S now
         keep "$1-accounts" sacctmgr -n -P show user root withassoc format=DefaultAccount,Account

@@ -33,7 +33,7 @@ MORE = {
         ("scontrol", "hold", "999999"),
         ("scontrol", "show", "job", "999999"),
         ("scontrol", "ping"),
-        ("sinfo", "-a", "-h", "-o", "%P|%l|%G"),
+        ("sinfo", "-a", "-e", "-h", "-o", "%P|%l|%G|%a|%D|%c|%m"),
         ("sinfo", "--version"),
         ("sacctmgr", "-n", "-P", "show", "qos", "format=Name"),
         ("sacctmgr", "-n", "-P", "show", "assoc", "user=nobody", "format=Account"),

@@ -5,7 +5,16 @@ from collections.abc import Callable
 import pytest
 
 from jobkit.schedulers.base import Request
-from jobkit.schedulers.queues import Queue, asked_for, gpu_fault, offered_gpus, unknown_fault, walltime_fault
+from jobkit.schedulers.queues import (
+    Nodes,
+    Queue,
+    asked_for,
+    gpu_fault,
+    node_fault,
+    offered_gpus,
+    unknown_fault,
+    walltime_fault,
+)
 
 RequestOf = Callable[..., Request]
 KNOWN = (
@@ -105,3 +114,49 @@ def test_a_walltime_that_several_points_add_up_to_says_so(request_of: RequestOf)
         "walltime 02:00:00 (4 points a job, 00:30:00 each) is longer than partition 'cpu' allows: "
         "at most 01:00:00 (change pack, resources.walltime or the queue)"
     )
+
+
+MIXED = Queue(
+    name="mixed",
+    gpus={"v100": 2},
+    kinds=(
+        Nodes(number=3, cpus=64, memory_bytes=32 * 2**30, gpus={}),
+        Nodes(number=1, cpus=8, memory_bytes=256 * 2**30, gpus={"v100": 2}),
+        Nodes(names="n9, n10", cpus=4, gpus={}),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cpus": 4, "memory_bytes": 256 * 2**30, "gpus": 2, "gpu_type": "v100"}, None),
+        ({"cpus": 64}, None),
+        (
+            {"cpus": 65, "memory_bytes": 2 * 2**30},
+            "no node with 65 CPUs: 3 nodes have 64 CPUs, 32.00 GiB; 1 node has 8 CPUs, 256.00 GiB, 2 x v100;",
+        ),
+        ({"cpus": 16, "gpus": 1}, "no node with 16 CPUs and 1 GPU: "),
+        ({"cpus": 16, "gpus": 1, "gpu_type": "v100"}, "no node with 16 CPUs and 1 v100 GPU: "),
+        ({"cpus": 65, "gpus": 3}, None),
+    ],
+)
+def test_what_no_node_has_together(
+    changes: dict[str, object], words: str | None, request_of: RequestOf
+) -> None:
+    fault = node_fault(request_of(queue="mixed", **changes), asked_for("mixed", [MIXED], "queue"))
+
+    assert (fault is None) if words is None else (words in str(fault))
+
+
+def test_where_nothing_is_known_of_the_nodes_nothing_is_wrong(request_of: RequestOf) -> None:
+    assert node_fault(request_of(cpus=10**6), asked_for("gpu", KNOWN, "queue")) is None
+
+
+def test_not_every_kind_of_node_is_listed(request_of: RequestOf) -> None:
+    queue = Queue(name="many", kinds=tuple(Nodes(number=1, names=f"n{k}", cpus=k) for k in range(1, 20)))
+
+    fault = node_fault(request_of(cpus=99), asked_for("many", [queue], "queue"))
+
+    assert fault is not None
+    assert fault.said.endswith("n8 has 8 CPUs; ...")

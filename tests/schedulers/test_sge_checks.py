@@ -24,6 +24,7 @@ def answers(captured: Captured) -> dict[str, Completed]:
         "qconf -sq": captured("sge/queues"),
         "qconf -sc": captured("sge/complexes"),
         "qsub -w": captured("sge/verify-ok"),
+        "qstat -F": captured("sge/lab-instances"),
     }
 
 
@@ -35,6 +36,7 @@ def answers(captured: Captured) -> dict[str, Completed]:
             {"queue": "short.q", "walltime_s": 3600},
             "01:00:00 is longer than queue 'short.q' allows (h_rt): at most 00:10:00",
         ),
+        ({"queue": "gpu.q", "slots": 9}, "queue 'gpu.q' has no node with 9 CPUs: localhost has 8 CPUs"),
         ({"resources": ("ngpu", "h_vmem")}, "did you mean 'ngpus'? (change the site file"),
     ],
 )

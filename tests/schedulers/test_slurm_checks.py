@@ -34,6 +34,11 @@ def answers(captured: Captured) -> dict[str, Completed]:
     [
         ({"queue": "gqu"}, "no partition 'gqu' (it has: cpu, gpu, high, low); did you mean 'gpu'?"),
         ({"walltime_s": 7200}, "walltime 02:00:00 is longer than partition 'cpu' allows: at most 01:00:00"),
+        (
+            {"cpus": 64},
+            "partition 'cpu' has no node with 64 CPUs: 2 nodes have 8 CPUs, 7.81 GiB, 2 x v100",
+        ),
+        ({"memory_bytes": 64 * 2**30}, "no node with 64.00 GiB of memory: 2 nodes have 8 CPUs, 7.81 GiB"),
         ({"queue": "gpu", "gpus": 5}, "partition 'gpu' has at most 2 GPUs a node; asked for: 5"),
         (
             {"gpus": 1, "gpu_type": "v10"},
@@ -72,7 +77,9 @@ def test_what_is_right_is_not_refused(
 
 
 def test_a_partition_without_gpus(answers: dict[str, Completed], request_of: RequestOf, array: Array) -> None:
-    answers["sinfo"] = Completed(("sinfo",), 0, "cpu*|2-00:00:00|(null)\nbig|infinite|gpu:2(S:0-1)\n", "")
+    answers["sinfo"] = Completed(
+        ("sinfo",), 0, "cpu*|2-00:00:00|(null)|up|1|8|8000\nbig|infinite|gpu:2(S:0-1)|up|1|8|8000\n", ""
+    )
 
     (said,) = refusals(answers, request_of(gpus=1), array)
     assert "partition 'cpu' has no GPUs" in said

@@ -136,10 +136,10 @@ def test_without_scontrol_nothing_is_known_of_access() -> None:
     assert {queue.name for queue in told.queues if queue.closed} == {"old"}
 
 
-def test_nodes_that_differ_are_told_with_a_plus() -> None:
+def test_a_number_that_is_not_exact_is_unknown() -> None:
     (queue,) = partitions("all*|infinite|(null)|up|12|8+|8000+\n").values()
 
-    assert (queue.cpus, queue.memory_bytes, queue.gpus, queue.gpus_a_node) == (8, 8000 * 2**20, {}, 0)
+    assert (queue.cpus, queue.memory_bytes, queue.gpus, queue.gpus_a_node) == (None, None, {}, 0)
 
 
 NAME = st.text("abcxyz-_", min_size=1, max_size=8)
