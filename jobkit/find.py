@@ -247,6 +247,7 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: Wanted)
         params={**first.params, KNOB: trial.batch_size},
         repeat=1,
         cap_bytes=wanted.memory_bytes if first.device == "cuda" else None,
+        trial=True,
     )
 
 

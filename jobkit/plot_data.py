@@ -24,7 +24,7 @@ from jobkit.rows import LOG
 from jobkit.run_folder import PointResult, read_run
 from jobkit.run_loads import loads_of, read_lengths
 from jobkit.speed import NEAR
-from jobkit.trials import Trial, is_trial, trials
+from jobkit.trials import Trial, trials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ def _memory_of_log(rows: pd.DataFrame, gpu_memory_bytes: int | None) -> MemoryPa
 
 def is_verification(result: PointResult) -> bool:
     """Tell whether a point tries a prediction and is none of the sweep."""
-    return result.point.cap_bytes is not None or is_trial(result.point.point_id)
+    return result.point.trial
 
 
 def _batches(measured: Mapping[tuple[str, str], Record], found: Results) -> dict[str, Sequence[Batch]]:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from jobkit.collect import Collected
 from jobkit.estimates import GroupEstimate
 from jobkit.predict import Prediction
-from jobkit.records import Outcome
+from jobkit.records import RESULTS, Outcome
 from jobkit.straight import Estimate, Line
 from jobkit.trials import answers
 from jobkit.typed import word
@@ -150,7 +150,9 @@ def count_lines(collected: Collected) -> str:
 
 def missing_lines(collected: Collected) -> tuple[str, ...]:
     """Return a line for each point that is not in a table: what is known, and what to type."""
-    points = collected.points[collected.points["size"].isna()]
+    every = collected.points
+    tried = every["trial"] & every["outcome"].isin([*RESULTS, Outcome.RAM_OOM])  # a note tells of these
+    points = every[every["size"].isna() & ~tried]
     # Failed ones first: those to come need nothing but patience.
     ordered = points.sort_values("outcome", key=lambda column: column.isna(), kind="stable")
     lines: list[str] = []
@@ -172,7 +174,7 @@ def _missing(row: Row, knobs: Sequence[str]) -> list[str]:
         return [f"{name}: to come: {row['evidence']}"]
     provisional = " (provisional)" if row["provisional"] else ""
     lines = [f"{name}: {outcome}{provisional}: {row['evidence']}"]
-    if not answers(str(row["point"]), outcome):
+    if not answers(outcome, trial=bool(row["trial"])):
         advice = KEYS.get(Outcome(outcome), BY_HAND)
         lines.append("  " + advice.format(folder=word(str(row["folder"])), index=_integer(row["index"])))
     return lines
