@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 from jobkit import ledger
 from jobkit.errors import JobkitError
 from jobkit.jsonl import parse_object, read_tolerantly
-from jobkit.known_lengths import Say, cached_lengths, paragraphs_of, text_lengths
+from jobkit.known_lengths import cached_lengths, paragraphs_of
 from jobkit.lengths import Lengths
 from jobkit.places import cache_dir, ledger_path
 from jobkit.recommendation import Corpus, Held, Material
@@ -27,7 +26,6 @@ from jobkit.records import (
     TRY_PREFIX,
     Batch,
     Outcome,
-    Point,
     Record,
     TextRef,
 )
@@ -49,15 +47,13 @@ _NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", r
 """A number as people and programs write it; one out of reach is refused as a number, not as a file."""
 
 
-def read_material(folder: Path, say: Say) -> Material:
+def read_material(folder: Path) -> Material:
     """Return what lies in a run folder.
 
     Parameters
     ----------
     folder
         Of one run.
-    say
-        Told what takes time.
 
     Raises
     ------
@@ -79,7 +75,7 @@ def read_material(folder: Path, say: Say) -> Material:
         run=str(folder),
         records=records,
         batches=_batches(folder, sweep),
-        loads=loads_of(read_lengths(folder) or (_lengths(points[0], say) if points else None), points),
+        loads=loads_of(read_lengths(folder), points),
         held=tuple(_held(folder, sweep)),
         resources=spec.resources if spec else None,
         site=site,
@@ -136,19 +132,6 @@ def _batches(folder: Path, sweep: Sequence[PointResult]) -> dict[str, list[Batch
             lines, _ = read_tolerantly(home / BATCHES_FILE, lambda line, at: from_json(Batch, line, where=at))
             found[one.point.point_id] = lines
     return found
-
-
-def _lengths(point: Point, say: Say) -> Lengths | None:
-    """Return the lengths of the text where the folder does not hold them, as far as it is still there."""
-    path, model = Path(point.text.path), point.model
-    if model and not Path(model.path).is_dir():
-        return None
-    try:
-        if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() != point.text.sha256:
-            return None
-        return text_lengths(point.workload, point.text, model, cache=cache_dir(), say=say)
-    except (JobkitError, OSError):
-        return None
 
 
 def _held(folder: Path, sweep: Sequence[PointResult]) -> Iterator[Held]:
