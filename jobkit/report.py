@@ -70,7 +70,9 @@ def render(
 
 
 def _sections(collected: Collected, found: Iterable[GroupEstimate], *, asked: bool) -> list[Section]:
-    by_group = {estimate.group: estimate for estimate in found}
+    by_group: dict[int, list[GroupEstimate]] = {}
+    for estimate in found:
+        by_group.setdefault(estimate.group, []).append(estimate)
     sections = [_group(collected, int(group), by_group, asked=asked) for group in collected.groups.index]
     if missing := missing_lines(collected):
         sections.append(Section(count_lines(collected), after=missing))
@@ -82,12 +84,14 @@ def _sections(collected: Collected, found: Iterable[GroupEstimate], *, asked: bo
     return sections
 
 
-def _group(collected: Collected, group: int, found: Mapping[int, GroupEstimate], *, asked: bool) -> Section:
+def _group(
+    collected: Collected, group: int, found: Mapping[int, Sequence[GroupEstimate]], *, asked: bool
+) -> Section:
     rows = _records(collected.sizes[collected.sizes["group"] == group])
     title, *details = heading(_records(collected.groups)[group], rows)
     after = fastest_line(rows, collected.knobs)
     if group in found:
-        after += estimate_lines(found[group])
+        after += tuple(line for estimate in found[group] for line in estimate_lines(estimate))
     elif asked:
         after += ("No estimate of the largest batch: these points ran on a CPU.",)
     used = [knob for knob in collected.knobs if any(_is_known(row[knob]) for row in rows)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 from jobkit.collect import Collected
@@ -94,6 +95,9 @@ def _integer(value: object) -> int:
 
 def estimate_lines(found: GroupEstimate) -> tuple[str, ...]:
     """Return the largest batch in a sentence, and beneath it how far to trust it."""
+    if found.others:
+        first, *rest = estimate_lines(replace(found, others=""))
+        return (f"With {found.others}: {first}", *rest)
     if found.prediction is not None:
         return tuple(_prediction_lines(found.prediction, found.run))
     by_knob = found.by_knob

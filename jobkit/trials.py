@@ -74,6 +74,8 @@ class Trial:
     killed
         Whether it left no record, for it was killed and nobody told the job script why: most likely
         for its memory.
+    proved
+        Whether it was not run because the run had measured that batch already.
     """
 
     index: int = 0
@@ -87,6 +89,7 @@ class Trial:
     memory: str = ""
     message: str = ""
     killed: bool = False
+    proved: bool = False
 
     @property
     def under_way(self) -> bool:
