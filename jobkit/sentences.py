@@ -72,10 +72,16 @@ def fastest_line(sizes: Sequence[Row], knobs: Sequence[str]) -> tuple[str, ...]:
         return ()
     best = max(well, key=_speedup)
     if best is well[0]:
-        return (f"Fastest: {setting(best, knobs)}, the smallest.",)
+        return (f"Fastest: {setting(best, knobs)}, the smallest that went well.",)
     saved = f"{100 * (1 - 1 / _speedup(best)):.0f} % less time"
     than = f"{_speedup(best):.2f} times as fast as {setting(well[0], knobs)}"
     return (f"Fastest: {setting(best, knobs)}, {than}: {saved}.",)
+
+
+def base_of(sizes: Sequence[Row], knobs: Sequence[str]) -> str:
+    """Return the setting that speed-ups are over: the smallest that went well."""
+    base = next((row for row in sizes if _speedup(row) > 0), {})
+    return (setting(base, knobs) if base else "") or "the smallest size"
 
 
 def _speedup(row: Row) -> float:
