@@ -21,7 +21,7 @@ from jobkit.recommend_report import as_json, as_text
 from jobkit.recommendation import Corpus, Held, Material, Recommendation, Wishes
 from jobkit.speed import Duration
 from jobkit.units import GIB
-from tests.builders import GPU, grid
+from tests.builders import GPU, ITEMS, grid
 from tests.recommendations import LOADS, material, measured, records
 
 ROOT = Path(__file__).parents[1]
@@ -235,6 +235,8 @@ def test_what_was_tried_is_quoted_or_how_to_try_it() -> None:
     )
     assert "Prove it" not in said
     assert "Prove it" not in text(material(records(sizes=(40, 85))))
+    whole = [*records(), *(measured(replace(one, index=99), 306) for one in grid((ITEMS,)))]
+    assert "  It was measured in this run: nothing is left to prove.\n" in text(material(whole))
 
 
 def test_the_proof_is_of_what_was_asked() -> None:
