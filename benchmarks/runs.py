@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from jobkit.measured import Gpu, Memory, Sampler, Summary
@@ -80,14 +81,15 @@ def record(point: Point) -> Record:
     """Return the record of a point that went well on a GPU, with every field that such a try fills."""
     size = point.params["batch_size"]
     work_s = 8 + point.repeat / 100
+    began = datetime(2026, 1, 2, 10, 15, 30, 123_000, tzinfo=UTC) + timedelta(minutes=point.index)
     return Record(
         point=point,
         try_number=1,
         outcome=Outcome.OK,
         job=Job(scheduler="slurm", job_id="4711", task_id=str(point.index)),
         host="node1",
-        started_at="2026-01-02T10:15:30.123+00:00",
-        ended_at="2026-01-02T10:16:30.123+00:00",
+        started_at=began.isoformat(timespec="milliseconds"),
+        ended_at=(began + timedelta(minutes=1)).isoformat(timespec="milliseconds"),
         effective={"batch_size": size},
         versions={"python": "3.11.7", "jobkit": "0.1.0", "stanza": "1.10.1", "torch": "2.5.0"},
         gpu=_GPU,

@@ -9,7 +9,7 @@ from jobkit.predict import Prediction
 from jobkit.recommendation import Choice, Corpus, Material, Wishes, within
 from jobkit.records import Outcome, Record
 from jobkit.run_loads import KNOB
-from jobkit.speed import Speed
+from jobkit.speed import Speed, overlap_words, overlaps, span_of
 from jobkit.units import format_count
 
 FIND_THEM = "jobkit preflight SPEC --set text=FILE finds them"
@@ -38,6 +38,9 @@ def cautions(material: Material, evidence: Evidence, wishes: Wishes, batch: Choi
         found.append("each setting ran once, so no difference in speed is known to be real")
     if hosts := _hosts(material.records):
         found.append(hosts)
+    spans = [span_of(record) for record in material.records]
+    if shared := overlap_words(spans, overlaps(spans)):
+        found.append(shared)
     if largest.safe_batch > (there := paragraphs(material.records)):
         text = f"the text has only {format_count(there, 'paragraph')}"
         found.append(f"{text}, so a larger batch cannot be exercised on it")

@@ -17,6 +17,7 @@ from jobkit.rows import FIXED, LOG, MEASURES, SETTING, Row
 from jobkit.schedulers.base import JobId
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.sources import read_sources
+from jobkit.speed import Span, overlap_words, overlaps, span
 from jobkit.submissions import read_journal
 from jobkit.trials import answers
 from jobkit.units import format_count
@@ -39,13 +40,16 @@ class Collected:
     Attributes
     ----------
     points
-        One row per point (of several tries the one that went well, else the latest): the columns
+        One row per point (of several tries the one that `jobkit.tries.counting` names): the columns
         of `jobkit.rows.FIXED`, one per knob, ``speedup``, ``group`` and ``size``. ``outcome`` is
-        missing for a point still to come.
+        missing for a point still to come. A ``trial`` (`jobkit verify`, ``find_max``) has no size:
+        no figure of the sweep is taken from it. ``overlaps`` is how many other points ran at the
+        same time on the same card, or on a CPU on the same host; missing without a record.
     sizes
         One row per setting of the knobs within a group: ``n`` points that went well, their mean
-        and, under ``*_sd``, their standard deviation, for every measure; ``speedup`` over the
-        group's smallest setting; ``outcomes`` in words.
+        and, under ``*_sd``, their standard deviation, for every measure, and under ``*_n`` how many
+        of them had that measure; ``speedup`` over the smallest setting of the group that went
+        well; ``outcomes`` in words.
     groups
         One row per group: the columns of `jobkit.rows.SETTING`. Points of two groups never
         share a row: they differ in GPU, model, text, versions, or another of these columns.
@@ -70,9 +74,8 @@ class Collected:
     @property
     def failed(self) -> int:
         """How many points ended with neither a result nor hope of one."""
-        points = self.points
-        outcomes = zip(points["point"], points["outcome"], strict=True)
-        return sum(isinstance(one, str) and not answers(str(point), one) for point, one in outcomes)
+        outcomes = zip(self.points["outcome"], self.points["trial"], strict=True)
+        return sum(isinstance(one, str) and not answers(one, trial=bool(trial)) for one, trial in outcomes)
 
     @property
     def to_come(self) -> int:
@@ -165,7 +168,8 @@ def _points(
     """Return the points, numbered by group and size, the groups, and the records of what they need.
 
     Only a point with figures belongs to a group: of any other one the GPU or the versions may
-    be unknown. Plain dicts and tuples until the one DataFrame at the end, so that it is linear.
+    be unknown. A trial makes no group and no size. Plain dicts and tuples until the one DataFrame
+    at the end, so that it is linear.
     """
     groups: dict[tuple[object, ...], int] = {}
     sizes: dict[tuple[object, ...], int] = {}
@@ -174,8 +178,10 @@ def _points(
     for row in rows:
         values, settings = row.columns, tuple(row.knobs.get(name) for name in knobs)
         group = size = None
-        if _has_figures(values):
-            group = groups.setdefault(tuple(values.get(name) for name in SETTING), len(groups))
+        if values["trial"]:
+            group = groups.get(_setting(values))
+        elif _has_figures(values):
+            group = groups.setdefault(_setting(values), len(groups))
             size = sizes.setdefault((group, *settings), len(sizes))
             if row.record is not None:
                 needs.setdefault(group, []).append(row.record)
@@ -183,8 +189,14 @@ def _points(
     frame = pd.DataFrame(lines, columns=[*FIXED, *knobs.values(), "group", "size"])
     numbers = [*MEASURES, *_NUMBERS, *knobs.values(), "group", "size"]
     frame[numbers] = frame[numbers].astype("float64")
+    frame["trial"] = frame["trial"].astype(bool)
+    frame["overlaps"] = pd.Series(overlaps([*_spans(frame)]), index=frame.index, dtype="float64")
     kept = {group: tuple(records) for group, records in needs.items()}
     return frame, pd.DataFrame(list(groups), columns=list(SETTING)), kept
+
+
+def _setting(values: Mapping[str, object]) -> tuple[object, ...]:
+    return tuple(values.get(name) for name in SETTING)
 
 
 def _has_figures(values: Mapping[str, object]) -> bool:
@@ -202,6 +214,7 @@ def _sizes(points: pd.DataFrame, knobs: list[str]) -> pd.DataFrame:
     sizes["n"] = well.size().reindex(sizes.index, fill_value=0)
     sizes = sizes.join(well[list(MEASURES)].mean())
     sizes = sizes.join(well[list(MEASURES)].std().add_suffix("_sd"))
+    sizes = sizes.join(well[list(MEASURES)].count().add_suffix("_n"))
     sizes = sizes.sort_values(["group", *knobs], kind="stable")
     base = sizes[sizes["n"] > 0].groupby("group")["items_per_s"].first()
     sizes["speedup"] = sizes["items_per_s"] / sizes["group"].map(base)
@@ -217,12 +230,13 @@ def _in_words(outcomes: pd.Series[str]) -> str:
 
 def _with_speedup(points: pd.DataFrame, sizes: pd.DataFrame) -> pd.DataFrame:
     base = sizes[sizes["n"] > 0].groupby("group")["items_per_s"].first()
-    well = points["outcome"] == Outcome.OK
+    well = points["size"].notna() & (points["outcome"] == Outcome.OK)
     return points.assign(speedup=(points["items_per_s"] / points["group"].map(base)).where(well))
 
 
 def _remarks(points: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
-    """Return what a reader must know of the rows, each thing once."""
+    """Return what a reader must know of the rows, each thing once; trials are no part of the tables."""
+    points = points[~points["trial"]]
     remarks = []
     if len(groups) > 1:
         differ = [name for name in SETTING if len(set(groups[name])) > 1]
@@ -237,4 +251,12 @@ def _remarks(points: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
     if shared:
         points_ = format_count(shared, "point")
         remarks.append(f"{points_} ran beside other processes on the card: distrust speed and memory")
+    if words := overlap_words([*_spans(points)], points["overlaps"].fillna(0).tolist()):
+        remarks.append(words)
     return remarks
+
+
+def _spans(points: pd.DataFrame) -> Iterator[Span]:
+    columns = ("gpu_uuid", "host", "started_at", "ended_at")
+    for uuid, host, began, ended in zip(*(points[name] for name in columns), strict=True):
+        yield span(uuid if isinstance(uuid, str) else None, host, began, ended)

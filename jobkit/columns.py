@@ -12,7 +12,8 @@ Row = Mapping[str, object]
 
 LEGENDS = {
     "size": "n: points that went well; figures are means over them ± standard deviation",
-    "speed": "speed: of the work, no loading, no warm-up; speed-up: over the smallest size",
+    "part": "(n=1): the mean is over so many points, for the others lack this figure",
+    "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
     "batch": "batch mean s: seconds of one call",
     "p95": "batch p95 s: 95 in 100 calls take no longer",
     "gpu": "GPU: total is the peak of the whole run; model is CUDA context and weights",
@@ -20,7 +21,8 @@ LEGENDS = {
     "text": "text of padded: share of the padded characters that are text, not filling",
     "load": "load: characters of the largest batch once padded; memory follows it",
 }
-"""A line for each family of columns, shown where one of them is."""
+"""A line for each family of columns, shown where one of them is; ``part`` where a cell has `PART`."""
+PART = " (n="
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,17 @@ def _strip(column: Column, rows: Sequence[Row]) -> Strip:
     # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
     decisive = 10 * max(known, default=100.0) if column.scale == GIB else min(known, default=1000.0)
     places = max(column.places, _places(decisive))
-    cells = tuple(_cell(value, spread, places) for value, spread in zip(values, spreads, strict=True))
+    cells = tuple(
+        _cell(value, spread, places) + (_part(row, column.name) if value is not None else "")
+        for row, value, spread in zip(rows, values, spreads, strict=True)
+    )
     return Strip(column.name, column.head, column.family, column.rank, cells)
+
+
+def _part(row: Row, name: str) -> str:
+    """Return over how many points a mean is, where they are fewer than the row's ``n``."""
+    number = row.get(f"{name}_n", row["n"])
+    return "" if number == row["n"] else f"{PART}{_plain(number)})"
 
 
 def _number(value: object, scale: float) -> float | None:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from jobkit.cards import usable_bytes
 from jobkit.collect import Collected, no_search_for_cycles
-from jobkit.evidence import gather
+from jobkit.evidence import gather, others
 from jobkit.fit import ENOUGH
 from jobkit.predict import Prediction, predict
 from jobkit.records import Outcome
@@ -37,6 +37,8 @@ class GroupEstimate:
         What to go by instead: from what the batches need; ``None`` where too few points tell.
     run
         The folder of the first run of the group.
+    others
+        The values of all other knobs that it holds for, in words; empty where none varies.
     """
 
     group: int
@@ -45,10 +47,11 @@ class GroupEstimate:
     by_load: Estimate | None
     prediction: Prediction | None = None
     run: str = ""
+    others: str = ""
 
 
 def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
-    """Return an estimate for each group measured on a GPU.
+    """Return an estimate for each group measured on a GPU: one for each value of the other knobs.
 
     Parameters
     ----------
@@ -59,21 +62,52 @@ def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tupl
     """
     on_gpu = collected.groups[collected.groups["device"] != "cpu"]
     with no_search_for_cycles():
-        return tuple(_estimate(collected, int(group), gpu_memory_bytes) for group in on_gpu.index)
+        return tuple(
+            _estimate(collected, int(group), words, rows, gpu_memory_bytes)
+            for group in on_gpu.index
+            for words, rows in _apart(collected, int(group))
+        )
 
 
-def _estimate(collected: Collected, group: int, gpu_memory_bytes: int | None) -> GroupEstimate:
-    rows = collected.points[collected.points["group"] == group]
+def _apart(collected: Collected, group: int) -> list[tuple[str, pd.DataFrame]]:
+    """Return the rows of a group's sweep by the values of the other knobs; all, if no line is gained."""
+    points = collected.points
+    rows = points[(points["group"] == group) & ~points["trial"]]
+    known = rows[list(collected.knobs)].to_dict("records")
+    inert = rows["inert"].fillna("")
+    words = pd.Series(
+        [
+            others({str(k): int(v) for k, v in params.items() if v == v}, names.split(", "))  # noqa: PLR0124 - NaN
+            for params, names in zip(known, inert, strict=True)
+        ],
+        index=rows.index,
+        dtype=object,
+    )
+    parts = [(str(name), part) for name, part in rows.groupby(words, sort=False)]
+    if len(parts) > 1 and any(len(part[list(collected.knobs)].drop_duplicates()) > 1 for _, part in parts):
+        return parts
+    return [("", rows)]
+
+
+def _estimate(
+    collected: Collected, group: int, words: str, rows: pd.DataFrame, gpu_memory_bytes: int | None
+) -> GroupEstimate:
     knob = _the_knob(rows, collected.knobs)
     recorded = rows["gpu_capacity_bytes"].max()  # one value: it is part of what makes the group
     capacity = float(recorded if gpu_memory_bytes is None else gpu_memory_bytes)
-    prediction = _predicted(collected, group, rows, gpu_memory_bytes)
+    prediction = _predicted(collected, group, words, rows, gpu_memory_bytes)
     run = str(rows["folder"].iloc[0])
     measured = rows[(rows["outcome"] == Outcome.OK) & rows["gpu_peak_bytes"].notna()]
     if reason := _why_not(knob, capacity, measured):
         none = Estimate(line=None, capacity_bytes=None if math.isnan(capacity) else capacity, reason=reason)
         return GroupEstimate(
-            group=group, knob=knob or "batch_size", by_knob=none, by_load=None, prediction=prediction, run=run
+            group=group,
+            knob=knob or "batch_size",
+            by_knob=none,
+            by_load=None,
+            prediction=prediction,
+            run=run,
+            others=words,
         )
     assert knob is not None  # noqa: S101 - _why_not has a reason for None
     too_large = rows.loc[rows["outcome"] == Outcome.GPU_OOM]
@@ -85,14 +119,19 @@ def _estimate(collected: Collected, group: int, gpu_memory_bytes: int | None) ->
         by_load=_line(measured, "load_max", capacity, too_large) if fits else None,
         prediction=prediction,
         run=run,
+        others=words,
     )
 
 
 def _predicted(
-    collected: Collected, group: int, rows: pd.DataFrame, gpu_memory_bytes: int | None
+    collected: Collected, group: int, words: str, rows: pd.DataFrame, gpu_memory_bytes: int | None
 ) -> Prediction | None:
     """Return the prediction from what the batches need, ``None`` where too few loads tell it."""
-    records = collected.needs.get(group, ())
+    records = [
+        one
+        for one in collected.needs.get(group, ())
+        if not words or others(one.point.params, one.inert) == words
+    ]
     if len({need.load for record in records for need in record.needs}) < ENOUGH:
         return None
     evidence = gather(records)

@@ -18,7 +18,19 @@ from jobkit.units import format_count
 
 NEED, ALLOCATED, RAM = "need", "allocated", "ram"
 
-UNMIXED = ("GPU", "allocator setting", "order of work", "version of torch", "model", "workload", "device")
+LOAD_KNOBS = ("batch_size", "sentences_per_ner_batch")
+"""A line is about the first of these that a sweep has."""
+
+UNMIXED = (
+    "GPU",
+    "allocator setting",
+    "order of work",
+    "version of torch",
+    "model",
+    "workload",
+    "device",
+    "another knob than batch_size",
+)
 """What the records behind one line must share."""
 
 
@@ -105,7 +117,28 @@ def _alike(record: Record) -> tuple[object, ...]:
         point.model.fingerprint if point.model else None,
         point.workload,
         point.device,
+        others(point.params, record.inert),
     )
+
+
+def others(params: Mapping[str, int], inert: Iterable[str] = ()) -> str:
+    """Return in words the knobs by which memory has a line of its own: each value may need other memory.
+
+    Parameters
+    ----------
+    params
+        The knobs of a point.
+    inert
+        Those that did not take effect.
+
+    Returns
+    -------
+    str
+        ``sentences_per_ner_batch 50``; empty where there is no knob but the one that the line is about.
+    """
+    own = next((knob for knob in (*LOAD_KNOBS, *sorted(params)) if knob in params), None)
+    rest = sorted(params.keys() - {own, *inert})
+    return ", ".join(f"{knob} {params[knob]:,}" for knob in rest)
 
 
 def setting(record: Record) -> str:

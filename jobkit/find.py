@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from jobkit import ledger
 from jobkit.cards import usable_bytes
 from jobkit.errors import JobkitError
 from jobkit.evidence import RAM, Evidence, gather, ram_peak
-from jobkit.fit import Fit
 from jobkit.loads import Loads
 from jobkit.locks import only_one
 from jobkit.outcomes import KILLED
@@ -36,12 +35,12 @@ from jobkit.trials import (
     WANTED_FILE,
     Trial,
     Wanted,
-    is_trial,
     said,
     trial_id,
     trials,
 )
 from jobkit.tries import names
+from jobkit.units import format_memory
 
 LOCK_FILE = ".find.lock"
 """Held while a point is added: the job that follows and `jobkit verify` may look at the same time."""
@@ -152,43 +151,76 @@ def _measured(record: Record | None) -> int | None:
     return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
 
 
+def proved(run_dir: Path, wanted: Wanted) -> Trial | None:
+    """Return the prediction of a run, if the run has measured that batch already; else ``None``."""
+    trial = _predicted(run_dir, wanted, read_run(run_dir).points, ())
+    return trial if trial.proved else None
+
+
 def _plan(
     run_dir: Path, wanted: Wanted, results: Sequence[PointResult], done: Sequence[Trial]
 ) -> tuple[Trial, Point | None]:
     """Return the next trial and its point, or why there is none."""
+    trial = _predicted(run_dir, wanted, results, done)
+    if not trial.index:
+        return trial, None
+    if why := _another_card(results):
+        return Trial(message=why), None
+    return trial, _point(run_dir, [one.point for one in results], trial, wanted)
+
+
+def _predicted(run_dir: Path, wanted: Wanted, results: Sequence[PointResult], done: Sequence[Trial]) -> Trial:
+    """Return the next trial, or why there is none."""
     points = [one.point for one in results]
+    if why := _not_one_knob(points):
+        return Trial(message=why)
     records = [one.chosen.record for one in results if one.chosen and one.chosen.record]
-    evidence = gather(records)
+    asked = {one.index for one in done}
+    evidence = gather([one for one in records if _tells(one, asked)])
     if isinstance(evidence, str):
-        return Trial(message=evidence), None
-    why = _not_one_knob(points) or _another_card(evidence)
+        return Trial(message=evidence)
     capacity = _capacity(wanted, evidence)
-    if why or capacity is None:
-        return Trial(message=why or "the card does not tell its memory: name it in find_max.memory"), None
+    if capacity is None:
+        return Trial(message="the card does not tell its memory: name it in find_max.memory")
     loads = agreeing(loads_of(read_lengths(run_dir), points), evidence.load_by_batch)
     prediction = predict(evidence, capacity, loads)
     paragraphs = max((one.summary.items_total for one in records if one.summary), default=0)
     batch = min(_batch(prediction, loads, done), loads.limit if loads else paragraphs)
     if isinstance(evidence.fit, str) or not batch:
-        return Trial(capacity_bytes=capacity, message=prediction.reason or "not even a batch of 1 fits"), None
-    fit = _blind(records, batch) or evidence.fit
+        return Trial(capacity_bytes=capacity, message=prediction.reason or "not even a batch of 1 fits")
+    load = _load(batch, loads, evidence)
     trial = Trial(
         index=points[-1].index + 1,
         batch_size=batch,
-        load=(load := _load(batch, loads, evidence)),
+        load=load,
         capacity_bytes=capacity,
-        expected_bytes=fit.at(load),
-        bound_bytes=fit.upper(load),
+        expected_bytes=evidence.fit.at(load),
+        bound_bytes=evidence.fit.upper(load),
         memory=PROCESS if evidence.kind == RAM else ALLOCATOR,
     )
-    return trial, _point(run_dir, points, trial, wanted)
+    return _known(trial, records) or trial
 
 
-def _blind(records: Sequence[Record], batch: int) -> Fit | None:
-    """Return the line without earlier trials of a batch: what has seen it predicts nothing of it."""
-    others = [one for one in records if one.point.params[KNOB] != batch or not is_trial(one.point.point_id)]
-    evidence = gather(others)
-    return None if isinstance(evidence, str) or isinstance(evidence.fit, str) else evidence.fit
+def _tells(record: Record, asked: Container[int]) -> bool:
+    """Tell whether a record goes into the prediction.
+
+    A trial of an earlier asking does so only where it failed: what was predicted and held is
+    predicted again, so that the run names one largest batch.
+    """
+    return not record.point.trial or record.point.index in asked or record.outcome is not Outcome.OK
+
+
+def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
+    """Return a trial as one that is not run, where the run has measured its batch within the capacity."""
+    same = [one for one in records if one.point.params[KNOB] == trial.batch_size]
+    needed = max((size for one in same if (size := _measured(one)) is not None), default=None)
+    if needed is None or needed > trial.capacity_bytes:
+        return None
+    sizes = f"it needed {format_memory(needed)}, predicted {format_memory(trial.expected_bytes)}"
+    why = (
+        f"{KNOB} {trial.batch_size:,} was measured already: {sizes}, of {format_memory(trial.capacity_bytes)}"
+    )
+    return Trial(message=why, proved=True, capacity_bytes=trial.capacity_bytes)
 
 
 def _load(batch: int, loads: Loads | None, evidence: Evidence) -> int:
@@ -206,15 +238,15 @@ def _not_one_knob(points: Sequence[Point]) -> str:
     return ""
 
 
-def _another_card(evidence: Evidence) -> str:
+def _another_card(results: Sequence[PointResult]) -> str:
     """Return why this card will not do: the points ran on another kind. Empty also where NVML is dumb."""
-    uuid = gpu.visible_uuid(None) if evidence.gpu else None
+    ran = (one.chosen.record.gpu for one in results if one.chosen and one.chosen.record)
+    on = next((card.name for card in ran if card), None)
+    uuid = gpu.visible_uuid(None) if on else None
     here = gpu.describe(uuid, os.getpid()) if uuid else None
-    if here is None or here.name == evidence.gpu:
+    if here is None or here.name == on:
         return ""
-    return (
-        f"the points ran on {evidence.gpu}, and this job was given {here.name}: name it in resources.gpu_type"
-    )
+    return f"the points ran on {on}, and this job was given {here.name}: name it in resources.gpu_type"
 
 
 def _capacity(wanted: Wanted, evidence: Evidence) -> float | None:
@@ -247,6 +279,7 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: Wanted)
         params={**first.params, KNOB: trial.batch_size},
         repeat=1,
         cap_bytes=wanted.memory_bytes if first.device == "cuda" else None,
+        trial=True,
     )
 
 

@@ -91,6 +91,17 @@ def text_lengths(
     return lengths
 
 
+def lengths_or_estimate(
+    workload: str, text: TextRef, model: ModelRef | None, *, cache: Path, say: Say
+) -> Lengths:
+    """Return what `text_lengths` finds, else an estimate: a sweep does not fail for want of it."""
+    try:
+        return text_lengths(workload, text, model, cache=cache, say=say)
+    except JobkitError as error:
+        say(f"{error.message}; they are estimated from punctuation")
+        return estimated_lengths(paragraphs_of(text))
+
+
 def estimated_lengths(paragraphs: Sequence[str]) -> Lengths:
     """Return what punctuation tells of the sentences' lengths: each token and a blank, and one more."""
     rows = (

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.accounts import Accounts, read_accounts
-from jobkit.begin import BY_HAND
 from jobkit.errors import JobkitError
 from jobkit.nearest import advice
-from jobkit.outcomes import TryFiles
 from jobkit.records import EXIT_FILE, RESULTS_FOLDER, TRY_PREFIX, Point
 from jobkit.run_folder import read_points
 from jobkit.schedulers.registry import SCHEDULERS
@@ -89,7 +87,7 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
         number=begun,
         task=task,
         path=log_path(run, point, task),
-        by_hand=tried is not None and _by_hand(tried.files),
+        by_hand=tried is not None and tried.files.by_hand,
         tries=tuple(sorted(one.files.number for one in tries if one.files.number and one.task == task)),
         others=_others(accounts, points, point, task),
         exit=home / f"{TRY_PREFIX}{begun}" / EXIT_FILE if begun else None,
@@ -136,11 +134,6 @@ def log_path(run: Path, point: Point, task: Task | None) -> Path | None:
     scheduler = SCHEDULERS.get(task.scheduler) if task else None
     name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler and task else ""
     return run / LOGS_FOLDER / name if name else None
-
-
-def _by_hand(files: TryFiles) -> bool:
-    scheduler = files.record.job.scheduler if files.record else files.begin.scheduler if files.begin else ""
-    return scheduler == BY_HAND
 
 
 def _others(accounts: Accounts, points: Sequence[Point], point: Point, task: Task | None) -> tuple[str, ...]:

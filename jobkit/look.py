@@ -17,7 +17,7 @@ from jobkit.schedulers.base import Queued, State
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.submissions import Role, Submission, Task
 from jobkit.trials import answers
-from jobkit.tries import Tried, not_started
+from jobkit.tries import Tried, counting, not_started
 
 
 class Standing(StrEnum):
@@ -43,9 +43,11 @@ class Look:
     Attributes
     ----------
     tries
-        The latest first.
+        Those that the scheduler ran, the latest first.
+    by_hand
+        Those that a person ran with ``bash job.sh K``, the latest first.
     counts
-        The try that counts: the one that went well, else the latest; one of number 0 where none began.
+        The try that counts (`jobkit.tries.counting`); one of number 0 where none began.
     task
         It was last submitted as; ``None`` where it never was.
     queued
@@ -58,6 +60,7 @@ class Look:
     standing: Standing
     counts: Tried
     tries: tuple[Tried, ...] = ()
+    by_hand: tuple[Tried, ...] = ()
     task: Task | None = None
     queued: Queued | None = None
     vanished: tuple[Tried, ...] = ()
@@ -155,16 +158,17 @@ def _looked(run: Inquiry) -> RunLook:
 
 def _point(run: Inquiry, point: Point) -> Look:
     tries = run.tries[point.index]
-    counts = next((one for one in tries if one.verdict.outcome is Outcome.OK), tries[0])
+    counts = counting(tries) or tries[0]
     task = task_of(run, point.index)
     queued = run.queued.get(task) if task else None
     return Look(
         point=point,
         standing=Standing.DONE
-        if _answered(point, counts)
+        if _answered(point, counts, queued)
         else _standing(counts, tries[0], task, queued, packed=task in run.accounts.packed),
         counts=counts,
-        tries=tuple(one for one in tries if one.files.number),
+        tries=tuple(one for one in tries if one.files.number and not one.files.by_hand),
+        by_hand=tuple(one for one in tries if one.files.by_hand),
         task=task,
         queued=queued,
         vanished=_vanished(run, point, tries),
@@ -177,9 +181,12 @@ def _vanished(run: Inquiry, point: Point, tries: Sequence[Tried]) -> tuple[Tried
     return tuple(not_started(point, run.accounts, task) for task in tasks)
 
 
-def _answered(point: Point, counts: Tried) -> bool:
+def _answered(point: Point, counts: Tried, queued: Queued | None) -> bool:
+    """Tell whether a point is done; what ran by hand is not while the scheduler still has the point."""
     outcome = counts.verdict.outcome
-    return outcome is not None and answers(point.point_id, outcome)
+    if outcome is None or (counts.files.by_hand and queued is not None):
+        return False
+    return answers(outcome, trial=point.trial)
 
 
 def _standing(

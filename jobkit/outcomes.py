@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from jobkit.begin import Begin
+from jobkit.begin import BY_HAND, Begin
 from jobkit.records import RESULTS, Exit, Outcome, Record
 from jobkit.schedulers.base import Accounted
 from jobkit.units import format_moment
@@ -69,6 +69,12 @@ class TryFiles:
     exit: Exit | None = None
     begin: Begin | None = None
     problem: str = ""
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a person ran it: ``bash job.sh K``."""
+        by = self.record.job.scheduler if self.record else self.begin.scheduler if self.begin else ""
+        return by == BY_HAND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,15 +16,16 @@ from statistics import fmean, stdev
 import pandas as pd
 
 from jobkit.collect import FIRST_KNOB, Collected
+from jobkit.evidence import others
 from jobkit.jsonl import read_tolerantly
-from jobkit.plot_memory import MemoryPanel, memory_of_log, memory_of_records
+from jobkit.plot_memory import NOTHING, MemoryPanel, memory_of_log, memory_of_records, together
 from jobkit.record_json import from_json
 from jobkit.records import BATCHES_FILE, RESULTS_FOLDER, TRY_PREFIX, Batch, Outcome, Record
 from jobkit.rows import LOG
 from jobkit.run_folder import PointResult, read_run
 from jobkit.run_loads import loads_of, read_lengths
 from jobkit.speed import NEAR
-from jobkit.trials import Trial, is_trial, trials
+from jobkit.trials import Trial, trials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,14 +125,21 @@ def _group(collected: Collected, group: int, results: Results, gpu_memory_bytes:
     measured = {key: record for key, record in records.items() if key not in tries}
     lengths = (read_lengths(Path(folder)) for folder in rows["folder"].unique())
     known = next((one for one in lengths if one is not None), None)
-    memory = memory_of_records(
-        list(measured.values()),
-        [record for key, record in records.items() if key in tries],
-        _batches(measured, found),
-        loads_of(known, [record.point for record in measured.values()]),
-        _trials({key: found[key] for key in tries}),
-        gpu_memory_bytes,
-    )
+    apart: dict[str, dict[tuple[str, str], Record]] = defaultdict(dict)
+    for key, record in measured.items():
+        apart[others(record.point.params, record.inert)][key] = record
+    panels = {
+        words: memory_of_records(
+            list(part.values()),
+            [record for key, record in records.items() if key in tries],
+            _batches(part, found),
+            loads_of(known, [record.point for record in part.values()]),
+            _trials({key: found[key] for key in tries}),
+            gpu_memory_bytes,
+        )
+        for words, part in apart.items()
+    }
+    memory = together(panels) if len(panels) > 1 else next(iter(panels.values()), NOTHING)
     swept = rows[[key not in tries for key in keys]]
     return GroupPlot(group, memory, _speed(swept, collected.knobs))
 
@@ -170,7 +178,7 @@ def _memory_of_log(rows: pd.DataFrame, gpu_memory_bytes: int | None) -> MemoryPa
 
 def is_verification(result: PointResult) -> bool:
     """Tell whether a point tries a prediction and is none of the sweep."""
-    return result.point.cap_bytes is not None or is_trial(result.point.point_id)
+    return result.point.trial
 
 
 def _batches(measured: Mapping[tuple[str, str], Record], found: Results) -> dict[str, Sequence[Batch]]:

@@ -83,6 +83,25 @@ class MemoryPanel:
         return [spot for one in self.marks if not kinds or one.kind in kinds for spot in one.spots]
 
 
+NOTHING = MemoryPanel(across="load", up="memory", marks=(), notes=("no point has gone well yet",))
+
+
+def together(panels: Mapping[str, MemoryPanel]) -> MemoryPanel:
+    """Return one panel of what was measured with several values of the other knobs, without a line.
+
+    Each value has a line of its own, which ``jobkit recommend`` tells.
+    """
+    first = next(iter(panels.values()))
+    marks = (
+        replace(mark, name=f"{mark.name}, {words}")
+        for words, panel in panels.items()
+        for mark in panel.marks
+        if mark.kind == MEASURED
+    )
+    note = "no line: another knob than batch_size varies; jobkit recommend has a line for each of its values"
+    return MemoryPanel(across=first.across, up=first.up, marks=tuple(marks), limit=first.limit, notes=(note,))
+
+
 def memory_of_records(
     measured: Sequence[Record],
     tries: Sequence[Record],

@@ -14,8 +14,8 @@ from jobkit import auto
 from jobkit.directives import directives
 from jobkit.errors import JobkitError
 from jobkit.found import LAST_RESORT, Found, Options, choose_scheduler, find, idle_gpus, needed_gpus
-from jobkit.known_lengths import cached_lengths, text_lengths
-from jobkit.lengths import NONE, Lengths
+from jobkit.known_lengths import cached_lengths, lengths_or_estimate, text_lengths
+from jobkit.lengths import Lengths
 from jobkit.places import cache_dir
 from jobkit.plan import Inputs, plan
 from jobkit.records import Point
@@ -48,7 +48,8 @@ class Prepared:
     script
         The text of ``job.sh``.
     lengths
-        Of the text's items, where they are known: what a job on a node may read.
+        Of the text's items: what every command goes by, and what a job on a node may read. ``None``
+        for a preview that would have to run a model to find them.
     find_script
         The text of ``find.sh``, where the spec's ``find_max`` wants it run.
     follow_script
@@ -124,7 +125,7 @@ def prepare(
     """
     path, options = Path(path), options or Options()
     found = find(path, options, fetch=build, build=build, say=say)
-    spec, lengths = _sized(found, say)
+    spec, lengths = _sized(found, say, build=build)
     run_dir = _runs_dir(options, found.site) / run_id(spec.name)
     inputs = Inputs(run_id=run_dir.name, text=found.text, model=found.model, device=spec.device)
     if idle := idle_gpus(spec, found.site.scheduler, spec.device):
@@ -151,18 +152,21 @@ def prepare(
     )
 
 
-def _sized(found: Found, say: Callable[[str], None]) -> tuple[SweepSpec, Lengths | None]:
-    """Return the spec with ``batch_size: auto`` decided, and the lengths of the text where known."""
+def _sized(found: Found, say: Callable[[str], None], *, build: bool) -> tuple[SweepSpec, Lengths | None]:
+    """Return the spec with ``batch_size: auto`` decided, and the lengths of the text.
+
+    They are found here, once, for all that is asked of the run later; a preview takes no time to
+    find what it does not need.
+    """
     spec, text, model = found.spec, found.text, found.model
-    if not auto.is_auto(spec) and spec.find_max is None:
+    if auto.is_auto(spec):
+        lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say)
+        chosen = auto.choose(spec, model, auto.loads_of(spec, lengths), auto.named_card_bytes(spec))
+        say(chosen.line)
+        return auto.decided(spec, chosen.sizes.batch_sizes), lengths
+    if model is not None and not build:
         return spec, cached_lengths(spec.workload, text, model, cache_dir())
-    lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say)
-    if not auto.is_auto(spec):
-        return spec, None if lengths.source == NONE else lengths
-    chosen = auto.choose(spec, model, auto.loads_of(spec, lengths), auto.named_card_bytes(spec))
-    say(chosen.line)
-    sized = auto.decided(spec, chosen.sizes.batch_sizes)
-    return sized, None if lengths.source == NONE else lengths
+    return spec, lengths_or_estimate(spec.workload, text, model, cache=cache_dir(), say=say)
 
 
 def shared_by(spec: SweepSpec, points: int) -> SweepSpec:

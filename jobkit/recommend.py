@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from jobkit.cards import Card, shelf, usable_bytes
 from jobkit.cautions import cautions, paragraphs
 from jobkit.errors import JobkitError
-from jobkit.evidence import RAM, Evidence, gather
+from jobkit.evidence import RAM, Evidence, gather, others
 from jobkit.fit import Fit
 from jobkit.loads import Loads
 from jobkit.predict import Prediction, predict
@@ -19,6 +20,7 @@ from jobkit.recommendation import (
     Choice,
     Corpus,
     Cost,
+    Line,
     Material,
     Measured,
     OnCard,
@@ -27,11 +29,13 @@ from jobkit.recommendation import (
     within,
 )
 from jobkit.records import Outcome, Record
-from jobkit.run_loads import KNOB, agreeing
+from jobkit.run_loads import KNOB, agreeing, loads_of
 from jobkit.scheduler_lines import request
 from jobkit.spec import Resources
 from jobkit.speed import Speed, differ, duration, fastest, recommended, speeds
 from jobkit.typed import word
+
+Params = tuple[tuple[str, int], ...]
 
 
 def recommend(material: Material, wishes: Wishes) -> Recommendation:
@@ -42,21 +46,23 @@ def recommend(material: Material, wishes: Wishes) -> Recommendation:
     JobkitError
         Where the records say nothing together, or a card is asked about after a run on a CPU.
     """
-    evidence, found = _evidence(material), speeds(material.records)
+    found = speeds(material.records)
+    memory = _memory(material, wishes)
+    if not found:
+        raise JobkitError(f"{material.run}: no point has told its speed", hint="look at its batches.jsonl")
     first = next(one for one in material.records if one.outcome is Outcome.OK)
     if wishes.cards is not None and first.point.device == "cpu":
         raise JobkitError("these points ran on a CPU, which tells nothing of a card", hint="measure on a GPU")
-    loads = agreeing(material.loads, evidence.load_by_batch)
-    batch = _choice(evidence, found, material.resources, loads, wishes.margin)
+    batch, own = _choice(found, memory, _others_by_params(material.records))
     corpus = wishes.corpus or _one_pass(first)
     time = duration(batch.recommended, items=corpus.paragraphs, characters=corpus.characters)
     return Recommendation(
-        measured=_measured(material, evidence, first),
+        measured=_measured(material, own.evidence, first),
         batch=batch,
-        beware=cautions(material, evidence, wishes, batch),
+        beware=cautions(material, own.evidence, wishes, batch),
         cards=tuple(
-            _on_card(one, evidence, loads, wishes.margin, batch.recommended)
-            for one in _cards(evidence, wishes)
+            _on_card(one, own.evidence, own.loads, wishes.margin, batch.recommended)
+            for one in _cards(own.evidence, wishes)
         ),
         corpus=corpus,
         time=time,
@@ -68,14 +74,45 @@ def recommend(material: Material, wishes: Wishes) -> Recommendation:
     )
 
 
-def _evidence(material: Material) -> Evidence:
-    evidence = gather(material.records, material.batches)
-    if isinstance(evidence, str):
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What was measured of memory with one value of the other knobs, and what follows from it."""
+
+    evidence: Evidence
+    loads: Loads | None
+    largest: Prediction
+
+
+def _memory(material: Material, wishes: Wishes) -> dict[str, _Memory]:
+    """Return what was measured of memory, by the values of the other knobs in words."""
+    apart: dict[str, list[Record]] = {}
+    for record in material.records:
+        apart.setdefault(others(record.point.params, record.inert), []).append(record)
+    gathered = {words: gather(records, material.batches) for words, records in apart.items()}
+    found = {
+        words: _told(material, wishes, evidence, apart[words])
+        for words, evidence in gathered.items()
+        if not isinstance(evidence, str)
+    }
+    if not found:
+        why = next((one for one in gathered.values() if isinstance(one, str)), "no point has gone well yet")
         hint = f"see what there is: jobkit collect {word(material.run)}"
-        raise JobkitError(f"{material.run}: {evidence}", hint=hint)
-    if not speeds(material.records):
-        raise JobkitError(f"{material.run}: no point has told its speed", hint="look at its batches.jsonl")
-    return evidence
+        raise JobkitError(f"{material.run}: {why}", hint=hint)
+    return found
+
+
+def _told(material: Material, wishes: Wishes, evidence: Evidence, records: Sequence[Record]) -> _Memory:
+    lengths = material.loads.lengths if material.loads else None
+    loads = agreeing(loads_of(lengths, [one.point for one in records]), evidence.load_by_batch)
+    return _Memory(evidence, loads, _largest(evidence, material.resources, loads, wishes.margin))
+
+
+def _others_by_params(records: Sequence[Record]) -> dict[Params, str]:
+    return {_params(one.point.params): others(one.point.params, one.inert) for one in records}
+
+
+def _params(params: Mapping[str, int]) -> Params:
+    return tuple(sorted(params.items()))
 
 
 def _measured(material: Material, evidence: Evidence, first: Record) -> Measured:
@@ -97,24 +134,32 @@ def _measured(material: Material, evidence: Evidence, first: Record) -> Measured
 
 
 def _choice(
-    evidence: Evidence,
-    found: tuple[Speed, ...],
-    resources: Resources | None,
-    loads: Loads | None,
-    margin: float,
-) -> Choice:
-    largest, best = _largest(evidence, resources, loads, margin), fastest(found)
+    found: tuple[Speed, ...], memory: Mapping[str, _Memory], others_of: Mapping[Params, str]
+) -> tuple[Choice, _Memory]:
+    """Return the batch size, and what was measured of memory with its other knobs."""
+
+    def safe(one: Speed) -> bool | None:
+        known = memory.get(others_of[_params(one.params)])
+        return within(one, known.largest) if known else None
+
+    best = fastest(found)
     # Where nothing that was measured is safe it is the smallest of it, and a caution says so.
-    chosen = recommended([one for one in found if within(one, largest) is not False] or found[:1])
-    return Choice(
+    chosen = recommended([one for one in found if safe(one) is not False] or found[:1])
+    words = others_of[_params(chosen.params)]
+    own = memory.get(words) or next(iter(memory.values()))
+    fit = own.evidence.fit
+    choice = Choice(
         settings=found,
         recommended=chosen,
         fastest=best,
         apart=None if chosen is best else differ(chosen, best),
-        largest=largest,
-        leave_largest_out=evidence.fit.leave_largest_out if isinstance(evidence.fit, Fit) else None,
-        binds=_binds(chosen, found, largest),
+        others=words if len(memory) > 1 else "",
+        largest=own.largest,
+        lines=tuple(Line(others=name, largest=one.largest) for name, one in memory.items() if one is not own),
+        leave_largest_out=fit.leave_largest_out if isinstance(fit, Fit) else None,
+        binds=MEMORY if safe(recommended(found)) is False else _binds(chosen, found, own.largest),
     )
+    return choice, own
 
 
 def _one_pass(record: Record) -> Corpus:
@@ -170,9 +215,7 @@ def _on_card(card: Card, evidence: Evidence, loads: Loads | None, margin: float,
 
 
 def _binds(chosen: Speed, found: Sequence[Speed], largest: Prediction) -> str | None:
-    """Return what keeps the batch from being larger than the recommended one."""
-    if within(recommended(found), largest) is False:
-        return MEMORY
+    """Return what keeps the batch from being larger than the recommended one, which is safe."""
     if found[-1] is not chosen:
         return THROUGHPUT
     if largest.reason:

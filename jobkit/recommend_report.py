@@ -114,6 +114,9 @@ def _proof(found: Recommendation) -> Iterator[str]:
     other = {knob for one in found.batch.settings for knob in one.params} - {KNOB}
     if largest.safe_batch == 0:
         return
+    if any(one.params.get(KNOB) == largest.safe_batch for one in found.batch.settings):
+        yield "  It was measured in this run: nothing is left to prove."
+        return
     if any(len({one.params.get(knob) for one in found.batch.settings}) > 1 for knob in other):
         yield f"  It cannot be proved by jobkit verify, for another knob than {KNOB} varies in this sweep."
     elif largest.safe_batch > of.paragraphs:
@@ -163,15 +166,26 @@ def _difference(found: Recommendation) -> str:
 
 def _largest(found: Recommendation) -> Iterator[str]:
     largest, where = found.batch.largest, "the RAM asked for" if found.measured.kind == RAM else "this card"
+    with_ = f" with {found.batch.others}" if found.batch.others else ""
     if largest.reason:
-        yield f"  Largest safe batch: not told, for {largest.reason}."
+        yield f"  Largest safe batch{with_}: not told, for {largest.reason}."
+        yield from _lines_of_others(found)
         return
-    yield f"  Largest safe: batch_size {largest.safe_batch:,} on {where}, {_ended(largest)}."
+    yield f"  Largest safe: batch_size {largest.safe_batch:,}{with_} on {where}, {_ended(largest)}."
+    yield from _lines_of_others(found)
     yield f"    {_room(found)}"
     yield f"    Measured was {MEASURED[found.measured.kind]}."
     if found.batch.leave_largest_out is not None:
         missed = f"{100 * found.batch.leave_largest_out:+.1f} %"
         yield f"    Without its largest point the line would have missed it by {missed}."
+
+
+def _lines_of_others(found: Recommendation) -> Iterator[str]:
+    """Yield the largest batch for each other value of the other knobs."""
+    for line in found.batch.lines:
+        largest = line.largest
+        safe = f"batch_size {largest.safe_batch:,}, {_ended(largest)}"
+        yield f"    With {line.others}: {f'not told, for {largest.reason}' if largest.reason else safe}."
 
 
 def _ended(largest: Prediction) -> str:
@@ -203,7 +217,8 @@ def _cards(found: Recommendation) -> Iterator[str]:
     yield f"  The context ({context}) was measured on one card and is carried over; speed never is."
     for one in found.cards[: len(found.cards) == 1]:  # more are looked at side by side, one is meant
         may = one.prediction.capacity_bytes * (1 - found.margin)
-        if 0 < one.prediction.safe_batch <= found.measured.paragraphs and may >= MIB:
+        there = found.measured.paragraphs
+        if 0 < one.prediction.safe_batch <= there and may >= MIB and not found.batch.others:
             yield "  Its largest can be proved on the card that was measured, where that holds as much:"
             yield Whole(f"    jobkit verify {word(found.measured.run)}{_memory_option(may)}")
 

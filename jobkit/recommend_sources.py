@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -14,7 +12,7 @@ from typing import Any
 from jobkit import ledger
 from jobkit.errors import JobkitError
 from jobkit.jsonl import parse_object, read_tolerantly
-from jobkit.known_lengths import Say, cached_lengths, paragraphs_of, text_lengths
+from jobkit.known_lengths import cached_lengths, paragraphs_of
 from jobkit.lengths import Lengths
 from jobkit.places import cache_dir, ledger_path
 from jobkit.recommendation import Corpus, Held, Material
@@ -28,17 +26,17 @@ from jobkit.records import (
     TRY_PREFIX,
     Batch,
     Outcome,
-    Point,
     Record,
     TextRef,
 )
-from jobkit.run_folder import Run, is_run_folder, read_run
+from jobkit.run_folder import PointResult, is_run_folder, read_run
 from jobkit.run_loads import loads_of, read_lengths
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.site import Site, load_site
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.texts import find_text
 from jobkit.trials import ended, said, trials
+from jobkit.tries import try_numbers
 from jobkit.typed import word
 
 SPEC_FILE = "sweep.yaml"
@@ -49,15 +47,13 @@ _NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", r
 """A number as people and programs write it; one out of reach is refused as a number, not as a file."""
 
 
-def read_material(folder: Path, say: Say) -> Material:
+def read_material(folder: Path) -> Material:
     """Return what lies in a run folder.
 
     Parameters
     ----------
     folder
         Of one run.
-    say
-        Told what takes time.
 
     Raises
     ------
@@ -72,19 +68,20 @@ def read_material(folder: Path, say: Say) -> Material:
     run = read_run(folder)
     spec, notes = _spec(folder)
     site, more = _site(spec)
-    points = [one.point for one in run.points]
-    records = [one.chosen.record for one in run.points if one.chosen and one.chosen.record]
+    sweep = [one for one in run.points if not one.point.trial]
+    points = [one.point for one in sweep]
+    records = [one.chosen.record for one in sweep if one.chosen and one.chosen.record]
     return Material(
         run=str(folder),
         records=records,
-        batches=_batches(run),
-        loads=loads_of(read_lengths(folder) or (_lengths(points[0], say) if points else None), points),
-        held=tuple(_held(folder)),
+        batches=_batches(folder, sweep),
+        loads=loads_of(read_lengths(folder), points),
+        held=tuple(_held(folder, sweep)),
         resources=spec.resources if spec else None,
         site=site,
         plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if name != LOCAL],
-        to_come=sum(one.verdict.outcome is None for one in run.points),
-        failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in run.points),
+        to_come=sum(one.verdict.outcome is None for one in sweep),
+        failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in sweep),
         notes=(*run.notes, *notes, *more),
         trials=said(ended(trials(folder), {one.point.index: one.verdict.outcome for one in run.points})),
         ledger=_ledger(records),
@@ -125,38 +122,25 @@ def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
         return None, [f"{error.message}: the lines are a plain {spec.scheduler}'s"]
 
 
-def _batches(run: Run) -> dict[str, list[Batch]]:
+def _batches(folder: Path, sweep: Sequence[PointResult]) -> dict[str, list[Batch]]:
     """Return the batch lines of the tries that count, where memory on a GPU was measured by them."""
     found = {}
-    for one in run.points:
+    for one in sweep:
         record = one.chosen.record if one.chosen else None
         if one.chosen and record and record.point.device != "cpu":
-            home = run.folder / RESULTS_FOLDER / one.point.point_id / f"{TRY_PREFIX}{one.chosen.number}"
+            home = folder / RESULTS_FOLDER / one.point.point_id / f"{TRY_PREFIX}{one.chosen.number}"
             lines, _ = read_tolerantly(home / BATCHES_FILE, lambda line, at: from_json(Batch, line, where=at))
             found[one.point.point_id] = lines
     return found
 
 
-def _lengths(point: Point, say: Say) -> Lengths | None:
-    """Return the lengths of the text where the folder does not hold them, as far as it is still there."""
-    path, model = Path(point.text.path), point.model
-    if model and not Path(model.path).is_dir():
-        return None
-    try:
-        if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() != point.text.sha256:
-            return None
-        return text_lengths(point.workload, point.text, model, cache=cache_dir(), say=say)
-    except (JobkitError, OSError):
-        return None
-
-
-def _held(folder: Path) -> Iterator[Held]:
-    """Yield every try of every point."""
-    for point in sorted((folder / RESULTS_FOLDER).glob("*")):
-        names = sorted(os.listdir(point)) if point.is_dir() else []  # noqa: PTH208 - names only
-        for name in names:
-            if name.startswith(TRY_PREFIX):
-                yield _times(point / name / RECORD_FILE)
+def _held(folder: Path, sweep: Sequence[PointResult]) -> Iterator[Held]:
+    """Yield every try of the points of the sweep, less those that a person ran."""
+    for one in sweep:
+        home = folder / RESULTS_FOLDER / one.point.point_id
+        for number in reversed(try_numbers(str(home)) if one.tries else []):
+            if number not in one.by_hand:
+                yield _times(home / f"{TRY_PREFIX}{number}" / RECORD_FILE)
 
 
 def _times(path: Path) -> Held:

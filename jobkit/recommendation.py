@@ -250,6 +250,14 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The largest batch for one value of the other knobs, given in words."""
+
+    others: str
+    largest: Prediction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """The batch size.
 
@@ -262,8 +270,12 @@ class Choice:
     apart
         Whether the two differ by more than their scatter; ``None`` where a repeat is lacking to
         tell, or they are one.
+    others
+        The values of the other knobs that the recommended setting has, in words; empty where none varies.
     largest
-        The largest where it was measured.
+        The largest with these, where it was measured.
+    lines
+        The same for each other value of the other knobs: each has a line of memory of its own.
     leave_largest_out
         How far off the line without its largest point was there; ``None`` where unknown.
     binds
@@ -275,7 +287,9 @@ class Choice:
     recommended: Speed
     fastest: Speed
     apart: bool | None
+    others: str
     largest: Prediction
+    lines: tuple[Line, ...]
     leave_largest_out: float | None
     binds: str | None
 

@@ -127,6 +127,9 @@ class Point:
         CPU threads for the framework.
     cap_bytes
         Most that torch's allocator may reserve, the CUDA context on top; ``None`` for no cap.
+    trial
+        Whether it tries a prediction (``find_max``, ``jobkit verify``) and is no point of the sweep:
+        it proves memory, and no speed and no line is taken from it.
     """
 
     schema: int = SCHEMA
@@ -143,6 +146,7 @@ class Point:
     allocator: str | None
     threads: int
     cap_bytes: int | None = None
+    trial: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

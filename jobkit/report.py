@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from jobkit.collect import Collected
-from jobkit.columns import LEGENDS, Strip, narrowed, strips, without_repetition
+from jobkit.columns import LEGENDS, PART, Strip, narrowed, strips, without_repetition
 from jobkit.estimates import GroupEstimate, estimates
-from jobkit.sentences import count_lines, estimate_lines, fastest_line, heading, missing_lines
+from jobkit.sentences import base_of, count_lines, estimate_lines, fastest_line, heading, missing_lines
 
 FORMATS = ("table", "csv", "json", "md")
 MOST_NOTES = 20
@@ -28,12 +28,16 @@ GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled piece of the report: lines before a grid, the grid, lines after it."""
+    """A titled piece of the report: lines before a grid, the grid, lines after it.
+
+    ``base`` is the setting that speed-ups are over.
+    """
 
     title: str
     before: tuple[str, ...] = ()
     grid: tuple[Strip, ...] = ()
     after: tuple[str, ...] = ()
+    base: str = ""
 
 
 def render(
@@ -70,7 +74,9 @@ def render(
 
 
 def _sections(collected: Collected, found: Iterable[GroupEstimate], *, asked: bool) -> list[Section]:
-    by_group = {estimate.group: estimate for estimate in found}
+    by_group: dict[int, list[GroupEstimate]] = {}
+    for estimate in found:
+        by_group.setdefault(estimate.group, []).append(estimate)
     sections = [_group(collected, int(group), by_group, asked=asked) for group in collected.groups.index]
     if missing := missing_lines(collected):
         sections.append(Section(count_lines(collected), after=missing))
@@ -82,16 +88,18 @@ def _sections(collected: Collected, found: Iterable[GroupEstimate], *, asked: bo
     return sections
 
 
-def _group(collected: Collected, group: int, found: Mapping[int, GroupEstimate], *, asked: bool) -> Section:
+def _group(
+    collected: Collected, group: int, found: Mapping[int, Sequence[GroupEstimate]], *, asked: bool
+) -> Section:
     rows = _records(collected.sizes[collected.sizes["group"] == group])
     title, *details = heading(_records(collected.groups)[group], rows)
     after = fastest_line(rows, collected.knobs)
     if group in found:
-        after += estimate_lines(found[group])
+        after += tuple(line for estimate in found[group] for line in estimate_lines(estimate))
     elif asked:
         after += ("No estimate of the largest batch: these points ran on a CPU.",)
     used = [knob for knob in collected.knobs if any(_is_known(row[knob]) for row in rows)]
-    return Section(title, tuple(details), tuple(strips(rows, used)), after)
+    return Section(title, tuple(details), tuple(strips(rows, used)), after, base_of(rows, used))
 
 
 def _is_known(value: object) -> bool:
@@ -130,10 +138,13 @@ def _json(collected: Collected, found: Iterable[GroupEstimate]) -> str:
     return json.dumps(report, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-def _legends(grid: Iterable[Strip]) -> list[str]:
+def _legends(grid: Sequence[Strip], base: str) -> list[str]:
     families = {strip.family for strip in grid}
-    counted = any(strip.name == "n" for strip in grid)
-    return [text for name, text in LEGENDS.items() if name in families and (name != "size" or counted)]
+    if not any(strip.name == "n" for strip in grid):
+        families.discard("size")
+    if any(PART in cell for strip in grid for cell in strip.cells):
+        families.add("part")
+    return [text.format(base=base) for name, text in LEGENDS.items() if name in families]
 
 
 def _terminal(sections: Iterable[Section], width: int, *, color: bool) -> str:
@@ -154,7 +165,7 @@ def _terminal(sections: Iterable[Section], width: int, *, color: bool) -> str:
         if section.grid:
             shown = _fitted(width, section.grid)
             stream.write("\n".join(["", *_table(shown), "", ""]))
-            for line in (*_legends(shown), *_left_out(section.grid, shown)):
+            for line in (*_legends(shown, section.base), *_left_out(section.grid, shown)):
                 console.print(Text(line, style="dim"))
             console.print()
         for line in section.after:
@@ -225,7 +236,13 @@ def _markdown(sections: Iterable[Section]) -> str:
         parts += [f"{_escaped(line)}  " for line in section.before]
         if section.grid:
             grid = without_repetition(section.grid)
-            parts += ["", *_markdown_table(grid), "", *(f"- {_escaped(line)}" for line in _legends(grid)), ""]
+            parts += [
+                "",
+                *_markdown_table(grid),
+                "",
+                *(f"- {_escaped(line)}" for line in _legends(grid, section.base)),
+                "",
+            ]
         parts += [_bullet(line) for line in section.after]
         parts.append("")
     return "\n".join(

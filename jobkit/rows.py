@@ -53,8 +53,32 @@ MEASURES = (
 LOG = "tagger log"
 """The workload of a row that an old log gave."""
 
-IDENTITY = ("run", "folder", "point", "index", "repeat", "tries", "outcome", "provisional", "evidence")
-EXTRA = ("items", "items_total", "effective", "inert", "host", "gpu_instrument", "disagreement", "foreign")
+IDENTITY = (
+    "run",
+    "folder",
+    "point",
+    "index",
+    "repeat",
+    "trial",
+    "tries",
+    "outcome",
+    "provisional",
+    "evidence",
+)
+EXTRA = (
+    "items",
+    "items_total",
+    "effective",
+    "inert",
+    "host",
+    "gpu_uuid",
+    "started_at",
+    "ended_at",
+    "overlaps",
+    "gpu_instrument",
+    "disagreement",
+    "foreign",
+)
 FIXED = IDENTITY + SETTING + MEASURES + EXTRA
 
 
@@ -81,6 +105,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         "point": point.point_id,
         "index": point.index,
         "repeat": point.repeat,
+        "trial": point.trial,
         "tries": result.tries,
         "outcome": None if verdict.outcome is None else str(verdict.outcome),
         "provisional": verdict.provisional,
@@ -89,7 +114,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         **_asked(point),
     }
     values.update(_measured(record) if record else _progress(result))
-    return Row(point.params, values, _of_need(record))
+    return Row(point.params, values, None if point.trial else _of_need(record))
 
 
 def _of_need(record: Record | None) -> Record | None:
@@ -140,6 +165,9 @@ def _measured(record: Record) -> dict[str, object]:
         "gpu": gpu.name if gpu else None,
         "gpu_capacity_bytes": gpu.total_bytes if gpu else None,
         "foreign": gpu.foreign_processes if gpu else None,
+        "gpu_uuid": gpu.uuid if gpu else None,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
         "effective": ", ".join(f"{k}={'unknown' if v is None else v}" for k, v in record.effective.items()),
         "inert": ", ".join(record.inert),
         "load_s": record.load_s,
@@ -204,6 +232,7 @@ def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
             "point": f"run {index}",
             "index": index,
             "repeat": repeats[run.batch_size],
+            "trial": False,
             "tries": 1,
             "outcome": str(Outcome.OK),
             "provisional": False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobkit.accounts import Accounts, read_accounts
@@ -12,18 +12,21 @@ from jobkit.errors import JobkitError
 from jobkit.jsonl import read_tolerantly
 from jobkit.outcomes import TryFiles, Verdict
 from jobkit.record_json import from_json
-from jobkit.records import POINTS_FILE, RESULTS_FOLDER, Batch, Outcome, Point
-from jobkit.tries import Tried, not_started, read_batches, read_tries, try_numbers
+from jobkit.records import POINTS_FILE, RESULTS_FOLDER, Batch, Point
+from jobkit.trials import is_trial
+from jobkit.tries import counting, not_started, read_batches, read_tries, try_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointResult:
-    """A point and the try that counts: the one that went well, else the latest, begun or not.
+    """A point and the try that counts (`jobkit.tries.counting`), begun or not.
 
     Attributes
     ----------
     tries
-        How many try folders there are.
+        How many tries the scheduler (or the local driver) ran.
+    by_hand
+        The numbers of the tries that a person ran with ``bash job.sh K``, the latest first.
     chosen
         ``None`` where there is none, or the point was submitted again and has not begun.
     batches
@@ -38,6 +41,7 @@ class PointResult:
     verdict: Verdict
     batches: tuple[Batch, ...] = ()
     node: str = ""
+    by_hand: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,8 @@ def _point(line: str, where: str) -> Point:
     point = from_json(Point, line, where=where)
     if not all(isinstance(value, int) for value in point.params.values()):
         raise JobkitError(f"{where}: params are not whole numbers")
-    return point
+    # Older runs name a trial in the point's id alone.
+    return replace(point, trial=True) if not point.trial and is_trial(point.point_id) else point
 
 
 def _read_point(
@@ -116,23 +121,19 @@ def _read_point(
     numbers = try_numbers(home) if point.point_id in present else []
     if not numbers and point.point_id in present:
         _listed(home, problems)
-    latest: Tried | None = None
-    for tried in read_tries(home, point, accounts, numbers):
-        if tried.files.problem:
-            problems.append(tried.files.problem)
-        if latest is None or tried.verdict.outcome is Outcome.OK:
-            latest = tried
-        if tried.verdict.outcome is Outcome.OK:
-            break
-    counts = latest or not_started(point, accounts)
+    tries = tuple(read_tries(home, point, accounts, numbers))
+    problems += [tried.files.problem for tried in tries if tried.files.problem]
+    by_hand = tuple(tried.files.number for tried in tries if tried.files.by_hand)
+    counts = counting(tries) or not_started(point, accounts)
     chosen = counts.files if counts.files.number else None
     return PointResult(
         point=point,
-        tries=len(numbers),
+        tries=len(numbers) - len(by_hand),
         chosen=chosen,
         verdict=counts.verdict,
         batches=() if chosen is None or chosen.record else read_batches(home, chosen.number, problems),
         node=counts.node,
+        by_hand=by_hand,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 from jobkit.collect import Collected
 from jobkit.estimates import GroupEstimate
 from jobkit.predict import Prediction
-from jobkit.records import Outcome
+from jobkit.records import RESULTS, Outcome
 from jobkit.straight import Estimate, Line
 from jobkit.trials import answers
 from jobkit.typed import word
@@ -71,10 +72,16 @@ def fastest_line(sizes: Sequence[Row], knobs: Sequence[str]) -> tuple[str, ...]:
         return ()
     best = max(well, key=_speedup)
     if best is well[0]:
-        return (f"Fastest: {setting(best, knobs)}, the smallest.",)
+        return (f"Fastest: {setting(best, knobs)}, the smallest that went well.",)
     saved = f"{100 * (1 - 1 / _speedup(best)):.0f} % less time"
     than = f"{_speedup(best):.2f} times as fast as {setting(well[0], knobs)}"
     return (f"Fastest: {setting(best, knobs)}, {than}: {saved}.",)
+
+
+def base_of(sizes: Sequence[Row], knobs: Sequence[str]) -> str:
+    """Return the setting that speed-ups are over: the smallest that went well."""
+    base = next((row for row in sizes if _speedup(row) > 0), {})
+    return (setting(base, knobs) if base else "") or "the smallest size"
 
 
 def _speedup(row: Row) -> float:
@@ -94,6 +101,9 @@ def _integer(value: object) -> int:
 
 def estimate_lines(found: GroupEstimate) -> tuple[str, ...]:
     """Return the largest batch in a sentence, and beneath it how far to trust it."""
+    if found.others:
+        first, *rest = estimate_lines(replace(found, others=""))
+        return (f"With {found.others}: {first}", *rest)
     if found.prediction is not None:
         return tuple(_prediction_lines(found.prediction, found.run))
     by_knob = found.by_knob
@@ -150,7 +160,9 @@ def count_lines(collected: Collected) -> str:
 
 def missing_lines(collected: Collected) -> tuple[str, ...]:
     """Return a line for each point that is not in a table: what is known, and what to type."""
-    points = collected.points[collected.points["size"].isna()]
+    every = collected.points
+    tried = every["trial"] & every["outcome"].isin([*RESULTS, Outcome.RAM_OOM])  # a note tells of these
+    points = every[every["size"].isna() & ~tried]
     # Failed ones first: those to come need nothing but patience.
     ordered = points.sort_values("outcome", key=lambda column: column.isna(), kind="stable")
     lines: list[str] = []
@@ -172,7 +184,7 @@ def _missing(row: Row, knobs: Sequence[str]) -> list[str]:
         return [f"{name}: to come: {row['evidence']}"]
     provisional = " (provisional)" if row["provisional"] else ""
     lines = [f"{name}: {outcome}{provisional}: {row['evidence']}"]
-    if not answers(str(row["point"]), outcome):
+    if not answers(outcome, trial=bool(row["trial"])):
         advice = KEYS.get(Outcome(outcome), BY_HAND)
         lines.append("  " + advice.format(folder=word(str(row["folder"])), index=_integer(row["index"])))
     return lines

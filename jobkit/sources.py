@@ -8,9 +8,11 @@ from pathlib import Path
 from jobkit.errors import JobkitError
 from jobkit.predecessors import is_gpu_report, parse_log
 from jobkit.rows import Row, row_of_point, rows_of_log
-from jobkit.run_folder import each_point, is_run_folder, runs_below
+from jobkit.run_folder import PointResult, each_point, is_run_folder, runs_below
 from jobkit.trials import WANTED_FILE, ended, said, trials
 
+MOST_NAMED = 5
+"""So many points are named in one note."""
 LOG_LIMIT_BYTES = 16 * 2**20
 """A larger file is no tagger's log: a job's log of a day is a few MiB."""
 
@@ -68,13 +70,31 @@ def _read(path: Path) -> tuple[list[Row], tuple[str, ...]]:
 def _read_run(path: Path) -> tuple[list[Row], tuple[str, ...]]:
     notes: list[str] = []
     rows, outcomes = [], {}
+    also: list[str] = []
+    alone: list[str] = []
     for result in each_point(path, notes):
         rows.append(row_of_point(str(path), result))
         outcomes[result.point.index] = result.verdict.outcome
+        if result.by_hand:
+            counts = result.chosen is not None and result.chosen.by_hand
+            (alone if counts else also).append(_by_hand(result))
     tried = said(ended(trials(path), outcomes))
     if not tried and (path / WANTED_FILE).is_file():
         tried = ("the largest batch has not been tried yet: its job is to come, or its log says why",)
+    if also:
+        notes.append(f"{path}: also run by hand, which no figure counts: {_some(also)}")
+    if alone:
+        notes.append(f"{path}: run only by hand, so that counts until another try begins: {_some(alone)}")
     return rows, (*notes, *(f"{path}: {line}" for line in tried))
+
+
+def _by_hand(result: PointResult) -> str:
+    return f"{result.point.point_id} (try {', '.join(map(str, reversed(result.by_hand)))})"
+
+
+def _some(points: Sequence[str]) -> str:
+    more = len(points) - MOST_NAMED
+    return ", ".join(points[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _read_log(path: Path) -> tuple[list[Row], tuple[str, ...]]:

@@ -8,12 +8,16 @@ one run to come and not about the mean of many.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from statistics import fmean, stdev
 
 from jobkit.records import Outcome, Record
 from jobkit.students_t import quantile
+from jobkit.units import format_count
 
 NEAR = 0.05
 """The smallest setting within this share of the fastest is the one to take."""
@@ -82,6 +86,81 @@ class Duration:
     high_s: float | None
     start_s: float
     repeats: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where and when a point ran: ``place`` is its card, or on a CPU its host; times are ISO 8601."""
+
+    place: str
+    started_at: object
+    ended_at: object
+
+    @property
+    def seconds(self) -> tuple[float, float] | None:
+        """From when to when; ``None`` where that is not known."""
+        try:
+            began, ended = (
+                datetime.fromisoformat(str(at)).timestamp() for at in (self.started_at, self.ended_at)
+            )
+        except (ValueError, OverflowError):
+            return None
+        return (began, ended) if began < ended else None
+
+
+def span(uuid: str | None, host: object, started_at: object, ended_at: object) -> Span:
+    """Return where and when a point ran that has a card, or on a CPU none."""
+    return Span(f"card {uuid}" if uuid else f"host {host}", started_at, ended_at)
+
+
+def span_of(record: Record) -> Span:
+    """Return where and when the point of a record ran."""
+    uuid = record.gpu.uuid if record.gpu else None
+    return span(uuid, record.host, record.started_at, record.ended_at)
+
+
+def overlaps(spans: Sequence[Span]) -> list[int | None]:
+    """Return for each point how many others ran at the same time at the same place.
+
+    Points of one place that follow each other, as those that are packed in one job, do not overlap.
+    ``None`` where the times of a point are not known.
+    """
+    times = [one.seconds for one in spans]
+    began: dict[str, list[float]] = defaultdict(list)
+    ended: dict[str, list[float]] = defaultdict(list)
+    for one, known in zip(spans, times, strict=True):
+        if known:
+            began[one.place].append(known[0])
+            ended[one.place].append(known[1])
+    for moments in (*began.values(), *ended.values()):
+        moments.sort()
+    return [
+        bisect_left(began[one.place], known[1]) - bisect_right(ended[one.place], known[0]) - 1
+        if known
+        else None
+        for one, known in zip(spans, times, strict=True)
+    ]
+
+
+def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
+    """Return a warning where points spoilt each other's speed, without a full stop; empty where none did.
+
+    Parameters
+    ----------
+    spans
+        Of the points.
+    others
+        How many others ran at the same time, as `overlaps` counts them.
+    """
+    places = [one.place for one, number in zip(spans, others, strict=True) if number]
+    if not places:
+        return ""
+    there = sorted(set(places))
+    where = there[0] if len(there) == 1 else f"one of {len(there)} hosts or cards"
+    return (
+        f"{len(places)} of {format_count(len(spans), 'point')} ran at the same time as another point on "
+        f"{where}: compare their speed with care; `exclusive: true` in the spec keeps points apart"
+    )
 
 
 def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:

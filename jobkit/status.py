@@ -212,7 +212,8 @@ def _to_go(points: Sequence[PointStatus]) -> float | None:
 
 
 def _pace(one: PointStatus) -> Pace:
-    well = one.look.standing is not Standing.DONE or one.look.outcome is Outcome.OK
+    counts = one.look.outcome is Outcome.OK and not one.look.point.trial
+    well = one.look.standing is not Standing.DONE or counts
     return Pace(
         setting=repr(sorted(one.look.point.params.items())),
         standing=str(one.look.standing) if well else "",

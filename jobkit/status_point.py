@@ -58,6 +58,8 @@ def _told(one: TryStatus, state: str, run: Path) -> Iterator[str]:
     tried = one.tried
     verdict = tried.verdict
     title = f"try {tried.files.number}" if tried.files.number else "no try"
+    if tried.files.by_hand:
+        title += ", by hand (it counts only while no other try has begun)"
     yield f"{title}: {verdict.outcome or state}{' (provisional)' if verdict.provisional else ''}"
     yield from _field("because", verdict.evidence)
     yield from _field("ran", _ran(one))

@@ -185,14 +185,18 @@ def follow_up(
     return (one,), ""
 
 
-def want(spec: SweepSpec, run_dir: Path, script: str, *, after: int = 0) -> None:
-    """Write what is to be found, and the job that finds it."""
+def wanted(spec: SweepSpec, after: int) -> Wanted:
+    """Return what is to be found, after so many trials."""
     memory = spec.find_max.memory if spec.find_max else DEVICE
-    wanted = Wanted(
+    return Wanted(
         memory_bytes=memory if isinstance(memory, int) else None,
         ram_bytes=spec.resources.memory,
         ledger=str(ledger_path()),
         after=after,
     )
-    record_files.write_atomically(run_dir / WANTED_FILE, record_json.to_json(wanted) + "\n")
+
+
+def want(spec: SweepSpec, run_dir: Path, script: str, *, after: int = 0) -> None:
+    """Write what is to be found, and the job that finds it."""
+    record_files.write_atomically(run_dir / WANTED_FILE, record_json.to_json(wanted(spec, after)) + "\n")
     record_files.write_atomically(run_dir / FIND_SCRIPT, script)

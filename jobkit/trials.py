@@ -74,6 +74,8 @@ class Trial:
     killed
         Whether it left no record, for it was killed and nobody told the job script why: most likely
         for its memory.
+    proved
+        Whether it was not run because the run had measured that batch already.
     """
 
     index: int = 0
@@ -87,6 +89,7 @@ class Trial:
     memory: str = ""
     message: str = ""
     killed: bool = False
+    proved: bool = False
 
     @property
     def under_way(self) -> bool:
@@ -115,14 +118,14 @@ def trials(run_dir: Path) -> list[Trial]:
     return list({one.index or -number: one for number, one in enumerate(lines, 1)}.values())
 
 
-def answers(point_id: str, outcome: str) -> bool:
+def answers(outcome: str, *, trial: bool) -> bool:
     """Tell whether an outcome answers what a point asked: a trial asks whether memory suffices."""
-    return outcome in RESULTS or (is_trial(point_id) and outcome == Outcome.RAM_OOM)
+    return outcome in RESULTS or (trial and outcome == Outcome.RAM_OOM)
 
 
 def is_trial(point_id: str) -> bool:
     """Tell whether a point tries a prediction, by its id."""
-    return _TRIAL.fullmatch(point_id) is not None
+    return SUFFIX in point_id and _TRIAL.fullmatch(point_id) is not None
 
 
 def trial_id(setting: str, taken: Container[str]) -> str:

@@ -60,7 +60,9 @@ class Tried:
 
 
 def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[Tried]:
-    """Yield the tries of a point, the latest first; before them one of number 0 if it was submitted since.
+    """Yield the tries of a point: those of the scheduler, the latest first, then those by hand.
+
+    Before them comes one of number 0 if the point was submitted since. `counting` says which counts.
 
     Parameters
     ----------
@@ -76,9 +78,10 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
     account of a start that failed (``queue_error``), or of none, goes with none. Where there are
     fewer accounts than times that the scheduler began it, the latest are still to come.
     """
-    read = [read_try(home, number, point) for number in numbers]
+    every = [read_try(home, number, point) for number in numbers]
+    read = [files for files in every if not files.by_hand]
     tasks = [_task_of(files, accounts, point, latest=place == 0) for place, files in enumerate(read)]
-    superseded = bool(read) and accounts.submitted.get(point.index) not in {None, *tasks}
+    superseded = bool(every) and accounts.submitted.get(point.index) not in {None, *tasks}
     if superseded:
         yield not_started(point, accounts)
     later: Counter[Task] = Counter()
@@ -93,6 +96,20 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
         verdict = _with_log(verdict, files, f"{home}/../../{LOGS_FOLDER}", point, task)
         yield Tried(files, verdict, task, _node(files, accounted), accounted)
         superseded = True
+    for files in every:
+        if files.by_hand:
+            yield Tried(files, judge(files, None, Circumstances()), node=_node(files, None))
+
+
+def counting(tries: Sequence[Tried]) -> Tried | None:
+    """Return the try that counts: the one that went well, else the latest; ``None`` if there is none.
+
+    A try by hand counts only while no other try of the point has begun: a person runs it where and
+    when they like, so it is no measurement of the sweep.
+    """
+    own = [tried for tried in tries if not tried.files.by_hand]
+    among = own if any(tried.files.number for tried in own) else tries
+    return next((tried for tried in among if tried.verdict.outcome is Outcome.OK), next(iter(among), None))
 
 
 def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: Task | None) -> Verdict:

@@ -39,10 +39,14 @@ class TryStatus:
 
 
 def tries_of(status: RunStatus, one: PointStatus) -> tuple[TryStatus, ...]:
-    """Return the tries of a point, the latest first; among them, as number 0, tasks that left none."""
+    """Return the tries of a point, the latest first; among them, as number 0, tasks that left none.
+
+    Those by hand come last.
+    """
     look = one.look
     waits = () if look.counts.files.number else (look.counts,)
-    return tuple(_try(status, one, tried) for tried in (*waits, *look.tries, *reversed(look.vanished)))
+    every = (*waits, *look.tries, *reversed(look.vanished), *look.by_hand)
+    return tuple(_try(status, one, tried) for tried in every)
 
 
 def _try(status: RunStatus, one: PointStatus, tried: Tried) -> TryStatus:

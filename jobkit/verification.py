@@ -8,6 +8,7 @@ import click
 
 from jobkit import local, submit
 from jobkit.errors import JobkitError
+from jobkit.find import proved
 from jobkit.launch import EXIT_INTERRUPTED, say
 from jobkit.record_files import read_lines
 from jobkit.record_json import from_json
@@ -61,6 +62,9 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     points = _points(run_dir)
     site = load_site(spec.site, spec.scheduler)
     before = len(trials(run_dir))
+    if known := proved(run_dir, submit.wanted(spec, before)):
+        click.echo(f"nothing to try: {known.message}")
+        return 0
     submit.want(spec, run_dir, render_find(spec, site, points[0], run_dir), after=before)
     if spec.scheduler == "local":
         return _here(run_dir, before)
@@ -88,4 +92,4 @@ def _here(run_dir: Path, before: int) -> int:
     found = trials(run_dir)[before:]
     for line in said(found):
         click.echo(line)
-    return 0 if found and found[-1].held else EXIT_FAILED
+    return 0 if found and (found[-1].held or found[-1].proved) else EXIT_FAILED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from jobkit.begin import BEGIN_FILE
@@ -100,17 +101,18 @@ def memory(batch_size: int) -> Memory:
 
 
 def record(of: Point, *, work_s: float = 8.0) -> Record:
-    """Return the record of a try of a point that went well."""
+    """Return the record of a try of a point that went well, one after the other."""
     size = of.params["batch_size"]
     on_gpu = of.device != "cpu"
+    began = datetime(2026, 1, 2, 10, 14, 30, tzinfo=UTC) + timedelta(minutes=of.index)
     return Record(
         point=of,
         try_number=1,
         outcome=Outcome.OK,
         job=Job(scheduler="slurm", job_id="77", task_id=str(of.index)),
         host="node1",
-        started_at="2026-01-02T10:15:30+00:00",
-        ended_at="2026-01-02T10:16:30+00:00",
+        started_at=began.isoformat(),
+        ended_at=(began + timedelta(minutes=1)).isoformat(),
         effective={"batch_size": size},
         versions=VERSIONS,
         gpu=GPU if on_gpu else None,

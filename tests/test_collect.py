@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from jobkit.accounts import read_accounts
 from jobkit.collect import Collected, collect
 from jobkit.errors import JobkitError
-from jobkit.records import Exit, Outcome, Point
+from jobkit.record_files import append_line
+from jobkit.record_json import to_json
+from jobkit.records import POINTS_FILE, Exit, Job, Outcome, Point
 from jobkit.schedulers.base import Accounted, Queued, State
 from jobkit.shell import Completed
 from jobkit.units import GIB, format_moment
@@ -429,3 +432,73 @@ def test_results_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert not any("cannot be read" in note for note in collect([run]).notes)
     (run / "results").write_text("a file", encoding="utf-8")
     assert any("results: cannot be read: Not a directory" in note for note in collect([run]).notes)
+
+
+def tables(run: Path) -> list[object]:
+    """Return what is collected of the sweep, less the rows of trials: what nothing later may change."""
+    found = collect([run])
+    points = found.points[~found.points["trial"].astype(bool)].astype(object)
+    frames = (points, found.sizes.astype(object), found.groups.astype(object))
+    return [one.where(one.notna(), None).to_dict("records") for one in frames]
+
+
+@pytest.mark.fault
+def test_a_try_by_hand_changes_no_figure(tmp_path: Path) -> None:
+    """FAULT: a point that a scheduler has run is run once more by hand.
+
+    HOW: real records
+    REPORTED: the scheduler's try counts in every table, plot and recommendation; a note names the try by
+    hand. If no other try of a point has begun, the try by hand counts, and the note says so
+    LOST: nothing
+    """
+    run = whole_run(tmp_path / "run", points := grid([50, 100], repeats=2))
+    before = tables(run)
+    for number in (2, 3):
+        write_record(
+            run,
+            replace(record(points[0], work_s=1.0), job=Job(scheduler="hand", job_id="9"), try_number=number),
+        )
+    assert tables(run) == before
+    assert collect([run]).notes == (f"{run}: also run by hand, which no figure counts: p001 (try 2, 3)",)
+    only = write_points(tmp_path / "only", points)
+    write_record(only, replace(record(points[0]), job=Job(scheduler="hand", job_id="9")))
+    found = collect([only])
+    assert found.points[["outcome", "tries"]].to_numpy().tolist()[0] == ["ok", 0]
+    assert found.notes == (
+        f"{only}: run only by hand, so that counts until another try begins: p001 (try 1)",
+    )
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("old", [False, True], ids=["this version", "the version before"])
+def test_a_trial_changes_no_figure_of_the_sweep(tmp_path: Path, old: bool) -> None:  # noqa: FBT001 - by name
+    """FAULT: jobkit verify runs a batch size that the sweep has measured, at another speed.
+
+    HOW: real records, of this version and of the one before, which names trials by their id alone
+    REPORTED: the trial is a row of its own with `trial` set; means, speed-ups and the line stay
+    LOST: nothing
+    """
+    run = whole_run(tmp_path / "run", points := grid([50, 100], repeats=2))
+    before = tables(run)
+    last = replace(points[-1], index=5, point_id="batch_size-100-verify", repeat=1, trial=not old)
+    append_line(run / POINTS_FILE, to_json(last))
+    assert tables(run) == before
+    write_record(run, replace(record(last, work_s=900.0), versions={"torch": "9"}))
+    assert tables(run) == before
+    write_record(run, record(last, work_s=900.0))
+    assert tables(run) == before
+    trial = collect([run]).points.iloc[-1]
+    assert (bool(trial["trial"]), trial["group"], isnan(trial["size"])) == (True, 0, True)
+
+
+def test_points_that_ran_at_the_same_time_are_said(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50, 100], repeats=2, device="cpu"))
+    for p in points:
+        write_record(run, record(p))
+    assert collect([run]).points["overlaps"].tolist() == [0] * 4
+    late = record(points[0])
+    write_record(run, replace(record(points[2]), started_at=late.started_at))
+    found = collect([run])
+    assert found.points["overlaps"].tolist() == [1, 1, 2, 0]
+    (note,) = found.notes
+    assert note.startswith("3 of 4 points ran at the same time as another point on host node1: ")

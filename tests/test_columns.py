@@ -9,6 +9,10 @@ from hypothesis import strategies as st
 
 from jobkit.collect import collect
 from jobkit.columns import COLUMNS, LEGENDS, Strip, narrowed, strips, without_repetition
+from jobkit.measured import Memory
+from jobkit.records import Outcome
+from jobkit.report import render
+from jobkit.units import GIB
 from tests.builders import grid, record, write_points, write_record
 
 Rows = list[Mapping[str, object]]
@@ -52,3 +56,33 @@ def test_the_sum_goes_where_its_parts_are_shown(tmp_path: Path) -> None:
     assert "model_bytes" not in cells(without_repetition(found))
     parts = [strip for strip in found if strip.name != "weights_bytes"]
     assert "model_bytes" in cells(without_repetition(parts))
+
+
+def test_a_mean_over_fewer_points_than_the_row_says_so(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50], repeats=3))
+    for p in points:
+        told = record(p)
+        write_record(run, told if p.repeat == 1 else replace(told, memory=Memory(maxrss_bytes=GIB)))
+    sizes_ = collect([run]).sizes
+    assert sizes_[["n", "items_per_s_n", "gpu_peak_bytes_n"]].to_numpy().tolist() == [[3, 3, 1]]
+    report = render(collect([run]), width=200)
+    assert " 1.50 (n=1)" in report
+    assert report.count("(n=1): the mean is over so many points") == 1
+    assert "(n=1):" not in render(collect([write_one(tmp_path / "one")]), width=200)
+
+
+def write_one(run: Path) -> Path:
+    write_points(run, points := grid([50]))
+    write_record(run, record(points[0]))
+    return run
+
+
+def test_a_speed_up_names_the_size_that_it_is_over(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([25, 50, 100]))
+    for p in points[1:]:
+        write_record(run, record(p))
+    for outcome in (Outcome.TIMEOUT, Outcome.GPU_OOM):
+        write_record(run, replace(record(points[0]), outcome=outcome, summary=None))
+        report = render(collect([run]), width=200)
+        assert "speed-up: over batch_size 50\n" in report
+    assert "Fastest: batch_size 50, the smallest that went well." in report

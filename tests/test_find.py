@@ -229,10 +229,10 @@ def test_only_trials_since_it_was_asked_for_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_second_trial_of_a_size_is_a_point_of_its_own(tmp_path: Path) -> None:
-    """An old success must not settle it: nothing of it has run."""
+    """An old failure must not settle it: nothing of it has run."""
     run = run_of(tmp_path)
     first = planned(run)
-    ends(run, first, Outcome.OK)
+    ends(run, first, Outcome.BUG)
     assert find.next_trial(run) is None
     want(run, GIB, after=1)
     second = planned(run)
@@ -243,22 +243,33 @@ def test_a_second_trial_of_a_size_is_a_point_of_its_own(tmp_path: Path) -> None:
     assert [one.tries for one in read_run(run).points] == [*[1] * 6, 0]
 
 
-def test_what_was_tried_before_is_no_prediction(tmp_path: Path) -> None:
-    """Neither does the line that predicts it know of it, nor the ledger count it twice."""
+def test_what_the_run_has_measured_is_not_tried_again(tmp_path: Path) -> None:
+    """Neither a batch of the sweep, nor one that a trial has proved; asked again, it is the same batch."""
     run = run_of(tmp_path)
     first = planned(run)
-    before = trials(run)[0]
     ends(run, first, Outcome.OK)
     assert find.next_trial(run) is None
     want(run, GIB, after=1)
-    second = planned(run)
-    assert second.params == first.params
-    again = trials(run)[1]
-    assert (again.expected_bytes, again.bound_bytes) == (before.expected_bytes, before.bound_bytes)
-    ends(run, second, Outcome.OK)
     assert find.next_trial(run) is None
-    assert [one.held for one in trials(run)] == [True, True]
-    assert len(ledger.entries(tmp_path / "ledger.jsonl")) == 1
+    again = trials(run)[-1]
+    assert again.proved
+    assert f"batch_size {first.params['batch_size']} was measured already: it needed " in again.message
+    assert find.finished(run)
+    whole = run_of(tmp_path / "whole", sizes=(10, 20, 40, ITEMS), memory_bytes=1000 * GIB)
+    assert find.next_trial(whole) is None
+    assert trials(whole)[-1].proved
+    assert len(points_of(whole)) == 4
+
+
+def test_what_was_measured_and_did_not_fit_is_tried_under_another_cap(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    first = planned(run)
+    ends(run, first, Outcome.OK, GIB + 1)
+    ends(run, planned(run), Outcome.OK)
+    assert find.next_trial(run) is None
+    want(run, GIB, after=2)
+    again = planned(run)
+    assert (again.params, again.point_id) == (first.params, f"{first.point_id}-2")
 
 
 def test_what_was_not_measured_neither_held_nor_failed(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ class Following(Run):
     """A run whose points are measured, and whose next batch never ends: 2 of 3 paragraphs a call."""
 
     def __init__(self, folder: Path) -> None:
-        sweep = {"batch_size": [1, 2, 3, 4]}
+        sweep = {"batch_size": [1, 3, 4, 5]}  # 2, which is the largest, has not been measured
         super().__init__(folder, workload="odd:Slow", sweep=sweep)
         points = [from_json(Point, line, where="points") for _, line in read_lines(self.dir / "points.jsonl")]
         for point in points:

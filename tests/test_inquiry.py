@@ -180,6 +180,20 @@ def test_a_try_by_hand_leaves_the_task_where_it_is(tmp_path: Path, programs: Pro
     assert standings(run) == [Standing.DONE]
 
 
+def test_what_ran_by_hand_is_done_once_the_queue_has_let_the_point_go(
+    tmp_path: Path, programs: Programs
+) -> None:
+    run = tmp_path / "run"
+    (one,) = sweep(run, 1)
+    write_record(run, replace(record(one), job=Job(scheduler="hand", job_id="4711")))
+    programs.squeue("77_1 PENDING Priority")
+    assert standings(run) == [Standing.WAITING]
+    (seen_one,) = seen(run).points
+    assert (seen_one.tries, len(seen_one.by_hand), history(seen_one)) == ((), 1, ())
+    programs.squeue()
+    assert standings(run) == [Standing.DONE]
+
+
 def test_a_queue_that_is_empty_for_a_moment_now_and_then_loses_nothing(
     tmp_path: Path, programs: Programs
 ) -> None:

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from jobkit.errors import JobkitError
-from jobkit.known_lengths import cached_lengths, estimated_lengths, paragraphs_of, text_lengths
+from jobkit.known_lengths import (
+    cached_lengths,
+    estimated_lengths,
+    lengths_or_estimate,
+    paragraphs_of,
+    text_lengths,
+)
 from jobkit.lengths import NONE, PUNCTUATION, TOKENIZER, Lengths
 from jobkit.loads import Loads
 from jobkit.models import NOT_BUILT
@@ -105,3 +111,6 @@ def test_a_workload_that_fails_to_tell_is_named(
     monkeypatch.delitem(sys.modules, "failing", raising=False)
     with pytest.raises(JobkitError, match=f"workload failing:Own.*{told}"):
         text_lengths("failing:Own", text, None, cache=tmp_path, say=print)
+    said: list[str] = []
+    found = lengths_or_estimate("failing:Own", text, None, cache=tmp_path, say=said.append)
+    assert (found.source, len(said)) == (PUNCTUATION, 1)

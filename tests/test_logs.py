@@ -48,12 +48,13 @@ def printed(
     run: Path,
     word: str = "1",
     *,
+    number: int | None = None,
     err: bool = False,
     how: Callable[..., None] = show,
     said: Said | None = None,
 ) -> bytes:
     out = io.BytesIO()
-    how(run, find_log(run, word), Sieve(faults=err), out, Said() if said is None else said)
+    how(run, find_log(run, word, number), Sieve(faults=err), out, Said() if said is None else said)
     return out.getvalue()
 
 
@@ -129,9 +130,9 @@ def test_what_a_person_ran_went_to_the_terminal(run: Path, how: Callable[..., No
     (run / "journal.jsonl").write_text("")
     write_begin(run, POINTS[0], 2, scheduler="hand", job="", task="")
     with pytest.raises(JobkitError, match="p001 try 2 was run by hand"):
-        printed(run, how=how)
+        printed(run, number=2, how=how)
     with pytest.raises(JobkitError, match="run by hand") as raised:
-        printed(run)
+        printed(run, number=2)
     assert raised.value.hint == f"jobkit logs {run} 1 --try N prints another try"
 
 

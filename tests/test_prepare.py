@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.errors import JobkitError
-from jobkit.lengths import LENGTHS_FILE, Lengths
+from jobkit.lengths import LENGTHS_FILE, NONE, TOKENIZER, Lengths
 from jobkit.prepare import Options, choose_scheduler, prepare, run_id
+from jobkit.run_loads import read_lengths
 from jobkit.spec import load_spec
 from jobkit.submit import write_run
 
@@ -162,11 +163,18 @@ def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) ->
     assert load_spec(prepared.run_dir / "sweep.yaml").sweep.product["batch_size"] == chosen
 
 
-def test_where_no_lengths_are_known_none_are_written(spec: Path, tmp_path: Path) -> None:
-    prepared = prepare(spec, Options(runs_dir=tmp_path / "runs"), build=False, say=print)
-    assert prepared.lengths is None
+@pytest.mark.parametrize("workload", ["count", "tests.workloads.hungry:Unmeasured"])
+def test_the_run_folder_has_the_lengths_also_for_sizes_in_numbers(
+    spec: Path, tmp_path: Path, workload: str
+) -> None:
+    """Every command goes by them, so that one question has one answer; a workload may tell none."""
+    options = Options(overrides=(f"workload={workload}",), runs_dir=tmp_path / "runs")
+    prepared = prepare(spec, options, build=True)
     write_run(prepared)
-    assert not (prepared.run_dir / LENGTHS_FILE).exists()
+    written = read_lengths(prepared.run_dir)
+    assert written is not None
+    assert written == prepared.lengths
+    assert written.source == (TOKENIZER if workload == "count" else NONE)
 
 
 def test_a_text_too_short_for_auto_is_swept_as_far_as_it_goes(spec: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from jobkit.cards import CARDS, Card, cards
 from jobkit.errors import JobkitError
-from jobkit.evidence import ALLOCATED, NEED, RAM
+from jobkit.evidence import ALLOCATED, NEED, RAM, gather
 from jobkit.lengths import Lengths
 from jobkit.loads import Loads
 from jobkit.measured import Memory
@@ -212,3 +212,32 @@ def test_the_ledger_is_quoted() -> None:
     known = replace(material(records()), ledger="14 predictions, 0 unsafe", trials=("it held",))
     found = recommend(known, NOTHING)
     assert (found.ledger, found.trials) == ("14 predictions, 0 unsafe", ("it held",))
+
+
+def test_each_value_of_another_knob_has_a_line_of_its_own() -> None:
+    """One line through both would be of neither."""
+    both = []
+    for one in records():
+        for value in (1, 2):
+            point = replace(one.point, params={**one.point.params, "sentences_per_ner_batch": 10 * value})
+            more = tuple(replace(need, passed_bytes=150 * value * need.passed_bytes) for need in one.needs)
+            both.append(replace(one, point=point, needs=more))
+    lines = {}
+    for value in (1, 2):
+        alone = [one for one in both if one.point.params["sentences_per_ner_batch"] == 10 * value]
+        lines[f"sentences_per_ner_batch {10 * value}"] = told(*alone).batch.largest
+    found = told(*both).batch
+    (other,) = found.lines
+    assert {found.others: found.largest, other.others: other.largest} == lines
+    assert other.largest.safe_batch != found.largest.safe_batch
+    assert found.recommended.params["sentences_per_ner_batch"] == int(found.others.split()[-1])
+    assert "another knob than batch_size" in str(gather(both))
+    unused = [replace(one, inert=("sentences_per_ner_batch",)) for one in both]
+    assert not isinstance(gather(unused), str), "a knob that does nothing needs no line of its own"
+
+
+def test_points_that_ran_at_the_same_time_are_a_caution() -> None:
+    said = records()
+    assert not any("at the same time" in one for one in told(*said).beware)
+    said[1] = replace(said[1], started_at=said[0].started_at)
+    assert any(one.startswith("2 of 15 points ran at the same time") for one in told(*said).beware)

@@ -21,7 +21,7 @@ from jobkit.recommend_report import as_json, as_text
 from jobkit.recommendation import Corpus, Held, Material, Recommendation, Wishes
 from jobkit.speed import Duration
 from jobkit.units import GIB
-from tests.builders import GPU, grid
+from tests.builders import GPU, ITEMS, grid
 from tests.recommendations import LOADS, material, measured, records
 
 ROOT = Path(__file__).parents[1]
@@ -235,6 +235,8 @@ def test_what_was_tried_is_quoted_or_how_to_try_it() -> None:
     )
     assert "Prove it" not in said
     assert "Prove it" not in text(material(records(sizes=(40, 85))))
+    whole = [*records(), *(measured(replace(one, index=99), 306) for one in grid((ITEMS,)))]
+    assert "  It was measured in this run: nothing is left to prove.\n" in text(material(whole))
 
 
 def test_the_proof_is_of_what_was_asked() -> None:
@@ -258,9 +260,12 @@ def test_what_verify_cannot_prove_is_not_sent_there() -> None:
     assert "Prove it" not in said
     several = []
     for one in records():
-        params = {**one.point.params, "tokenizer_batch": one.point.index}
+        params = {**one.point.params, "tokenizer_batch": one.point.repeat}
         several.append(replace(one, point=replace(one.point, params=params)))
-    assert "another knob than batch_size varies" in text(material(several))
+    said = text(material(several))
+    assert "cannot be proved by jobkit verify, for another knob than batch_size varies" in said
+    safe = re.findall(r"(?:Largest safe: batch_size [\d,]+ with|With) (tokenizer_batch \d)", said)
+    assert sorted(safe) == ["tokenizer_batch 1", "tokenizer_batch 2", "tokenizer_batch 3"]
     tiny = [replace(one, gpu=replace(GPU, total_bytes=2**28)) for one in records()]
     assert "jobkit verify" not in text(material(tiny))
 

@@ -14,7 +14,7 @@ from jobkit.places import CACHE_VARIABLE
 from jobkit.recommend_sources import read_corpus, read_material
 from jobkit.record_files import append_line
 from jobkit.record_json import to_json
-from jobkit.records import ModelRef, Outcome, TextRef
+from jobkit.records import ModelRef, Outcome
 from jobkit.texts import find_text
 from jobkit.trials import TRIALS_FILE, Trial
 from jobkit.units import GIB
@@ -36,7 +36,7 @@ def test_a_run_is_read_whole(tmp_path: Path) -> None:
     told = records()
     folder = write_run(tmp_path / "demo", told)
     write_batches(folder, told[0].point, [batch(0), batch(1)])
-    found = read_material(folder, print)
+    found = read_material(folder)
     assert list(found.records) == told
     assert [one.index for one in found.batches["p001"]] == [0, 1]
     assert found.loads is not None
@@ -53,7 +53,7 @@ def test_every_try_is_counted_also_one_without_a_record(tmp_path: Path) -> None:
     write_record(folder, replace(told[0], try_number=2, outcome=Outcome.BUG))
     try_folder(folder, told[1].point, 2)
     (folder / "results" / "stray.txt").touch()
-    held = read_material(folder, print).held
+    held = read_material(folder).held
     assert [one.seconds for one in held] == [60.0, 60.0, 60.0, None, 60.0, 60.0, 60.0]
 
 
@@ -62,13 +62,13 @@ def test_points_to_come_and_points_that_failed_are_counted(tmp_path: Path) -> No
     folder = write_run(tmp_path / "demo", told)
     (folder / "results" / "p001" / "try-1" / "record.json").unlink()
     write_record(folder, replace(told[1], outcome=Outcome.TIMEOUT))
-    found = read_material(folder, print)
+    found = read_material(folder)
     assert (found.to_come, found.failed, len(found.records)) == (1, 1, 14)
 
 
 def test_a_log_is_refused_with_what_reads_it() -> None:
     with pytest.raises(JobkitError, match="not a run folder") as caught:
-        read_material(OLD_LOG, print)
+        read_material(OLD_LOG)
     assert f"jobkit collect {OLD_LOG}" in (caught.value.hint or "")
 
 
@@ -82,7 +82,7 @@ def test_a_log_is_refused_with_what_reads_it() -> None:
 def test_a_spec_or_a_site_that_is_gone_is_a_note(spec: str, told: str, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "demo", records())
     (folder / "sweep.yaml").write_text(spec, encoding="utf-8")
-    found = read_material(folder, print)
+    found = read_material(folder)
     assert found.site is None
     assert told in found.notes[0]
     assert "\n" not in found.notes[0]
@@ -91,14 +91,14 @@ def test_a_spec_or_a_site_that_is_gone_is_a_note(spec: str, told: str, tmp_path:
 def test_a_local_run_has_no_site_to_ask(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "demo", records())
     (folder / "sweep.yaml").write_text("name: demo\nscheduler: local\n", encoding="utf-8")
-    found = read_material(folder, print)
+    found = read_material(folder)
     assert (found.site, found.notes) == (None, ())
 
 
 def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path) -> None:
     told = records()
     folder = write_run(tmp_path / "demo", told)
-    assert (read_material(folder, print).trials, read_material(folder, print).ledger) == ((), None)
+    assert (read_material(folder).trials, read_material(folder).ledger) == ((), None)
     trial = Trial(
         index=16,
         batch_size=700,
@@ -111,10 +111,10 @@ def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path)
         memory="allocator",
     )
     append_line(folder / TRIALS_FILE, to_json(trial))
-    (said,) = read_material(folder, print).trials
+    (said,) = read_material(folder).trials
     assert "batch_size 700" in said
     append_line(folder / TRIALS_FILE, to_json(replace(trial, index=3, outcome=None, measured_bytes=None)))
-    assert read_material(folder, print).trials[-1].endswith("what it needed was not measured"), "its point is"
+    assert read_material(folder).trials[-1].endswith("what it needed was not measured"), "its point is"
     point = told[0].point
     entry = ledger.Entry(
         at="now",
@@ -137,43 +137,25 @@ def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path)
         held=True,
     )
     ledger.note(tmp_path / "ledger.jsonl", entry)
-    assert read_material(folder, print).ledger is None, "its own trials stand there already"
+    assert read_material(folder).ledger is None, "its own trials stand there already"
     ledger.note(tmp_path / "ledger.jsonl", replace(entry, run_id="other"))
-    assert (read_material(folder, print).ledger or "").startswith("1 prediction, 0 unsafe")
+    assert (read_material(folder).ledger or "").startswith("1 prediction, 0 unsafe")
     lost = write_run(tmp_path / "lost", [replace(one, outcome=Outcome.BUG) for one in told])
-    assert read_material(lost, print).ledger is None
+    assert read_material(lost).ledger is None
 
 
-def _of_count(folder: Path, text: TextRef) -> Path:
-    """Write a run of ``count``, which needs no model, without its lengths."""
-    told = [
-        replace(one, point=replace(one.point, workload="count", model=None, text=text)) for one in records()
-    ]
-    write_run(folder, told)
-    (folder / LENGTHS_FILE).unlink()
-    return folder
-
-
-def test_lengths_are_found_again_while_the_text_is_the_same(tmp_path: Path) -> None:
+def test_lengths_are_those_of_the_run_folder_alone_as_for_every_command(tmp_path: Path) -> None:
+    """Found again, they would give an answer that `jobkit collect` does not give."""
     path = tmp_path / "text.txt"
     path.write_text("One.\n\nThree four.\n", encoding="utf-8")
     text = find_text(str(path), base=tmp_path, cache=tmp_path)
-    folder = _of_count(tmp_path / "demo", text)
-    found = read_material(folder, print).loads
-    assert found is not None
-    assert found.lengths.paragraphs == ((5,), (12,))
-    path.write_text("Another.\n", encoding="utf-8")
-    assert read_material(folder, print).loads is None
-    path.unlink()
-    assert read_material(folder, print).loads is None
-
-
-def test_without_the_model_no_lengths_are_found(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "demo", records())
+    told = [
+        replace(one, point=replace(one.point, workload="count", model=None, text=text)) for one in records()
+    ]
+    folder = write_run(tmp_path / "demo", told)
+    assert read_material(folder).loads is not None
     (folder / LENGTHS_FILE).unlink()
-    said: list[str] = []
-    assert read_material(folder, said.append).loads is None
-    assert said == []
+    assert read_material(folder).loads is None
 
 
 def test_a_corpus_is_a_number_of_paragraphs() -> None:

@@ -127,13 +127,16 @@ def test_a_card_of_unknown_size_has_to_be_named(tmp_path: Path) -> None:
     json.loads(render(collect([run]), "json"))
 
 
-def test_two_knobs_that_move_apart_give_no_line_in_one_of_them(tmp_path: Path) -> None:
+def test_two_knobs_that_move_apart_give_a_line_for_each_value(tmp_path: Path) -> None:
     points = [
         replace(p, params={"batch_size": p.params["batch_size"], "ner_batch_size": 10 * (1 + p.index % 2)})
         for p in grid([50, 50, 100, 100])
     ]
-    (found,) = estimates(collect([finished(tmp_path / "run", points)]))
-    assert found.by_knob.reason == "more than one knob varies, or none is named"
+    collected = collect([finished(tmp_path / "run", points)])
+    found = estimates(collected)
+    assert [one.others for one in found] == ["ner_batch_size 20", "ner_batch_size 10"]
+    assert [one.by_knob.line.points for one in found if one.by_knob.line] == [2, 2]
+    assert "With ner_batch_size 10: Largest batch_size by a straight line: near" in render(collected)
 
 
 def test_two_knobs_that_move_together_count_as_one(tmp_path: Path) -> None:

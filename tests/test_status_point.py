@@ -5,7 +5,7 @@ from dataclasses import replace
 from jobkit.begin import Begin
 from jobkit.look import Standing
 from jobkit.outcomes import TryFiles
-from jobkit.records import Exit, Outcome
+from jobkit.records import Exit, Job, Outcome
 from jobkit.schedulers.base import Accounted, State
 from jobkit.status import PointStatus
 from jobkit.status_point import render_point
@@ -163,3 +163,11 @@ def test_words_from_elsewhere_do_not_tell_the_terminal_what_to_do() -> None:
     found = told(failed, home(one))
     assert "  because     \\x1b[2Jgone and more" in found
     assert all(line.isprintable() for line in found)
+
+
+def test_a_try_by_hand_says_that_it_is_one() -> None:
+    own = tried(1, Outcome.TIMEOUT, evidence="x", task=TASK)
+    run = replace(record(point()), job=Job(scheduler="hand", job_id="9"), try_number=2)
+    by_hand = replace(tried(2, Outcome.OK), files=TryFiles(number=2, record=run))
+    found = told(a_point(1, Standing.FAILED, Outcome.TIMEOUT, tries=(own,)), home(own), home(by_hand))
+    assert "try 2, by hand (it counts only while no other try has begun): ok" in found

@@ -14,7 +14,7 @@ from jobkit.begin import BEGIN_FILE
 from jobkit.records import BATCHES_FILE, EXIT_FILE, RECORD_FILE, Exit, Job, Outcome, Point
 from jobkit.schedulers.base import Accounted
 from jobkit.submissions import Task
-from jobkit.tries import Tried, names, not_started, read_batches, read_tries, try_numbers
+from jobkit.tries import Tried, counting, names, not_started, read_batches, read_tries, try_numbers
 from tests.builders import (
     batch,
     point,
@@ -104,7 +104,7 @@ def test_a_submission_that_left_no_try_comes_first(tmp_path: Path) -> None:
     assert "it was run again" in before.verdict.evidence
     write_begin(tmp_path, point(), 2, job=78)
     write_begin(tmp_path, point(), 3, scheduler="hand", job=1, task="")
-    assert [one.files.number for one in read(tmp_path, known)] == [3, 2, 1]
+    assert [one.files.number for one in read(tmp_path, known)] == [2, 1, 3], "by hand comes last"
 
 
 def test_the_record_tells_who_ran_it_and_else_begin_and_for_the_latest_the_journal(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_the_record_tells_who_ran_it_and_else_begin_and_for_the_latest_the_journ
     try_folder(tmp_path, point(), 1)
     assert [one.task for one in read(tmp_path, accounts(submitted=None))] == [
         Task("sge", "5", 3),
-        None,
         TWO,
+        None,
         None,
     ]
     write_exit(tmp_path, point(), Exit(status=1, stage="run"), 5)
@@ -279,3 +279,27 @@ def test_a_try_whose_task_the_scheduler_began_again_says_so(tmp_path: Path) -> N
         assert latest.verdict.outcome in {None, Outcome.LOST}, "the first account is the first try's"
     write_record(tmp_path, replace(record(point()), try_number=3, job=replace(job, restart=1)))
     assert "began" not in read(tmp_path, accounts())[1].verdict.evidence, "one restart, two tries: by hand?"
+
+
+BY_HAND = Job(scheduler="hand", job_id="4711", task_id="")
+
+
+def test_a_try_by_hand_counts_only_while_no_other_has_begun(tmp_path: Path) -> None:
+    write_record(tmp_path, replace(record(point()), job=BY_HAND))
+    (alone,) = read(tmp_path, accounts(submitted=None))
+    assert counting([alone]) == alone
+    waits, by_hand = read(tmp_path, accounts())
+    assert (waits.files.number, counting([waits, by_hand])) == (0, by_hand)
+    write_begin(tmp_path, point(), 2)
+    write_exit(tmp_path, point(), Exit(status=1, stage="run"), 2)
+    own, by_hand = read(tmp_path, accounts())
+    assert (counting([own, by_hand]), own.verdict.outcome) == (own, Outcome.BUG)
+    assert counting([]) is None
+
+
+def test_a_try_by_hand_takes_no_account_from_the_task(tmp_path: Path) -> None:
+    write_begin(tmp_path, point())
+    write_record(tmp_path, replace(record(point()), job=BY_HAND, try_number=2))
+    own, by_hand = read(tmp_path, accounts(Outcome.TIMEOUT))
+    assert (own.task, own.verdict.outcome) == (ONE, Outcome.TIMEOUT)
+    assert (by_hand.task, by_hand.account, by_hand.verdict.outcome) == (None, None, Outcome.OK)

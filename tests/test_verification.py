@@ -10,17 +10,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobkit import local, retries, verification
 from jobkit.errors import JobkitError
+from jobkit.measured import Memory
 from jobkit.record_files import append_line, write_atomically
 from jobkit.record_json import to_json
 from jobkit.trials import TRIALS_FILE, WANTED_FILE, Trial
 from jobkit.units import GIB
-from tests.builders import grid, write_points
+from tests.builders import ITEMS, grid, record, write_points, write_record
 
 SPEC = """\
 name: demo
@@ -185,3 +187,23 @@ def test_of_two_at_once_one_waits(run: Path) -> None:
             fcntl.flock(held, fcntl.LOCK_UN)
             assert other.wait(60) == 0
     assert wanted(run)["after"] == 0
+
+
+def test_a_batch_that_was_measured_is_no_job(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for point in grid((10, 20, 30, 40), device="cpu"):
+        write_record(
+            run, replace(record(point), memory=Memory(maxrss_bytes=point.params["batch_size"] * GIB))
+        )
+    measured = replace(grid((ITEMS,), device="cpu")[0], index=5, point_id="p005")
+    append_line(run / "points.jsonl", to_json(measured))
+    write_record(run, replace(record(measured), memory=Memory(maxrss_bytes=ITEMS * GIB)))
+    before = whole(run)
+    assert verification.verify(run, memory=2000 * GIB) == 0
+    assert capsys.readouterr().out == (
+        "nothing to try: batch_size 881 was measured already: it needed 881.00 GiB, predicted 881.00 GiB, "
+        "of 2,000.00 GiB\n"
+    )
+    assert not (tmp_path / "calls").exists()
+    assert {name: text for name, text in whole(run).items() if not name.endswith(".lock")} == before

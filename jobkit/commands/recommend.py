@@ -49,14 +49,13 @@ def recommend(
     share = _share(margin)
     from jobkit import recommend_report
     from jobkit.folded import terminal_width
-    from jobkit.launch import say
     from jobkit.recommend import recommend as answer
     from jobkit.recommend_sources import read_corpus, read_material
     from jobkit.recommendation import Wishes
     from jobkit.runs_here import run_named
 
     named = _cards(gpu, gpu_memory)
-    material = read_material(run if run.is_file() else run_named(run), say)
+    material = read_material(run if run.is_file() else run_named(run))
     wishes = Wishes(
         cards=named,
         corpus=read_corpus(corpus, material) if corpus is not None else None,

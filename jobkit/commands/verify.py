@@ -29,13 +29,16 @@ def verify(run: Path, memory: str | None) -> int:
       jobkit verify runs/stanza-20260102-101530-3f9a
       jobkit verify runs/stanza-20260102-101530-3f9a --memory 16GiB
 
+    A batch that the run has measured already is not run again: what it needed is printed instead.
+    No figure of the sweep changes: a trial proves memory, and its speed counts for nothing.
+
     With a size, PyTorch's allocator is capped to it, the CUDA context on top: so a prediction for
     a smaller card is proved on a large one. On a CPU nothing is capped, and the memory of the
     process must stay within it.
 
     \b
     Exit status:
-      0  the batch held, or the job was submitted
+      0  the batch held, was measured already, or the job was submitted
       4  none of those tried held, or nothing could be tried
     """
     from jobkit import verification
