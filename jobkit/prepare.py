@@ -67,7 +67,13 @@ class Prepared:
     def inputs(self) -> Inputs:
         """What its points share, as `jobkit.plan.plan` takes it."""
         first = self.points[0]
-        return Inputs(run_id=first.run_id, text=first.text, model=first.model, device=first.device)
+        return Inputs(
+            run_id=first.run_id,
+            text=first.text,
+            model=first.model,
+            device=first.device,
+            workload_folder=first.workload_folder,
+        )
 
     @property
     def request(self) -> Request:
@@ -123,7 +129,13 @@ def prepare(
     found = find(path, options, fetch=build, build=build, say=say)
     spec, lengths = _sized(found, say)
     run_dir = _runs_dir(options, found.site) / run_id(spec.name)
-    inputs = Inputs(run_id=run_dir.name, text=found.text, model=found.model, device=spec.device)
+    inputs = Inputs(
+        run_id=run_dir.name,
+        text=found.text,
+        model=found.model,
+        device=spec.device,
+        workload_folder=found.workload_folder,
+    )
     points = plan(spec, inputs)
     spec = shared_by(spec, len(points))
     script = render(spec, found.site, points[0], run_dir)
@@ -147,7 +159,9 @@ def _sized(found: Found, say: Callable[[str], None]) -> tuple[SweepSpec, Lengths
     spec, text, model = found.spec, found.text, found.model
     if not auto.is_auto(spec) and spec.find_max is None:
         return spec, cached_lengths(spec.workload, text, model, cache_dir())
-    lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say)
+    lengths = text_lengths(
+        spec.workload, text, model, cache=cache_dir(), say=say, folder=found.workload_folder
+    )
     if not auto.is_auto(spec):
         return spec, None if lengths.source == NONE else lengths
     chosen = auto.choose(spec, model, auto.loads_of(spec, lengths), auto.named_card_bytes(spec))

@@ -145,7 +145,8 @@ def _lengths(point: Point, say: Say) -> Lengths | None:
     try:
         if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() != point.text.sha256:
             return None
-        return text_lengths(point.workload, point.text, model, cache=cache_dir(), say=say)
+        folder = point.workload_folder
+        return text_lengths(point.workload, point.text, model, cache=cache_dir(), say=say, folder=folder)
     except (JobkitError, OSError):
         return None
 

@@ -127,6 +127,9 @@ class Point:
         CPU threads for the framework.
     cap_bytes
         Most that torch's allocator may reserve, the CUDA context on top; ``None`` for no cap.
+    workload_folder
+        Where the module of a workload of the user's own lies, absolute: the spec's folder; ``None`` of
+        a shipped workload.
     """
 
     schema: int = SCHEMA
@@ -143,6 +146,7 @@ class Point:
     allocator: str | None
     threads: int
     cap_bytes: int | None = None
+    workload_folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
