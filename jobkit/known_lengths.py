@@ -47,7 +47,7 @@ def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: 
         return None  # not there, or spoilt: it is made again
 
 
-def text_lengths(
+def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
     workload: str,
     text: TextRef,
     model: ModelRef | None,
@@ -115,7 +115,7 @@ def estimated_lengths(paragraphs: Sequence[str]) -> Lengths:
 def _asked(
     workload: str, folder: str | None, paragraphs: Sequence[str], model: ModelRef | None, say: Say
 ) -> Lengths:
-    """Return what the workload finds: in a process of its own where a framework or the user's code does it."""
+    """Return what the workload finds: a child process asks a framework, or the user's code."""
     if workload in SHIPPED and model is None:
         rows = own.lengths(workload, None, paragraphs, None, say=say)
     else:

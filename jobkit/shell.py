@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shlex
 import signal
@@ -131,7 +132,7 @@ def listen(
             encoding="utf-8",
         )
         try:
-            with process.stdout or contextlib.nullcontext([]) as lines:
+            with contextlib.closing(process.stdout or io.StringIO()) as lines:
                 _hand_over(process, text)
                 for line in lines:
                     hear(line)

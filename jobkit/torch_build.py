@@ -6,11 +6,14 @@ import re
 import sys
 from importlib import util
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobkit.errors import JobkitError
-from jobkit.site import Site
-from jobkit.spec import SweepSpec
 from jobkit.typed import word
+
+if TYPE_CHECKING:
+    from jobkit.site import Site
+    from jobkit.spec import SweepSpec
 
 INDEX = "https://download.pytorch.org/whl/cu126"
 """Of builds for CUDA. Without an index pip may be set to bring the same build, and without force it says

@@ -74,14 +74,16 @@ def test_an_interrupted_training_leaves_no_process_and_no_folder(tmp_path: Path)
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (130, "jobkit: interrupted\n")
+    assert (process.returncode, said.strip()) == (130, "jobkit: interrupted")
     assert not Path(f"/proc/{told.read_text()}").exists()
     assert [path.name for path in (cache / "models").iterdir() if path.is_dir()] == []
 
 
 @pytest.mark.fault
-def test_a_sweep_with_a_model_imports_no_framework(tmp_path: Path, kept_cache: Path, tiny_model: object) -> None:
-    """FAULT: jobkit itself, before a sweep on this machine, is a process on the card that points are measured on.
+def test_a_sweep_with_a_model_imports_no_framework(
+    tmp_path: Path, kept_cache: Path, tiny_model: object
+) -> None:
+    """FAULT: jobkit itself is a process on the card that points are measured on.
 
     HOW: real: a sweep with a model, its lengths to be found first; which modules are in the process.
     REPORTED: nothing: training and tokenizing happen in processes that have ended before a point starts.

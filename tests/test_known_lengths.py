@@ -32,9 +32,7 @@ def test_the_sample_need_not_be_on_disk(tmp_path: Path, text: TextRef) -> None:
     assert paragraphs_of(nowhere) == paragraphs_of(text) == list(generate(SEED, 40).paragraphs)
 
 
-def test_a_workload_without_lengths_has_none(
-    tmp_path: Path, text: TextRef, said: list[str]
-) -> None:
+def test_a_workload_without_lengths_has_none(tmp_path: Path, text: TextRef, said: list[str]) -> None:
     name = own_workload(tmp_path, "lengths = None")
     found = text_lengths(name, text, None, cache=tmp_path, say=said.append, folder=str(tmp_path))
     assert found == Lengths.unknown(40)
@@ -90,7 +88,10 @@ def test_an_estimate_is_near(tmp_path: Path, tiny_model: ModelRef) -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("raise RuntimeError('no such thing')", r"could not be found: .*own\.py:6: RuntimeError: no such thing"),
+        (
+            "raise RuntimeError('no such thing')",
+            r"could not be found: .*own\.py:6: RuntimeError: no such thing",
+        ),
         ("return [[1]]", r"own\.py:4\): lengths\(\) returned lengths of 1 paragraphs, not 40"),
         ("return 7", r"own\.py:4\): lengths\(\) returned 7, where a list for each paragraph"),
         ("return [['1']] * 40", r"lengths\(\) returned \[\['1'\]"),

@@ -63,9 +63,7 @@ def test_auto_is_what_is_worth_measuring(spec: Path) -> None:
     assert all(one.in_spec == one.to_measure for one in found.sizes)
 
 
-def test_without_lengths_the_batch_size_is_the_load(
-    spec: Path, tmp_path: Path
-) -> None:
+def test_without_lengths_the_batch_size_is_the_load(spec: Path) -> None:
     found = preflight(spec, (f"workload={own_workload(spec.parent, 'lengths = None')}",))
     assert (found.source, found.items, found.longest) == (NONE, None, ())
     assert all(one.load == min(one.batch_size, 100) for one in found.sizes)

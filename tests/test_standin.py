@@ -90,4 +90,3 @@ def test_the_path_changes_with_the_size(tmp_path: Path) -> None:
 def test_full_has_the_english_models_dimensions() -> None:
     full = SIZES["full"]
     assert (full.charlm_hidden, full.ner_hidden, full.word_dim) == (1024, 256, 100)
-

@@ -22,6 +22,13 @@ _NO_GPU = re.compile(
 )
 
 
+CPU_BUILD = re.compile(r"torch \S+ in (?P<python>.+) is a CPU build")
+NOT_ASKED = "the job asks for no GPU"
+NO_DRIVER = "no NVIDIA driver answers"
+NO_CARD = "the job was given no card"
+OLD_DRIVER = "cannot use the driver"
+"""Why there is no GPU: what a message of `Outcome.NO_GPU` holds, by which a remedy is chosen."""
+
 _STOPPED = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
 """By what the job script got: the walltime warning, a kill -9 that nobody explains; else ``cancelled``."""
 

@@ -33,7 +33,10 @@ def _is_result(value: object) -> bool:
 
 ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "items_per_call": ("a whole number above 0", lambda value: _is_count(value) and value > 0),
-    "process": ("a jobkit.run.workload.Result with a whole number as load, and a tuple of Entity", _is_result),
+    "process": (
+        "a jobkit.run.workload.Result with a whole number as load, and a tuple of Entity",
+        _is_result,
+    ),
     "effective": (
         "a mapping of knobs to whole numbers or None",
         lambda value: isinstance(value, Mapping) and all(v is None or _is_count(v) for v in value.values()),

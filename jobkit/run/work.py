@@ -22,11 +22,11 @@ from jobkit.run.device import Device, open_device
 from jobkit.run.entities import write_entities
 from jobkit.run.failure import Stopped, TryFailed
 from jobkit.run.order import Call, calls
+from jobkit.run.own import folder_of, open_workload
 from jobkit.run.paragraphs import read_paragraphs
 from jobkit.run.record import Task, Try, now, record_of
 from jobkit.run.sampler import Peaks, sampling
 from jobkit.run.signals import Signals
-from jobkit.run.own import folder_of, open_workload
 from jobkit.run.workload import Result, Workload
 
 WARM_UP_PARAGRAPHS = 4
@@ -114,9 +114,8 @@ def _open_gpu(state: Try, idle: dict[str, int | None], uuid: str | None) -> None
         return
     state.gpu = gpu.describe(uuid, surroundings.own_pid()) if uuid else None
     if state.gpu is None:
-        raise TryFailed(
-            Outcome.NO_GPU, f"NVML knows no card for {NVML_UUID_VARIABLE}={surroundings.visible()!r}"
-        )
+        unknown = f"NVML knows no card for {NVML_UUID_VARIABLE}={surroundings.visible()!r}"
+        raise TryFailed(Outcome.NO_GPU, gpu.lack() or unknown)
     state.readings.device_idle = idle.get(state.gpu.uuid)
 
 
