@@ -17,8 +17,7 @@ from jobkit.site import Site, load_site, whole_name
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.templates import find_template
 from jobkit.texts import SAMPLE, find_text
-from jobkit.torch_build import refuse
-from jobkit.traits import traits
+from jobkit.traits import Traits, traits
 from jobkit.yaml_files import Document
 
 LAST_RESORT = "local"
@@ -65,8 +64,21 @@ class Found:
     workload_folder: str | None
 
 
-def find(path: Path, options: Options, *, fetch: bool, build: bool, say: Callable[[str], None]) -> Found:
+def find(
+    path: Path,
+    options: Options,
+    *,
+    fetch: bool,
+    build: bool,
+    say: Callable[[str], None],
+    check: Callable[[SweepSpec, Site, Traits], None] = lambda *_: None,
+) -> Found:
     """Return a spec with all that it names; ``fetch`` and ``build`` are for its text and its model.
+
+    Parameters
+    ----------
+    check
+        Is called before a model is built, and may refuse.
 
     Raises
     ------
@@ -83,15 +95,14 @@ def find(path: Path, options: Options, *, fetch: bool, build: bool, say: Callabl
     decided: dict[str, object] = {"scheduler": name, "text": _again(spec, text), "device": device(spec, name)}
     decided |= {"pack": _pack(spec, site), **_whole_names(spec, site, path.parent)}
     spec = spec.model_copy(update=decided)
-    needs_model = traits(spec.workload, folder).needs_model
-    if build:
-        refuse(spec, site, needs_model=needs_model)
+    known = traits(spec.workload, folder)
+    check(spec, site, known)
     return Found(
         spec=spec,
         site=site,
         why=why,
         text=text,
-        model=_model(spec, build=build, say=say) if needs_model else None,
+        model=_model(spec, build=build, say=say) if known.needs_model else None,
         workload_folder=None if spec.workload in SHIPPED else folder,
     )
 
@@ -178,7 +189,8 @@ def _found(document: Document, key: str, find: Callable[[], T]) -> T | None:
         return find()
     except JobkitError as error:
         hint = f" ({error.hint})" if error.hint else ""
-        document.faults.append(document.fault((key,), f"{key}: {error.message}{hint}"))
+        named = "" if error.message.startswith(key) else f"{key}: "
+        document.faults.append(document.fault((key,), f"{named}{error.message}{hint}"))
         return None
 
 

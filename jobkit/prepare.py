@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from jobkit import auto
@@ -23,6 +24,7 @@ from jobkit.schedulers.base import Request
 from jobkit.site import Site
 from jobkit.spec import SweepSpec
 from jobkit.stages import callable_stage
+from jobkit.torch_build import refuse, warn
 
 __all__ = ["LAST_RESORT", "Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
 
@@ -126,7 +128,9 @@ def prepare(
         With every fault of the spec at once; a missing text, model, site or template is one.
     """
     path, options = Path(path), options or Options()
-    found = find(path, options, fetch=build, build=build, say=say)
+    found = find(
+        path, options, fetch=build, build=build, say=say, check=refuse if build else partial(warn, say)
+    )
     spec, lengths = _sized(found, say)
     run_dir = _runs_dir(options, found.site) / run_id(spec.name)
     inputs = Inputs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from jobkit.typed import word
 if TYPE_CHECKING:
     from jobkit.site import Site
     from jobkit.spec import SweepSpec
+    from jobkit.traits import Traits
 
 INDEX = "https://download.pytorch.org/whl/cu126"
 """Of builds for CUDA. Without an index pip may be set to bring the same build, and without force it says
@@ -40,7 +42,7 @@ def fault() -> str:
     return "" if version is None or _BUILT.search(text) else f"torch {version[1]} is a CPU build"
 
 
-def refuse(spec: SweepSpec, site: Site, *, needs_model: bool) -> None:
+def refuse(spec: SweepSpec, site: Site, workload: Traits) -> None:
     """Refuse points on a GPU where the Python that will run them is this one, and cannot use a GPU.
 
     Raises
@@ -50,7 +52,7 @@ def refuse(spec: SweepSpec, site: Site, *, needs_model: bool) -> None:
     """
     environment = spec.environment
     another = environment.conda or environment.venv or environment.modules or environment.setup or site.setup
-    if spec.device != "cuda" or not needs_model or another or not (why := fault()):
+    if spec.device != "cuda" or not workload.needs_model or another or not (why := fault()):
         return
     ways = [
         f"{install(sys.executable)}   (or the index for your driver)",
@@ -61,3 +63,11 @@ def refuse(spec: SweepSpec, site: Site, *, needs_model: bool) -> None:
         ways.append("or, if this path holds another torch on the nodes: --set 'environment.setup=[\":\"]'")
     message = f"the sweep asks for a GPU, and in the Python that its jobs use {why}: {sys.executable}"
     raise JobkitError(message, hint="\n        ".join(ways))
+
+
+def warn(say: Callable[[str], None], spec: SweepSpec, site: Site, workload: Traits) -> None:
+    """Say what `refuse` would refuse."""
+    try:
+        refuse(spec, site, workload)
+    except JobkitError as error:
+        say(f"without --dry-run this is refused: {error}")
