@@ -34,7 +34,7 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
     **dict.fromkeys((Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LOST), AGAIN),
     Outcome.GPU_BUSY: (Step(RESUME, "once no other process holds the card, run it again"),),
     Outcome.QUEUE_ERROR: (
-        Step("jobkit status {run} {point}", "see what the scheduler says against it"),
+        Step("jobkit cancel {run} {point}", "take back its job, which cannot begin"),
         Step(RESUME, "once mended"),
     ),
     Outcome.NO_GPU: (LOOK, Step(RESUME, "once a job gets a card")),
@@ -88,6 +88,12 @@ FETCH = Step(
     "jobkit status {run} {point}",
     "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it",
 )
+
+
+def only(step: Step, point: int) -> Step:
+    """Return a step for one point, where it would run all that failed."""
+    resumes = step.command.startswith("jobkit resume ") and "--only" not in step.command
+    return Step(f"{step.command} --only {point}", step.does) if resumes else step
 
 
 def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from jobkit.begin import Begin
 from jobkit.look import Standing
 from jobkit.records import Exit, Outcome
-from jobkit.remedies import Step, remedy
+from jobkit.remedies import Step, only, remedy
 from jobkit.schedulers.base import Accounted
 from jobkit.status import PointStatus, RunStatus
 from jobkit.status_advice import advice
@@ -147,11 +147,5 @@ def _next(status: RunStatus, one: PointStatus, folder: str) -> Sequence[Step]:
         found.append(Step(f"jobkit resume {run} --only {index}", "runs it again"))
     elif standing in {Standing.FAILED, Standing.DONE}:
         steps = remedy(outcome, one.look.counts.verdict.evidence, run=run, point=index)
-        found += [_only(step, index) for step in steps if step.command != logs.command]
+        found += [only(step, index) for step in steps if step.command != logs.command]
     return [step for step in found if status.mine or not step.command.startswith("jobkit resume ")]
-
-
-def _only(step: Step, index: int) -> Step:
-    """Return a step for this point alone."""
-    resumes = step.command.startswith("jobkit resume ") and "--only" not in step.command
-    return Step(f"{step.command} --only {index}", step.does) if resumes else step
