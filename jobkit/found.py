@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ def find(
         As `prepare`.
     """
     overrides = (*options.overrides, *_flags(options))
-    folder = str(path.parent.absolute())
+    folder = os.path.abspath(path.parent)  # noqa: PTH100 - without `..`, and links as they are
     checks = (_text_check(path, write=fetch), _workload_check(folder), _site_check, _template_check(path))
     spec = load_spec(path, overrides, checks)
     name, why = choose_scheduler(spec.scheduler)

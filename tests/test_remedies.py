@@ -29,13 +29,13 @@ SPEC = """\
 name: t
 workload: own:Own
 text: text.txt
-model: {size: tiny, fallback: stand-in}
+model: {{size: tiny, fallback: stand-in}}
 scheduler: local
-site: ./site.yaml
-sweep: {batch_size: [1, 2, 3, 4, 5, 6, 7, 8, 9]}
+site: {site}
+sweep: {{batch_size: [1, 2, 3, 4, 5, 6, 7, 8, 9]}}
 repeats: 1
-resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: 2m}
-policy: {follow_up: false, bug: {stop_after: 2}}
+resources: {{gpus: 0, cpus: 1, memory: 200MiB, walltime: 2m}}
+policy: {{follow_up: false, bug: {{stop_after: 2}}}}
 """
 OWN = """\
 import os, pathlib, time
@@ -70,13 +70,14 @@ def failed(tmp_path_factory: pytest.TempPathFactory, kept_cache: Path, tiny_mode
     (home / "own.py").write_text(OWN)
     (home / "text.txt").write_text("One.\n\nTwo.\n")
     (home / "site.yaml").write_text(f"name: here\nscheduler: local\nscratch: {home}/scratch\n")
-    (home / "spec.yaml").write_text(SPEC)
+    (home / "spec.yaml").write_text(SPEC.format(site=home / "site.yaml"))
     for size, does in [*HERE.values(), (8, HERE[Outcome.BUG][1])]:
         (home / f"does-{size}").write_text(does)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JOBKIT_CACHE", str(kept_cache))
-        patch.chdir(home)
-        assert cli._exit_code(["sweep", "spec.yaml"]) == 4
+        patch.chdir("/")  # the folder of the spec, and not the one where it is typed, holds the workload
+        arguments = ["sweep", str(home / "spec.yaml"), "--runs-dir", str(home / "runs")]
+        assert cli._exit_code(arguments) == 4
     (run,) = (home / "runs").iterdir()
     return run
 
@@ -105,7 +106,9 @@ def typed(steps: list[Step]) -> None:
 def test_what_failed_here(outcome: Outcome, failed: Path) -> None:
     size, _ = HERE[outcome]
     one = point(failed, size)
-    assert one.outcome is outcome, one.counts.verdict.evidence
+    told = one.counts.verdict.evidence
+    assert one.outcome is outcome, told
+    assert ("own.py:9: ValueError: on purpose" in told) == (outcome in {Outcome.BUG, Outcome.STOPPED})
     (failed.parents[1] / f"does-{size}").unlink(missing_ok=True)
     steps = steps_of(one, failed)
     if outcome is Outcome.ENVIRONMENT:

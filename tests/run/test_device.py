@@ -5,6 +5,7 @@ import importlib
 import sys
 from types import SimpleNamespace
 
+import pynvml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,8 +104,8 @@ def test_without_a_device_a_try_never_falls_back(
     )
     monkeypatch.setattr(importlib, "import_module", lambda _: torch)
     monkeypatch.setattr(gpu, "nvml", lambda: contextlib.nullcontext(cards is not None))
-    monkeypatch.setattr(gpu.pynvml, "nvmlDeviceGetCount", lambda: cards)
-    monkeypatch.setattr(gpu.pynvml, "nvmlSystemGetDriverVersion", lambda: "470.1")
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: cards)
+    monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "470.1")
     monkeypatch.setenv(gpu.ASKED_VARIABLE, asked)
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
