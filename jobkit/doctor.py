@@ -141,9 +141,13 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
         "programs": PROGRAMS,
         "limit_s": STEP_LIMIT_S,
         "seen": seen_from(case),
-        "examine": ["--device", case.device, "--workload", case.spec.workload],
+        "examine": ["--device", case.device, *_workload_words(case)],
     }
     return render_errand(spec, case.site, run_dir, BODY, values, bare=bare)
+
+
+def _workload_words(case: Case) -> list[str]:
+    return ["--workload", case.spec.workload, "--folder", case.workload_folder]
 
 
 def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
@@ -158,7 +162,7 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
     found = [machine_probes.run_folders(case.runs_dir, shared=shared), machine_probes.cache(shared=shared)]
     if case.given:
         found.append(machine_probes.text(case.spec, case.base))
-    if needs_model(case.spec):
+    if needs_model(case):
         found.append(machine_probes.model(case.spec, needed=case.given))
     yield from under(INPUTS, found)
 

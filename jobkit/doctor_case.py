@@ -12,7 +12,6 @@ from jobkit.findings import Finding, fine, missing, warning
 from jobkit.found import LAST_RESORT, Options, choose_scheduler, device
 from jobkit.places import cache_dir
 from jobkit.prepare import DEFAULT_RUNS_DIR, request
-from jobkit.run.workload import workload_class
 from jobkit.schedulers.base import Request, Scheduler
 from jobkit.schedulers.queues import asked_for
 from jobkit.schedulers.registry import by_name
@@ -20,6 +19,7 @@ from jobkit.schedulers.survey import Survey
 from jobkit.site import Site, find_site, load_site, own_site
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.texts import find_text
+from jobkit.traits import traits
 
 NAME = "doctor"
 SMALL = {"gpus": 0, "cpus": 1, "memory": "1GiB", "walltime": "00:10:00"}
@@ -67,6 +67,11 @@ class Case:
     def device(self) -> str:
         """``cpu`` or ``cuda``: what a point would work on."""
         return device(self.spec, self.scheduler.NAME)
+
+    @property
+    def workload_folder(self) -> str:
+        """Where a workload of the user's own is looked for: the folder of the spec."""
+        return os.path.abspath(self.base)  # noqa: PTH100 - without `..`, and links as they are
 
     def request(self) -> Request:
         """Return what a point asks of the scheduler.
@@ -172,13 +177,13 @@ def inputs_of(case: Case) -> Iterator[Path]:
     if text and text.exists():
         yield text
     name = case.spec.model.name
-    if needs_model(case.spec):
+    if needs_model(case):
         yield from [one / name for one in model_places(name, cache_dir()) if not lacks(one, name)][:1]
 
 
-def needs_model(spec: SweepSpec) -> bool:
-    """Tell whether a spec's workload needs a model; of one that cannot be imported it is not known."""
+def needs_model(case: Case) -> bool:
+    """Tell whether the workload needs a model; of one that cannot be imported it is not known."""
     try:
-        return workload_class(spec.workload).NEEDS_MODEL
+        return traits(case.spec.workload, case.workload_folder).needs_model
     except JobkitError:
         return False

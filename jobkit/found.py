@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from jobkit.errors import JobkitError
 from jobkit.places import cache_dir
 from jobkit.records import ModelRef, TextRef
-from jobkit.run.workload import workload_class
+from jobkit.run.workload import SHIPPED
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.site import Site, load_site, whole_name
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.templates import find_template
 from jobkit.texts import SAMPLE, find_text
+from jobkit.traits import Traits, traits
 from jobkit.units import format_count
 from jobkit.yaml_files import Document
 
 LAST_RESORT = "local"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,7 @@ class Found:
     ----------
     spec
         With everything ``auto`` decided but the batch sizes.
-    site, why, text, model
+    site, why, text, model, workload_folder
         As in `Prepared` and its points.
     """
 
@@ -59,10 +63,24 @@ class Found:
     why: str
     text: TextRef
     model: ModelRef | None
+    workload_folder: str | None
 
 
-def find(path: Path, options: Options, *, fetch: bool, build: bool, say: Callable[[str], None]) -> Found:
+def find(
+    path: Path,
+    options: Options,
+    *,
+    fetch: bool,
+    build: bool,
+    say: Callable[[str], None],
+    check: Callable[[SweepSpec, Site, Traits], None] = lambda *_: None,
+) -> Found:
     """Return a spec with all that it names; ``fetch`` and ``build`` are for its text and its model.
+
+    Parameters
+    ----------
+    check
+        Is called before a model is built, and may refuse.
 
     Raises
     ------
@@ -70,16 +88,25 @@ def find(path: Path, options: Options, *, fetch: bool, build: bool, say: Callabl
         As `prepare`.
     """
     overrides = (*options.overrides, *_flags(options))
-    checks = (_text_check(path, write=fetch), _model_check, _site_check, _template_check(path))
+    folder = os.path.abspath(path.parent)  # noqa: PTH100 - without `..`, and links as they are
+    checks = (_text_check(path, write=fetch), _workload_check(folder), _site_check, _template_check(path))
     spec = load_spec(path, overrides, checks)
     name, why = choose_scheduler(spec.scheduler)
     site = load_site(spec.site, name)
     text = find_text(spec.text, base=path.parent, cache=cache_dir(), write=fetch)
-    model = _model(spec, build=build, say=say)
     decided: dict[str, object] = {"scheduler": name, "text": _again(spec, text), "device": device(spec, name)}
     decided |= {"pack": _pack(spec, site), **_whole_names(spec, site, path.parent)}
     spec = spec.model_copy(update=decided)
-    return Found(spec=spec, site=site, why=why, text=text, model=model)
+    known = traits(spec.workload, folder)
+    check(spec, site, known)
+    return Found(
+        spec=spec,
+        site=site,
+        why=why,
+        text=text,
+        model=_model(spec, build=build, say=say) if known.needs_model else None,
+        workload_folder=None if spec.workload in SHIPPED else folder,
+    )
 
 
 def _pack(spec: SweepSpec, site: Site) -> int:
@@ -116,10 +143,21 @@ def _text_check(path: Path, *, write: bool) -> Callable[[Document], None]:
     return check
 
 
-def _model_check(document: Document) -> None:
+def _workload_check(folder: str) -> Callable[[Document], None]:
+    def check(document: Document) -> None:
+        workload = document.data.get("workload", "stanza-ner")
+        if not isinstance(workload, str) or (workload not in SHIPPED and ":" not in workload):
+            return  # a fault of its own
+        found = _found(document, "workload", lambda: traits(workload, folder))
+        if found and found.needs_model:
+            _check_model(document)
+
+    return check
+
+
+def _check_model(document: Document) -> None:
     model = document.data.get("model", {})
-    workload = document.data.get("workload", "stanza-ner")
-    if isinstance(model, dict) and isinstance(workload, str) and _needs_model(workload):
+    if isinstance(model, dict):
         from jobkit.models import find_model  # here, for a workload without a model starts sooner
 
         name, size = str(model.get("name", "en")), str(model.get("size", "full"))
@@ -148,24 +186,17 @@ def _template_check(path: Path) -> Callable[[Document], None]:
     return check
 
 
-def _found(document: Document, key: str, find: Callable[[], object]) -> None:
+def _found(document: Document, key: str, find: Callable[[], T]) -> T | None:
     try:
-        find()
+        return find()
     except JobkitError as error:
         hint = f" ({error.hint})" if error.hint else ""
-        document.faults.append(document.fault((key,), f"{key}: {error.message}{hint}"))
-
-
-def _needs_model(workload: str) -> bool:
-    try:
-        return workload_class(workload).NEEDS_MODEL
-    except JobkitError:
-        return False
-
-
-def _model(spec: SweepSpec, *, build: bool, say: Callable[[str], None]) -> ModelRef | None:
-    if not workload_class(spec.workload).NEEDS_MODEL:
+        named = "" if error.message.startswith(key) else f"{key}: "
+        document.faults.append(document.fault((key,), f"{named}{error.message}{hint}"))
         return None
+
+
+def _model(spec: SweepSpec, *, build: bool, say: Callable[[str], None]) -> ModelRef:
     from jobkit.models import find_model  # as above
 
     asked = spec.model

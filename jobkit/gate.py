@@ -27,7 +27,7 @@ from jobkit.run.__main__ import read_point
 from jobkit.units import format_count
 
 FLAGS_FOLDER = "flags"
-SET_UP = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISSING})
+SET_UP = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISSING, Outcome.NO_GPU})
 """Outcomes that a point does not have by its size: where two fail so, the others will."""
 LOAD_KNOBS = frozenset({"batch_size", "sentences_per_ner_batch"})
 """Knobs that a batch's load grows with; a workload's other knobs may do anything."""
@@ -101,8 +101,8 @@ def judge(
 
 
 def signature(message: str) -> str:
-    """Return what is alike in two messages of one fault: no numbers, no addresses."""
-    return re.sub(r"0x[0-9a-f]+|\d+", "#", message)
+    """Return what is alike in two messages of one fault: no numbers, no addresses, no cards."""
+    return re.sub(r"0x[0-9a-f]+|(GPU|MIG)-[0-9a-f-]+|\d+", "#", message)
 
 
 def _ran_out(one: Failed, card: Gpu) -> bool:

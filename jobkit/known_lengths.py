@@ -5,25 +5,27 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
+from jobkit.apart import apart
 from jobkit.errors import JobkitError
 from jobkit.lengths import PUNCTUATION, Lengths
 from jobkit.models import NOT_BUILT
 from jobkit.places import CACHE_VARIABLE
 from jobkit.record_files import write_atomically
 from jobkit.records import ModelRef, TextRef
+from jobkit.run import own
 from jobkit.run.order import split_sentences
 from jobkit.run.paragraphs import read_paragraphs, split_paragraphs
-from jobkit.run.workload import SHIPPED, workload_class
+from jobkit.run.workload import SHIPPED
 from jobkit.sample import PARAGRAPHS, sample_text
 from jobkit.texts import SAMPLE
+from jobkit.traits import traits
 from jobkit.units import format_count
 
 Say = Callable[[str], None]
-Find = Callable[[Sequence[str], ModelRef | None], Sequence[Sequence[int]]]
-"""A workload's own ``lengths``; see `jobkit.run.workload.Workload`."""
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -45,8 +47,15 @@ def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: 
         return None  # not there, or spoilt: it is made again
 
 
-def text_lengths(
-    workload: str, text: TextRef, model: ModelRef | None, *, cache: Path, say: Say, fast: bool = False
+def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
+    workload: str,
+    text: TextRef,
+    model: ModelRef | None,
+    *,
+    cache: Path,
+    say: Say,
+    fast: bool = False,
+    folder: str | None = None,
 ) -> Lengths:
     """Return the lengths of a text's items, in the units that a workload's framework pads to.
 
@@ -63,24 +72,25 @@ def text_lengths(
         Told what takes time.
     fast
         Whether to estimate them rather than to use a model.
+    folder
+        Where a workload of the user's own is looked for: the spec's.
 
     Raises
     ------
     JobkitError
         Where the workload fails to find them.
     """
-    found, paragraphs = workload_class(workload), paragraphs_of(text)
-    find: Find | None = getattr(found, "lengths", None)
-    if find is None:
+    known, paragraphs = traits(workload, folder), paragraphs_of(text)
+    if not known.tells_lengths:
         return Lengths.unknown(len(paragraphs))
-    if found.NEEDS_MODEL and (fast or model is None or model.fingerprint == NOT_BUILT):
+    if known.needs_model and (fast or model is None or model.fingerprint == NOT_BUILT):
         return estimated_lengths(paragraphs)
     if kept := cached_lengths(workload, text, model, cache):
         return kept
-    if found.NEEDS_MODEL:
+    if known.needs_model:
         count = format_count(len(paragraphs), "paragraph")
         say(f"finding the lengths of {count} by the model's tokenizer, once")
-    lengths = _checked(workload, find, paragraphs, model)
+    lengths = _asked(workload, folder, paragraphs, model, say)
     if path := _kept_at(workload, text, model, cache):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,12 +102,27 @@ def text_lengths(
 
 
 def lengths_or_estimate(
-    workload: str, text: TextRef, model: ModelRef | None, *, cache: Path, say: Say
+    workload: str,
+    text: TextRef,
+    model: ModelRef | None,
+    *,
+    cache: Path,
+    say: Say,
+    folder: str | None = None,
 ) -> Lengths:
-    """Return what `text_lengths` finds, else an estimate: a sweep does not fail for want of it."""
+    """Return what `text_lengths` finds; an estimate if a shipped workload cannot find them.
+
+    Raises
+    ------
+    JobkitError
+        If a workload of the user's own fails: the fault is in the user's code, and is reported
+        before anything is submitted.
+    """
     try:
-        return text_lengths(workload, text, model, cache=cache, say=say)
+        return text_lengths(workload, text, model, cache=cache, say=say, folder=folder)
     except JobkitError as error:
+        if workload not in SHIPPED:
+            raise
         say(f"{error.message}; they are estimated from punctuation")
         return estimated_lengths(paragraphs_of(text))
 
@@ -113,22 +138,16 @@ def estimated_lengths(paragraphs: Sequence[str]) -> Lengths:
     return Lengths(paragraphs=tuple(rows), source=PUNCTUATION)
 
 
-def _checked(
-    workload: str,
-    find: Find,
-    paragraphs: Sequence[str],
-    model: ModelRef | None,
+def _asked(
+    workload: str, folder: str | None, paragraphs: Sequence[str], model: ModelRef | None, say: Say
 ) -> Lengths:
-    try:
-        rows = tuple(map(tuple, find(paragraphs, model)))
-    except Exception as error:  # a workload may be anybody's, and a framework raises what it likes
-        raise JobkitError(
-            f"workload {workload}: the lengths of the text could not be found: {error}",
-            hint="jobkit preflight --fast estimates them without a model; batch sizes in numbers need none",
-        ) from error
-    if len(rows) != len(paragraphs):
-        raise JobkitError(f"workload {workload}: lengths of {len(rows)} paragraphs, not {len(paragraphs)}")
-    return Lengths(paragraphs=rows)
+    """Return what the workload finds: a child process asks a framework, or the user's code."""
+    if workload in SHIPPED and model is None:
+        rows = own.lengths(workload, None, paragraphs, None, say=say)
+    else:
+        asked = (workload, folder, paragraphs, asdict(model) if model else None)
+        rows = apart("jobkit.run.own:lengths", *asked, say=say, what="finding the lengths of the text")
+    return Lengths(paragraphs=tuple(map(tuple, rows)))
 
 
 def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Path | None:

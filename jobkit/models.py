@@ -1,6 +1,6 @@
 """Find the model that a spec names: one that is on disk, or a stand-in; fetch one beforehand.
 
-A job never downloads. stanza is imported only to fetch, torch only to build a stand-in.
+A job never downloads. stanza is imported only to fetch, and nothing is measured by a process that did.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from jobkit.places import writing
 from jobkit.records import ModelRef
 from jobkit.run.stanza_ner import PROCESSORS
 from jobkit.standin import SIZE_BYTES, is_built, make_standin, standin_path
+from jobkit.typed import word
 
 Say = Callable[[str], None]
 
@@ -34,6 +35,8 @@ STAND_IN = "stand-in"
 NOT_BUILT = "not-built-yet"
 """The fingerprint of a stand-in that a run would build first."""
 RESOURCES_FILE = "resources.json"
+LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
+"""What Stanza calls its models."""
 
 
 def find_model(
@@ -109,6 +112,8 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
     JobkitError
         Where it cannot be had; a model fetched before stays as it was.
     """
+    if not LANGUAGES.fullmatch(name):
+        raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
     import stanza
 
     folder = cache / "models" / name
@@ -148,7 +153,7 @@ def list_models(cache: Path) -> tuple[ModelRef, ...]:
         for name in _languages(cache)
         if (place.parent != cache.absolute() / "models" or place.name == name) and not lacks(place, name)
     ]
-    built = [_as_is(size, cache) for size in SIZE_BYTES if is_built(standin_path(size, cache))]
+    built = [_as_is(size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))]
     return (*real, *built)
 
 
@@ -206,6 +211,9 @@ def _as_is(size: str, cache: Path) -> ModelRef:
     """Return the stand-in as it is, or as it would be."""
     folder = standin_path(size, cache).absolute()
     if is_built(folder):
+        if lack := _spoilt(folder):
+            again = f"rm -r {word(str(folder))} && jobkit models build --size {size}"
+            raise JobkitError(f"the {size} {STAND_IN} in {folder} is spoilt: {lack}", hint=again)
         return _ref(folder, LANGUAGE, size, stand_in=True)
     return ModelRef(
         path=str(folder),
@@ -215,6 +223,11 @@ def _as_is(size: str, cache: Path) -> ModelRef:
         fingerprint=NOT_BUILT,
         size_bytes=SIZE_BYTES[size],
     )
+
+
+def _spoilt(folder: Path) -> str:
+    """Return what a stand-in lacks; empty where it is whole."""
+    return lacks(folder, LANGUAGE) if is_built(folder) else "not built"
 
 
 def _ref(folder: Path, name: str, size: str, *, stand_in: bool) -> ModelRef:

@@ -28,12 +28,15 @@ class Inputs:
     ----------
     device
         ``cpu`` or ``cuda``, decided.
+    workload_folder
+        As in `jobkit.records.Point`.
     """
 
     run_id: str
     text: TextRef
     model: ModelRef | None
     device: str
+    workload_folder: str | None = None
 
 
 def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
@@ -96,6 +99,7 @@ def _point(spec: SweepSpec, inputs: Inputs, index: int, params: Mapping[str, int
         order=spec.order,
         allocator=_allocator(spec) if inputs.device == "cuda" else None,
         threads=spec.resources.cpus,
+        workload_folder=inputs.workload_folder,
     )
 
 

@@ -112,7 +112,7 @@ class Policy(_Part):
     preempted, node_fail
         Again as it was, unless the scheduler does so by itself; after ``node_fail`` without that node.
     bug
-        When to give the sweep up: also for ``environment`` and ``model_missing``.
+        When to give the sweep up: also for ``environment``, ``model_missing`` and ``no_gpu``.
     follow_up
         Whether a small job waits for the sweep to end and does all this, so that nobody need be
         logged in. Without it `jobkit resume` does it.

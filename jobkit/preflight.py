@@ -159,7 +159,15 @@ def preflight(
     """
     found = find(path, Options(overrides=overrides), fetch=True, build=not fast, say=say)
     spec, card = found.spec, gpu_memory_bytes or auto.named_card_bytes(found.spec)
-    lengths = text_lengths(spec.workload, found.text, found.model, cache=cache_dir(), say=say, fast=fast)
+    lengths = text_lengths(
+        spec.workload,
+        found.text,
+        found.model,
+        cache=cache_dir(),
+        say=say,
+        fast=fast,
+        folder=found.workload_folder,
+    )
     loads = auto.loads_of(spec, lengths)
     chosen = auto.choose(spec, found.model, loads, card)
     if auto.is_auto(spec):

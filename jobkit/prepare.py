@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from jobkit import auto
@@ -24,6 +25,7 @@ from jobkit.schedulers.base import Request
 from jobkit.site import Site
 from jobkit.spec import SweepSpec
 from jobkit.stages import callable_stage
+from jobkit.torch_build import refuse, warn
 from jobkit.units import MOST_SECONDS, format_walltime
 
 __all__ = ["LAST_RESORT", "Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
@@ -70,7 +72,13 @@ class Prepared:
     def inputs(self) -> Inputs:
         """What its points share, as `jobkit.plan.plan` takes it."""
         first = self.points[0]
-        return Inputs(run_id=first.run_id, text=first.text, model=first.model, device=first.device)
+        return Inputs(
+            run_id=first.run_id,
+            text=first.text,
+            model=first.model,
+            device=first.device,
+            workload_folder=first.workload_folder,
+        )
 
     @property
     def request(self) -> Request:
@@ -124,10 +132,18 @@ def prepare(
         With every fault of the spec at once; a missing text, model, site or template is one.
     """
     path, options = Path(path), options or Options()
-    found = find(path, options, fetch=build, build=build, say=say)
+    found = find(
+        path, options, fetch=build, build=build, say=say, check=refuse if build else partial(warn, say)
+    )
     spec, lengths = _sized(found, say, build=build)
     run_dir = _runs_dir(options, found.site) / run_id(spec.name)
-    inputs = Inputs(run_id=run_dir.name, text=found.text, model=found.model, device=spec.device)
+    inputs = Inputs(
+        run_id=run_dir.name,
+        text=found.text,
+        model=found.model,
+        device=spec.device,
+        workload_folder=found.workload_folder,
+    )
     if idle := idle_gpus(spec, found.site.scheduler, spec.device):
         say(f"warning: {idle} ({needed_gpus(spec.device)})")
     points = plan(spec, inputs)
@@ -158,15 +174,15 @@ def _sized(found: Found, say: Callable[[str], None], *, build: bool) -> tuple[Sw
     They are found here, once, for all that is asked of the run later; a preview takes no time to
     find what it does not need.
     """
-    spec, text, model = found.spec, found.text, found.model
+    spec, text, model, folder = found.spec, found.text, found.model, found.workload_folder
     if auto.is_auto(spec):
-        lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say)
+        lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
         chosen = auto.choose(spec, model, auto.loads_of(spec, lengths), auto.named_card_bytes(spec))
         say(chosen.line)
         return auto.decided(spec, chosen.sizes.batch_sizes), lengths
     if model is not None and not build:
         return spec, cached_lengths(spec.workload, text, model, cache_dir())
-    return spec, lengths_or_estimate(spec.workload, text, model, cache=cache_dir(), say=say)
+    return spec, lengths_or_estimate(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
 
 
 def shared_by(spec: SweepSpec, points: int) -> SweepSpec:

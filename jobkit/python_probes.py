@@ -8,14 +8,12 @@ from typing import Any
 from jobkit.facts import Facts
 from jobkit.findings import Finding, fine, missing, unknown, warning
 from jobkit.node_probes import Probe, Wanted
+from jobkit.torch_build import install
 from jobkit.typed import word
 from jobkit.units import format_bytes_gib
 
 SLOW_IMPORT_S = 30.0
 FOR_CUDA = "another build, for the CUDA that the driver takes (docs/dependencies.md#another-torch):"
-INDEX = "https://download.pytorch.org/whl/cu126"
-"""Of builds for CUDA. Without an index pip may be set to bring the same build, and without force it says
-that torch is there already."""
 ON_NODE = "jobkit doctor --submit looks on a node"
 
 
@@ -67,7 +65,8 @@ def _workload(facts: Facts, wanted: Wanted) -> Finding:
             "jobkit", f"looking at its packages failed: {facts.said.get('examine.said', '')}".strip(": ")
         )
     if error := seen.get("workload_error"):
-        return missing("jobkit", str(error), "install what it imports into that environment")
+        mend = seen.get("workload_mend") or "install what it imports into that environment"
+        return missing("jobkit", str(error), str(mend))
     version = seen.get("jobkit")
     if version != wanted.jobkit:
         return warning(
@@ -84,10 +83,10 @@ def torch(facts: Facts, wanted: Wanted) -> Finding | None:
     told = _torch(facts)
     if told is None:
         return None
-    python = word(facts.said.get("python", "python"))
+    python = facts.said.get("python", "python")
     if told.get("version") is None:
         return missing(
-            "torch", f"it cannot be imported: {told.get('error')}", f"{python} -m pip install torch"
+            "torch", f"it cannot be imported: {told.get('error')}", f"{word(python)} -m pip install torch"
         )
     built = f"for CUDA {told['built_for']}" if told.get("built_for") else "a CPU build"
     said = f"torch {told['version']}, {built}, imported in {told.get('import_s')} s"
@@ -96,7 +95,7 @@ def torch(facts: Facts, wanted: Wanted) -> Finding | None:
         return _lacking(wanted)(
             "torch",
             f"{said}: it cannot use a GPU, and {asks}",
-            f"{FOR_CUDA}\n{python} -m pip install --force-reinstall torch --index-url {INDEX}",
+            f"{FOR_CUDA}\n{install(python)}",
         )
     if (told.get("import_s") or 0) > SLOW_IMPORT_S:
         return warning(

@@ -130,6 +130,9 @@ class Point:
     trial
         Whether it tries a prediction (``find_max``, ``jobkit verify``) and is no point of the sweep:
         it proves memory, and no speed and no line is taken from it.
+    workload_folder
+        Where the module of a workload of the user's own lies, absolute: the spec's folder; ``None`` of
+        a shipped workload.
     """
 
     schema: int = SCHEMA
@@ -147,6 +150,7 @@ class Point:
     threads: int
     cap_bytes: int | None = None
     trial: bool = False
+    workload_folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from jobkit.errors import JobkitError
 from jobkit.lint import refuse
 from jobkit.plan import ALLOCATOR_VARIABLES, Inputs, plan
 from jobkit.records import Point, TextRef
+from jobkit.run.gpu import ASKED_VARIABLE
 from jobkit.site import Site
 from jobkit.spec import Environment, SweepSpec
 from jobkit.stages import callable_stage
@@ -233,7 +234,8 @@ def activation(spec: SweepSpec, site: Site) -> list[str]:
 def variables(spec: SweepSpec, point: Point) -> dict[str, str]:
     """Return what is exported to the worker."""
     chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator) if point.allocator else {}
-    return {**{k: v for k, v in chosen.items() if v}, **spec.environment.variables}
+    asked = {ASKED_VARIABLE: str(spec.resources.gpus)} if point.device == "cuda" else {}
+    return {**{k: v for k, v in chosen.items() if v}, **asked, **spec.environment.variables}
 
 
 UNSPEAKABLE = {"slurm": "\\", "sge": "\\'\"$,"}

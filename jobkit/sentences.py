@@ -10,6 +10,7 @@ from jobkit.collect import Collected
 from jobkit.estimates import GroupEstimate
 from jobkit.predict import Prediction
 from jobkit.records import RESULTS, Outcome
+from jobkit.remedies import remedy
 from jobkit.straight import Estimate, Line
 from jobkit.trials import answers
 from jobkit.typed import word
@@ -18,18 +19,6 @@ from jobkit.units import GIB, format_bytes_gib, format_count, format_memory
 Row = Mapping[str, object]
 
 MOST_POINTS = 20
-
-AGAIN = "run it again: jobkit resume {folder}"
-KEYS = {
-    Outcome.TIMEOUT: "again with more time: jobkit resume {folder} --set resources.walltime=HH:MM:SS",
-    Outcome.RAM_OOM: "again with more memory: jobkit resume {folder} --set resources.memory=SIZE",
-    Outcome.NO_GPU: "again with a GPU: jobkit resume {folder} --set resources.gpus=1",
-    Outcome.STAGE_OUT: "copy the results from the folder named above before the node cleans it",
-    **dict.fromkeys((Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.STOPPED), AGAIN),
-}
-"""What to type after a failure that has one plain remedy."""
-
-BY_HAND = "read its log: jobkit logs {folder} {index}; once mended: jobkit resume {folder} --only {index}"
 
 
 def heading(group: Row, sizes: Sequence[Row]) -> list[str]:
@@ -185,6 +174,7 @@ def _missing(row: Row, knobs: Sequence[str]) -> list[str]:
     provisional = " (provisional)" if row["provisional"] else ""
     lines = [f"{name}: {outcome}{provisional}: {row['evidence']}"]
     if not answers(outcome, trial=bool(row["trial"])):
-        advice = KEYS.get(Outcome(outcome), BY_HAND)
-        lines.append("  " + advice.format(folder=word(str(row["folder"])), index=_integer(row["index"])))
+        run, point = word(str(row["folder"])), _integer(row["index"])
+        steps = remedy(Outcome(outcome), str(row["evidence"]), run=run, point=point)
+        lines.append("  " + "; ".join(f"{step.does}: {step.command}" for step in steps))
     return lines

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jobkit.errors import JobkitError
 
@@ -99,10 +102,66 @@ def run(
     return Completed(argv, process.returncode, out, err)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def listen(
+    argv: Sequence[str], hear: Callable[[str], None], *, text: str, env: Mapping[str, str]
+) -> Completed:
+    """Run a command for as long as it takes, and pass on each line of its standard output as it comes.
+
+    Ctrl-C in a terminal reaches this process alone, which then kills the command.
+
+    Parameters
+    ----------
+    argv
+        The command and its arguments.
+    hear
+        Is called with each line.
+    text
+        What the command reads from its standard input.
+    env
+        The whole environment of the command.
+    """
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(  # noqa: S603 - an argv list, no shell
+            tuple(argv),
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            start_new_session=True,
+            text=True,
+            encoding="utf-8",
+        )
+        try:
+            with contextlib.closing(process.stdout or io.StringIO()) as lines:
+                _hand_over(process, text)
+                for line in lines:
+                    hear(line)
+            status = process.wait()
+        except BaseException:
+            _kill_group(process)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LAST_WORDS_S)
+            raise
+        said.seek(0)
+        return Completed(tuple(argv), status, "", said.read().decode("utf-8", "replace"))
+
+
+def _hand_over(process: subprocess.Popen[str], text: str) -> None:
+    """Give a command its standard input; one that has died reads none of it, and its status tells."""
+    with contextlib.suppress(BrokenPipeError):
+        if process.stdin is not None:
+            process.stdin.write(text)
+            process.stdin.close()
+
+
+def _kill_group(process: subprocess.Popen[Any]) -> None:
     """Kill a command with all that it started: a wrapper's child would hold the streams open."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    _kill_group(process)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.communicate(timeout=_LAST_WORDS_S)
     for stream in (process.stdout, process.stderr):

@@ -2,7 +2,8 @@
 
 It stands in where the real model cannot be had. ``tiny`` is for trying things on a CPU; ``full``
 has the English model's dimensions, and so its memory and speed. Its entities mean nothing
-outside text of `jobkit.sample`'s kind. torch and stanza are imported inside the functions.
+outside text of `jobkit.sample`'s kind. It is trained in a process of its own, the only one here that
+imports torch and stanza: what that takes of a card is free again before anything is measured.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
+from jobkit.apart import apart
 from jobkit.errors import JobkitError
 from jobkit.locks import only_one
 from jobkit.places import writing
@@ -36,7 +37,7 @@ from jobkit.standin_parts import (
     make_character_models,
     make_word_vectors,
     part_path,
-    seeded,
+    seed,
     train_ner,
     train_tokenizer,
 )
@@ -148,7 +149,7 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
     Raises
     ------
     JobkitError
-        Where there is no such size.
+        Where there is no such size, or the training fails.
     """
     folder = standin_path(size, cache)
     lock = folder.with_name(f".{folder.name}.lock")
@@ -160,54 +161,41 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
         if not is_built(folder):
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
                 made = Path(scratch) / folder.name
-                _build_into(made, size, say)
+                what = f"building the stand-in model ({size})"
+                apart("jobkit.standin:train", str(made), size, say=say, what=what, cards=size == "full")
                 made.replace(folder)
     return read_card(folder)
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Stanza's log out of the way: importing its trainers sets it to DEBUG."""
-    logger = logging.getLogger("stanza")
-    level, logger.disabled = logger.level, True
-    try:
-        yield
-    finally:
-        logger.disabled = False
-        logger.setLevel(level)
+def train(path: str, size: str, *, say: Say) -> None:
+    """Train the stand-in of a size into a folder; `make_standin` has a child process do it.
 
-
-@contextmanager
-def _threads(number: int | None) -> Iterator[None]:
-    """Have torch use this many CPU threads for a while; ``None`` leaves it as it is.
-
-    Small matrices gain nothing from a second thread, and where other work runs on the same
-    cores the threads wait for one another: ten minutes were seen instead of one.
+    Parameters
+    ----------
+    path
+        The folder, absolute; it is made.
+    size, say
+        As for `make_standin`.
     """
     import torch
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _build_into(folder: Path, size: str, say: Say) -> None:
-    import torch
-
+    folder = Path(path)
     device = "cuda" if size == "full" and torch.cuda.is_available() else "cpu"
     say(f"building the stand-in model ({size}, on {device}); it is kept for the next time")
     sample = generate(TRAINING_SEED, TRAINING_PARAGRAPHS)
     order = Order(folder=folder, sample=sample, size=SIZES[size], device=device, say=say)
-    with _quiet(), _threads(1 if size == "tiny" else None), seeded(TRAINING_SEED):
-        characters = make_character_models(order)
-        vectors = make_word_vectors(order)
-        train_tokenizer(order)
-        train_ner(order, characters=characters, vectors=vectors)
-        _write_resources(folder)
-        card = _evaluate(folder, size, device)
+    logging.getLogger("stanza").disabled = True  # importing its trainers sets it to DEBUG
+    if size == "tiny":
+        # Small matrices gain nothing from a second thread, and where other work runs on the same
+        # cores the threads wait for one another: ten minutes were seen instead of one.
+        torch.set_num_threads(1)
+    seed(TRAINING_SEED)
+    characters = make_character_models(order)
+    vectors = make_word_vectors(order)
+    train_tokenizer(order)
+    train_ner(order, characters=characters, vectors=vectors)
+    _write_resources(folder)
+    card = _evaluate(folder, size, device)
     write_atomically(folder / CARD_FILE, to_json(card) + "\n")
     say(f"stand-in model ({size}): F1 {card.f1:.3f} on held-out generated text")
 

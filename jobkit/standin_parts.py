@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -86,22 +85,14 @@ def part_path(folder: Path, part: str) -> Path:
     return folder / LANGUAGE / part / f"{PACKAGE}.pt"
 
 
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed Python's, numpy's and torch's random numbers, and put all back afterwards."""
+def seed(number: int) -> None:
+    """Seed Python's, numpy's and torch's random numbers."""
     import numpy as np
     import torch
 
-    before, before_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - Stanza draws from it
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        np.random.seed(seed)  # noqa: NPY002
-        random.seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(before)
-            np.random.set_state(before_numpy)  # noqa: NPY002
+    random.seed(number)
+    np.random.seed(number)  # noqa: NPY002 - Stanza draws from it
+    torch.manual_seed(number)
 
 
 def make_character_models(order: Order) -> Any:  # noqa: ANN401 - Stanza is untyped

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from jobkit.in_words import CANCELLED, HELD
 from jobkit.look import IN_QUEUE, Standing
+from jobkit.remedies import Step
 from jobkit.schedulers.base import Queued, Remedy, State
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.status import ENDED, JobStatus, PointStatus, RunStatus
@@ -22,14 +23,6 @@ DOES = {
 }
 """What a job that waits for the points is for."""
 MOST_NAMES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A command to type, and what it does."""
-
-    command: str
-    does: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from pathlib import Path
 from jobkit.begin import Begin
 from jobkit.look import Standing
 from jobkit.records import Exit, Outcome
+from jobkit.remedies import Step, only, remedy
 from jobkit.schedulers.base import Accounted
 from jobkit.status import PointStatus, RunStatus
-from jobkit.status_advice import Step, advice
+from jobkit.status_advice import advice
 from jobkit.status_report import far_words, plain, steps
 from jobkit.submissions import Task
 from jobkit.timing import moment
@@ -143,7 +144,10 @@ def _next(status: RunStatus, one: PointStatus, folder: str) -> Sequence[Step]:
         alone = advice(replace(status, points=(one,), jobs=()), folder)
         return [step for step in alone.steps if "--watch" not in step.command]
     found = [logs] if one.look.tries else []
-    again = standing in {Standing.FAILED, Standing.MISSING} or one.look.outcome is Outcome.PRUNED
-    if again and status.mine:
+    outcome = one.look.outcome or Outcome.LOST
+    if standing is Standing.MISSING:
         found.append(Step(f"jobkit resume {run} --only {index}", "runs it again"))
-    return found
+    elif standing in {Standing.FAILED, Standing.DONE}:
+        steps = remedy(outcome, one.look.counts.verdict.evidence, run=run, point=index)
+        found += [only(step, index) for step in steps if step.command != logs.command]
+    return [step for step in found if status.mine or not step.command.startswith("jobkit resume ")]

@@ -10,9 +10,10 @@ from jobkit.folded import printable
 from jobkit.in_words import HELD, counted
 from jobkit.look import Standing
 from jobkit.progress import Progress
+from jobkit.remedies import Step
 from jobkit.saved import Saved
 from jobkit.status import PointStatus, RunStatus
-from jobkit.status_advice import Advice, Step, advice, job_line
+from jobkit.status_advice import Advice, advice, job_line
 from jobkit.units import format_about, format_clock
 
 MOST_OF_A_STATE = 20

@@ -205,3 +205,11 @@ def write_begin(run: Path, of: Point, number: int = 1, **fields: object) -> None
     told |= {"host": "node1", "pid": 4711, "at": "2026-01-02T10:15:20Z", **fields}
     text = "".join(f"{key}={value}\n" for key, value in told.items())
     write_atomically(try_folder(run, of, number) / BEGIN_FILE, text)
+
+
+def own_workload(folder: Path, *body: str, name: str = "own") -> str:
+    """Write a workload of a user's own, ``count`` with some lines of its own; return what a spec calls it."""
+    lines = "\n    ".join(("KNOBS = ('batch_size',)", *body))
+    code = f"from jobkit.run.count import Count\nclass Own(Count):\n    {lines}\n"
+    (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    return f"{name}:Own"

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from jobkit import known_lengths
 from jobkit.errors import JobkitError
 from jobkit.known_lengths import (
     cached_lengths,
@@ -18,9 +18,9 @@ from jobkit.lengths import NONE, PUNCTUATION, TOKENIZER, Lengths
 from jobkit.loads import Loads
 from jobkit.models import NOT_BUILT
 from jobkit.records import ModelRef, TextRef
-from jobkit.run.stanza_ner import StanzaNer
 from jobkit.sample import SEED, generate
 from jobkit.texts import find_text
+from tests.builders import own_workload
 
 
 @pytest.fixture
@@ -38,12 +38,9 @@ def test_the_sample_need_not_be_on_disk(tmp_path: Path, text: TextRef) -> None:
     assert paragraphs_of(nowhere) == paragraphs_of(text) == list(generate(SEED, 40).paragraphs)
 
 
-def test_a_workload_without_lengths_has_none(
-    tmp_path: Path, text: TextRef, said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "plainest.py").write_text("class Own:\n    KNOBS = ()\n    NEEDS_MODEL = False\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    found = text_lengths("plainest:Own", text, None, cache=tmp_path, say=said.append)
+def test_a_workload_without_lengths_has_none(tmp_path: Path, text: TextRef, said: list[str]) -> None:
+    name = own_workload(tmp_path, "lengths = None")
+    found = text_lengths(name, text, None, cache=tmp_path, say=said.append, folder=str(tmp_path))
     assert found == Lengths.unknown(40)
     assert found.source == NONE
 
@@ -65,7 +62,7 @@ def test_with_a_model_they_are_found_once(
     assert cached_lengths("stanza-ner", text, tiny_model, tmp_path) is None
     found = text_lengths("stanza-ner", text, tiny_model, cache=tmp_path, say=said.append)
     assert said == ["finding the lengths of 40 paragraphs by the model's tokenizer, once"]
-    monkeypatch.setattr(StanzaNer, "lengths", lambda *_: pytest.fail("found again"))
+    monkeypatch.setattr(known_lengths, "apart", lambda *_, **__: pytest.fail("found again"))
     assert text_lengths("stanza-ner", text, tiny_model, cache=tmp_path, say=said.append) == found
     assert cached_lengths("stanza-ner", text, tiny_model, tmp_path) == found
     assert cached_lengths("stanza-ner", replace(text, sha256="0"), tiny_model, tmp_path) is None
@@ -97,20 +94,29 @@ def test_an_estimate_is_near(tmp_path: Path, tiny_model: ModelRef) -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("raise RuntimeError('no such thing')", "could not be found: no such thing"),
-        ("return [[1]]", "lengths of 1 paragraphs, not 40"),
-        ("return 7", "could not be found"),
+        (
+            "raise RuntimeError('no such thing')",
+            r"could not be found: .*own\.py:6: RuntimeError: no such thing",
+        ),
+        ("return [[1]]", r"own\.py:4\): lengths\(\) returned lengths of 1 paragraphs, not 40"),
+        ("return 7", r"own\.py:4\): lengths\(\) returned 7, where a list for each paragraph"),
+        ("return [['1']] * 40", r"lengths\(\) returned \[\['1'\]"),
+        ("import os; os.abort()", "its process was killed by signal 6"),
     ],
 )
-def test_a_workload_that_fails_to_tell_is_named(
-    body: str, told: str, tmp_path: Path, text: TextRef, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = f"class Own:\n    NEEDS_MODEL = False\n    @staticmethod\n    def lengths(p, m):\n        {body}\n"
-    (tmp_path / "failing.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "failing", raising=False)
-    with pytest.raises(JobkitError, match=f"workload failing:Own.*{told}"):
-        text_lengths("failing:Own", text, None, cache=tmp_path, say=print)
+def test_a_workload_that_fails_to_tell_is_named(body: str, told: str, tmp_path: Path, text: TextRef) -> None:
+    name, folder = own_workload(tmp_path, "@staticmethod", "def lengths(p, m):", f"    {body}"), str(tmp_path)
+    with pytest.raises(JobkitError, match=told) as caught:
+        text_lengths(name, text, None, cache=tmp_path, say=print, folder=folder)
+    assert caught.value.hint
+    with pytest.raises(JobkitError, match=told):
+        lengths_or_estimate(name, text, None, cache=tmp_path, say=print, folder=folder)
+
+
+def test_a_sweep_goes_on_with_an_estimate_if_the_model_fails(tmp_path: Path, text: TextRef) -> None:
+    broken = ModelRef(
+        path=str(tmp_path), name="en", size="tiny", stand_in=True, fingerprint="0", size_bytes=0
+    )
     said: list[str] = []
-    found = lengths_or_estimate("failing:Own", text, None, cache=tmp_path, say=said.append)
+    found = lengths_or_estimate("stanza-ner", text, broken, cache=tmp_path, say=said.append)
     assert (found.source, len(said)) == (PUNCTUATION, 1)

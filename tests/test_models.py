@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from jobkit.commands.models import models
 from jobkit.errors import JobkitError
 from jobkit.models import NOT_BUILT, fetch_model, find_model, fingerprint, lacks, list_models, model_places
+from jobkit.places import CACHE_VARIABLE
 from jobkit.records import ModelRef
 from jobkit.run.stanza_ner import StanzaNer
 
@@ -216,3 +219,29 @@ def test_what_is_on_this_machine_is_listed(
     monkeypatch.setenv("STANZA_RESOURCES_DIR", str(named))
     assert [model.path for model in list_models(cache)] == [str(cache / "models" / "en"), str(named)]
     assert tiny_model in list_models(kept_cache)
+
+
+def test_a_path_is_printed_only_of_what_is_there(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: ModelRef
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(cache))
+    asked = ["path", "en", "--size", "tiny", "--fallback", "stand-in"]
+    with pytest.raises(JobkitError, match="not built yet") as caught:
+        models.main(asked, standalone_mode=False)
+    assert (caught.value.exit_code, caught.value.hint) == (2, "jobkit models build --size tiny")
+    copy = cache / "models" / Path(tiny_model.path).name
+    shutil.copytree(tiny_model.path, copy)
+    assert CliRunner().invoke(models, asked).output == f"{copy}\n"
+    (copy / "en" / "ner" / "jobkit.pt").unlink()
+    with pytest.raises(JobkitError, match=r"spoilt: no en/ner/jobkit\.pt") as caught:
+        models.main(asked, standalone_mode=False)
+    assert f"rm -r {copy} && jobkit models build --size tiny" in caught.value.hint
+    assert list_models(cache) == ()
+
+
+@pytest.mark.parametrize("name", ["", "../en", "EN", "en/.."])
+def test_what_is_no_language_is_not_fetched(name: str, cache: Path) -> None:
+    with pytest.raises(JobkitError, match="no model is called") as caught:
+        fetch_model(name, cache, resources_url="http://127.0.0.1:1", say=print)
+    assert caught.value.hint
+    assert not cache.exists()

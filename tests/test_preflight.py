@@ -16,6 +16,7 @@ from jobkit.records import ModelRef
 from jobkit.sample import LONG_SENTENCE_CHARS, SEED, generate
 from jobkit.texts import find_text
 from jobkit.units import GIB
+from tests.builders import own_workload
 
 SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [3, 200]}\nresources: {gpus: 0}\n"
 RECORDS = Path(__file__).parents[1] / "docs" / "benchmarks" / "gpu"
@@ -62,12 +63,8 @@ def test_auto_is_what_is_worth_measuring(spec: Path) -> None:
     assert all(one.in_spec == one.to_measure for one in found.sizes)
 
 
-def test_without_lengths_the_batch_size_is_the_load(
-    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "silent.py").write_text("class Own:\n    KNOBS = ()\n    NEEDS_MODEL = False\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    found = preflight(spec, ("workload=silent:Own",))
+def test_without_lengths_the_batch_size_is_the_load(spec: Path) -> None:
+    found = preflight(spec, (f"workload={own_workload(spec.parent, 'lengths = None')}",))
     assert (found.source, found.items, found.longest) == (NONE, None, ())
     assert all(one.load == min(one.batch_size, 100) for one in found.sizes)
     assert found.sizes[0].efficiency is None

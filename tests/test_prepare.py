@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from jobkit.prepare import Options, choose_scheduler, prepare, run_id
 from jobkit.run_loads import read_lengths
 from jobkit.spec import load_spec
 from jobkit.submit import write_run
+from tests.builders import own_workload
 
 SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1, 2]}\nresources: {gpus: 0}\n"
 
@@ -198,3 +200,37 @@ def test_how_many_points_share_a_job_is_the_specs_word_else_the_sites(
         site.write_text(site.read_text() + "requests: {cpus: x, memory: x, walltime: x}\n")
     options = Options(scheduler=scheduler, site=str(site), runs_dir=tmp_path / "runs")
     assert prepare(spec, options, build=True).spec.pack == pack
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("own:Own", ""),
+        ("own:Oun", r"own\.py has no 'Oun'; did you mean 'Own'\?"),
+        ("own:Bare", r"'own:Bare' \(.*own\.py:\d+\) has no method load; .*no NEEDS_MODEL"),
+        ("gone:Own", "the module 'gone' is neither installed nor in"),
+        ("broken_:Own", r"cannot be imported: .*broken_\.py:2: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_workload_beside_the_spec_is_looked_at_before_anything_is_submitted(
+    name: str, told: str, spec: Path, tmp_path: Path
+) -> None:
+    """FAULT: the class of a workload of one's own is not there, lacks something, or fails as it is imported.
+
+    HOW: real: modules beside the spec.
+    REPORTED: refused with the file and line of the user's code and what is expected; in a job it is \
+`bug` with their file and line.
+    LOST: nothing.
+    """
+    own_workload(tmp_path)
+    with (tmp_path / "own.py").open("a") as stream:
+        stream.write("class Bare:\n    KNOBS = ('batch_size',)\n")
+    (tmp_path / "broken_.py").write_text("x = 0\n1 / x\n")
+    options = Options(overrides=(f"workload={name}",), scheduler="local", runs_dir=tmp_path / "runs")
+    if told:
+        with pytest.raises(JobkitError, match=told):
+            prepare(spec, options)
+    else:
+        assert {point.workload_folder for point in prepare(spec, options).points} == {str(tmp_path)}
+    assert "own" not in sys.modules, "the code of a user runs in another process"

@@ -30,7 +30,7 @@ workload: {workload}
 text: sample:30
 sweep: {{batch_size: [1, 2, 3, 4]}}
 repeats: 1
-resources: {{gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}}
+resources: {{gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00", options: {{slurm: {options}}}}}
 policy: {policy}
 environment: {{variables: {{PYTHONPATH: '{path}', ODD_FAULTS: '{faults}'}}}}
 """
@@ -55,10 +55,13 @@ class Lab:
         told = {size[1:]: word for size, word in faults.items()}
         (self.home / "faults.json").write_text(json.dumps(told), encoding="utf-8")
 
-    def sweep(self, policy: str = "{follow_up: false}") -> subprocess.CompletedProcess[str]:
+    def sweep(
+        self, policy: str = "{follow_up: false}", options: str = "[]"
+    ) -> subprocess.CompletedProcess[str]:
         text = SPEC.format(
             workload="odd:Faulty",
             policy=policy,
+            options=options,
             path=Path(__file__).parent / "workloads",
             faults=self.home / "faults.json",
         )

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -91,8 +90,3 @@ def test_the_path_changes_with_the_size(tmp_path: Path) -> None:
 def test_full_has_the_english_models_dimensions() -> None:
     full = SIZES["full"]
     assert (full.charlm_hidden, full.ner_hidden, full.word_dim) == (1024, 256, 100)
-
-
-def test_stanzas_log_is_left_as_it_was(tiny_model: ModelRef) -> None:
-    assert tiny_model.stand_in
-    assert not logging.getLogger("stanza").disabled

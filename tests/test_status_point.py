@@ -81,7 +81,7 @@ def test_a_try_that_was_killed_tells_every_source() -> None:
         "",
         "next",
         "  jobkit logs runs/demo 1           # what it said",
-        "  jobkit resume runs/demo --only 1  # runs it again",
+        "  jobkit resume runs/demo --only 1  # once there is room in the run folder, run it again",
     ]
 
 

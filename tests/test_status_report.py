@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from jobkit.look import Standing
 from jobkit.progress import Progress
 from jobkit.records import Outcome
+from jobkit.remedies import Step
 from jobkit.saved import Saved
 from jobkit.schedulers.base import State
 from jobkit.status import Asked, PointStatus, RunStatus
-from jobkit.status_advice import Step
 from jobkit.status_report import cut, far_words, plain, render, steps
 from jobkit.submissions import Role
 from tests.statuses import a_job, a_point, a_run, tried, waits

@@ -115,10 +115,18 @@ def list_() -> int:
     "--fallback", type=click.Choice(["stand-in"]), help="Also name a stand-in that is already built."
 )
 def path(name: str, size: str, fallback: str | None) -> int:
-    """Print the folder that a spec naming this model would load."""
+    """Print the folder that a spec naming this model would load.
+
+    A stand-in that is not built yet is an error (exit 2), with the command that builds it.
+    """
+    from jobkit.errors import JobkitError
     from jobkit.launch import say
-    from jobkit.models import find_model
+    from jobkit.models import NOT_BUILT, find_model
     from jobkit.places import cache_dir
 
-    click.echo(find_model(name, size, fallback=fallback, cache=cache_dir(), say=say, build=False).path)
+    found = find_model(name, size, fallback=fallback, cache=cache_dir(), say=say, build=False)
+    if found.fingerprint == NOT_BUILT:
+        hint = f"jobkit models build --size {size}"
+        raise JobkitError(f"the {size} stand-in is not built yet: there is no {found.path}", hint=hint)
+    click.echo(found.path)
     return 0

@@ -7,11 +7,13 @@ a try never falls back to the CPU in silence.
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 from jobkit.records import Outcome
-from jobkit.run.failure import TryFailed
+from jobkit.run import gpu
+from jobkit.run.failure import OLD_DRIVER, TryFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,13 @@ def open_device(name: str) -> Device:
     except ImportError as error:
         raise TryFailed(Outcome.ENVIRONMENT, f"device cuda needs torch: {error}") from error
     if not torch.cuda.is_available():
-        built = getattr(torch.version, "cuda", None)
-        why = "sees no device" if built else "is a CPU build"
-        raise TryFailed(Outcome.NO_GPU, f"CUDA was asked for, but torch {torch.__version__} {why}")
+        raise TryFailed(Outcome.NO_GPU, f"CUDA was asked for, but {_why_not(torch)}")
     torch.zeros(1, device="cuda")
     return Device(name, torch)
+
+
+def _why_not(torch: Any) -> str:  # noqa: ANN401 - torch is untyped here
+    built = getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None)
+    if not built:
+        return f"torch {torch.__version__} in {sys.executable} is a CPU build"
+    return gpu.lack() or f"torch {torch.__version__} for CUDA {built} {OLD_DRIVER} {gpu.driver()}"

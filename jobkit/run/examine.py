@@ -24,7 +24,7 @@ from jobkit.record_files import write_atomically
 from jobkit.run import gpu, surroundings
 from jobkit.run.device import open_device
 from jobkit.run.failure import TryFailed
-from jobkit.run.workload import workload_class
+from jobkit.run.own import whole_class
 
 NEEDS_TORCH = frozenset({"stanza-ner"})
 """The shipped workloads that import torch, on whatever device."""
@@ -35,12 +35,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m jobkit.run.examine")
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--workload", required=True)
+    parser.add_argument("--folder", help="where a workload of the user's own is looked for")
     parser.add_argument("file", type=Path)
     asked = parser.parse_args()
-    write_atomically(asked.file, json.dumps(examine(asked.device, asked.workload)) + "\n")
+    write_atomically(asked.file, json.dumps(examine(asked.device, asked.workload, asked.folder)) + "\n")
 
 
-def examine(device: str, workload: str) -> dict[str, Any]:
+def examine(device: str, workload: str, folder: str | None = None) -> dict[str, Any]:
     """Return what this Python has, for a workload on a device.
 
     Parameters
@@ -49,6 +50,8 @@ def examine(device: str, workload: str) -> dict[str, Any]:
         ``cpu`` or ``cuda``.
     workload
         As a spec names it.
+    folder
+        Where a workload of the user's own is looked for.
     """
     needs_torch = device == "cuda" or workload in NEEDS_TORCH
     cards = [asdict(card) for card in gpu.cards()]  # before this process opens one, and is counted on it
@@ -58,7 +61,7 @@ def examine(device: str, workload: str) -> dict[str, Any]:
         "jobkit": _version("jobkit"),
         "jobkit_path": str(Path(__file__).parents[1]),
         "stanza": _version("stanza") if util.find_spec("stanza") else None,
-        "workload_error": _workload_error(workload),
+        **_workload(workload, folder),
         "torch": _torch(device) if needs_torch else None,
         "nvml": _has_nvml(),
         "cards": cards,
@@ -79,14 +82,13 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _workload_error(name: str) -> str | None:
+def _workload(name: str, folder: str | None) -> dict[str, str | None]:
+    """Return what is wrong with the class of a workload, and what mends it."""
     try:
-        workload_class(name)
+        whole_class(name, folder)
     except JobkitError as error:
-        return error.message
-    except Exception as error:  # noqa: BLE001 - a module of the user's may raise whatever it likes at import
-        return f"workload {name!r}: {type(error).__name__}: {error}"
-    return None
+        return {"workload_error": error.message, "workload_mend": error.hint}
+    return {"workload_error": None}
 
 
 def _torch(device: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import traceback
 
 from jobkit.errors import JobkitError
 from jobkit.records import Outcome
@@ -20,6 +21,13 @@ _NO_GPU = re.compile(
     r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver|not compiled with CUDA"
 )
 
+
+CPU_BUILD = re.compile(r"torch \S+ in (?P<python>.+) is a CPU build")
+NOT_ASKED = "the job asks for no GPU"
+NO_DRIVER = "no NVIDIA driver answers"
+NO_CARD = "the job was given no card"
+OLD_DRIVER = "cannot use the driver"
+"""Why there is no GPU: what a message of `Outcome.NO_GPU` holds, by which a remedy is chosen."""
 
 _STOPPED = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
 """By what the job script got: the walltime warning, a kill -9 that nobody explains; else ``cancelled``."""
@@ -47,16 +55,41 @@ class TryFailed(JobkitError):  # noqa: N818 - the name of what happened
         self.outcome = outcome
 
 
-def outcome_of(error: BaseException) -> tuple[Outcome, str]:
-    """Return the outcome that an exception means, and its message in one line."""
+def in_words(error: BaseException, folder: str | None = None) -> str:
+    """Return an exception in one line, behind the last line of a folder's code that raised or called.
+
+    Parameters
+    ----------
+    folder
+        Of the user's own code; packages that are installed below it are not theirs.
+    """
+    said = error.msg if isinstance(error, SyntaxError) else error
+    text = error.message if isinstance(error, JobkitError) else f"{type(error).__name__}: {said}"
+    return " ".join(f"{_place(error, folder)}{text}".split())[:500]
+
+
+def _place(error: BaseException, folder: str | None) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: "
+    frames = traceback.extract_tb(error.__traceback__) if folder else []
+    own = [
+        f"{frame.filename}:{frame.lineno}: "
+        for frame in frames
+        if frame.filename.startswith(f"{folder}/")
+        and "site-packages" not in frame.filename.removeprefix(folder or "")
+    ]
+    return own[-1] if own else ""
+
+
+def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome, str]:
+    """Return the outcome that an exception means, and its message as `in_words`."""
     text = f"{type(error).__name__}: {error}"
-    line = " ".join(text.split())[:500]
     if isinstance(error, TryFailed):
         return error.outcome, " ".join(error.message.split())
     if isinstance(error, Stopped):
         killed = "the job script was killed" if error.signal == "KILL" else f"stopped by SIG{error.signal}"
         return _STOPPED.get(error.signal, Outcome.CANCELLED), killed
-    return _by_type(error, text), line
+    return _by_type(error, text), in_words(error, folder)
 
 
 def _by_type(error: BaseException, text: str) -> Outcome:

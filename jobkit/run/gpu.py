@@ -15,6 +15,7 @@ from typing import Any
 import pynvml
 
 from jobkit.measured import Gpu
+from jobkit.run.failure import NO_CARD, NO_DRIVER, NOT_ASKED
 
 
 @contextlib.contextmanager
@@ -136,6 +137,28 @@ def cards() -> tuple[CardSeen, ...]:
             )
             for card in found
         )
+
+
+ASKED_VARIABLE = "JOBKIT_GPUS"
+"""How many GPUs the job asks for, as its script says."""
+
+
+def lack() -> str:
+    """Return why there is no card to work on, as far as NVML knows; empty if one is there."""
+    if os.environ.get(ASKED_VARIABLE) == "0":
+        return f"{NOT_ASKED} (resources.gpus: 0)"
+    with nvml() as there:
+        if not there:
+            return f"{NO_DRIVER} on this node"
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        given = pynvml.nvmlDeviceGetCount() and (visible is None or visible.split(",")[0].strip())
+    return "" if given else f"{NO_CARD} (CUDA_VISIBLE_DEVICES={visible!r})"
+
+
+def driver() -> str:
+    """Return the version of the driver; NVML must be there."""
+    with nvml():
+        return str(pynvml.nvmlSystemGetDriverVersion())
 
 
 def open_card(uuid: str) -> Card | None:

@@ -44,7 +44,13 @@ class Task:
 
 @dataclass(slots=True)
 class Try:
-    """What is known so far: enough to write a record at any moment."""
+    """What is known so far: enough to write a record at any moment.
+
+    Attributes
+    ----------
+    code
+        The folder of the user's own code, ``None`` where a shipped workload runs.
+    """
 
     task: Task
     started_at: str
@@ -61,12 +67,14 @@ class Try:
     load_s: float | None = None
     warm_up_s: float | None = None
     needs: tuple[measured.Need, ...] = ()
+    code: str | None = None
 
 
 def record_of(state: Try, error: BaseException | None) -> Record:
     """Return the record of a try that has ended, well or by an error."""
-    outcome, message = outcome_of(error) if error else (Outcome.OK, "")
-    effective = dict(state.workload.effective()) if state.workload and state.batches else {}
+    effective, versions, fault = _told(state)
+    error = error or fault
+    outcome, message = outcome_of(error, state.code) if error else (Outcome.OK, "")
     point = state.task.point
     return Record(
         point=point,
@@ -83,7 +91,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         inert=tuple(
             knob for knob in point.params if effective.get(knob, point.params[knob]) != point.params[knob]
         ),
-        versions=_versions(state.workload),
+        versions=versions,
         gpu=state.gpu,
         memory=memory.split(state.readings, state.peaks),
         sampler=_sampler(state.peaks),
@@ -95,6 +103,15 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         retries=_retries(state.batches),
         environment=surroundings.variables(),
     )
+
+
+def _told(state: Try) -> tuple[dict[str, int | None], dict[str, str], Exception | None]:
+    """Return what the workload says of knobs and versions, and the exception where it fails to."""
+    try:
+        effective = dict(state.workload.effective()) if state.workload and state.batches else {}
+        return effective, _versions(state.workload), None
+    except Exception as error:  # noqa: BLE001 - the code may be the user's, and a record is always written
+        return {}, _versions(None), error
 
 
 def _failed_load(state: Try) -> int | None:

@@ -22,11 +22,12 @@ from jobkit.run.device import Device, open_device
 from jobkit.run.entities import write_entities
 from jobkit.run.failure import Stopped, TryFailed
 from jobkit.run.order import Call, calls
+from jobkit.run.own import folder_of, open_workload
 from jobkit.run.paragraphs import read_paragraphs
 from jobkit.run.record import Task, Try, now, record_of
 from jobkit.run.sampler import Peaks, sampling
 from jobkit.run.signals import Signals
-from jobkit.run.workload import Result, Workload, workload_class
+from jobkit.run.workload import Result, Workload
 
 WARM_UP_PARAGRAPHS = 4
 NVML_UUID_VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -68,12 +69,13 @@ def _work(state: Try, stack: ExitStack) -> None:
     paragraphs = _read_text(state.task)
     state.items_total = len(paragraphs)
     idle = gpu.idle_bytes() if point.device == "cuda" else {}
-    device = open_device(point.device) if workload_class(point.workload).NEEDS_MODEL else Device(point.device)
+    workload = _open_workload(state)
+    device = open_device(point.device) if workload.NEEDS_MODEL else Device(point.device)
     uuid = gpu.visible_uuid(device.cuda_uuid) if point.device == "cuda" else None
     state.sampler = stack.enter_context(sampling(uuid))
     _open_gpu(state, idle, uuid)
     device.cap(point.cap_bytes)
-    _load(state, device)
+    _load(state, workload, device)
     if state.workload is None:
         return
     knobs = (point.params.get(name) for name in ("sentences_per_ner_batch", "batch_size"))
@@ -112,9 +114,8 @@ def _open_gpu(state: Try, idle: dict[str, int | None], uuid: str | None) -> None
         return
     state.gpu = gpu.describe(uuid, surroundings.own_pid()) if uuid else None
     if state.gpu is None:
-        raise TryFailed(
-            Outcome.NO_GPU, f"NVML knows no card for {NVML_UUID_VARIABLE}={surroundings.visible()!r}"
-        )
+        unknown = f"NVML knows no card for {NVML_UUID_VARIABLE}={surroundings.visible()!r}"
+        raise TryFailed(Outcome.NO_GPU, gpu.lack() or unknown)
     state.readings.device_idle = idle.get(state.gpu.uuid)
 
 
@@ -129,16 +130,28 @@ def _read_context(state: Try, device: Device, peaks: Peaks | None) -> None:
         state.readings.context = total - reserved
 
 
-def _load(state: Try, device: Device) -> None:
+def _open_workload(state: Try) -> Workload:
+    point = state.task.point
+    try:
+        return open_workload(point.workload, point.workload_folder)
+    except JobkitError as error:
+        outcome = Outcome.ENVIRONMENT if isinstance(error.__cause__, ImportError) else Outcome.BUG
+        raise TryFailed(outcome, error.message) from error
+    finally:
+        state.code = folder_of(point.workload, point.workload_folder)
+
+
+def _load(state: Try, workload: Workload, device: Device) -> None:
     """Load the workload and read what its weights take."""
     point, readings = state.task.point, state.readings
     readings.rss_before = surroundings.rss_now()
     model = state.task.inputs / "model" if point.model else None
     start = time.perf_counter()
-    workload = workload_class(point.workload)()
     try:
         workload.load(model, point.device, point.params, point.threads)
     except (JobkitError, FileNotFoundError) as error:
+        if model is None:
+            raise
         raise TryFailed(Outcome.MODEL_MISSING, f"{error}") from error
     device.synchronise()
     state.load_s = time.perf_counter() - start

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
 
 from jobkit.errors import JobkitError
+from jobkit.nearest import nearest
+from jobkit.run.failure import in_words
 
 SHIPPED = {
     "stanza-ner": "jobkit.run.stanza_ner:StanzaNer",
@@ -100,25 +103,43 @@ def knobs(name: str) -> tuple[str, ...] | None:
     return getattr(workload_class(name), "KNOBS", None) if name in SHIPPED else None
 
 
-def workload_class(name: str) -> type[Workload]:
+def workload_class(name: str, folder: str | None = None) -> type[Workload]:
     """Return the class that a spec's ``workload`` names.
 
     Parameters
     ----------
     name
         A word of `SHIPPED`, or ``package.module:Class``.
+    folder
+        The spec's: there a module of the user's own is looked for, after all that is installed.
 
     Raises
     ------
     JobkitError
-        Where there is no such module or class.
+        Where there is no such module or class, or the module fails as it is imported.
     """
     module_name, _, class_name = SHIPPED.get(name, name).partition(":")
+    if folder and name not in SHIPPED and folder not in sys.path:
+        sys.path.append(folder)
     try:
-        found: type[Workload] = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise JobkitError(
-            f"workload {name!r}: {error}",
-            hint=f"name one of {', '.join(SHIPPED)}, or package.module:Class that imports here",
-        ) from error
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # a module of the user's may raise whatever it likes
+        raise _not_imported(name, module_name, folder, error) from error
+    found: type[Workload] | None = getattr(module, class_name, None)
+    if found is None:
+        close = nearest(class_name, [one for one in vars(module) if not one.startswith("_")])
+        message = f"workload {name!r}: {module.__file__} has no {class_name!r}{close}"
+        raise JobkitError(message, hint=FORM)
     return found
+
+
+FORM = f"name one of {', '.join(SHIPPED)}, or module:Class of a module beside the spec"
+
+
+def _not_imported(name: str, module: str, folder: str | None, error: BaseException) -> JobkitError:
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    if absent and f"{module}.".startswith(f"{absent}."):
+        where = f"neither installed nor in {folder}" if folder else "not installed"
+        return JobkitError(f"workload {name!r}: the module {absent!r} is {where}", hint=FORM)
+    message = f"workload {name!r} cannot be imported: {in_words(error, folder)}"
+    return JobkitError(message, hint=f"{sys.executable} -m pip install {absent}" if absent else FORM)

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import importlib
+import sys
 from types import SimpleNamespace
 
+import pynvml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.records import Outcome
+from jobkit.run import gpu
 from jobkit.run.device import Device, open_device
 from jobkit.run.failure import TryFailed
 from tests.fake_torch import FakeTorch, OutOfMemoryError
@@ -74,9 +78,24 @@ def test_a_device_that_is_there_is_opened_and_waited_for(monkeypatch: pytest.Mon
     assert (device.name, device.torch, torch.waited) == ("cuda", torch, 1)
 
 
-@pytest.mark.parametrize(("built", "why"), [(None, "is a CPU build"), ("12.4", "sees no device")])
+@pytest.mark.parametrize(
+    ("built", "cards", "visible", "asked", "why"),
+    [
+        (None, 1, "0", "1", f"torch 2.5 in {sys.executable} is a CPU build"),
+        ("12.4", 1, "0", "0", "the job asks for no GPU (resources.gpus: 0)"),
+        ("12.4", None, "0", "1", "no NVIDIA driver answers on this node"),
+        ("12.4", 0, None, "1", "the job was given no card (CUDA_VISIBLE_DEVICES=None)"),
+        ("12.4", 1, "", "1", "the job was given no card (CUDA_VISIBLE_DEVICES='')"),
+        ("12.4", 1, "0", "1", "torch 2.5 for CUDA 12.4 cannot use the driver 470.1"),
+    ],
+)
 def test_without_a_device_a_try_never_falls_back(
-    built: str | None, why: str, monkeypatch: pytest.MonkeyPatch
+    built: str | None,
+    cards: int | None,
+    visible: str | None,
+    asked: str,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = SimpleNamespace(
         cuda=SimpleNamespace(is_available=lambda: False),
@@ -84,9 +103,18 @@ def test_without_a_device_a_try_never_falls_back(
         __version__="2.5",
     )
     monkeypatch.setattr(importlib, "import_module", lambda _: torch)
-    with pytest.raises(TryFailed, match=f"CUDA was asked for, but torch 2.5 {why}") as caught:
+    monkeypatch.setattr(gpu, "nvml", lambda: contextlib.nullcontext(cards is not None))
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: cards)
+    monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "470.1")
+    monkeypatch.setenv(gpu.ASKED_VARIABLE, asked)
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(TryFailed) as caught:
         open_device("cuda")
     assert caught.value.outcome is Outcome.NO_GPU
+    assert caught.value.message == f"CUDA was asked for, but {why}"
 
 
 def test_without_torch_it_is_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

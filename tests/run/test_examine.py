@@ -47,21 +47,20 @@ def test_torch_that_is_broken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (None, "No module named 'no_such_package'"),
-        ("raise RuntimeError('needs a licence')", "RuntimeError: needs a licence"),
-        ("x = 1", "has no attribute 'Workload'"),
+        (None, "the module 'no_such_package' is neither installed nor in"),
+        ("raise RuntimeError('needs a licence')", ".py:1: RuntimeError: needs a licence"),
+        ("x = 1", "has no 'Workload'"),
     ],
 )
 def test_a_workload_of_ones_own_that_cannot_be_imported(
-    source: str | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str | None, words: str, tmp_path: Path
 ) -> None:
     name = "no_such_package"
     if source is not None:
         name = f"own_{abs(hash(source))}"
         (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
-        monkeypatch.syspath_prepend(tmp_path)
 
-    assert words in examine("cpu", f"{name}:Workload")["workload_error"]
+    assert words in examine("cpu", f"{name}:Workload", str(tmp_path))["workload_error"]
 
 
 def test_the_cards_are_those_that_nvml_lists() -> None:

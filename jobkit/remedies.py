@@ -1,0 +1,119 @@
+"""What to do about each outcome: commands to type, in order. The one table behind every hint. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobkit.records import Outcome
+from jobkit.run.failure import CPU_BUILD, NO_CARD, NO_DRIVER, NOT_ASKED, OLD_DRIVER
+from jobkit.torch_build import install
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command to type, and what it does."""
+
+    command: str
+    does: str
+
+
+RESUME = "jobkit resume {run}"
+AGAIN = (Step(RESUME, "run it again"),)
+LOG = Step("jobkit logs {run} {point}", "read its log")
+MENDED = Step(f"{RESUME} --only {{point}}", "once mended")
+LOOK = Step("jobkit doctor --submit", "see from inside a job what is missing")
+CUDA = Step("nvidia-smi", "see there whether the driver answers, and which CUDA it takes")
+
+REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
+    Outcome.OK: (),
+    Outcome.GPU_OOM: (),
+    Outcome.PRUNED: (Step(f"{RESUME} --only {{point}}", "run it all the same"),),
+    Outcome.RAM_OOM: (Step(f"{RESUME} --set resources.memory=SIZE", "again with more memory"),),
+    Outcome.TIMEOUT: (Step(f"{RESUME} --set resources.walltime=HH:MM:SS", "again with more time"),),
+    **dict.fromkeys((Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LOST), AGAIN),
+    Outcome.GPU_BUSY: (Step(RESUME, "once no other process holds the card, run it again"),),
+    Outcome.QUEUE_ERROR: (
+        Step("jobkit cancel {run} {point}", "take back its job, which cannot begin"),
+        Step(RESUME, "once mended"),
+    ),
+    Outcome.NO_GPU: (LOOK, Step(RESUME, "once a job gets a card")),
+    Outcome.ENVIRONMENT: (
+        LOG,
+        Step(f"{RESUME} --set environment.venv=FOLDER", "in another environment"),
+        Step(RESUME, "or once this one is mended"),
+    ),
+    Outcome.MODEL_MISSING: (LOG, Step(RESUME, "once the model is whole")),
+    Outcome.SCRATCH_FULL: (
+        Step(RESUME, "once there is room on the node, or `scratch` in the site file names another place"),
+    ),
+    Outcome.STAGE_IN: (LOG, Step(RESUME, "once text and model are again where and what they were")),
+    Outcome.STAGE_OUT: (Step(RESUME, "once there is room in the run folder, run it again"),),
+    Outcome.STOPPED: (Step(RESUME, "once what stopped the sweep is mended"),),
+    Outcome.BUG: (LOG, MENDED),
+}
+"""By outcome; ``{run}`` and ``{point}`` stand for the run folder and the point's number."""
+
+NO_GPU = {
+    NOT_ASKED: (Step(f"{RESUME} --set resources.gpus=1", "again with a GPU"),),
+    NO_DRIVER: (
+        CUDA,
+        Step(f"{RESUME} --set resources.queue=NAME", "on nodes with an NVIDIA driver"),
+    ),
+    NO_CARD: (LOOK, Step(RESUME, "once `requests.gpus` in the site file asks for one")),
+}
+"""The remedies of `Outcome.NO_GPU` by what its message holds."""
+
+
+def remedy(outcome: Outcome, message: str, *, run: str, point: int) -> tuple[Step, ...]:
+    """Return what to type about an outcome, in order.
+
+    Parameters
+    ----------
+    message
+        Of the outcome: it tells which of several remedies holds.
+    run
+        The run folder, as a shell takes it.
+    point
+        The point's number.
+    """
+    return tuple(
+        Step(step.command.format(run=run, point=point), step.does) for step in _steps(outcome, message)
+    )
+
+
+KEPT = "kept in "
+"""In the message of `Outcome.STAGE_OUT` where the node's scratch still holds the results."""
+FETCH = Step(
+    "jobkit status {run} {point}",
+    "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it",
+)
+
+
+def only(step: Step, point: int) -> Step:
+    """Return a step for one point, where it would run all that failed."""
+    resumes = step.command.startswith("jobkit resume ") and "--only" not in step.command
+    return Step(f"{step.command} --only {point}", step.does) if resumes else step
+
+
+def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:
+    if outcome is Outcome.STAGE_OUT and KEPT in message:
+        return (FETCH,)
+    if outcome is not Outcome.NO_GPU:
+        return REMEDIES[outcome]
+    if build := CPU_BUILD.search(message):
+        return Step(_plain(install(build["python"])), "install a torch for CUDA"), Step(
+            RESUME, "then run it again"
+        )
+    if OLD_DRIVER in message:
+        return (
+            CUDA,
+            Step(_plain(install("python")), "a torch for that CUDA"),
+            Step(RESUME, "then run it again"),
+        )
+    return next((steps for words, steps in NO_GPU.items() if words in message), REMEDIES[outcome])
+
+
+def _plain(command: str) -> str:
+    """Return a command that `str.format` leaves as it is."""
+    return command.replace("{", "{{").replace("}", "}}")

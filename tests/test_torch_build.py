@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobkit.errors import JobkitError
+from jobkit.prepare import Options, prepare
+from jobkit.torch_build import fault
+
+CPU = "__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n"
+SPEC = "name: t\ntext: sample:5\nmodel: {size: tiny, fallback: stand-in}\nresources: {gpus: 1}\n"
+
+Install = Callable[[str], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Return a function that puts a torch of such a version.py before the one that is there."""
+    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('torch was imported')\n")
+
+    def write(version: str) -> None:
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+        (tmp_path / "torch" / "version.py").write_text(version)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        (CPU, "torch 2.13.0+cpu is a CPU build"),
+        ("__version__ = '1.13.1'\ncuda = None\nhip = None\n", "torch 1.13.1 is a CPU build"),
+        ("__version__ = '2.9.0+cu126'\ncuda: Optional[str] = '12.6'\nhip: Optional[str] = None\n", ""),
+        ("__version__ = '2.9.0+rocm6.4'\ncuda: Optional[str] = None\nhip: Optional[str] = '6.4.4'\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_build_is_told_without_importing_it(version: str, told: str, install: Install) -> None:
+    install(version)
+    assert fault() == told
+
+
+def test_a_python_without_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobkit.torch_build.util.find_spec", lambda _: None)
+    assert fault() == "torch is not installed"
+
+
+def prepared(folder: Path, *overrides: str, build: bool = True) -> list[str]:
+    spec, said = folder / "spec.yaml", list[str]()
+    spec.write_text(SPEC)
+    keys = ("device=cuda", *overrides)
+    options = Options(overrides=keys, scheduler="slurm", site="slurm-default", runs_dir=folder / "runs")
+    prepare(spec, options, build=build, say=said.append)
+    return said
+
+
+@pytest.mark.fault
+def test_a_gpu_sweep_with_a_cpu_build_is_refused_before_anything_is_made(
+    install: Install, tmp_path: Path
+) -> None:
+    """FAULT: the Python that the jobs of a GPU sweep will use has a torch that is a CPU build.
+
+    HOW: fake: the version file of such a torch, found first on the path.
+    REPORTED: refused before a stand-in is trained and anything is submitted, with the pip command; \
+`environment.setup` says that nodes have another torch at that path. Not known beforehand, \
+it is `no_gpu` with the same command, and two such points stop the sweep.
+    LOST: nothing.
+    """
+    install(CPU)
+    with pytest.raises(JobkitError, match=r"asks for a GPU.*2\.13\.0\+cpu is a CPU build") as caught:
+        prepared(tmp_path)
+    assert f"{sys.executable} -m pip install --force-reinstall torch --index-url" in caught.value.hint
+    assert not (tmp_path / "cache" / "models").exists()
+    (said,) = prepared(tmp_path, build=False)
+    assert "without --dry-run this is refused" in said
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "environment.venv=/somewhere",
+        "environment.setup=[':']",
+        "device=cpu",
+        "workload=count",
+    ],
+)
+def test_what_says_that_it_does_not_matter_is_believed(
+    override: str, install: Install, tmp_path: Path
+) -> None:
+    install(CPU)
+    assert prepared(tmp_path, override, build=False) == []
+    install(CPU.replace("cuda: Optional[str] = None", "cuda: Optional[str] = '12.6'"))
+    assert prepared(tmp_path, build=False) == []
