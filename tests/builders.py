@@ -33,6 +33,8 @@ TEXT = TextRef(path="/texts/sample.txt", sha256="5a" * 32, size_bytes=174_693, n
 MODEL = ModelRef(
     path="/models/en", name="en", size="full", stand_in=True, fingerprint="f1" * 8, size_bytes=10**8
 )
+MODEL_FILES = ("en/ner/n.pt", "en/tokenize/t.pt")
+"""What `write_model` writes, less resources.json."""
 GPU = Gpu(name="NVIDIA H200", uuid="GPU-1", total_bytes=140 * GIB, driver="550.1", cuda="12.4")
 VERSIONS = {"stanza": "1.10.1", "torch": "2.5.0"}
 ITEMS = 881
@@ -202,3 +204,16 @@ def write_begin(run: Path, of: Point, number: int = 1, **fields: object) -> None
     told |= {"host": "node1", "pid": 4711, "at": "2026-01-02T10:15:20Z", **fields}
     text = "".join(f"{key}={value}\n" for key, value in told.items())
     write_atomically(try_folder(run, of, number) / BEGIN_FILE, text)
+
+
+def write_model(folder: Path) -> Path:
+    """Write a folder of the form of a Stanza model; return the tagger's file."""
+    for name in ("tokenize/t", "ner/n"):
+        path = folder / "en" / f"{name}.pt"
+        path.parent.mkdir(parents=True)
+        path.write_text(name)
+    (folder / "resources.json").write_text(
+        '{"en": {"packages": {"default": {"tokenize": "t", "ner": "n"}},'
+        ' "tokenize": {"t": {}}, "ner": {"n": {}}}}'
+    )
+    return path
