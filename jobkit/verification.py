@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
-from jobkit import local, submit
+from jobkit import folded, local, submit
 from jobkit.errors import JobkitError
 from jobkit.launch import EXIT_INTERRUPTED, say
 from jobkit.record_files import read_lines
@@ -87,5 +85,5 @@ def _here(run_dir: Path, before: int) -> int:
         return EXIT_INTERRUPTED
     found = trials(run_dir)[before:]
     for line in said(found):
-        click.echo(line)
+        folded.say(line)
     return 0 if found and found[-1].held else EXIT_FAILED

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from jobkit import folded
+
 
 @click.command(short_help="Print what a point of a run has printed.")
 @click.argument("run", type=click.Path(file_okay=False, path_type=Path))
@@ -59,4 +61,4 @@ def logs(run: Path, point: str, following: bool, err: bool, number: int | None) 
 
 def say(line: str) -> None:
     """Tell a person something."""
-    click.echo(line, err=True)
+    folded.say(line, err=True)
