@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import click
 
 from jobkit.errors import JobkitError
-from jobkit.folded import for_terminal, say
+from jobkit.folded import say
 
 COMMANDS = {
     "init": "Write a site file from what the scheduler says, and a spec to start from.",
@@ -109,8 +110,9 @@ def _exit_code(arguments: list[str]) -> int:
         say(f"jobkit: {error}", err=True)
         return error.exit_code
     except click.ClickException as error:
-        error.message = for_terminal(error.message)
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue(), err=True, nl=False)
         return EXIT_USAGE
     except (KeyboardInterrupt, click.Abort):
         say("jobkit: interrupted", err=True)

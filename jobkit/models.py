@@ -18,7 +18,7 @@ import platformdirs
 
 from jobkit.errors import JobkitError
 from jobkit.locks import only_one
-from jobkit.places import writing
+from jobkit.places import made_folder, share, writing
 from jobkit.records import ModelRef
 from jobkit.run.staged import RESOURCES_FILE, fingerprint, lacks, needed_files
 from jobkit.run.stanza_ner import PROCESSORS
@@ -112,8 +112,9 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
     folder = cache / "models" / name
     lock = folder.with_name(f".fetch-{name}.lock")
     with writing(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        made_folder(folder.parent)
         lock.touch()
+        share(lock)
     options = {"resources_url": resources_url} if resources_url else {}
     say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
     made = folder.with_name(f".fetch-{name}")
@@ -127,6 +128,7 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
             raise _not_fetched(name, missing)
         with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
             _swap(made, folder, Path(scratch) / "old")
+        share(folder)
     return _real(folder, name, FULL)
 
 

@@ -88,7 +88,9 @@ def _cells_safe(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame whose text a spreadsheet takes for text; numbers stay numbers."""
     texts = frame.select_dtypes(exclude=["number", "bool"])
     cells = texts.map(lambda cell: for_csv(cell) if isinstance(cell, str) else cell)
-    return frame.assign(**cells.to_dict("series")).rename(columns=for_csv)
+    found = frame.astype(dict.fromkeys(texts.columns, object))
+    found[texts.columns] = cells
+    return found.rename(columns=for_csv)
 
 
 def _sections(collected: Collected, found: Iterable[GroupEstimate], *, asked: bool) -> list[Section]:

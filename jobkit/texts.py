@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from jobkit.errors import JobkitError
-from jobkit.places import writing
+from jobkit.places import made_folder, share, writing
 from jobkit.records import TextRef
 from jobkit.run.paragraphs import split_paragraphs
 from jobkit.sample import PARAGRAPHS, sample_path, sample_text, write_sample
@@ -121,19 +121,21 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
     from urllib.error import HTTPError, URLError  # here, for few texts are fetched
 
     with writing(texts):
-        texts.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=texts).close()
-    with tempfile.NamedTemporaryFile(dir=texts, prefix=path.stem, suffix=".part", delete=False) as part:
+        made_folder(texts)
+        part = Path(tempfile.mktemp(dir=texts, prefix=path.stem, suffix=".part"))  # noqa: S306 - made by "xb"
+        stream = part.open("xb")  # and not by tempfile, whose files are for their owner alone
+    with stream:
         try:
-            _fetch(address, part)
+            _fetch(address, stream)
         except (OSError, ValueError) as error:
-            Path(part.name).unlink()
+            part.unlink()
             reason = error.reason if type(error) is URLError else str(error)
             if isinstance(error, HTTPError):
                 error.close()  # it holds the connection
             hint = f"fetch it where there is a network and name the file: curl -LO {shlex.quote(address)}"
             raise JobkitError(f"text {address}: could not be downloaded: {reason}", hint=hint) from error
-    Path(part.name).replace(path)
+    share(part)
+    part.replace(path)
     return path
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.errors import JobkitError
-from jobkit.models import NOT_BUILT, fetch_model, find_model, fingerprint, lacks, list_models, model_places
+from jobkit.models import NOT_BUILT, fetch_model, find_model, list_models, model_places
 from jobkit.records import ModelRef
+from jobkit.run.staged import fingerprint, lacks
 from jobkit.run.stanza_ner import StanzaNer
 
 

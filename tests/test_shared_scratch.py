@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,19 +153,16 @@ def test_what_dead_tasks_leave_goes_with_the_next_task(tmp_path: Path, halted: H
     folders and inputs, of whichever run.
     LOST: nothing: what a live task uses is never removed.
     """
-    scratch = {"scratch": str(tmp_path / "scratch")}
-    runs = []
-    for number, changes in enumerate(
-        ({"environment": {"setup": [f"touch {tmp_path}/begun; sleep 60"]}}, {}, {}, {"workload": "count"}), 1
-    ):
+
+    def run(number: int, **changes: Any) -> Run:
         folder = tmp_path / str(number)
         folder.mkdir()
-        runs.append(
-            Run(folder, site=scratch, run_id=f"t-{number}", **{"workload": "broken:Waits", **changes})
-        )
-    early, late, live, last = runs
-    for run in runs:
-        run.scratch = tmp_path / "scratch"
+        made = Run(folder, site={"scratch": str(tmp_path / "scratch")}, run_id=f"t-{number}", **changes)
+        made.scratch = tmp_path / "scratch"
+        return made
+
+    early = run(1, environment={"setup": [f"touch {tmp_path}/begun; sleep 60"]})
+    late, live, last = run(2, workload="broken:Waits"), run(3, workload="broken:Waits"), run(4)
     killed = [halted.start(early, 1, until="begun"), halted.start(late, 2)]
     works = halted.start(live, 1)
     for process in killed:
