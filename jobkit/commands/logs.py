@@ -23,10 +23,10 @@ from jobkit import folded
 def logs(run: Path, point: str, following: bool, err: bool, number: int | None) -> int:
     """Print the log of POINT, by its number or its id, of the run folder RUN.
 
-    An id may be cut short where no other begins so. The log goes to standard output as it is; whose
-    it is goes to standard error. A point that ran several times has a log for each job that ran it:
-    a task that the scheduler began again by itself goes on in the same one. Points that share a job
-    share its log.
+    An id may be cut short where no other begins so. The log goes to standard output, with its
+    colours and with all other control characters spelt out; whose it is goes to standard error. A
+    point that ran several times has a log for each job that ran it: a task that the scheduler began
+    again by itself goes on in the same one. Points that share a job share its log.
 
     Scripts write standard output and errors into one file, and no line says which it was. So --err
     prints from the first line on that looks like an error to the end: a traceback, a message of the
