@@ -351,6 +351,7 @@ def test_what_a_copy_leaves_behind_does_not_hold_the_shared_inputs(tmp_path: Pat
     wait_until(told.exists)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=DEADLINE_S)
+    assert subprocess.run(["flock", "-n", run.own() / "lock", "true"], check=False).returncode == 0
     os.killpg(process.pid, signal.SIGKILL)  # those that sleep: a group outlives its leader
     assert run.left_on_scratch() == []
 

@@ -17,7 +17,7 @@ import pytest
 from jobkit.records import Outcome
 from jobkit.run.staged import fingerprint
 from tests.builders import MODEL, MODEL_FILES, write_model
-from tests.halted import Halted, ended, outcome
+from tests.halted import Halted, ended, gone, outcome
 from tests.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.test_job_script import Run, wait_until
 
@@ -177,6 +177,31 @@ def test_what_dead_tasks_leave_goes_with_the_next_task(tmp_path: Path, halted: H
     ended(works)
     assert outcome(live, 1) == "ok"
     assert live.left_on_scratch() == []
+
+
+def test_a_worker_that_outlives_its_script(tmp_path: Path, halted: Halted) -> None:
+    """FAULT: all of a task but its worker is killed outright, and another task begins on the node.
+
+    HOW: real: kill -9 of each process of the job but the worker.
+    REPORTED: what the accounting says of it.
+    LOST: nothing: its folder stays as long as the worker lives; the next task after that removes it.
+    """
+    run = Run(tmp_path, workload="broken:Waits")
+    killed = halted.start(run)
+    worker = halted.worker()
+    members = subprocess.run(["pgrep", "-g", str(killed.pid)], capture_output=True, text=True, check=True)
+    for pid in map(int, members.stdout.split()):
+        if pid != worker:
+            os.kill(pid, signal.SIGKILL)
+    killed.wait()
+    (tmp_path / "2").mkdir()
+    other_run = Run(tmp_path / "2", site={"scratch": str(run.scratch)}, run_id="t-2")
+    assert other_run.run(1)[0] == 0
+    assert len(run.left_on_scratch()) == 2, "its folder, and the inputs"
+    os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: gone(worker))
+    assert other_run.run(1)[0] == 0
+    assert run.left_on_scratch() == []
 
 
 def test_results_that_were_kept_stay(tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ stage=scratch outcome='' message='' signal='' work='' own='' shared='' inputs=''
 alone() { own=$scratch shared=''; echo "job.sh: this task copies its inputs for itself: $1" >&2 || true; }
 fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2 || true; exit 1; }
 copy() { rsync -a "$@"; }
-# What runs beside this script is without its locks (8<&- 9<&-): ended, it may live on for a moment.
+# What runs in the background is without the locks (8<&- 9<&-): it may outlive this script for a moment.
+# The worker alone keeps that of its folder (9): while it lives, no other task removes that folder.
 bring_home() { [[ ! -d $work/out ]] || copy --exclude='*.part' "$work/out/" "$home/" 8<&- 9<&-; }
 end_worker() {                                        # it is told to end, and killed where it takes no notice
     local half
@@ -82,7 +83,7 @@ sweep() {                                             # removes folders of tasks
 leave_scratch() {
     rm -rf "$work"
     exec 9>&-
-    if [[ $shared ]] && lock 10; then sweep; fi       # the last task of a run removes its inputs
+    if [[ $shared ]] && lock 3; then sweep; flock -u 8; fi  # the last task of a run removes its inputs
 }
 finish() {
     local status=$? kept='' text child
@@ -159,11 +160,12 @@ else
     sweep || true
 fi
 { work=$(mktemp -d "$own/stanza-20260101-120000-beef.$job.${task:-$point}.XXXXXX") && mkdir "$work/out" &&
-    printf '%15s\n' '' >"$work/signal"; } ||
+    printf '%15s\n' '' >"$work/signal" && exec 9>"$work/lock"; } ||
     fail scratch_full "no folder could be made in $own"
 inputs=$work/inputs
 if [[ $shared ]]; then
-    exec 9>"$work/lock" && flock 9 && flock -u 8
+    flock -n 9
+    flock -u 8
     inputs=$own/stanza-20260101-120000-beef.inputs
 fi
 free=$(df --output=avail -B1 "$work" | tail -n 1)
@@ -223,7 +225,7 @@ if [[ $shared ]]; then flock -u 8; fi
 stage=run
 (trap '' USR1 USR2; exec "$python" -m jobkit.run --points "$run/points.jsonl" --point "$point" --try "$try" \
     --inputs "$inputs" --out "$work/out" --signal-file "$work/signal" \
-    --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart") 8<&- 9<&- &
+    --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart") 8<&- &
 worker=$!
 if [[ $limit ]]; then                                 # its share of a task that runs several points
     (trap '' USR1 USR2; trap 'kill $! 2>/dev/null; exit' TERM
