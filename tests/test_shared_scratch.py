@@ -219,11 +219,12 @@ def test_results_that_were_kept_stay(tmp_path: Path) -> None:
     assert (Path(run.exit().scratch) / "out" / "record.json").is_file()
 
 
-@pytest.mark.parametrize("lacking", ["program", "file system"])
+@pytest.mark.parametrize("lacking", ["program", "file system", "effect"])
 def test_a_node_without_locks(tmp_path: Path, lacking: str) -> None:
     """FAULT: a node lacks the program `flock`, or its scratch is on a file system without locks.
 
-    HOW: real: a PATH without it; fake: a `flock` that says what the real one says there.
+    HOW: real: a PATH without it; fake: a `flock` that says what the real one says there, and one that \
+    grants every lock.
     REPORTED: the log says that the task copies its inputs for itself, and why; `jobkit doctor` warns.
     LOST: nothing but the time of the copies.
     """
@@ -235,6 +236,9 @@ def test_a_node_without_locks(tmp_path: Path, lacking: str) -> None:
                 (tools / program.name).symlink_to(program)
     if lacking == "file system":
         (tools / "flock").write_text('#!/bin/sh\necho "flock: 8: Function not implemented" >&2\nexit 71\n')
+    elif lacking == "effect":
+        (tools / "flock").write_text("#!/bin/sh\nexit 0\n")
+    if lacking != "program":
         (tools / "flock").chmod(0o755)
     run = Run(tmp_path)
     status, said = run.run(1, PATH=str(tools))

@@ -104,7 +104,7 @@ finish() {
             leave_scratch || true
         else
             kept=$work outcome=stage_out message="results could not be copied to $home"
-            rm -f "$work/lock"                        # a folder without a lock is never removed
+            rm -rf "$work/lock" "$work/inputs"        # a folder without a lock is never removed
             echo "job.sh: stage_out: $message; they are kept in $HOSTNAME:$work" >&2 || true
             ((status)) || status=73
         fi
@@ -159,7 +159,7 @@ own=$scratch/jobkit-$EUID-$HOSTNAME
 mkdir -m 700 "$own" 2>/dev/null || true
 if [[ $(stat -c '%u %A' "$own") != "$EUID "drwx--[-S]--- ]]; then
     alone "$own is not a folder that only user $EUID can enter"
-elif ! { exec 8>>"$own/lock" && lock 300; }; then
+elif ! { exec 8>>"$own/lock" && lock 300 && ! flock -n "$own/lock" true; }; then  # a lock must shut others out
     alone "no lock could be had in $own"
 else
     shared=yes
