@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import click
 
 from jobkit.errors import JobkitError
+from jobkit.folded import say
 
 COMMANDS = {
     "init": "Write a site file from what the scheduler says, and a spec to start from.",
@@ -105,13 +107,15 @@ def _exit_code(arguments: list[str]) -> int:
     try:
         code = app.main(args=arguments, prog_name="jobkit", standalone_mode=False)
     except JobkitError as error:
-        click.echo(f"jobkit: {error}", err=True)
+        say(f"jobkit: {error}", err=True)
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue(), err=True, nl=False)
         return EXIT_USAGE
     except (KeyboardInterrupt, click.Abort):
-        click.echo("jobkit: interrupted", err=True)
+        say("jobkit: interrupted", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not throw a traceback at the user
         return _full(error) if getattr(error, "errno", None) in NO_ROOM else _bug()
@@ -120,7 +124,7 @@ def _exit_code(arguments: list[str]) -> int:
 
 def _full(error: Exception) -> int:
     where = getattr(error, "filename", None) or "standard output"
-    click.echo(f"jobkit: {where}: {getattr(error, 'strerror', error)}", err=True)
+    say(f"jobkit: {where}: {getattr(error, 'strerror', error)}", err=True)
     sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives until exit
     return EXIT_USAGE
 
@@ -135,5 +139,5 @@ def _bug() -> int:
         stream.write(f"jobkit {metadata.version('jobkit')}, Python {sys.version}\n{sys.argv}\n\n")
         traceback.print_exc(file=stream)
     reason = "".join(traceback.format_exception_only(*sys.exc_info()[:2])).strip()
-    click.echo(f"jobkit: a bug, sorry: {reason}\n  hint: please report it with {stream.name}", err=True)
+    say(f"jobkit: a bug, sorry: {reason}\n  hint: please report it with {stream.name}", err=True)
     return EXIT_BUG

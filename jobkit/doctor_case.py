@@ -164,7 +164,8 @@ def with_gpus(case: Case, survey: Survey) -> Case:
 
 def inputs_of(case: Case) -> Iterator[Path]:
     """Yield what a point of the user's spec reads and that is there: its text, its model."""
-    from jobkit.models import lacks, model_places  # here, for a workload without a model
+    from jobkit.models import model_places  # here, for a workload without a model
+    from jobkit.run.staged import lacks
 
     if not case.given:
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 ANSWER_FILE = "answer"
 EXAMINED_FILE = "examined.json"
-PROGRAMS = ("rsync", "flock", "df", "sed", "mktemp", "timeout", "truncate")
+PROGRAMS = ("rsync", "df", "stat", "sed", "mktemp", "timeout", "truncate")
 """What a job script calls, beside the shell's own."""
 _KILLED_BY_TIMEOUT = 124
 """See timeout(1)."""

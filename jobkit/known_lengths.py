@@ -13,7 +13,7 @@ from jobkit.apart import apart
 from jobkit.errors import JobkitError
 from jobkit.lengths import PUNCTUATION, Lengths
 from jobkit.models import NOT_BUILT
-from jobkit.places import CACHE_VARIABLE
+from jobkit.places import CACHE_VARIABLE, made_folder, share
 from jobkit.record_files import write_atomically
 from jobkit.records import ModelRef, TextRef
 from jobkit.run import own
@@ -93,8 +93,9 @@ def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
     lengths = _asked(workload, folder, paragraphs, model, say)
     if path := _kept_at(workload, text, model, cache):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            made_folder(path.parent)
             write_atomically(path, lengths.to_json() + "\n")
+            share(path)
         except OSError as error:
             where = f"{path.parent}: {error.strerror}"
             say(f"they could not be kept in {where} ({CACHE_VARIABLE} names another place)")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 
-import click
-
-from jobkit import arrays, local, shell, submit
+from jobkit import arrays, folded, local, shell, submit
 from jobkit.errors import JobkitError
 from jobkit.find import MOST_TRIALS
 from jobkit.journal import note
@@ -24,7 +22,7 @@ EXIT_INTERRUPTED = 130
 
 def say(text: str) -> None:
     """Print a line for a person, on stderr: stdout is for what was asked for."""
-    click.echo(text, err=True)
+    folded.say(text, err=True)
 
 
 def preview(prepared: Prepared) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from jobkit.errors import JobkitError
+from jobkit.folded import Visible
 from jobkit.in_words import state_of, why
 from jobkit.log_files import Log, find_log
 from jobkit.log_words import is_fault
@@ -40,9 +41,13 @@ class Sieve:
     def __init__(self, *, faults: bool) -> None:
         self.open = not faults
         self._rest = b""
+        self._visible = Visible()
 
     def through(self, data: bytes) -> bytes:
-        """Return what of the next bytes is let through."""
+        """Return what of the next bytes is let through, safe for a terminal."""
+        return self._visible.through(self._let(data))
+
+    def _let(self, data: bytes) -> bytes:
         if self.open:
             return data
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -54,7 +59,7 @@ class Sieve:
 
     def end(self) -> bytes:
         """Return what is let through of a last line that does not end."""
-        return b"" if self.open else self.through(b"\n")[:-1]
+        return self._visible.through(b"" if self.open else self._let(b"\n")[:-1], last=True)
 
 
 def show(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:

@@ -96,7 +96,8 @@ def model(spec: SweepSpec, *, needed: bool) -> Finding:
     needed
         Whether a sweep is at hand that needs it: else that it is absent is but told.
     """
-    from jobkit.models import lacks, model_places  # here, for a workload without a model
+    from jobkit.models import model_places  # here, for a workload without a model
+    from jobkit.run.staged import lacks
     from jobkit.standin import is_built, standin_path
 
     asked = spec.model

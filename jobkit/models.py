@@ -5,23 +5,22 @@ A job never downloads. stanza is imported only to fetch, and nothing is measured
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import platformdirs
 
 from jobkit.errors import JobkitError
 from jobkit.locks import only_one
-from jobkit.places import writing
+from jobkit.places import made_folder, share, writing
 from jobkit.records import ModelRef
+from jobkit.run.staged import RESOURCES_FILE, fingerprint, lacks, needed_files
 from jobkit.run.stanza_ner import PROCESSORS
 from jobkit.standin import SIZE_BYTES, is_built, make_standin, standin_path
 from jobkit.typed import word
@@ -34,7 +33,6 @@ LANGUAGE = "en"
 STAND_IN = "stand-in"
 NOT_BUILT = "not-built-yet"
 """The fingerprint of a stand-in that a run would build first."""
-RESOURCES_FILE = "resources.json"
 LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
 """What Stanza calls its models."""
 
@@ -119,8 +117,9 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
     folder = cache / "models" / name
     lock = folder.with_name(f".fetch-{name}.lock")
     with writing(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        made_folder(folder.parent)
         lock.touch()
+        share(lock)
     options = {"resources_url": resources_url} if resources_url else {}
     say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
     made = folder.with_name(f".fetch-{name}")
@@ -134,6 +133,7 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
             raise _not_fetched(name, missing)
         with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
             _swap(made, folder, Path(scratch) / "old")
+        share(folder)
     return _real(folder, name, FULL)
 
 
@@ -164,43 +164,6 @@ def _languages(cache: Path) -> list[str]:
         path.name for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_dir()
     }
     return sorted(name for name in inside if re.fullmatch(r"[a-z]{2,3}(-[a-z]+)?", name))
-
-
-def lacks(folder: Path, name: str) -> str:
-    """Return what a folder lacks to be a model that Stanza can load; empty where it is one."""
-    resources = folder / RESOURCES_FILE
-    try:
-        needed = _needed(json.loads(resources.read_text(encoding="utf-8")), name)
-    except OSError:
-        return f"no {RESOURCES_FILE}"
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return f"{RESOURCES_FILE} does not tell of {name}"
-    missing = [path for path in needed if not (folder / path).is_file()]
-    return f"no {', '.join(missing)}" if missing else ""
-
-
-def fingerprint(folder: Path, files: tuple[str, ...]) -> str:
-    """Return the sha256 over some files of a folder: their names and their bytes."""
-    whole = hashlib.sha256()
-    for name in sorted(files):
-        with (folder / name).open("rb") as stream:
-            whole.update(f"{name}\n{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
-    return whole.hexdigest()
-
-
-def _needed(resources: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return the files of a language's default tokenizer and tagger, and of what they build on."""
-    packages = resources[name]
-    default = packages["packages"]["default"]
-    chosen = [(part, default[part]) for part in PROCESSORS.split(",")]
-    if "mwt" in default:  # Stanza loads it with the tokenizer
-        chosen.append(("mwt", default["mwt"]))
-    built_on = [
-        (needed["model"], needed["package"])
-        for part, package in chosen
-        for needed in packages[part][package].get("dependencies", ())
-    ]
-    return tuple(dict.fromkeys(f"{name}/{part}/{package}.pt" for part, package in (*chosen, *built_on)))
 
 
 def _real(folder: Path, name: str, size: str) -> ModelRef:
@@ -237,7 +200,7 @@ def _ref(folder: Path, name: str, size: str, *, stand_in: bool) -> ModelRef:
         name=name,
         size=size,
         stand_in=stand_in,
-        fingerprint=fingerprint(folder, _needed(resources, name)),
+        fingerprint=fingerprint(folder, needed_files(resources, name)),
         size_bytes=sum(path.stat().st_size for path in _staged(folder, name)),
     )
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobkit.collect import Collected
 from jobkit.errors import JobkitError
+from jobkit.folded import printable
 from jobkit.plot_data import GroupPlot, group_plots
 from jobkit.plot_panels import SMALL, draw_memory, draw_speed
 from jobkit.sentences import heading
@@ -177,7 +178,8 @@ def _plain(frame: pd.DataFrame) -> list[dict[str, object]]:
 
 def _wrapped(lines: Sequence[str], width_in: float) -> str:
     characters = int(CHARACTERS_PER_IN * width_in)
-    kept = (line.replace(" GiB", "\N{NO-BREAK SPACE}GiB") for line in lines)  # 140.4 stays beside its unit
+    safe = map(printable, lines)
+    kept = (line.replace(" GiB", "\N{NO-BREAK SPACE}GiB") for line in safe)  # 140.4 stays beside its unit
     return "\n".join(part for line in kept for part in textwrap.wrap(line, characters))
 
 

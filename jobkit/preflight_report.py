@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from jobkit import folded
 from jobkit.auto import UNITS
 from jobkit.folded import Whole, page
 from jobkit.lengths import NONE, PUNCTUATION
@@ -23,7 +23,7 @@ WITHOUT_LENGTHS = (
 
 def as_json(found: Preflight) -> str:
     """Return all that was found, in bytes and characters, as JSON that ends with a newline."""
-    return json.dumps({"schema": 1, **asdict(found)}, ensure_ascii=False, indent=2) + "\n"
+    return folded.as_json({"schema": 1, **asdict(found)}, indent=2) + "\n"
 
 
 def as_text(found: Preflight, width: int | None = None) -> str:

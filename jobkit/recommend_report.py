@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from jobkit import folded
 from jobkit.evidence import ALLOCATED, NEED, RAM
 from jobkit.folded import Whole, page
 from jobkit.predict import Prediction
@@ -53,7 +53,7 @@ def as_json(found: Recommendation) -> str:
     """Return all of it, in bytes and seconds, as JSON that ends with a newline."""
     data = {"schema": 1, **asdict(found)}
     data["corpus"].pop("loads")
-    return json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    return folded.as_json(data, indent=2) + "\n"
 
 
 def as_text(found: Recommendation, width: int | None = None) -> str:

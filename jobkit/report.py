@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -18,6 +17,7 @@ from rich.text import Text
 from jobkit.collect import Collected
 from jobkit.columns import LEGENDS, PART, Strip, narrowed, strips, without_repetition
 from jobkit.estimates import GroupEstimate, estimates
+from jobkit.folded import as_json, for_csv, for_markdown, printable
 from jobkit.sentences import base_of, count_lines, estimate_lines, fastest_line, heading, missing_lines
 
 FORMATS = ("table", "csv", "json", "md")
@@ -65,12 +65,36 @@ def render(
         Whether titles carry terminal colours. Only ``table``.
     """
     if fmt == "csv":
-        return _whole(collected.points).to_csv(index=False)
+        return _cells_safe(_whole(collected.points)).to_csv(index=False)
     found = estimates(collected, gpu_memory_bytes)
     if fmt == "json":
         return _json(collected, found)
     sections = _sections(collected, found, asked=gpu_memory_bytes is not None)
-    return _markdown(sections) if fmt == "md" else _terminal(sections, width, color=color)
+    if fmt == "md":
+        return _markdown(_safe(sections, lambda line: for_markdown(line.removeprefix("- "))))
+    return _terminal(_safe(sections, printable), width, color=color)
+
+
+def _safe(sections: Iterable[Section], safe: Callable[[str], str]) -> Iterator[Section]:
+    """Yield the sections with all text in them made safe for where it is shown."""
+    for one in sections:
+        grid = (
+            replace(
+                strip, head="\n".join(map(safe, strip.head.split("\n"))), cells=tuple(map(safe, strip.cells))
+            )
+            for strip in one.grid
+        )
+        before, after = tuple(map(safe, one.before)), tuple(map(safe, one.after))
+        yield Section(safe(one.title), before, tuple(grid), after)
+
+
+def _cells_safe(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose text a spreadsheet takes for text; numbers stay numbers."""
+    texts = frame.select_dtypes(exclude=["number", "bool"])
+    cells = texts.map(lambda cell: for_csv(cell) if isinstance(cell, str) else cell)
+    found = frame.astype(dict.fromkeys(texts.columns, object))
+    found[texts.columns] = cells
+    return found.rename(columns=for_csv)
 
 
 def _sections(collected: Collected, found: Iterable[GroupEstimate], *, asked: bool) -> list[Section]:
@@ -135,7 +159,7 @@ def _json(collected: Collected, found: Iterable[GroupEstimate]) -> str:
         "failed": collected.failed,
         "to_come": collected.to_come,
     }
-    return json.dumps(report, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    return as_json(report, indent=2) + "\n"
 
 
 def _legends(grid: Sequence[Strip], base: str) -> list[str]:
@@ -232,17 +256,12 @@ def _column(cells: Iterable[str], wide: int) -> list[str]:
 def _markdown(sections: Iterable[Section]) -> str:
     parts: list[str] = []
     for section in sections:
-        parts += [f"## {_escaped(section.title)}", ""]
-        parts += [f"{_escaped(line)}  " for line in section.before]
+        parts += [f"## {section.title}", ""]
+        parts += [f"{line}  " for line in section.before]
         if section.grid:
             grid = without_repetition(section.grid)
-            parts += [
-                "",
-                *_markdown_table(grid),
-                "",
-                *(f"- {_escaped(line)}" for line in _legends(grid, section.base)),
-                "",
-            ]
+            legends = [f"- {line}" for line in _legends(grid, section.base)]
+            parts += ["", *_markdown_table(grid), "", *legends, ""]
         parts += [_bullet(line) for line in section.after]
         parts.append("")
     return "\n".join(
@@ -251,15 +270,11 @@ def _markdown(sections: Iterable[Section]) -> str:
 
 
 def _bullet(line: str) -> str:
-    return f"{'  ' if line.startswith('  ') else ''}- {_escaped(line.strip(' -'))}"
+    return f"{'  ' if line.startswith('  ') else ''}- {line.strip(' -')}"
 
 
 def _markdown_table(grid: list[Strip]) -> list[str]:
     heads = [strip.head.replace("\n", " ").strip() for strip in grid]
     rows = zip(*(strip.cells for strip in grid), strict=True)
-    lines = [heads, ["--:"] * len(heads), *([_escaped(cell) for cell in cells] for cells in rows)]
+    lines = [heads, ["--:"] * len(heads), *rows]
     return [f"| {' | '.join(cells)} |" for cells in lines]
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")

@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from jobkit.places import writing
+from jobkit.places import made_folder, share, writing
 from jobkit.record_files import write_atomically
 from jobkit.run.workload import Entity
 
@@ -165,10 +165,11 @@ def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
     path = sample_path(folder, text)
     gold = path.with_suffix(".gold.tsv")
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        if not gold.exists():
-            write_atomically(gold, _tsv(sample.gold))
-        write_atomically(path, text)
+        made_folder(folder)
+        for file, wanted in ((gold, _tsv(sample.gold)), (path, text)):
+            if not file.exists() or file.read_bytes() != wanted.encode():
+                write_atomically(file, wanted)
+                share(file)
     return path
 
 

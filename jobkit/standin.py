@@ -21,7 +21,7 @@ from types import MappingProxyType
 from jobkit.apart import apart
 from jobkit.errors import JobkitError
 from jobkit.locks import only_one
-from jobkit.places import writing
+from jobkit.places import made_folder, share, writing
 from jobkit.record_files import write_atomically
 from jobkit.record_json import from_json, to_json
 from jobkit.run.stanza_ner import StanzaNer
@@ -152,10 +152,13 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
         Where there is no such size, or the training fails.
     """
     folder = standin_path(size, cache)
+    if is_built(folder):
+        return read_card(folder)
     lock = folder.with_name(f".{folder.name}.lock")
     with writing(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        made_folder(folder.parent)
         lock.touch()
+        share(lock)
     busy = partial(say, "another jobkit is building the stand-in model: waiting for it")
     with only_one(lock, busy):
         if not is_built(folder):
@@ -164,6 +167,7 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
                 what = f"building the stand-in model ({size})"
                 apart("jobkit.standin:train", str(made), size, say=say, what=what, cards=size == "full")
                 made.replace(folder)
+                share(folder)
     return read_card(folder)
 
 

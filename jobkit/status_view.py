@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from jobkit import folded
 from jobkit.in_words import find_point
 from jobkit.runs_here import Glance, glance
 from jobkit.status import PointStatus, RunStatus
@@ -90,7 +90,7 @@ def as_json(
             {"run": one.folder.name, "folder": str(one.folder), "points": one.points, "begun": one.begun}
             for one in glances
         ]
-    return json.dumps(data, ensure_ascii=False, allow_nan=False)
+    return folded.as_json(data)
 
 
 def _point(run: RunStatus, word: str) -> PointStatus:

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from jobkit.errors import JobkitError
+from jobkit.folded import for_terminal
 from jobkit.policy import Policy
 from jobkit.spec import load_spec
 from jobkit.status import PointStatus, RunStatus, status
@@ -52,6 +53,7 @@ class Screen:
         pause_s
             Until the next look; ``None`` where there is none.
         """
+        text = for_terminal(text)
         if self.in_place:
             self._draw(text, pause_s)
         elif key != self._last:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from jobkit.errors import JobkitError
-from jobkit.places import writing
+from jobkit.places import made_folder, share, writing
 from jobkit.record_files import write_atomically
 from jobkit.records import TextRef
 from jobkit.run.paragraphs import split_paragraphs
@@ -77,6 +77,7 @@ def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
                 write_sample(texts, paragraphs)
                 with writing(texts):
                     write_atomically(note, hashlib.sha256(data).hexdigest() + "\n")
+                    share(note)
     return _ref(sample_path(texts, data.decode()), data, name)
 
 
@@ -144,19 +145,21 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
     from urllib.error import HTTPError, URLError  # here, for few texts are fetched
 
     with writing(texts):
-        texts.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=texts).close()
-    with tempfile.NamedTemporaryFile(dir=texts, prefix=path.stem, suffix=".part", delete=False) as part:
+        made_folder(texts)
+        part = Path(tempfile.mktemp(dir=texts, prefix=path.stem, suffix=".part"))  # noqa: S306 - made by "xb"
+        stream = part.open("xb")  # and not by tempfile, whose files are for their owner alone
+    with stream:
         try:
-            _fetch(address, part)
+            _fetch(address, stream)
         except (OSError, ValueError) as error:
-            Path(part.name).unlink()
+            part.unlink()
             reason = error.reason if type(error) is URLError else str(error)
             if isinstance(error, HTTPError):
                 error.close()  # it holds the connection
             hint = f"fetch it where there is a network and name the file: curl -LO {shlex.quote(address)}"
             raise JobkitError(f"text {address}: could not be downloaded: {reason}", hint=hint) from error
-    Path(part.name).replace(path)
+    share(part)
+    part.replace(path)
     return path
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
-from jobkit import local, submit
+from jobkit import folded, local, submit
 from jobkit.errors import JobkitError
 from jobkit.find import proved
 from jobkit.launch import EXIT_INTERRUPTED, say
@@ -63,7 +61,7 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     site = load_site(spec.site, spec.scheduler)
     before = len(trials(run_dir))
     if known := proved(run_dir, submit.wanted(spec, before)):
-        click.echo(f"nothing to try: {known.message}")
+        folded.say(f"nothing to try: {known.message}")
         return 0
     submit.want(spec, run_dir, render_find(spec, site, points[0], run_dir), after=before)
     if spec.scheduler == "local":
@@ -91,5 +89,5 @@ def _here(run_dir: Path, before: int) -> int:
         return EXIT_INTERRUPTED
     found = trials(run_dir)[before:]
     for line in said(found):
-        click.echo(line)
+        folded.say(line)
     return 0 if found and (found[-1].held or found[-1].proved) else EXIT_FAILED

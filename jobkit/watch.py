@@ -17,6 +17,7 @@ from jobkit import states
 from jobkit.choice import due
 from jobkit.errors import JobkitError
 from jobkit.find import finished
+from jobkit.folded import printable
 from jobkit.look import RunLook, Standing, followers, look
 from jobkit.policy import Policy
 from jobkit.record_files import read_lines
@@ -49,10 +50,10 @@ class Progress:
         self._console = Console(stderr=True)
         self._items = _items(points[0])
         self._bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=16),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[unit]}"),
+            TextColumn("{task.fields[unit]}", markup=False),
             TimeElapsedColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
@@ -88,7 +89,7 @@ class Progress:
             home = self._run_dir / RESULTS_FOLDER / point.point_id
             if numbers := try_numbers(str(home)):
                 self._show(point, home / f"{TRY_PREFIX}{numbers[0]}")
-        waiting = {one.reason for one in queued if one.reason}
+        waiting = {printable(one.reason) for one in queued if one.reason}
         why = f", waiting: {', '.join(sorted(waiting))}" if waiting and not self._tasks else ""
         self._bars.update(
             self._all, completed=self._total - len(self._left), unit=f"points{self._to_go()}{why}"
@@ -98,7 +99,7 @@ class Progress:
     def _show(self, point: Point, folder: Path) -> None:
         done = sum(batch.items for batch in _batches(folder / BATCHES_FILE))
         if point.index not in self._tasks:
-            name = f"{point.point_id:<20}"
+            name = f"{printable(point.point_id):<20}"
             self._tasks[point.index] = self._bars.add_task(name, total=self._items, unit="paragraphs")
         task = self._tasks[point.index]
         self._bars.update(task, completed=done)
@@ -111,8 +112,8 @@ class Progress:
     def _report(self, point: Point) -> None:
         if not self._console.is_terminal:
             finished = self._total - len(self._left)
-            told = f"{point.point_id:<20} {finished}/{self._total} points{self._to_go()}"
-            self._console.print(f"  {told}", highlight=False)
+            told = f"{printable(point.point_id):<20} {finished}/{self._total} points{self._to_go()}"
+            self._console.print(f"  {told}", highlight=False, markup=False)
 
     def _to_go(self) -> str:
         finished = self._total - len(self._left)

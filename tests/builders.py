@@ -34,6 +34,8 @@ TEXT = TextRef(path="/texts/sample.txt", sha256="5a" * 32, size_bytes=174_693, n
 MODEL = ModelRef(
     path="/models/en", name="en", size="full", stand_in=True, fingerprint="f1" * 8, size_bytes=10**8
 )
+MODEL_FILES = ("en/ner/n.pt", "en/tokenize/t.pt")
+"""What `write_model` writes, less resources.json."""
 GPU = Gpu(name="NVIDIA H200", uuid="GPU-1", total_bytes=140 * GIB, driver="550.1", cuda="12.4")
 VERSIONS = {"stanza": "1.10.1", "torch": "2.5.0"}
 ITEMS = 881
@@ -213,3 +215,16 @@ def own_workload(folder: Path, *body: str, name: str = "own") -> str:
     code = f"from jobkit.run.count import Count\nclass Own(Count):\n    {lines}\n"
     (folder / f"{name}.py").write_text(code, encoding="utf-8")
     return f"{name}:Own"
+
+
+def write_model(folder: Path) -> Path:
+    """Write a folder of the form of a Stanza model; return the tagger's file."""
+    for name in ("tokenize/t", "ner/n"):
+        path = folder / "en" / f"{name}.pt"
+        path.parent.mkdir(parents=True)
+        path.write_text(name)
+    (folder / "resources.json").write_text(
+        '{"en": {"packages": {"default": {"tokenize": "t", "ner": "n"}},'
+        ' "tokenize": {"t": {}}, "ner": {"n": {}}}}'
+    )
+    return path

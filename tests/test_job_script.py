@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -91,8 +92,23 @@ class Run:
     def exit(self, point: int = 1, number: int = 1) -> records.Exit:
         return records.read_exit(self.home(point, number) / "exit")
 
+    def own(self) -> Path:
+        """Return the folder on scratch that only this user can enter."""
+        return self.scratch / f"jobkit-{os.geteuid()}-{socket.gethostname()}"
+
     def left_on_scratch(self) -> list[str]:
-        return sorted(path.name for path in self.scratch.iterdir())
+        return left_on(self.scratch)
+
+
+def left_on(scratch: Path) -> list[str]:
+    """Return what lies on scratch, less the empty folder of a user and the lock in it."""
+    folders = [scratch, *scratch.glob("jobkit-*-*")]
+    return sorted(
+        path.name
+        for folder in folders
+        for path in folder.iterdir()
+        if path not in folders and (folder == scratch or path.name != "lock")
+    )
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -305,7 +321,7 @@ def test_tasks_on_one_node_share_inputs_and_the_last_one_cleans_up(tmp_path: Pat
     assert sum(name.endswith(".inputs") for name in run.left_on_scratch()) == 1
     processes[0].send_signal(signal.SIGTERM)
     processes[0].communicate(timeout=DEADLINE_S)
-    assert (run.scratch / "t-1.inputs" / "text").is_file()
+    assert (run.own() / "t-1.inputs" / "text").is_file()
     processes[1].send_signal(signal.SIGTERM)
     processes[1].communicate(timeout=DEADLINE_S)
     assert run.left_on_scratch() == []
@@ -316,7 +332,7 @@ def test_two_tasks_that_end_at_the_same_moment_clean_up_once(tmp_path: Path) -> 
     told = [tmp_path / "told1", tmp_path / "told2"]
     processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(told, 1)]
     wait_until(lambda: all(path.exists() for path in told))
-    turn = os.open(run.scratch, os.O_RDONLY)
+    turn = os.open(run.own() / "lock", os.O_RDONLY)
     fcntl.flock(turn, fcntl.LOCK_EX)  # both see the shared inputs, and wait for their turn to look after them
     for process in processes:
         process.send_signal(signal.SIGTERM)
@@ -335,6 +351,7 @@ def test_what_a_copy_leaves_behind_does_not_hold_the_shared_inputs(tmp_path: Pat
     wait_until(told.exists)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=DEADLINE_S)
+    assert subprocess.run(["flock", "-n", run.own() / "lock", "true"], check=False).returncode == 0
     os.killpg(process.pid, signal.SIGKILL)  # those that sleep: a group outlives its leader
     assert run.left_on_scratch() == []
 

@@ -10,9 +10,10 @@ from click.testing import CliRunner
 
 from jobkit.commands.models import models
 from jobkit.errors import JobkitError
-from jobkit.models import NOT_BUILT, fetch_model, find_model, fingerprint, lacks, list_models, model_places
+from jobkit.models import NOT_BUILT, fetch_model, find_model, list_models, model_places
 from jobkit.places import CACHE_VARIABLE
 from jobkit.records import ModelRef
+from jobkit.run.staged import fingerprint, lacks
 from jobkit.run.stanza_ner import StanzaNer
 
 

@@ -16,7 +16,8 @@ from jobkit.collect import collect
 from jobkit.look import Standing, look
 from jobkit.recommendation import Held
 from jobkit.records import Outcome
-from tests.builders import MODEL
+from jobkit.run.staged import fingerprint
+from tests.builders import MODEL, MODEL_FILES, write_model
 from tests.halted import Halted, ended, outcome
 from tests.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.test_job_script import WORKLOADS, Run
@@ -81,9 +82,8 @@ def test_a_model_that_goes_between_submission_and_start(tmp_path: Path) -> None:
     LOST: nothing.
     """
     folder = tmp_path / "model"
-    (folder / MODEL.name).mkdir(parents=True)
-    (folder / "resources.json").write_text("{}")
-    run = Run(tmp_path, model=replace(MODEL, path=str(folder)))
+    write_model(folder)
+    run = Run(tmp_path, model=replace(MODEL, path=str(folder), fingerprint=fingerprint(folder, MODEL_FILES)))
     assert run.run(1)[0] == 0
     shutil.rmtree(folder)
     status, said = run.run(1)

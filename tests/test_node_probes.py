@@ -24,6 +24,10 @@ SAID = {
     **{f"program.{name}": f"/usr/bin/{name}" for name in PROGRAMS},
     "scratch": "/scratch",
     "scratch.free": str(5 * GIB),
+    "uid": "1000",
+    "scratch.owner": "0",
+    "scratch.mode": "drwxrwxrwt",
+    "scratch.locks": "yes",
     "seen.0": "yes",
     "seen.1": "yes",
 }
@@ -49,6 +53,21 @@ def test_a_program_that_is_absent_is_missing_on_a_node_only() -> None:
     assert (on_node.status, here.status) == (Status.MISSING, Status.WARNING)
     assert "not on PATH: rsync" in on_node.said
     assert "setup" in on_node.mend
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "words"),
+    [
+        ({"scratch.owner": "1000", "scratch.mode": "drwxr-xr-x"}, Status.OK, "5.00 GiB free"),
+        ({"scratch.owner": "1001"}, Status.MISSING, "belongs to user 1001"),
+        ({"scratch.mode": "drwxrwxrwx"}, Status.WARNING, "no sticky bit"),
+        ({"scratch.locks": ""}, Status.WARNING, "copies its inputs for itself"),
+    ],
+)
+def test_scratch_that_others_share(said: dict[str, str], status: Status, words: str) -> None:
+    found = scratch(facts(said), WANTED)
+    assert found.status is status
+    assert words in found.said
 
 
 @pytest.mark.parametrize(

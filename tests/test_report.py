@@ -168,7 +168,7 @@ def test_words_from_files_are_not_taken_for_markup(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", points := grid([50]))
     write_exit(run, points[0], Exit(status=1, stage="environment", message="[bold]no[/bold] :smile: | <b>"))
     assert "[bold]no[/bold] :smile: | <b>" in render(collect([run]), width=200)
-    assert "\\| &lt;b>" in render(collect([run]), "md")
+    assert "\\| &lt;b&gt;" in render(collect([run]), "md")
 
 
 def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:

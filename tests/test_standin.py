@@ -56,8 +56,10 @@ def test_what_is_built_is_not_built_again(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_second_builder_waits_for_the_first(tiny_model: ModelRef, kept_cache: Path) -> None:
-    lock = Path(tiny_model.path).with_name(f".{Path(tiny_model.path).name}.lock")
+def test_a_second_builder_waits_for_the_first(tiny_model: ModelRef, tmp_path: Path) -> None:
+    made = standin_path("tiny", tmp_path)
+    made.parent.mkdir(parents=True)
+    lock = made.with_name(f".{made.name}.lock")
     hold = (
         "import fcntl, sys; stream = open(sys.argv[1], 'w'); fcntl.flock(stream, fcntl.LOCK_EX);"
         "print('held', flush=True); sys.stdin.read()"
@@ -72,9 +74,10 @@ def test_a_second_builder_waits_for_the_first(tiny_model: ModelRef, kept_cache: 
 
         def say(line: str) -> None:
             said.append(line)
+            made.symlink_to(tiny_model.path)  # as the first builder leaves it
             stdin.close()
 
-        make_standin("tiny", kept_cache, say)
+        assert make_standin("tiny", tmp_path, say) == read_card(Path(tiny_model.path))
     assert len(said) == 1
     assert "waiting" in said[0]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from jobkit import folded
 from jobkit.errors import JobkitError
 from jobkit.record_files import write_atomically
 from jobkit.units import parse_size
@@ -102,7 +103,7 @@ def collect(
     color = output is None and sys.stdout.isatty()
     report = render(collected, fmt, width=_width(), gpu_memory_bytes=gpu_memory_bytes, color=color)
     if output is None:
-        click.echo(report, nl=False)
+        folded.say(report, nl=False, colours=color)
     else:
         _write(output, report)
     return collected.exit_code

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jobkit import folded
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.units import parse_duration
 
@@ -73,8 +74,6 @@ def doctor(
     """
     if overrides and spec is None:
         raise click.UsageError("--set changes a key of a SPEC, and none is named")
-    import json
-
     from jobkit import findings
     from jobkit.doctor_case import open_case
     from jobkit.found import Options
@@ -85,11 +84,11 @@ def doctor(
     printer = _Printer(silent=as_json)
     found = [printer.show(one) for one in _look(case, within_s if submit else None)]
     if as_json:
-        click.echo(json.dumps(findings.as_json(found), ensure_ascii=False, indent=1))
+        folded.say(folded.as_json(findings.as_json(found), indent=1))
     else:
         unseen = not (submit or case.local)
         advice = findings.advice(found, [str(spec or "SPEC"), *_words(options)], nodes=unseen)
-        click.echo(f"\n{findings.summary(found)}\n{advice}")
+        folded.say(f"\n{findings.summary(found)}\n{advice}")
     return findings.exit_code(found)
 
 
@@ -124,7 +123,7 @@ def _look(case: Case, within_s: int | None) -> Iterator[Finding]:
 
 def say(text: str) -> None:
     """Print a line of progress."""
-    click.echo(text, err=True)
+    folded.say(text, err=True)
 
 
 class _Printer:
@@ -137,15 +136,15 @@ class _Printer:
     def show(self, one: Finding) -> Finding:
         """Print a finding, and return it."""
         from jobkit.findings import WIDTH, lines
-        from jobkit.folded import terminal_width
 
         if self._silent:
             return one
         if one.where != self._where:
-            click.echo(("\n" if self._where else "") + click.style(one.where, bold=True))
+            folded.say(("\n" if self._where else "") + click.style(one.where, bold=True), colours=True)
             self._where = one.where
-        first, *rest = lines(one, terminal_width() or WIDTH)
-        click.echo(first.replace(one.status, click.style(one.status, fg=COLOURS[one.status]), 1))
+        first, *rest = lines(one, folded.terminal_width() or WIDTH)
+        status = click.style(one.status, fg=COLOURS[one.status])
+        folded.say(first.replace(one.status, status, 1), colours=True)
         for line in rest:
-            click.echo(line)
+            folded.say(line)
         return one

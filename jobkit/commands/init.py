@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from jobkit import folded
 from jobkit.schedulers.registry import SCHEDULERS
 
 
@@ -42,7 +43,7 @@ def init(folder: Path, scheduler: str, site: Path | None, only: str | None) -> i
     written = begin(plan_for(folder, scheduler, site, only), say)
     width = max(len(short(one.path)) for one in written)
     for one in written:
-        click.echo(f"wrote {short(one.path):<{width}}  {one.what}")
+        folded.say(f"wrote {short(one.path):<{width}}  {one.what}")
     spec = next((typed(one.path) for one in written if one.path.name == "first.yaml"), "")
-    click.echo(f"next: jobkit doctor {spec}".rstrip())
+    folded.say(f"next: jobkit doctor {spec}".rstrip())
     return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jobkit import folded
 from jobkit.errors import JobkitError
 
 if TYPE_CHECKING:
@@ -52,18 +53,16 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
         _print_json(looked)
     else:
         for line in (line for one in looked for line in one.lines()):
-            click.echo(line)
+            folded.say(line)
         for one in looked:
             if not one.found:
-                click.echo(f"{one.name}: no directive of Slurm or Grid Engine in it", err=True)
-        click.echo(summary(looked), err=True)
+                folded.say(f"{one.name}: no directive of Slurm or Grid Engine in it", err=True)
+        folded.say(summary(looked), err=True)
     return FOUND if any(one.findings for one in looked) else 0
 
 
 def _print_json(looked: list[Linted]) -> None:
-    import json
-
-    click.echo(json.dumps({"scripts": [one.as_json() for one in looked]}, ensure_ascii=False, indent=2))
+    folded.say(folded.as_json({"scripts": [one.as_json() for one in looked]}, indent=2))
 
 
 def _name(script: str) -> str:

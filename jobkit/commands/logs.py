@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from jobkit import folded
+
 
 @click.command(short_help="Print what a point of a run has printed.")
 @click.argument("run", type=click.Path(file_okay=False, path_type=Path))
@@ -21,10 +23,10 @@ import click
 def logs(run: Path, point: str, following: bool, err: bool, number: int | None) -> int:
     """Print the log of POINT, by its number or its id, of the run folder RUN.
 
-    An id may be cut short where no other begins so. The log goes to standard output as it is; whose
-    it is goes to standard error. A point that ran several times has a log for each job that ran it:
-    a task that the scheduler began again by itself goes on in the same one. Points that share a job
-    share its log.
+    An id may be cut short where no other begins so. The log goes to standard output, with its
+    colours and with all other control characters spelt out; whose it is goes to standard error. A
+    point that ran several times has a log for each job that ran it: a task that the scheduler began
+    again by itself goes on in the same one. Points that share a job share its log.
 
     Scripts write standard output and errors into one file, and no line says which it was. So --err
     prints from the first line on that looks like an error to the end: a traceback, a message of the
@@ -59,4 +61,4 @@ def logs(run: Path, point: str, following: bool, err: bool, number: int | None) 
 
 def say(line: str) -> None:
     """Tell a person something."""
-    click.echo(line, err=True)
+    folded.say(line, err=True)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from jobkit import folded
+
 MIB = 2**20
 EXIT_FAILED = 4
 SIZES = click.Choice(["full", "tiny"])
@@ -50,7 +52,7 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str, si
     from jobkit.places import cache_dir
 
     model = fetch_model(name, cache_dir(), resources_url=resources_url, say=say)
-    click.echo(model.path)
+    folded.say(model.path)
     return 0
 
 
@@ -65,7 +67,7 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
     chosen = choose_scheduler(scheduler)[0]
     say(f"submitted: {chosen} job {job}; run folder {run_dir}; waiting for it (Ctrl-C leaves the job alone)")
     well, said = wait_for_fetch(run_dir, job, by_name(chosen))
-    click.echo(said.rstrip())
+    folded.say(said.rstrip())
     say("fetched" if well else f"the fetch failed; its log stands above and in {run_dir}/logs")
     return 0 if well else EXIT_FAILED
 
@@ -84,7 +86,7 @@ def build(size: str) -> int:
     from jobkit.models import build_stand_in
     from jobkit.places import cache_dir
 
-    click.echo(build_stand_in(size, cache_dir(), say=say).path)
+    folded.say(build_stand_in(size, cache_dir(), say=say).path)
     return 0
 
 
@@ -100,9 +102,9 @@ def list_() -> int:
         kind = "Stanza's own"
         if model.stand_in:
             kind = f"stand-in {model.size}, F1 {read_card(Path(model.path)).f1:.3f}"
-        click.echo(f"{model.name}  {kind:<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
+        folded.say(f"{model.name}  {kind:<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
     if not found:
-        click.echo("no model on this machine; see `jobkit models --help`", err=True)
+        folded.say("no model on this machine; see `jobkit models --help`", err=True)
     return 0
 
 
@@ -128,5 +130,5 @@ def path(name: str, size: str, fallback: str | None) -> int:
     if found.fingerprint == NOT_BUILT:
         hint = f"jobkit models build --size {size}"
         raise JobkitError(f"the {size} stand-in is not built yet: there is no {found.path}", hint=hint)
-    click.echo(found.path)
+    folded.say(found.path)
     return 0

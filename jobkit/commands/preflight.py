@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from jobkit import folded
 from jobkit.units import parse_size
 
 
@@ -41,5 +42,5 @@ def preflight(
 
     found = look(spec, overrides, fast=fast, gpu_memory_bytes=gpu_memory_bytes, say=say)
     told = preflight_report.as_json(found) if as_json else preflight_report.as_text(found, terminal_width())
-    click.echo(told, nl=False)
+    folded.say(told, nl=False)
     return 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jobkit import folded
 from jobkit.errors import JobkitError
 from jobkit.units import parse_size
 
@@ -63,7 +64,7 @@ def recommend(
     )
     found = answer(material, wishes)
     told = recommend_report.as_json(found) if as_json else recommend_report.as_text(found, terminal_width())
-    click.echo(told, nl=False)
+    folded.say(told, nl=False)
     return 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from jobkit import folded
+
 
 @click.command("schema", short_help="Print the JSON schema of specs.")
 def schema() -> int:
@@ -19,5 +21,5 @@ def schema() -> int:
     """
     from jobkit.schema import schema_text
 
-    click.echo(schema_text(), nl=False)
+    folded.say(schema_text(), nl=False)
     return 0

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jobkit import folded
+
 if TYPE_CHECKING:
     from jobkit.status import RunStatus
 
@@ -62,10 +64,10 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
 
     found = status_of([run.absolute() for run in runs])
     if as_json:
-        click.echo(status_view.as_json(found, runs, what.points, here[1:]))
+        folded.say(status_view.as_json(found, runs, what.points, here[1:]))
     else:
         shown = status_view.text(found, runs, what.points, width=_width(), most=_most(whole=whole))
-        click.echo(shown + status_view.others(here[1:]), nl=False)
+        folded.say(shown + status_view.others(here[1:]), nl=False)
     return max(one.exit_code for one in found)
 
 
@@ -86,7 +88,7 @@ def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json:
 
 
 def _write(text: str) -> None:
-    click.echo(text, nl=False)
+    sys.stdout.write(text)  # made safe by the screen, whose cursor moves too
     sys.stdout.flush()
 
 

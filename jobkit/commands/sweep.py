@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from jobkit import folded
 from jobkit.schedulers.registry import SCHEDULERS
 
 
@@ -63,7 +64,7 @@ def sweep(
     if dry_run:
         if not new:
             twins.mention(prepared)
-        click.echo(launch.preview(prepared))
+        folded.say(launch.preview(prepared))
         return 0
 
     def check() -> None:

@@ -27,6 +27,7 @@ from jobkit.run.paragraphs import read_paragraphs
 from jobkit.run.record import Task, Try, now, record_of
 from jobkit.run.sampler import Peaks, sampling
 from jobkit.run.signals import Signals
+from jobkit.run.staged import check_model
 from jobkit.run.workload import Result, Workload
 
 WARM_UP_PARAGRAPHS = 4
@@ -67,6 +68,8 @@ def _leave(state: Try, error: BaseException | None) -> Outcome:
 def _work(state: Try, stack: ExitStack) -> None:
     point = state.task.point
     paragraphs = _read_text(state.task)
+    if point.model:
+        check_model(state.task.inputs, point.model)
     state.items_total = len(paragraphs)
     idle = gpu.idle_bytes() if point.device == "cuda" else {}
     workload = _open_workload(state)

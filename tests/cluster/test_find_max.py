@@ -13,6 +13,7 @@ import pytest
 from jobkit.trials import Trial, trials
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+from tests.test_job_script import left_on
 
 Wait = Callable[[Callable[[], bool], float], None]
 
@@ -73,7 +74,7 @@ def test_one_submission_measures_predicts_and_proves(lab: Lab, spec: Path) -> No
     )
     (line,) = (lab.home / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["held"] is True
-    assert list(lab.scratch.iterdir()) == []
+    assert left_on(lab.scratch) == []
 
 
 def test_a_batch_that_fails_is_followed_by_a_smaller_one_in_the_same_job(lab: Lab, spec: Path) -> None:

@@ -14,11 +14,12 @@ import pytest
 from jobkit.look import Standing
 from jobkit.records import Outcome
 from tests.cluster.daemons import said
-from tests.cluster.halted import SGE, Halted, batches, begun, home, seen
+from tests.cluster.halted import SGE, Halted, batches, begun, home, record, seen
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
 from tests.disks import disk, read_only
+from tests.test_job_script import left_on
 from tests.workloads.broken import fill
 
 pytestmark = pytest.mark.fault
@@ -60,6 +61,26 @@ def test_kill_9_of_the_job_script(halted: Halted, monkeypatch: pytest.MonkeyPatc
     ] in why(apart)
     assert batches(run) == 1
     assert halted.stands(run, 2) == (Standing.DONE, Outcome.OK)
+
+
+def test_kill_9_before_the_worker_starts(halted: Halted) -> None:
+    """FAULT: a whole job is killed outright before its worker starts, and another works on the node.
+
+    HOW: real: kill -9 of its process group while it makes its environment ready, Slurm and Grid Engine.
+    REPORTED: what the accounting says of it.
+    LOST: nothing; the job that ends next removes what the dead one left on scratch, and no more.
+    """
+    begins = halted.lab.home / "begins"
+    setup = f"[[ $point == 2 ]] || {{ touch '{begins}'; sleep 100; }}"
+    run = halted.sweep("1, 2", "--set", f"environment.setup={json.dumps([setup])}")
+    halted.wait_until(begins.exists, 60)
+    halted.waits(2)
+    os.killpg(os.getpgid(begun(run).pid or 0), signal.SIGKILL)
+    assert len([name for name in left_on(halted.lab.scratch) if not name.endswith(".inputs")]) == 2
+    halted.go(2)
+    halted.wait_until((home(run, 2) / "exit").exists, 60)
+    assert left_on(halted.lab.scratch) == []
+    assert record(run, 2).outcome is Outcome.OK
 
 
 def gone(pid: int) -> bool:

@@ -24,6 +24,7 @@ from jobkit.run.stanza_ner import StanzaNer
 from jobkit.schedulers.registry import by_name
 from jobkit.texts import find_text
 from tests.cluster.holds import RELEASE, held_by
+from tests.test_job_script import left_on
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "tests" / "workloads"
@@ -155,7 +156,7 @@ def test_a_sweep_goes_out_and_its_records_come_home(lab: Lab) -> None:
     assert [point["outcome"] for point in points] == ["ok"] * 6
     told = [(event["event"], event["role"]) for event in lab.events()]
     assert told == [(what, role) for role in ("points", "follow") for what in ("submitting", "submitted")]
-    assert list(lab.scratch.iterdir()) == []
+    assert left_on(lab.scratch) == []
     entities = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
     assert len(list(lab.run_dir().glob("results/*/try-1/entities.tsv"))) == 6
     assert len(entities) == 1, "the batch size must not change what is found"
@@ -256,7 +257,7 @@ def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab) -> None:
     assert [(one["outcome"], "status 7 in step run" in str(one["evidence"])) for one in lab.points()] == [
         ("bug", True)
     ] * 2
-    assert list(lab.scratch.iterdir()) == []
+    assert left_on(lab.scratch) == []
 
 
 @pytest.mark.fault
@@ -297,7 +298,7 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(lab: La
     assert record["summary"]["batches"] == 1
     assert record["signal"] == "USR1"
     assert len(next(lab.run_dir().glob("results/*/try-1/batches.jsonl")).read_text().splitlines()) == 1
-    assert list(lab.scratch.iterdir()) == []
+    assert left_on(lab.scratch) == []
 
 
 def test_the_real_tagger_finds_the_same_everywhere(lab: Lab, tiny_model: ModelRef) -> None:
@@ -309,7 +310,7 @@ def test_the_real_tagger_finds_the_same_everywhere(lab: Lab, tiny_model: ModelRe
     assert "STAND-IN" in done.stdout
     found = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
     assert found == {tagged_here(tiny_model, lab.home)}
-    assert list(lab.scratch.iterdir()) == []
+    assert left_on(lab.scratch) == []
 
 
 def tagged_here(model: ModelRef, folder: Path) -> bytes:

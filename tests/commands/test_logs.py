@@ -40,7 +40,7 @@ def test_the_log_goes_to_stdout_and_whose_it_is_to_stderr(
 ) -> None:
     assert logs.main([str(run), "p001"], standalone_mode=False) == 0
     out, err = capfdbinary.readouterr()
-    assert out.startswith(b"hello\n\xff\n")
+    assert out.startswith(b"hello\n\\xff\n")
     assert err.startswith(b"p001 try 1: slurm job 77, task 1, ")
     assert logs.main([str(run), "1", "--err", "-f", "--try", "1"], standalone_mode=False) == 0
     assert capfdbinary.readouterr().out == b"Traceback (most recent call last):\n"

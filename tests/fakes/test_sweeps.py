@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.test_sweeps import QUEUE, REQUESTS, SITE
+from tests.test_job_script import left_on
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
 SPEC = """\
@@ -48,6 +49,6 @@ def test_a_sweep_goes_out_and_its_records_come_home(
     records = [json.loads(path.read_text()) for path in home.glob("runs/*/results/*/try-1/record.json")]
     assert [record["outcome"] for record in records] == ["ok"] * 4
     assert {record["job"]["scheduler"] for record in records} == {scheduler}
-    assert list(scratch.iterdir()) == []
+    assert left_on(scratch) == []
     for command in {"slurm": ("sbatch", "squeue", "sacct"), "sge": ("qsub", "qstat", "qacct")}[scheduler]:
         assert cluster.calls(command)

@@ -53,10 +53,12 @@ home=$run/results/$point_id/try-$try
 } || { rm -rf "$home"; no_home "no room in $run/results"; }
 
 # Whatever happens next: results come home, the exit status is kept, scratch goes last.
-stage=scratch outcome='' message='' signal='' work='' inputs='' worker='' ender='' sync='' watch=''
+stage=scratch outcome='' message='' signal='' work='' own='' shared='' inputs='' worker='' ender='' sync='' watch=''
+alone() { own=$scratch shared=''; echo "job.sh: this task copies its inputs for itself: $1" >&2 || true; }
 fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2 || true; exit 1; }
 copy() { rsync -a "$@"; }
-# What runs beside this script is without its locks (8<&- 9<&-): ended, it may live on for a moment.
+# What runs in the background is without the locks (8<&- 9<&-): it may outlive this script for a moment.
+# The worker alone keeps that of its folder (9): while it lives, no other task removes that folder.
 bring_home() { [[ ! -d $work/out ]] || copy --exclude='*.part' "$work/out/" "$home/" 8<&- 9<&-; }
 end_worker() {                                        # it is told to end, and killed where it takes no notice
     local half
@@ -67,11 +69,21 @@ end_worker() {                                        # it is told to end, and k
     done
     kill -KILL "$worker" 2>/dev/null || true
 }
-leave_scratch() {                                     # the last task out removes the shared inputs
+lock() { flock -w "$1" 8 & wait $!; }                 # in the background: a signal is heard meanwhile
+sweep() {                                             # removes folders of tasks that have ended, then unused inputs
+    local folder tasks
+    for folder in "$own"/*/lock; do
+        if [[ -e $folder ]] && flock -n "$folder" true; then rm -rf "${folder%/lock}"; fi
+    done
+    for folder in "$own"/*.inputs; do
+        tasks=("${folder%inputs}"*/lock)
+        [[ -e ${tasks[0]} ]] || rm -rf "$folder"
+    done
+}
+leave_scratch() {
     rm -rf "$work"
-    exec 9<&-
-    [[ -d $inputs ]] && flock 8 || return 0
-    if [[ -d $inputs ]] && exec 9<"$inputs" && flock -n 9; then rm -rf "$inputs"; fi  # still, now that we hold it
+    exec 9>&-
+    if [[ $shared ]] && lock 3; then sweep; flock -u 8; fi  # the last task of a run removes its inputs
 }
 finish() {
     local status=$? kept='' text child
@@ -86,6 +98,7 @@ finish() {
             leave_scratch || true
         else
             kept=$work outcome=stage_out message="results could not be copied to $home"
+            rm -rf "$work/lock" "$work/inputs"        # a folder without a lock is never removed
             echo "job.sh: stage_out: $message; they are kept in $HOSTNAME:$work" >&2 || true
             ((status)) || status=73
         fi
@@ -129,13 +142,32 @@ trap 'on_signal USR2' USR2                            # Grid Engine is about to 
 trap 'on_signal TERM' TERM                            # cancelled, or preempted
 trap 'on_signal INT' INT
 
-# Scratch on this node: a folder for this task, and one for the inputs that tasks here share.
+# Scratch on this node: a folder for this task, in a folder that only this user can enter. Tasks of a run
+# share their inputs there. Each task holds the lock of its folder while it lives.
 scratch="${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"
-{ mkdir -p "$scratch" && work=$(mktemp -d "$scratch/stanza-20260101-120000-beef.$job.${task:-$point}.XXXXXX") && mkdir "$work/out" &&
-    printf '%15s\n' '' >"$work/signal"; } ||
-    fail scratch_full "no folder could be made in $scratch"
-inputs=$scratch/stanza-20260101-120000-beef.inputs
-exec 8<"$scratch"
+mkdir -p "$scratch" || fail scratch_full "no folder could be made in $scratch"
+owner=$(stat -Lc %u "$scratch")
+((owner == 0 || owner == EUID)) ||
+    fail scratch_full "$scratch belongs to user $owner, who can change what lies in it: name another in the site file"
+own=$scratch/jobkit-$EUID-$HOSTNAME
+mkdir -m 700 "$own" 2>/dev/null || true
+if [[ $(stat -c '%u %A' "$own") != "$EUID "drwx--[-S]--- ]]; then
+    alone "$own is not a folder that only user $EUID can enter"
+elif ! { exec 8>>"$own/lock" && lock 300 && ! flock -n "$own/lock" true; }; then  # a lock must shut others out
+    alone "no lock could be had in $own"
+else
+    shared=yes
+    sweep || true
+fi
+{ work=$(mktemp -d "$own/stanza-20260101-120000-beef.$job.${task:-$point}.XXXXXX") && mkdir "$work/out" &&
+    printf '%15s\n' '' >"$work/signal" && exec 9>"$work/lock"; } ||
+    fail scratch_full "no folder could be made in $own"
+inputs=$work/inputs
+if [[ $shared ]]; then
+    flock -n 9
+    flock -u 8
+    inputs=$own/stanza-20260101-120000-beef.inputs
+fi
 free=$(df --output=avail -B1 "$work" | tail -n 1)
 ((free > 67273864)) || fail scratch_full "$scratch has $free bytes free and 67273864 are needed"
 
@@ -164,7 +196,8 @@ if [[ $scheduler != hand && -d $run/flags ]]; then
     fi
 fi
 
-# Inputs in: the first task on the node copies them, under a lock, for all.
+# Inputs in: the first task of the run on this node copies them, under the lock, for all. The worker compares
+# them with what was planned.
 stage=stage_in
 fetch() {                                             # WHAT FROM... TO
     local said what=$1
@@ -176,20 +209,22 @@ fetch() {                                             # WHAT FROM... TO
         *) fail stage_in "$what could not be copied to $inputs" ;;
     esac
 }
-flock 8
+if [[ $shared ]] && ! lock 300; then
+    alone "another task has been copying for five minutes"
+    inputs=$work/inputs
+fi
 if [[ ! -e $inputs/complete ]]; then
-    mkdir -p "$inputs/model" || fail scratch_full "no folder could be made in $scratch"
+    mkdir -p "$inputs/model" || fail scratch_full "no folder could be made in $own"
     fetch "the text" '/data/a text.txt' "$inputs/text"
     touch "$inputs/complete"
 fi
-exec 9<"$inputs" && flock -s 9                        # held for as long as this task uses them
-flock -u 8
+if [[ $shared ]]; then flock -u 8; fi
 
 # Work, in the background, so that the traps above run at once; results home every 30 s.
 stage=run
 (trap '' USR1 USR2; exec "$python" -m jobkit.run --points "$run/points.jsonl" --point "$point" --try "$try" \
     --inputs "$inputs" --out "$work/out" --signal-file "$work/signal" \
-    --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart") 8<&- 9<&- &
+    --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart") 8<&- &
 worker=$!
 if [[ $limit ]]; then                                 # its share of a task that runs several points
     (trap '' USR1 USR2; trap 'kill $! 2>/dev/null; exit' TERM

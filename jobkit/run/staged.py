@@ -1,0 +1,82 @@
+"""The model as it lies on the node: the one that was planned, or nothing is measured.
+
+Standard library only: this module is imported on the compute node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jobkit.record_files import write_atomically
+from jobkit.records import ModelRef, Outcome
+from jobkit.run.failure import TryFailed
+from jobkit.run.stanza_ner import PROCESSORS
+
+RESOURCES_FILE = "resources.json"
+MARK = "verified"
+"""Holds the fingerprint of the model next to it, once that has been computed."""
+
+
+def check_model(inputs: Path, planned: ModelRef) -> None:
+    """Compare the model with what was planned, once for all tasks that share the inputs.
+
+    Raises
+    ------
+    TryFailed
+        Where it is another model, or lacks a file.
+    """
+    mark = inputs / MARK
+    if mark.is_file() and mark.read_text(encoding="ascii") == planned.fingerprint:
+        return
+    folder = inputs / "model"
+    if missing := lacks(folder, planned.name):
+        raise TryFailed(Outcome.MODEL_MISSING, f"model {planned.path}: {missing}")
+    resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
+    found = fingerprint(folder, needed_files(resources, planned.name))
+    if found != planned.fingerprint:
+        said = f"{planned.path} is not the model that was planned: fingerprint {found[:12]}"
+        raise TryFailed(Outcome.STAGE_IN, f"{said}, not {planned.fingerprint[:12]}")
+    with contextlib.suppress(OSError):  # without the mark, the next task computes it again
+        write_atomically(mark, planned.fingerprint)
+
+
+def lacks(folder: Path, name: str) -> str:
+    """Return what a folder lacks to be a model that Stanza can load; empty where it is one."""
+    resources = folder / RESOURCES_FILE
+    try:
+        needed = needed_files(json.loads(resources.read_text(encoding="utf-8")), name)
+    except OSError:
+        return f"no {RESOURCES_FILE}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"{RESOURCES_FILE} does not tell of {name}"
+    missing = [path for path in needed if not (folder / path).is_file()]
+    return f"no {', '.join(missing)}" if missing else ""
+
+
+def fingerprint(folder: Path, files: tuple[str, ...]) -> str:
+    """Return the sha256 over some files of a folder: their names and their bytes."""
+    whole = hashlib.sha256()
+    for name in sorted(files):
+        with (folder / name).open("rb") as stream:
+            whole.update(f"{name}\n{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+def needed_files(resources: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return the files of a language's default tokenizer and tagger, and of what they build on."""
+    packages = resources[name]
+    default = packages["packages"]["default"]
+    chosen = [(part, default[part]) for part in PROCESSORS.split(",")]
+    if "mwt" in default:  # Stanza loads it with the tokenizer
+        chosen.append(("mwt", default["mwt"]))
+    built_on = [
+        (needed["model"], needed["package"])
+        for part, package in chosen
+        for needed in packages[part][package].get("dependencies", ())
+    ]
+    return tuple(dict.fromkeys(f"{name}/{part}/{package}.pt" for part, package in (*chosen, *built_on)))
