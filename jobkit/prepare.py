@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jobkit import auto
 from jobkit.directives import directives
-from jobkit.found import LAST_RESORT, Found, Options, choose_scheduler, find
+from jobkit.found import LAST_RESORT, Found, Options, choose_scheduler, find, refuse, warn
 from jobkit.known_lengths import cached_lengths, text_lengths
 from jobkit.lengths import NONE, Lengths
 from jobkit.places import cache_dir
@@ -24,7 +24,6 @@ from jobkit.schedulers.base import Request
 from jobkit.site import Site
 from jobkit.spec import SweepSpec
 from jobkit.stages import callable_stage
-from jobkit.torch_build import refuse, warn
 
 __all__ = ["LAST_RESORT", "Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
 
