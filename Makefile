@@ -47,7 +47,7 @@ PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
 	students_t submissions timing trials tries units values yaml_files \
 	facts filesystems findings node_probes python_probes site_probes \
 	starter_choice starter_site starter_spec starter_yaml \
-	run/failure run/memory run/order run/summary)
+	remedies run/failure run/memory run/order run/summary)
 
 .PHONY: unit cluster
 unit: model $(PURE)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from jobkit import torch_build
 from jobkit.errors import JobkitError
 from jobkit.places import cache_dir
 from jobkit.records import ModelRef, TextRef
@@ -253,3 +255,34 @@ def device(spec: SweepSpec, scheduler: str) -> str:
 
         return "cuda" if spec.resources.gpus and gpu.idle_bytes() else "cpu"
     return "cuda" if spec.resources.gpus else "cpu"
+
+
+def refuse(spec: SweepSpec, site: Site, workload: Traits) -> None:
+    """Refuse points on a GPU where the Python that will run them is this one, and cannot use a GPU.
+
+    Raises
+    ------
+    JobkitError
+        With the commands that mend it.
+    """
+    environment = spec.environment
+    another = environment.conda or environment.venv or environment.modules or environment.setup or site.setup
+    if spec.device != "cuda" or not workload.needs_model or another or not (why := torch_build.fault()):
+        return
+    ways = [
+        f"{torch_build.install(sys.executable)}   (or the index for your driver)",
+        "or name the Python that jobs use: environment.venv or environment.conda in the spec",
+        "or measure on the CPU: --set device=cpu --set resources.gpus=0",
+    ]
+    if site.scheduler != "local":
+        ways.append("or, if this path holds another torch on the nodes: --set 'environment.setup=[\":\"]'")
+    message = f"the sweep asks for a GPU, and in the Python that its jobs use {why}: {sys.executable}"
+    raise JobkitError(message, hint="\n        ".join(ways))
+
+
+def warn(say: Callable[[str], None], spec: SweepSpec, site: Site, workload: Traits) -> None:
+    """Say what `refuse` would refuse."""
+    try:
+        refuse(spec, site, workload)
+    except JobkitError as error:
+        say(f"without --dry-run this is refused: {error}")

@@ -14,7 +14,17 @@ from pathlib import Path
 from jobkit import auto
 from jobkit.directives import directives
 from jobkit.errors import JobkitError
-from jobkit.found import LAST_RESORT, Found, Options, choose_scheduler, find, idle_gpus, needed_gpus
+from jobkit.found import (
+    LAST_RESORT,
+    Found,
+    Options,
+    choose_scheduler,
+    find,
+    idle_gpus,
+    needed_gpus,
+    refuse,
+    warn,
+)
 from jobkit.known_lengths import cached_lengths, lengths_or_estimate, text_lengths
 from jobkit.lengths import Lengths
 from jobkit.places import cache_dir
@@ -25,7 +35,6 @@ from jobkit.schedulers.base import Request
 from jobkit.site import Site
 from jobkit.spec import SweepSpec
 from jobkit.stages import callable_stage
-from jobkit.torch_build import refuse, warn
 from jobkit.units import MOST_SECONDS, format_walltime
 
 __all__ = ["LAST_RESORT", "Options", "Prepared", "choose_scheduler", "prepare", "run_id"]

@@ -50,7 +50,7 @@ class Own(Count):
         super().load(model, device, params, threads)
 """
 HERE: Mapping[Outcome, tuple[int, str]] = {
-    Outcome.LOST: (1, "os.kill(os.getppid(), 9); time.sleep(9)"),
+    Outcome.LOST: (1, "os.kill(os.getppid(), 9); time.sleep(60)"),
     Outcome.ENVIRONMENT: (2, "import no_such_package"),
     Outcome.NO_GPU: (3, "raise RuntimeError('No CUDA GPUs are available')"),
     Outcome.GPU_BUSY: (4, "raise RuntimeError('all CUDA-capable device(s) is/are busy or unavailable')"),
@@ -69,7 +69,9 @@ def failed(tmp_path_factory: pytest.TempPathFactory, kept_cache: Path, tiny_mode
     home = tmp_path_factory.mktemp("failed")
     (home / "own.py").write_text(OWN)
     (home / "text.txt").write_text("One.\n\nTwo.\n")
-    (home / "site.yaml").write_text(f"name: here\nscheduler: local\nscratch: {home}/scratch\n")
+    (home / "site.yaml").write_text(
+        f"name: here\nscheduler: local\nscratch: {home}/scratch\nsync_interval_s: 1\n"
+    )
     (home / "spec.yaml").write_text(SPEC.format(site=home / "site.yaml"))
     for size, does in [*HERE.values(), (8, HERE[Outcome.BUG][1])]:
         (home / f"does-{size}").write_text(does)
