@@ -149,11 +149,12 @@ def fit_now(order: str, told: dict[str, Any]) -> Fit:
     TypeError
         Where it says nothing.
     """
-    found = fit_memory(
+    observations = [
         Observation(need["load"], _size_bytes(order, need, told["slack"]), str(point["batch"]))
         for point in told["points"]
         for need in point["needs"]
-    )
+    ]
+    found = fit_memory(observations, in_steps=order == LOAD)
     if isinstance(found, str):
         raise TypeError(found)
     return found

@@ -2,23 +2,28 @@
 
 Least squares through what was measured; the bound is a one-sided 95 % *prediction* bound: it is
 about the next batch, not about the mean of many. What one point says is not independent of what
-else it says: an error has a part that the point's observations share and a part of their own (a
-random effect by point). Both variances are estimated by their moments, the line's follows, and
-the quantile is Student's with two degrees fewer than there are points. A variance clustered by
-point is too small with four or five of them (simulated: the bound then holds in 90 of 100 cases).
+else it says (`jobkit.regression`), so the quantile is Student's with two degrees fewer than there
+are points. A variance clustered by point is too small with four or five of them (simulated: the
+bound then holds in 90 of 100 cases).
+
+Whether the scatter is constant or grows with the memory cannot be told from five points, and each
+guess is wrong for the other case (the bound then holds in 90 of 100 cases). So both bounds are
+found and the larger counts. If the points show that memory grows faster than a line, the bound of
+a curve counts too. What this covers is simulated: ``python -m benchmarks coverage``.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from statistics import median
 
-from jobkit.students_t import quantile
+from jobkit.regression import CURVE, Observation, Regression, regress, speaks_for_constant
 from jobkit.units import format_count
+
+__all__ = ["Censored", "Fit", "Observation", "doubts", "fit_memory", "upper_part"]
 
 CONFIDENCE = 0.95
 ENOUGH = 4
@@ -36,17 +41,20 @@ batches does not tell how the allocator cuts up large ones: on an H200 a batch o
 from 4, needed 0.54 % more than the line, where the scatter alone allowed for 0.33 %."""
 AGREE = 0.05
 """Two estimates of the slope that differ by more than this share disagree."""
+STEPS_BYTES = (20 * 2**20, 2 * 2**20)
+"""PyTorch's allocator takes memory in these steps (c10/cuda/CUDACachingAllocator.cpp). Four points on such
+steps may lie on a line by chance; their scatter is never taken to be less than that of the rounding."""
+BENDS, JUMPS = 0.975, 0.995
+"""How sure it must be that memory grows faster than a line: by the square of the load, and by the
+largest point, which lies above what the others predict."""
+AGAINST = -1.0
+"""Scatter that is known to come in constant steps is taken as constant, unless the logarithm of the
+likelihood ratio is below this. Of 24 sweeps on an H200 two are."""
+ROUNDING = 1e-9
+"""What a computed value may be off by, as a share of it."""
+CURVED = "memory grows faster than a straight line over what was measured, so the bound follows a curve"
 MOST_PAIRS = 20_000
 _HALVINGS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What one batch took: its load, bytes, and the point that measured it."""
-
-    load: float
-    size_bytes: float
-    point: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +66,9 @@ class Censored:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
-    """What least squares needs of the observations."""
+class _Line:
+    """The line of least squares."""
 
-    n: int
-    mean_load: float
-    spread: float
     slope: float
     intercept: float
 
@@ -87,9 +92,9 @@ class Fit:
     leave_largest_out
         (predicted - measured) / measured at the largest load, by the line without that point;
         ``None`` where too few loads remain.
-    mean_load, variance
-        For `upper`: the centre, and the line's variance as coefficients of 1, (load - centre) and
-        (load - centre)².
+    lines, curves
+        For `upper`, the largest of which counts: straight lines, and if memory grows faster than a
+        line, the curves that count beyond the largest load measured.
     failed
         The batches that ran out of memory: no load is called safe where one of that load, or a
         smaller one, had as much memory and failed.
@@ -105,8 +110,8 @@ class Fit:
     load_min: float
     load_max: float
     leave_largest_out: float | None
-    mean_load: float
-    variance: tuple[float, float, float]
+    lines: tuple[Regression, ...]
+    curves: tuple[Regression, ...] = ()
     failed: tuple[Censored, ...] = ()
 
     def at(self, load: float) -> float:
@@ -115,7 +120,10 @@ class Fit:
 
     def upper(self, load: float) -> float:
         """Return the bytes that a batch of this load stays below, with 95 % confidence; see `UNSEEN`."""
-        return self._bound(load, self._t())
+        beyond = load - self.load_max
+        counting = (*self.lines, *(self.curves if beyond > 0 else ()))
+        found = max(one.upper(load, CONFIDENCE) for one in counting)
+        return found + UNSEEN * max(0.0, self.slope_bytes * beyond)
 
     def largest_load(self, capacity_bytes: float) -> float:
         """Return the load that takes just the capacity by the line, at least 0."""
@@ -123,31 +131,20 @@ class Fit:
 
     def safe_load(self, capacity_bytes: float, margin: float = 0.0) -> float:
         """Return the largest load whose bound leaves a margin, a share of the capacity, free; at least 0."""
-        room, t = capacity_bytes * (1 - margin), self._t()
+        room = capacity_bytes * (1 - margin)
         low, high = 0.0, self.largest_load(room)
         if self.upper(low) > room:
             return 0.0
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._bound(middle, t) <= room else (low, middle)
+            low, high = (middle, high) if self.upper(middle) <= room else (low, middle)
         too_much = [one.load for one in self.failed if one.above_bytes >= room]
         return min([low, *(math.nextafter(load, 0.0) for load in too_much)])
 
-    def _bound(self, load: float, t: float) -> float:
-        beyond = max(0.0, self.slope_bytes * (load - self.load_max))
-        return self.at(load) + t * self._error(load) + UNSEEN * beyond
 
-    def _error(self, load: float) -> float:
-        """Return the standard error of a batch of this load: that of the line, and its own."""
-        (level, tilt, square), away = self.variance, load - self.mean_load
-        of_line = level + tilt * away + square * away**2
-        return math.sqrt(of_line + self.residual_bytes**2)
-
-    def _t(self) -> float:
-        return quantile(CONFIDENCE, max(1, self.points - 2))
-
-
-def fit_memory(observations: Iterable[Observation], censored: Sequence[Censored] = ()) -> Fit | str:
+def fit_memory(
+    observations: Iterable[Observation], censored: Sequence[Censored] = (), *, in_steps: bool = False
+) -> Fit | str:
     """Return the line through the observations, or why there is none.
 
     Parameters
@@ -157,6 +154,9 @@ def fit_memory(observations: Iterable[Observation], censored: Sequence[Censored]
     censored
         Batches that ran out of memory. Where the line passes below what they need at least, that
         bound is taken as an observation and the line is fitted again.
+    in_steps
+        Whether the scatter is known to come from an allocator that takes memory in constant steps;
+        see `AGAINST`.
     """
     used = upper_part(list(observations))
     few = f"measured, and a line with an error needs {ENOUGH}"
@@ -165,11 +165,11 @@ def fit_memory(observations: Iterable[Observation], censored: Sequence[Censored]
         return f"{format_count(len(loads), 'distinct load')} {few}"
     if len(points) < ENOUGH:
         return f"{format_count(len(points), 'point')} {few}"
-    measured, found = tuple(used), _fit(used)
+    measured, found = tuple(used), _fit(used, in_steps=in_steps)
     for number, bound in enumerate(sorted(censored, key=lambda one: (one.load, one.above_bytes))):
         if found.slope_bytes > 0 and found.at(bound.load) < bound.above_bytes:
             used.append(Observation(bound.load, bound.above_bytes, f"out of memory {number}"))
-            found = _fit(used)
+            found = _fit(used, in_steps=in_steps)
     if found.slope_bytes <= 0:
         return "memory does not grow with the load over what was measured"
     return replace(
@@ -190,75 +190,75 @@ def upper_part(observations: Sequence[Observation]) -> list[Observation]:
     return above if len({one.load for one in above}) >= ENOUGH else list(observations)
 
 
-def _fit(used: Sequence[Observation]) -> Fit:
+def _fit(used: Sequence[Observation], *, in_steps: bool) -> Fit:
     sums = _sums(used)
-    residuals = [one.size_bytes - sums.intercept - sums.slope * one.load for one in used]
-    squares = math.fsum(error * error for error in residuals)
-    between, within, of_line = _variances(used, squares, sums)
-    mean_bytes = math.fsum(one.size_bytes for one in used) / sums.n
+    mean_bytes = math.fsum(one.size_bytes for one in used) / len(used)
+    squares = math.fsum((one.size_bytes - sums.intercept - sums.slope * one.load) ** 2 for one in used)
     total = math.fsum((one.size_bytes - mean_bytes) ** 2 for one in used)
+    alone = in_steps and speaks_for_constant(used) >= AGAINST
+    lines = _regressions(used, alone=alone)
     return Fit(
         slope_bytes=sums.slope,
         intercept_bytes=sums.intercept,
         theil_sen_slope_bytes=_theil_sen(used),
         r_squared=1 - squares / total if total else 0.0,
-        residual_bytes=math.sqrt(between + within),
-        observations=sums.n,
+        residual_bytes=math.sqrt(lines[0].between + lines[0].within),
+        observations=len(used),
         points=len({one.point for one in used}),
         load_min=min(one.load for one in used),
         load_max=max(one.load for one in used),
         leave_largest_out=None,
-        mean_load=sums.mean_load,
-        variance=of_line,
+        lines=lines,
+        curves=_curves(used, alone=alone),
     )
 
 
-def _sums(used: Sequence[Observation]) -> _Sums:
+def _regressions(used: Sequence[Observation], powers: int = 2, *, alone: bool) -> tuple[Regression, ...]:
+    """Return the regression of constant scatter and, unless it stands alone, that of growing scatter."""
+    constant = regress(used, powers, least_bytes=_rounding_bytes(used))
+    return (constant,) if alone else (constant, regress(used, powers, proportional=True))
+
+
+def _rounding_bytes(used: Sequence[Observation]) -> float:
+    """Return the standard deviation of rounding up to the step that all sizes are apart by; else 0."""
+    sizes = sorted({one.size_bytes for one in used})
+    steps = (step for step in STEPS_BYTES if not any((b - a) % step for a, b in pairwise(sizes)))
+    return next(steps, 0) / math.sqrt(12)
+
+
+def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ...]:
+    """Return the regressions on the load and its square, if memory grows faster than a line.
+
+    Either their last coefficient tells it, whichever way it scatters, or the largest point does.
+    """
+    curves = _regressions(used, CURVE, alone=alone)
+    if all(one.bends(BENDS) for one in curves) or _jumps(used, alone=alone):
+        return curves
+    return ()
+
+
+def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
+    """Tell whether the largest point lies above the bound that the others give it."""
+    largest, rest = _apart(used)
+    if len({one.load for one in rest}) < ENOUGH - 1 or len({one.point for one in rest}) < ENOUGH - 1:
+        return False
+    lines = _regressions(rest, alone=alone)
+    return all(largest.size_bytes > one.upper(largest.load, JUMPS) * (1 + ROUNDING) for one in lines)
+
+
+def _apart(used: Sequence[Observation]) -> tuple[Observation, list[Observation]]:
+    """Return the largest observation, and those of all other points."""
+    largest = max(used, key=lambda one: (one.load, one.size_bytes, one.point))
+    return largest, [one for one in used if one.point != largest.point]
+
+
+def _sums(used: Sequence[Observation]) -> _Line:
     n = len(used)
     mean_load = math.fsum(one.load for one in used) / n
     mean_bytes = math.fsum(one.size_bytes for one in used) / n
     spread = math.fsum((one.load - mean_load) ** 2 for one in used)
     slope = math.fsum((one.load - mean_load) * (one.size_bytes - mean_bytes) for one in used) / spread
-    return _Sums(n, mean_load, spread, slope, mean_bytes - slope * mean_load)
-
-
-def _variances(
-    used: Sequence[Observation], squares: float, sums: _Sums
-) -> tuple[float, float, tuple[float, float, float]]:
-    """Return the variance between points, that within them, and the line's as `Fit` has it.
-
-    ``squares``, about the line, are expected to be ``within (n - 2) + between (n - level - tilt)``.
-    """
-    points: dict[str, list[Observation]] = {}
-    for one in used:
-        points.setdefault(one.point, []).append(one)
-    away = [(len(ones), math.fsum(one.load - sums.mean_load for one in ones)) for ones in points.values()]
-    n, spread = sums.n, sums.spread
-    level = math.fsum(count * count for count, _ in away) / n
-    both = math.fsum(count * distance for count, distance in away) / n
-    tilt = math.fsum(distance * distance for _, distance in away) / spread
-    within = _within(points.values())
-    between = max(0.0, (squares - within * (n - 2)) / (n - level - tilt))
-    line = (between * level + within) / n, 2 * between * both / spread, (between * tilt + within) / spread
-    return between, within, line
-
-
-def _within(points: Collection[Sequence[Observation]]) -> float:
-    """Return the variance about parallel lines, one through each point; 0 where that leaves no freedom."""
-    loads, sizes = [], []
-    for ones in points:
-        loads += _centred([one.load for one in ones])
-        sizes += _centred([one.size_bytes for one in ones])
-    spread = math.fsum(load * load for load in loads)
-    slope = math.fsum(map(operator.mul, loads, sizes)) / spread if spread else 0.0
-    free = len(loads) - len(points) - (1 if spread else 0)
-    squares = math.fsum((size - slope * load) ** 2 for load, size in zip(loads, sizes, strict=True))
-    return squares / free if free > 0 else 0.0
-
-
-def _centred(values: Sequence[float]) -> list[float]:
-    mean = math.fsum(values) / len(values)
-    return [value - mean for value in values]
+    return _Line(slope, mean_bytes - slope * mean_load)
 
 
 def _theil_sen(used: Sequence[Observation]) -> float:
@@ -271,8 +271,7 @@ def _theil_sen(used: Sequence[Observation]) -> float:
 
 def _leave_largest_out(used: Sequence[Observation]) -> float | None:
     """Return how far off the line without the largest point would have been there."""
-    largest = max(used, key=lambda one: (one.load, one.size_bytes, one.point))
-    rest = [one for one in used if one.point != largest.point]
+    largest, rest = _apart(used)
     if len({one.load for one in rest}) < ENOUGH - 1:
         return None
     sums = _sums(rest)
@@ -287,7 +286,7 @@ def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
     load
         The largest load that the line was asked about.
     """
-    found: list[str] = []
+    found = [CURVED] if fit.curves else []
     other = fit.theil_sen_slope_bytes / fit.slope_bytes - 1
     if load is not None and load > FAR * fit.load_max:
         found.append(f"{load / fit.load_max:.0f} times the largest load measured: far beyond the evidence")
