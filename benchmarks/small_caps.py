@@ -2,8 +2,9 @@
 """Small caps on a real GPU: points up to a quarter of the cap, points up to a half, and the truth.
 
 ``python -m benchmarks.small_caps --out FILE`` with PyTorch's default allocator, and once more with
-``PYTORCH_ALLOC_CONF=expandable_segments:True``; see docs/benchmarks-edge.md. The texts are of several shapes, for what the blocks of
-the default allocator cost depends on the text. No cell is begun after ``--minutes``.
+``PYTORCH_ALLOC_CONF=expandable_segments:True``; see docs/benchmarks-edge.md. The texts are of several
+shapes, for what the blocks of the default allocator cost depends on the text. No cell is begun after
+``--minutes``.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def line(text: str, found: dict[str, Any]) -> str:
     """Return a cell in a line."""
     said = [
         f"up to {one['share']:.0%}: line {one['largest_batch']}, bound {one['safe_batch']}"
-        f" ({one['safe_load'] / found['truth_load']:.1%} of the load) {'passed' if one['verified'] else 'FAILED'}"
+        f" ({one['safe_load'] / found['truth_load']:.1%}) {'passed' if one['verified'] else 'FAILED'}"
         for one in found["predictions"]
     ]
     hole = found["first_failing_below"]

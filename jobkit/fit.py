@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from statistics import median
 
-from jobkit.regression import CURVE, Observation, Regression, regress, speaks_for_constant
+from jobkit.regression import CURVE, LINE, Observation, Regression, regress, speaks_for_constant, values_of
 from jobkit.units import format_count
 
 __all__ = ["Censored", "Fit", "Observation", "doubts", "fit_memory", "upper_part"]
@@ -33,8 +33,11 @@ UPPER_PART = 0.1
 below about 4,000 padded characters; the line of small tensors, LSTM weights laid out anew)."""
 STRAIGHT = 0.98
 """R² below which a straight line is doubted."""
-FAR = 8.0
-"""Loads beyond so many times the largest measured are doubted."""
+FAR = 5.0
+"""Loads beyond so many times the largest measured are doubted: a curve too slight to be seen in the
+points may have grown large there."""
+ALIKE = 1e-3
+"""Loads that differ by less than this share of the largest are taken as one."""
 UNSEEN = 0.005
 """What the bound adds, as a share of the bytes beyond the largest load measured. The scatter of small
 batches does not tell how the allocator cuts up large ones: on an H200 a batch of 16 GiB, predicted
@@ -47,9 +50,10 @@ steps may lie on a line by chance; their scatter is never taken to be less than 
 BENDS, JUMPS = 0.975, 0.995
 """How sure it must be that memory grows faster than a line: by the square of the load, and by the
 largest point, which lies above what the others predict."""
-AGAINST = -1.0
-"""Scatter that is known to come in constant steps is taken as constant, unless the logarithm of the
-likelihood ratio is below this. Of 24 sweeps on an H200 two are."""
+AGAINST, COARSE_BYTES = -1.0, 32 * 2**20
+"""Scatter that comes from constant steps is taken as constant unless the logarithm of the likelihood
+ratio is below this, or the scatter is more than such steps make (4 to 27 MiB on an H200, and at 10 GiB
+no more than at 1)."""
 ROUNDING = 1e-9
 """What a computed value may be off by, as a share of it."""
 CURVED = "memory grows faster than a straight line over what was measured, so the bound follows a curve"
@@ -63,14 +67,6 @@ class Censored:
 
     load: float
     above_bytes: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """The line of least squares."""
-
-    slope: float
-    intercept: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,15 +161,17 @@ def fit_memory(
         return f"{format_count(len(loads), 'distinct load')} {few}"
     if len(points) < ENOUGH:
         return f"{format_count(len(points), 'point')} {few}"
-    measured, found = tuple(used), _fit(used, in_steps=in_steps)
+    if max(loads) - min(loads) < ALIKE * max(loads):
+        return "the loads measured are all but equal, which gives no line"
+    measured, line = tuple(used), regress(used)
     for number, bound in enumerate(sorted(censored, key=lambda one: (one.load, one.above_bytes))):
-        if found.slope_bytes > 0 and found.at(bound.load) < bound.above_bytes:
+        if line.slope > 0 and line.at(bound.load) < bound.above_bytes:
             used.append(Observation(bound.load, bound.above_bytes, f"out of memory {number}"))
-            found = _fit(used, in_steps=in_steps)
-    if found.slope_bytes <= 0:
+            line = regress(used)
+    if line.slope <= 0:
         return "memory does not grow with the load over what was measured"
     return replace(
-        found,
+        _fit(used, in_steps=in_steps),
         observations=len(measured),
         points=len(points),
         load_min=min(loads),
@@ -191,32 +189,41 @@ def upper_part(observations: Sequence[Observation]) -> list[Observation]:
 
 
 def _fit(used: Sequence[Observation], *, in_steps: bool) -> Fit:
-    sums = _sums(used)
+    lines = _lines(used, in_steps=in_steps)
+    line = lines[0]
     mean_bytes = math.fsum(one.size_bytes for one in used) / len(used)
-    squares = math.fsum((one.size_bytes - sums.intercept - sums.slope * one.load) ** 2 for one in used)
+    squares = math.fsum((one.size_bytes - line.at(one.load)) ** 2 for one in used)
     total = math.fsum((one.size_bytes - mean_bytes) ** 2 for one in used)
-    alone = in_steps and speaks_for_constant(used) >= AGAINST
-    lines = _regressions(used, alone=alone)
     return Fit(
-        slope_bytes=sums.slope,
-        intercept_bytes=sums.intercept,
+        slope_bytes=line.slope,
+        intercept_bytes=line.coefficients[0],
         theil_sen_slope_bytes=_theil_sen(used),
-        r_squared=1 - squares / total if total else 0.0,
-        residual_bytes=math.sqrt(lines[0].between + lines[0].within),
+        r_squared=1 - squares / total,
+        residual_bytes=line.scatter,
         observations=len(used),
         points=len({one.point for one in used}),
         load_min=min(one.load for one in used),
         load_max=max(one.load for one in used),
         leave_largest_out=None,
         lines=lines,
-        curves=_curves(used, alone=alone),
+        curves=_curves(used, alone=len(lines) == 1),
     )
 
 
-def _regressions(used: Sequence[Observation], powers: int = 2, *, alone: bool) -> tuple[Regression, ...]:
-    """Return the regression of constant scatter and, unless it stands alone, that of growing scatter."""
-    constant = regress(used, powers, least_bytes=_rounding_bytes(used))
-    return (constant,) if alone else (constant, regress(used, powers, proportional=True))
+def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, ...]:
+    """Return the line of constant scatter and, unless it stands alone, that of growing scatter."""
+    constant, growing = _both(used, LINE)
+    fine = in_steps and constant.scatter <= COARSE_BYTES
+    if fine and speaks_for_constant(used, constant, growing, values_of(used, constant)) >= AGAINST:
+        return (constant,)
+    return constant, growing
+
+
+def _both(used: Sequence[Observation], powers: int) -> tuple[Regression, Regression]:
+    """Return the regressions of constant and of growing scatter."""
+    line = regress(used, least_bytes=_rounding_bytes(used))
+    constant = line if powers == LINE else regress(used, powers, least_bytes=_rounding_bytes(used))
+    return constant, regress(used, powers, values=values_of(used, line))
 
 
 def _rounding_bytes(used: Sequence[Observation]) -> float:
@@ -231,7 +238,7 @@ def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ..
 
     Either their last coefficient tells it, whichever way it scatters, or the largest point does.
     """
-    curves = _regressions(used, CURVE, alone=alone)
+    curves = _both(used, CURVE)[: 1 if alone else 2]
     if all(one.bends(BENDS) for one in curves) or _jumps(used, alone=alone):
         return curves
     return ()
@@ -242,7 +249,7 @@ def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
     largest, rest = _apart(used)
     if len({one.load for one in rest}) < ENOUGH - 1 or len({one.point for one in rest}) < ENOUGH - 1:
         return False
-    lines = _regressions(rest, alone=alone)
+    lines = _both(rest, LINE)[: 1 if alone else 2]
     return all(largest.size_bytes > one.upper(largest.load, JUMPS) * (1 + ROUNDING) for one in lines)
 
 
@@ -250,15 +257,6 @@ def _apart(used: Sequence[Observation]) -> tuple[Observation, list[Observation]]
     """Return the largest observation, and those of all other points."""
     largest = max(used, key=lambda one: (one.load, one.size_bytes, one.point))
     return largest, [one for one in used if one.point != largest.point]
-
-
-def _sums(used: Sequence[Observation]) -> _Line:
-    n = len(used)
-    mean_load = math.fsum(one.load for one in used) / n
-    mean_bytes = math.fsum(one.size_bytes for one in used) / n
-    spread = math.fsum((one.load - mean_load) ** 2 for one in used)
-    slope = math.fsum((one.load - mean_load) * (one.size_bytes - mean_bytes) for one in used) / spread
-    return _Line(slope, mean_bytes - slope * mean_load)
 
 
 def _theil_sen(used: Sequence[Observation]) -> float:
@@ -274,8 +272,7 @@ def _leave_largest_out(used: Sequence[Observation]) -> float | None:
     largest, rest = _apart(used)
     if len({one.load for one in rest}) < ENOUGH - 1:
         return None
-    sums = _sums(rest)
-    return (sums.intercept + sums.slope * largest.load - largest.size_bytes) / largest.size_bytes
+    return (regress(rest).at(largest.load) - largest.size_bytes) / largest.size_bytes
 
 
 def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
@@ -286,7 +283,7 @@ def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
     load
         The largest load that the line was asked about.
     """
-    found = [CURVED] if fit.curves else []
+    found: list[str] = []
     other = fit.theil_sen_slope_bytes / fit.slope_bytes - 1
     if load is not None and load > FAR * fit.load_max:
         found.append(f"{load / fit.load_max:.0f} times the largest load measured: far beyond the evidence")

@@ -64,6 +64,16 @@ class Regression:
     proportional: bool
     free: int
 
+    @property
+    def scatter(self) -> float:
+        """The standard deviation of a new point's batch; a share of the value where ``proportional``."""
+        return math.sqrt(self.between + self.within)
+
+    @property
+    def slope(self) -> float:
+        """Bytes for one more unit of load, at load 0."""
+        return self.coefficients[1] / self.scale
+
     def at(self, load: float) -> float:
         """Return the bytes of a load."""
         return _dot(self.coefficients, self._powers(load))
@@ -71,8 +81,8 @@ class Regression:
     def upper(self, load: float, confidence: float) -> float:
         """Return the bytes that a new batch of this load stays below, with a confidence."""
         value = self.at(load)
-        own = (self.between + self.within) * (value * value if self.proportional else 1.0)
-        error = math.sqrt(self._variance(self._powers(load)) + own)
+        own = self.scatter * (value if self.proportional else 1.0)
+        error = math.sqrt(self._variance(self._powers(load)) + own * own)
         return value + quantile(confidence, self.free) * error
 
     def bends(self, confidence: float) -> bool:
@@ -95,7 +105,7 @@ def regress(
     used: Sequence[Observation],
     powers: int = LINE,
     *,
-    proportional: bool = False,
+    values: Column | None = None,
     least_bytes: float = 0.0,
 ) -> Regression:
     """Return the polynomial of least squares.
@@ -106,13 +116,13 @@ def regress(
     ----------
     used
         Of at least as many distinct loads as powers, and of more points.
-    proportional
-        Whether the scatter is taken as a share of the value.
+    values
+        Of which the scatter is a share (`values_of`); ``None`` for constant scatter.
     least_bytes
         A standard deviation below which constant scatter cannot be.
     """
     scale = max(one.load for one in used)
-    weights = _weights(used) if proportional else [1.0] * len(used)
+    weights = [1 / value for value in values] if values else [1.0] * len(used)
     columns = [
         [weight * (one.load / scale) ** power for one, weight in zip(used, weights, strict=True)]
         for power in range(powers)
@@ -131,31 +141,31 @@ def regress(
         scale=scale,
         basis=tuple(map(tuple, basis)),
         shared=tuple(map(tuple, shared)),
-        between=between if proportional else max(between, least_bytes**2 - within),
+        between=between if values else max(between, least_bytes**2 - within),
         within=within,
-        proportional=proportional,
+        proportional=bool(values),
         free=max(1, len(members) - powers),
     )
 
 
-def speaks_for_constant(used: Sequence[Observation]) -> float:
-    """Return how much likelier constant scatter is than one that grows with the value, as a logarithm."""
-    constant, growing = regress(used), regress(used, proportional=True)
+def values_of(used: Sequence[Observation], line: Regression) -> list[float]:
+    """Return what a line of constant scatter gives each measurement; never far below the largest."""
+    least = LEAST_SHARE * max(one.size_bytes for one in used) or 1.0
+    return [max(line.at(one.load), least) for one in used]
+
+
+def speaks_for_constant(
+    used: Sequence[Observation], constant: Regression, growing: Regression, values: Column
+) -> float:
+    """Return the logarithm of the likelihood ratio of constant scatter to one that grows with the value."""
     squares = math.fsum((one.size_bytes - constant.at(one.load)) ** 2 for one in used)
     shares = math.fsum(
-        ((one.size_bytes - growing.at(one.load)) * weight) ** 2
-        for one, weight in zip(used, _weights(used), strict=True)
+        ((one.size_bytes - growing.at(one.load)) / value) ** 2
+        for one, value in zip(used, values, strict=True)
     )
     if not (squares and shares):
         return 0.0
-    sizes = -math.fsum(map(math.log, _weights(used)))
-    return len(used) / 2 * math.log(shares / squares) + sizes
-
-
-def _weights(used: Sequence[Observation]) -> list[float]:
-    """Return one over the value that the line of constant scatter gives each measurement."""
-    line, least = regress(used), LEAST_SHARE * max(one.size_bytes for one in used)
-    return [1 / max(line.at(one.load), least) for one in used]
+    return len(used) / 2 * math.log(shares / squares) + math.fsum(map(math.log, values))
 
 
 def _members(used: Sequence[Observation]) -> list[list[int]]:
