@@ -1,3 +1,5 @@
+"""The line of memory and its bound."""
+
 from __future__ import annotations
 
 import math
@@ -57,9 +59,16 @@ def test_what_is_marked_is_not_traced() -> None:
     assert sys.gettrace() is None
 
 
+@pytest.mark.fault
 @pytest.mark.untraced
 @pytest.mark.parametrize("scatter", SCATTERS, ids=lambda scatter: scatter.name)
 def test_the_bound_holds_in_95_of_100_cases(scatter: Scatter) -> None:
+    """FAULT: scatter grows with the memory, or four points on the allocator's steps happen to lie on a line.
+
+    HOW: simulated with a fixed seed.
+    REPORTED: a bound that 95 of 100 new batches stay below.
+    LOST: some of the card: the bound is wider than for constant scatter.
+    """
     found = [simulate(scatter, design, 160) for design in (DESIGNS[0], DESIGNS[2])]
     held = [share for one in found for share in one.held]
     assert sum(held) / len(held) >= 0.95
