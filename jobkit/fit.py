@@ -165,10 +165,10 @@ def fit_memory(
         return "the loads measured are all but equal, which gives no line"
     measured, line = tuple(used), regress(used)
     for number, bound in enumerate(sorted(censored, key=lambda one: (one.load, one.above_bytes))):
-        if line.slope > 0 and line.at(bound.load) < bound.above_bytes:
+        if _grows(line) and line.at(bound.load) < bound.above_bytes:
             used.append(Observation(bound.load, bound.above_bytes, f"out of memory {number}"))
             line = regress(used)
-    if line.slope <= 0:
+    if not _grows(line):
         return "memory does not grow with the load over what was measured"
     return replace(
         _fit(used, in_steps=in_steps),
@@ -179,6 +179,12 @@ def fit_memory(
         leave_largest_out=_leave_largest_out(measured),
         failed=tuple(censored),
     )
+
+
+def _grows(line: Regression) -> bool:
+    """Tell whether a line rises by more than rounding does."""
+    constant, rise = line.coefficients
+    return rise > ROUNDING * abs(constant)
 
 
 def upper_part(observations: Sequence[Observation]) -> list[Observation]:

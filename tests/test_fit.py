@@ -270,8 +270,9 @@ def test_loads_that_are_all_but_equal_are_refused() -> None:
     assert fit_memory(alike) == "the loads measured are all but equal, which gives no line"
 
 
-def test_no_bytes_at_all_are_refused() -> None:
-    assert isinstance(fit_memory([Observation(load, 0, str(load)) for load in (1, 2, 3, 4)]), str)
+def test_bytes_that_are_all_equal_are_refused() -> None:
+    for size in (0, 2**30):
+        assert isinstance(fit_memory([Observation(load, size, str(load)) for load in (10, 20, 30, 44)]), str)
     sudden = [Observation(load, 1e9 * (load == 5), str(load)) for load in (1, 2, 3, 4, 5)]
     assert fitted(sudden).upper(10) > 2e9
 
