@@ -42,7 +42,7 @@ lint: setup           ## style, types, import layers
 PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
 	accounts auto axes begin cards cautions choice columns evidence fit in_words jsonl ledger lengths lint loads \
 	log_files log_words nearest outcomes plan policy predecessors predict preflight_report recommend \
-	progress recommend_report recommendation record_json records rows sample saved scheduler_lines schema sentences site spec \
+	progress recommend_report recommendation record_json records regression rows sample saved scheduler_lines schema sentences site spec \
 	spec_checks speed standin_gold status_advice status_json status_point status_report straight \
 	students_t submissions timing trials tries units values yaml_files \
 	facts filesystems findings node_probes python_probes site_probes \

@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from jobkit.auto import share
 from jobkit.evidence import ALLOCATED, NEED, Evidence
 from jobkit.fit import Observation, fit_memory
 from jobkit.loads import Lengths, Loads, measuring_sizes
@@ -203,28 +204,32 @@ def below(truth: int, safe: int) -> range:
     return range(truth, int(max(floor, 1)) - 1, -max(1, round((truth - floor) / SCAN)))
 
 
-def jobkit(bench: Bench, cap_bytes: int) -> tuple[Search, dict[str, Any]]:
+def jobkit(bench: Bench, cap_bytes: int, up_to: float | None = None) -> tuple[Search, dict[str, Any]]:
     """Measure a few small points, fit, and verify with one run."""
-    sizes = measuring_sizes(bench.loads, (cap_bytes - SIZE_BYTES) / SIZE_BYTES_PER_LOAD)
+    largest_load = (cap_bytes - SIZE_BYTES) / SIZE_BYTES_PER_LOAD
+    sizes = measuring_sizes(bench.loads, largest_load, share=up_to or share(cap_bytes))
     start = time.perf_counter()
-    needs = {batch: _needs(bench, batch) for batch in sizes}
+    told_by = {batch: needs(bench, batch) for batch in sizes}
     need_s = time.perf_counter() - start
-    slack = max(one.reserved_bytes / one.allocated_bytes for many in needs.values() for one in many)
+    slack = max(one.reserved_bytes / one.allocated_bytes for many in told_by.values() for one in many)
     fit = fit_memory(
-        Observation(one.load, _bytes(bench, one, slack), f"{batch}")
-        for batch in sizes
-        for one in needs[batch]
+        [
+            Observation(one.load, _bytes(bench, one, slack), f"{batch}")
+            for batch in sizes
+            for one in told_by[batch]
+        ],
+        in_steps=bench.order == "load",
     )
     kind = NEED if bench.order == "load" else ALLOCATED
     found = predict(Evidence(kind=kind, fit=fit, load_by_batch={}, points=len(sizes)), cap_bytes, bench.loads)
     done = [
-        Trial(batch, bench.loads.load(batch), passed=True, seconds=sum(one.seconds for one in needs[batch]))
+        Trial(batch, bench.loads.load(batch), passed=True, seconds=sum(one.seconds for one in told_by[batch]))
         for batch in sizes
     ]
     if found.safe_batch:
         done.append(bench.trial(found.safe_batch, cap_bytes))
     told = asdict(found) | {"fit": fit if isinstance(fit, str) else asdict(fit), "slack": slack}
-    points = [{"batch": batch, "needs": [asdict(one) for one in needs[batch]]} for batch in sizes]
+    points = [{"batch": batch, "needs": [asdict(one) for one in told_by[batch]]} for batch in sizes]
     return Search("jobkit", found.safe_batch, done), told | {"points": points, "need_s": need_s}
 
 
@@ -233,7 +238,7 @@ def _bytes(bench: Bench, one: Need, slack: float) -> float:
     return one.passed_bytes if bench.order == "load" else one.allocated_bytes * slack
 
 
-def _needs(bench: Bench, batch: int) -> Sequence[Need]:
+def needs(bench: Bench, batch: int) -> Sequence[Need]:
     """Return what a point of this batch size tells, as `jobkit.run.work` measures it."""
     point = Knobs(order="load", allocator=bench.allocator, cap_bytes=None)
     if bench.order == "load":
@@ -271,6 +276,16 @@ def cell(bench: Bench, cap_gib: float) -> dict[str, Any]:
     }
 
 
+def paragraphs_of(text: str) -> list[str]:
+    """Return the paragraphs of ``sample``, ``sample:N``, its shorter ones (``sample:N<400``), or a file."""
+    name, _, longest = text.partition("<")
+    if name != "sample" and not name.startswith("sample:"):
+        return list(split_paragraphs(Path(text).read_text(encoding="utf-8")))
+    number = 881 if name == "sample" else int(name.partition(":")[2])
+    found = split_paragraphs(sample_text(number))
+    return [one for one in found if not longest or len(one) <= int(longest)]
+
+
 def load(text: str, size: str, order: str) -> Bench:
     """Return the bench of a text, and in it the time from nothing to a loaded model."""
     start = time.perf_counter()
@@ -283,22 +298,27 @@ def load(text: str, size: str, order: str) -> Bench:
     device.synchronise()
     start_s = time.perf_counter() - start
     print(f"start {start_s:.1f} s, of it the model {time.perf_counter() - before:.1f} s", flush=True)
-    number = 881 if text == "sample" else int(text.partition(":")[2])
-    paragraphs = split_paragraphs(sample_text(number))
+    sentences, loads = tokenised(tagger, paragraphs_of(text))
+    return Bench(device, tagger, sentences, loads, order, os.environ.get("PYTORCH_ALLOC_CONF"), start_s)
+
+
+def tokenised(tagger: StanzaNer, paragraphs: Sequence[str]) -> tuple[list[list[Sentence]], Loads]:
+    """Return the sentences of each paragraph, and the loads that they make."""
     sentences: list[list[Sentence]] = []
     for first in range(0, len(paragraphs), 1000):
         sentences += [
             [Sentence(one, columns(token.text for token in one.tokens)) for one in parsed]
             for parsed in tagger.tokenised(paragraphs[first : first + 1000])
         ]
-    loads = Loads(Lengths(paragraphs=tuple(tuple(one.columns for one in many) for many in sentences)))
-    return Bench(device, tagger, sentences, loads, order, os.environ.get("PYTORCH_ALLOC_CONF"), start_s)
+    return sentences, Loads(
+        Lengths(paragraphs=tuple(tuple(one.columns for one in many) for many in sentences))
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the cells and write them after each, so that a time limit loses no more than one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--text", default="sample")
+    parser.add_argument("--text", default="sample", help="sample, sample:N, sample:N<400, or a file")
     parser.add_argument("--size", default="full")
     parser.add_argument("--order", choices=["load", "text"], default="load")
     parser.add_argument("--caps", default=",".join(map(str, CAPS_GIB)), help="GiB of allocator memory")
@@ -314,7 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report: dict[str, Any] = {
         "text": asked.text,
         "order": asked.order,
-        "allocator": os.environ.get("PYTORCH_ALLOC_CONF", "default"),
+        "allocator": os.environ.get("PYTORCH_ALLOC_CONF") or "default",
         "gpu": torch.cuda.get_device_name(0),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "versions": dict(bench.tagger.versions()),

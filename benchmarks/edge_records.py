@@ -149,14 +149,50 @@ def fit_now(order: str, told: dict[str, Any]) -> Fit:
     TypeError
         Where it says nothing.
     """
-    found = fit_memory(
+    observations = [
         Observation(need["load"], _size_bytes(order, need, told["slack"]), str(point["batch"]))
         for point in told["points"]
         for need in point["needs"]
-    )
+    ]
+    found = fit_memory(observations, in_steps=order == LOAD)
     if isinstance(found, str):
         raise TypeError(found)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Smaller:
+    """What today's fit says of a cap from the points of its own cell, and from those of twice the cap.
+
+    Attributes
+    ----------
+    line, bound
+        The loads of the fit of each, over the load at the truth.
+    reach
+        The largest load of each, over the load at the truth.
+    """
+
+    cell: Cell
+    line: tuple[float, float]
+    bound: tuple[float, float]
+    reach: tuple[float, float]
+
+
+def smaller(report: dict[str, Any], cap_gib: float = 4.0) -> Smaller:
+    """Return how much nearer the truth larger points bring the answer under a small cap."""
+    by_cap = {raw["cap_gib"]: raw for raw in report["cells"]}
+    fits = [fit_now(report["order"], by_cap[cap]["prediction"]) for cap in (cap_gib, 2 * cap_gib)]
+    own = by_cap[cap_gib]
+    capacity_bytes, truth = own["prediction"]["capacity_bytes"], own["truth_load"]
+    (line, wide), (bound, wide_bound), (reach, wide_reach) = (
+        [value / truth for value in values]
+        for values in (
+            [fit.largest_load(capacity_bytes) for fit in fits],
+            [fit.safe_load(capacity_bytes) for fit in fits],
+            [fit.load_max for fit in fits],
+        )
+    )
+    return Smaller(_cell(report, own), (line, wide), (bound, wide_bound), (reach, wide_reach))
 
 
 def _size_bytes(order: str, need: dict[str, Any], slack: float) -> float:

@@ -57,6 +57,19 @@ ASSUMED_BYTES = 24 * GIB
 """The card where none is named: a quarter of it fits every card of 8 GiB and more."""
 
 
+GRAIN_HIDES_BYTES = 2 * GIB
+"""From here on a batch is large beside the blocks of 20 MiB that PyTorch's allocator takes. Below, they bend
+the line: on an H200, with PyTorch's default allocator under a cap of 4 GiB, the bound from batches of up to
+1 GiB was 91 % of the largest load that fits, and that from batches of up to 2 GiB 97 %."""
+MOST = 0.5
+"""The largest size worth measuring never takes more than this share of a card, which is known roughly."""
+
+
+def share(card_bytes: float) -> float:
+    """Return what the largest size worth measuring takes of a card: `SHARE`, and more of a small one."""
+    return min(MOST, max(SHARE, GRAIN_HIDES_BYTES / card_bytes))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
     """The batch sizes worth measuring.
@@ -71,12 +84,15 @@ class Chosen:
         What the card would take by `TYPICAL`; ``None`` where nothing is known of it.
     card
         The card in words; empty where nothing is known.
+    share
+        What the largest size takes of the card, or else of the text.
     """
 
     sizes: Sizes
     loads: Loads
     largest_load: float | None
     card: str
+    share: float = SHARE
 
     @property
     def line(self) -> str:
@@ -95,9 +111,10 @@ class Chosen:
         whole = f"of the {most:,} of the whole text in one call"
         if self.largest_load is not None and self.largest_load < most:
             most, whole = int(self.largest_load), f"of the {self.largest_load:,.0f} that {self.card} may take"
-        if last > SHARE * most:
-            return f"evenly spread and more than a quarter {whole}, for less holds too few distinct loads"
-        return f"evenly spread up to a quarter {whole}"
+        part = "a quarter" if self.share == SHARE else f"{self.share:.0%}"
+        if last > self.share * most:
+            return f"evenly spread and more than {part} {whole}, for less holds too few distinct loads"
+        return f"evenly spread up to {part} {whole}"
 
 
 def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, card_bytes: int | None = None) -> Chosen:
@@ -121,10 +138,11 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, card_bytes: in
     card = f"a card of {format_bytes_gib(held, 0) if held >= GIB else format_memory(held)}"
     limit = line.largest_load(held)
     return Chosen(
-        sizes=sizes(loads, limit),
+        sizes=sizes(loads, limit, share=share(held)),
         loads=loads,
         largest_load=limit,
         card=card if card_bytes else f"{card}, as none is named,",
+        share=share(held),
     )
 
 

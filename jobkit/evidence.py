@@ -197,7 +197,7 @@ def _of_gpu(
     bounds = _censored(failed, well, lambda record: _had(record, overhead or 0))
     return Evidence(
         kind=NEED if needs else ALLOCATED,
-        fit=fit_memory(observations, bounds),
+        fit=fit_memory(observations, bounds, in_steps=bool(needs)),
         allocated=None if isinstance(allocated, str) else allocated,
         slack=slack,
         overhead_bytes=overhead,

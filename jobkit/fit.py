@@ -2,23 +2,28 @@
 
 Least squares through what was measured; the bound is a one-sided 95 % *prediction* bound: it is
 about the next batch, not about the mean of many. What one point says is not independent of what
-else it says: an error has a part that the point's observations share and a part of their own (a
-random effect by point). Both variances are estimated by their moments, the line's follows, and
-the quantile is Student's with two degrees fewer than there are points. A variance clustered by
-point is too small with four or five of them (simulated: the bound then holds in 90 of 100 cases).
+else it says (`jobkit.regression`), so the quantile is Student's with two degrees fewer than there
+are points. A variance clustered by point is too small with four or five of them (simulated: the
+bound then holds in 90 of 100 cases).
+
+Whether the scatter is constant or grows with the memory cannot be told from five points, and each
+guess is wrong for the other case (the bound then holds in 90 of 100 cases). So both bounds are
+found and the larger counts. If the points show that memory grows faster than a line, the bound of
+a curve counts too. What this covers is simulated: ``python -m benchmarks coverage``.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from statistics import median
 
-from jobkit.students_t import quantile
+from jobkit.regression import CURVE, LINE, Observation, Regression, regress, speaks_for_constant, values_of
 from jobkit.units import format_count
+
+__all__ = ["Censored", "Fit", "Observation", "doubts", "fit_memory", "upper_part"]
 
 CONFIDENCE = 0.95
 ENOUGH = 4
@@ -28,25 +33,32 @@ UPPER_PART = 0.1
 below about 4,000 padded characters; the line of small tensors, LSTM weights laid out anew)."""
 STRAIGHT = 0.98
 """R² below which a straight line is doubted."""
-FAR = 8.0
-"""Loads beyond so many times the largest measured are doubted."""
+FAR = 5.0
+"""Loads beyond so many times the largest measured are doubted: a curve too slight to be seen in the
+points may have grown large there."""
+ALIKE = 1e-3
+"""Loads that differ by less than this share of the largest are taken as one."""
 UNSEEN = 0.005
 """What the bound adds, as a share of the bytes beyond the largest load measured. The scatter of small
 batches does not tell how the allocator cuts up large ones: on an H200 a batch of 16 GiB, predicted
 from 4, needed 0.54 % more than the line, where the scatter alone allowed for 0.33 %."""
 AGREE = 0.05
 """Two estimates of the slope that differ by more than this share disagree."""
+STEPS_BYTES = (20 * 2**20, 2 * 2**20)
+"""PyTorch's allocator takes memory in these steps (c10/cuda/CUDACachingAllocator.cpp). Four points on such
+steps may lie on a line by chance; their scatter is never taken to be less than that of the rounding."""
+BENDS, JUMPS = 0.975, 0.995
+"""How sure it must be that memory grows faster than a line: by the square of the load, and by the
+largest point, which lies above what the others predict."""
+AGAINST, COARSE_BYTES = -1.0, 32 * 2**20
+"""Scatter that comes from constant steps is taken as constant unless the logarithm of the likelihood
+ratio is below this, or the scatter is more than such steps make (4 to 27 MiB on an H200, and at 10 GiB
+no more than at 1)."""
+ROUNDING = 1e-9
+"""What a computed value may be off by, as a share of it."""
+CURVED = "memory grows faster than a straight line over what was measured, so the bound follows a curve"
 MOST_PAIRS = 20_000
 _HALVINGS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What one batch took: its load, bytes, and the point that measured it."""
-
-    load: float
-    size_bytes: float
-    point: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +67,6 @@ class Censored:
 
     load: float
     above_bytes: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """What least squares needs of the observations."""
-
-    n: int
-    mean_load: float
-    spread: float
-    slope: float
-    intercept: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +88,9 @@ class Fit:
     leave_largest_out
         (predicted - measured) / measured at the largest load, by the line without that point;
         ``None`` where too few loads remain.
-    mean_load, variance
-        For `upper`: the centre, and the line's variance as coefficients of 1, (load - centre) and
-        (load - centre)².
+    lines, curves
+        For `upper`, the largest of which counts: straight lines, and if memory grows faster than a
+        line, the curves that count beyond the largest load measured.
     failed
         The batches that ran out of memory: no load is called safe where one of that load, or a
         smaller one, had as much memory and failed.
@@ -105,8 +106,8 @@ class Fit:
     load_min: float
     load_max: float
     leave_largest_out: float | None
-    mean_load: float
-    variance: tuple[float, float, float]
+    lines: tuple[Regression, ...]
+    curves: tuple[Regression, ...] = ()
     failed: tuple[Censored, ...] = ()
 
     def at(self, load: float) -> float:
@@ -115,7 +116,10 @@ class Fit:
 
     def upper(self, load: float) -> float:
         """Return the bytes that a batch of this load stays below, with 95 % confidence; see `UNSEEN`."""
-        return self._bound(load, self._t())
+        beyond = load - self.load_max
+        counting = (*self.lines, *(self.curves if beyond > 0 else ()))
+        found = max(one.upper(load, CONFIDENCE) for one in counting)
+        return found + UNSEEN * max(0.0, self.slope_bytes * beyond)
 
     def largest_load(self, capacity_bytes: float) -> float:
         """Return the load that takes just the capacity by the line, at least 0."""
@@ -123,31 +127,20 @@ class Fit:
 
     def safe_load(self, capacity_bytes: float, margin: float = 0.0) -> float:
         """Return the largest load whose bound leaves a margin, a share of the capacity, free; at least 0."""
-        room, t = capacity_bytes * (1 - margin), self._t()
+        room = capacity_bytes * (1 - margin)
         low, high = 0.0, self.largest_load(room)
         if self.upper(low) > room:
             return 0.0
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._bound(middle, t) <= room else (low, middle)
+            low, high = (middle, high) if self.upper(middle) <= room else (low, middle)
         too_much = [one.load for one in self.failed if one.above_bytes >= room]
         return min([low, *(math.nextafter(load, 0.0) for load in too_much)])
 
-    def _bound(self, load: float, t: float) -> float:
-        beyond = max(0.0, self.slope_bytes * (load - self.load_max))
-        return self.at(load) + t * self._error(load) + UNSEEN * beyond
 
-    def _error(self, load: float) -> float:
-        """Return the standard error of a batch of this load: that of the line, and its own."""
-        (level, tilt, square), away = self.variance, load - self.mean_load
-        of_line = level + tilt * away + square * away**2
-        return math.sqrt(of_line + self.residual_bytes**2)
-
-    def _t(self) -> float:
-        return quantile(CONFIDENCE, max(1, self.points - 2))
-
-
-def fit_memory(observations: Iterable[Observation], censored: Sequence[Censored] = ()) -> Fit | str:
+def fit_memory(
+    observations: Iterable[Observation], censored: Sequence[Censored] = (), *, in_steps: bool = False
+) -> Fit | str:
     """Return the line through the observations, or why there is none.
 
     Parameters
@@ -157,6 +150,9 @@ def fit_memory(observations: Iterable[Observation], censored: Sequence[Censored]
     censored
         Batches that ran out of memory. Where the line passes below what they need at least, that
         bound is taken as an observation and the line is fitted again.
+    in_steps
+        Whether the scatter is known to come from an allocator that takes memory in constant steps;
+        see `AGAINST`.
     """
     used = upper_part(list(observations))
     few = f"measured, and a line with an error needs {ENOUGH}"
@@ -165,15 +161,17 @@ def fit_memory(observations: Iterable[Observation], censored: Sequence[Censored]
         return f"{format_count(len(loads), 'distinct load')} {few}"
     if len(points) < ENOUGH:
         return f"{format_count(len(points), 'point')} {few}"
-    measured, found = tuple(used), _fit(used)
+    if max(loads) - min(loads) < ALIKE * max(loads):
+        return "the loads measured are all but equal, which gives no line"
+    measured, line = tuple(used), regress(used)
     for number, bound in enumerate(sorted(censored, key=lambda one: (one.load, one.above_bytes))):
-        if found.slope_bytes > 0 and found.at(bound.load) < bound.above_bytes:
+        if _grows(line) and line.at(bound.load) < bound.above_bytes:
             used.append(Observation(bound.load, bound.above_bytes, f"out of memory {number}"))
-            found = _fit(used)
-    if found.slope_bytes <= 0:
+            line = regress(used)
+    if not _grows(line):
         return "memory does not grow with the load over what was measured"
     return replace(
-        found,
+        _fit(used, in_steps=in_steps),
         observations=len(measured),
         points=len(points),
         load_min=min(loads),
@@ -183,6 +181,12 @@ def fit_memory(observations: Iterable[Observation], censored: Sequence[Censored]
     )
 
 
+def _grows(line: Regression) -> bool:
+    """Tell whether a line rises by more than rounding does."""
+    constant, rise = line.coefficients
+    return rise > ROUNDING * abs(constant)
+
+
 def upper_part(observations: Sequence[Observation]) -> list[Observation]:
     """Return the observations above the floor where fixed costs bend the line; all where that leaves few."""
     largest = max((one.load for one in observations), default=0.0)
@@ -190,75 +194,75 @@ def upper_part(observations: Sequence[Observation]) -> list[Observation]:
     return above if len({one.load for one in above}) >= ENOUGH else list(observations)
 
 
-def _fit(used: Sequence[Observation]) -> Fit:
-    sums = _sums(used)
-    residuals = [one.size_bytes - sums.intercept - sums.slope * one.load for one in used]
-    squares = math.fsum(error * error for error in residuals)
-    between, within, of_line = _variances(used, squares, sums)
-    mean_bytes = math.fsum(one.size_bytes for one in used) / sums.n
+def _fit(used: Sequence[Observation], *, in_steps: bool) -> Fit:
+    lines = _lines(used, in_steps=in_steps)
+    line = lines[0]
+    mean_bytes = math.fsum(one.size_bytes for one in used) / len(used)
+    squares = math.fsum((one.size_bytes - line.at(one.load)) ** 2 for one in used)
     total = math.fsum((one.size_bytes - mean_bytes) ** 2 for one in used)
     return Fit(
-        slope_bytes=sums.slope,
-        intercept_bytes=sums.intercept,
+        slope_bytes=line.slope,
+        intercept_bytes=line.coefficients[0],
         theil_sen_slope_bytes=_theil_sen(used),
-        r_squared=1 - squares / total if total else 0.0,
-        residual_bytes=math.sqrt(between + within),
-        observations=sums.n,
+        r_squared=1 - squares / total,
+        residual_bytes=line.scatter,
+        observations=len(used),
         points=len({one.point for one in used}),
         load_min=min(one.load for one in used),
         load_max=max(one.load for one in used),
         leave_largest_out=None,
-        mean_load=sums.mean_load,
-        variance=of_line,
+        lines=lines,
+        curves=_curves(used, alone=len(lines) == 1),
     )
 
 
-def _sums(used: Sequence[Observation]) -> _Sums:
-    n = len(used)
-    mean_load = math.fsum(one.load for one in used) / n
-    mean_bytes = math.fsum(one.size_bytes for one in used) / n
-    spread = math.fsum((one.load - mean_load) ** 2 for one in used)
-    slope = math.fsum((one.load - mean_load) * (one.size_bytes - mean_bytes) for one in used) / spread
-    return _Sums(n, mean_load, spread, slope, mean_bytes - slope * mean_load)
+def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, ...]:
+    """Return the line of constant scatter and, unless it stands alone, that of growing scatter."""
+    constant, growing = _both(used, LINE)
+    fine = in_steps and constant.scatter <= COARSE_BYTES
+    if fine and speaks_for_constant(used, constant, growing, values_of(used, constant)) >= AGAINST:
+        return (constant,)
+    return constant, growing
 
 
-def _variances(
-    used: Sequence[Observation], squares: float, sums: _Sums
-) -> tuple[float, float, tuple[float, float, float]]:
-    """Return the variance between points, that within them, and the line's as `Fit` has it.
+def _both(used: Sequence[Observation], powers: int) -> tuple[Regression, Regression]:
+    """Return the regressions of constant and of growing scatter."""
+    line = regress(used, least_bytes=_rounding_bytes(used))
+    constant = line if powers == LINE else regress(used, powers, least_bytes=_rounding_bytes(used))
+    return constant, regress(used, powers, values=values_of(used, line))
 
-    ``squares``, about the line, are expected to be ``within (n - 2) + between (n - level - tilt)``.
+
+def _rounding_bytes(used: Sequence[Observation]) -> float:
+    """Return the standard deviation of rounding up to the step that all sizes are apart by; else 0."""
+    sizes = sorted({one.size_bytes for one in used})
+    steps = (step for step in STEPS_BYTES if not any((b - a) % step for a, b in pairwise(sizes)))
+    return next(steps, 0) / math.sqrt(12)
+
+
+def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ...]:
+    """Return the regressions on the load and its square, if memory grows faster than a line.
+
+    Either their last coefficient tells it, whichever way it scatters, or the largest point does.
     """
-    points: dict[str, list[Observation]] = {}
-    for one in used:
-        points.setdefault(one.point, []).append(one)
-    away = [(len(ones), math.fsum(one.load - sums.mean_load for one in ones)) for ones in points.values()]
-    n, spread = sums.n, sums.spread
-    level = math.fsum(count * count for count, _ in away) / n
-    both = math.fsum(count * distance for count, distance in away) / n
-    tilt = math.fsum(distance * distance for _, distance in away) / spread
-    within = _within(points.values())
-    between = max(0.0, (squares - within * (n - 2)) / (n - level - tilt))
-    line = (between * level + within) / n, 2 * between * both / spread, (between * tilt + within) / spread
-    return between, within, line
+    curves = _both(used, CURVE)[: 1 if alone else 2]
+    if all(one.bends(BENDS) for one in curves) or _jumps(used, alone=alone):
+        return curves
+    return ()
 
 
-def _within(points: Collection[Sequence[Observation]]) -> float:
-    """Return the variance about parallel lines, one through each point; 0 where that leaves no freedom."""
-    loads, sizes = [], []
-    for ones in points:
-        loads += _centred([one.load for one in ones])
-        sizes += _centred([one.size_bytes for one in ones])
-    spread = math.fsum(load * load for load in loads)
-    slope = math.fsum(map(operator.mul, loads, sizes)) / spread if spread else 0.0
-    free = len(loads) - len(points) - (1 if spread else 0)
-    squares = math.fsum((size - slope * load) ** 2 for load, size in zip(loads, sizes, strict=True))
-    return squares / free if free > 0 else 0.0
+def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
+    """Tell whether the largest point lies above the bound that the others give it."""
+    largest, rest = _apart(used)
+    if len({one.load for one in rest}) < ENOUGH - 1 or len({one.point for one in rest}) < ENOUGH - 1:
+        return False
+    lines = _both(rest, LINE)[: 1 if alone else 2]
+    return all(largest.size_bytes > one.upper(largest.load, JUMPS) * (1 + ROUNDING) for one in lines)
 
 
-def _centred(values: Sequence[float]) -> list[float]:
-    mean = math.fsum(values) / len(values)
-    return [value - mean for value in values]
+def _apart(used: Sequence[Observation]) -> tuple[Observation, list[Observation]]:
+    """Return the largest observation, and those of all other points."""
+    largest = max(used, key=lambda one: (one.load, one.size_bytes, one.point))
+    return largest, [one for one in used if one.point != largest.point]
 
 
 def _theil_sen(used: Sequence[Observation]) -> float:
@@ -271,12 +275,10 @@ def _theil_sen(used: Sequence[Observation]) -> float:
 
 def _leave_largest_out(used: Sequence[Observation]) -> float | None:
     """Return how far off the line without the largest point would have been there."""
-    largest = max(used, key=lambda one: (one.load, one.size_bytes, one.point))
-    rest = [one for one in used if one.point != largest.point]
+    largest, rest = _apart(used)
     if len({one.load for one in rest}) < ENOUGH - 1:
         return None
-    sums = _sums(rest)
-    return (sums.intercept + sums.slope * largest.load - largest.size_bytes) / largest.size_bytes
+    return (regress(rest).at(largest.load) - largest.size_bytes) / largest.size_bytes
 
 
 def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:

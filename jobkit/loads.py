@@ -220,21 +220,31 @@ class Sizes(NamedTuple):
 
 
 def measuring_sizes(
-    loads: Loads, largest_load: float | None = None, points: int = POINTS, *, floor: int = FLOOR
+    loads: Loads,
+    largest_load: float | None = None,
+    points: int = POINTS,
+    *,
+    floor: int = FLOOR,
+    share: float = SHARE,
 ) -> tuple[int, ...]:
     """Return the batch sizes worth measuring: the first part of `sizes`."""
-    return sizes(loads, largest_load, points, floor=floor).batch_sizes
+    return sizes(loads, largest_load, points, floor=floor, share=share).batch_sizes
 
 
 def sizes(
-    loads: Loads, largest_load: float | None = None, points: int = POINTS, *, floor: int = FLOOR
+    loads: Loads,
+    largest_load: float | None = None,
+    points: int = POINTS,
+    *,
+    floor: int = FLOOR,
+    share: float = SHARE,
 ) -> Sizes:
     """Return the batch sizes whose memory makes a line to rely on, at little cost.
 
-    Their loads are spread evenly from a small one up to a quarter of the largest load that
+    Their loads are spread evenly from a small one up to a share of the largest load that
     matters: the card's, or the whole text's in one call where that is less or the card is
     unknown. Only sizes are taken whose own load is larger than that of all smaller ones, so that
-    no two measure the same. Where a quarter leaves too few above the floor it is doubled until
+    no two measure the same. Where the share leaves too few above the floor it is doubled until
     there are enough; where the whole text has too few, those below the floor are taken too.
 
     Parameters
@@ -247,10 +257,12 @@ def sizes(
         How many are wanted.
     floor
         The load below which the line bends; 0 where the load is the batch size.
+    share
+        What the largest size takes of what the card, or else the text, could.
     """
     floor = 0 if loads.lengths.source == NONE else floor
     most = min(math.inf if largest_load is None else largest_load, loads.load(loads.limit))
-    top = SHARE * most
+    top = share * most
     usable = _between(loads, floor, top)
     while len(usable) < points and top < most:
         top = min(2 * top, most)

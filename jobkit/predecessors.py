@@ -14,10 +14,11 @@ from dataclasses import dataclass, fields
 
 from jobkit.units import GIB
 
-_NUMBER = r"(\d+(?:\.\d+)?)"
+_NUMBER = r"((?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)"
+"""A number, perhaps with commas between thousands or an exponent."""
 _START = re.compile(rf"Total time: {_NUMBER}s\s*$")
-_BATCH = re.compile(rf"Mean batch time for batch size (\d+): {_NUMBER}s\s*$")
-_ITEMS = re.compile(r"Total number of samples: (\d+)\s*$")
+_BATCH = re.compile(rf"Mean batch time for batch size {_NUMBER}: {_NUMBER}s\s*$")
+_ITEMS = re.compile(rf"Total number of samples: {_NUMBER}\s*$")
 
 MEMORY_LINES = {
     "Total GPU memory: ": "gpu_capacity_bytes",
@@ -105,7 +106,7 @@ def _blocks(lines: Iterable[str]) -> Iterator[dict[str, float]]:
         if match := _START.search(line):
             if block:
                 yield block
-            block = {"total_s": float(match[1])}
+            block = {"total_s": _value(match[1])}
         elif block:
             block.update(_figures(line))
     if block:
@@ -114,13 +115,17 @@ def _blocks(lines: Iterable[str]) -> Iterator[dict[str, float]]:
 
 def _figures(line: str) -> dict[str, float]:
     if match := _BATCH.search(line):
-        return {"batch_size": int(match[1]), "logged_batch_s": float(match[2])}
+        return {"batch_size": _value(match[1]), "logged_batch_s": _value(match[2])}
     if match := _ITEMS.search(line):
-        return {"items": int(match[1])}
+        return {"items": _value(match[1])}
     for pattern, name in _MEMORY:
         if match := pattern.search(line):
-            return {name: round(float(match[1]) * GIB)}
+            return {name: round(_value(match[1]) * GIB)}
     return {}
+
+
+def _value(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 def _run(block: dict[str, float]) -> LogRun | None:
@@ -128,6 +133,8 @@ def _run(block: dict[str, float]) -> LogRun | None:
     if not {"batch_size", "items", "ram_peak_bytes"} <= block.keys():
         return None
     if block["batch_size"] < 1 or block["items"] < 1 or block["total_s"] <= 0:
+        return None
+    if block["batch_size"] % 1 or block["items"] % 1:
         return None
     whole = {f.name for f in fields(LogRun) if f.type != "float"}
     figures = {name: int(value) if name in whole else value for name, value in block.items()}

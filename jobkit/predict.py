@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jobkit.evidence import Evidence
-from jobkit.fit import Fit, doubts
+from jobkit.fit import CURVED, Fit, doubts
 from jobkit.loads import Loads
 from jobkit.units import format_count
+
+TELLS = 2.0
+"""A load so many times the largest measured tells a curve from a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,10 @@ def predict(
         saturated=saturated,
         expected_bytes=fit.at(at),
         bound_bytes=fit.upper(at),
-        doubts=_doubts(evidence, fit, at, loads, saturated=saturated),
+        doubts=(
+            *_of_curve(evidence, fit, safe_load, loads),
+            *_doubts(evidence, fit, at, loads, saturated=saturated),
+        ),
     )
 
 
@@ -89,6 +95,15 @@ def _batch(load: float, load_by_batch: Mapping[int, int], loads: Loads | None) -
     if loads is not None:
         return loads.largest_batch(load)
     return math.floor(load / max((load / batch for batch, load in load_by_batch.items()), default=1.0))
+
+
+def _of_curve(evidence: Evidence, fit: Fit, safe_load: float, loads: Loads | None) -> tuple[str, ...]:
+    """Return that memory grows faster than a line, and which batch size would tell how much faster."""
+    if not fit.curves:
+        return ()
+    batch = _batch(min(safe_load, TELLS * fit.load_max), evidence.load_by_batch, loads)
+    new = batch > max(evidence.load_by_batch, default=0)
+    return (f"{CURVED}: a sweep with batch_size {batch:,} as well tells how much faster" if new else CURVED,)
 
 
 def _doubts(

@@ -50,6 +50,18 @@ def test_the_sizes_take_up_to_a_quarter_of_the_card() -> None:
     assert chosen.line.endswith("; lengths as the workload finds them")
 
 
+@pytest.mark.parametrize(
+    ("card_bytes", "share", "words"),
+    [(2 * GIB, 0.5, "50%"), (4 * GIB, 0.5, "50%"), (6 * GIB, 1 / 3, "33%"), (80 * GIB, 0.25, "a quarter")],
+)
+def test_more_of_a_small_card_is_measured(card_bytes: int, share: float, words: str) -> None:
+    chosen = auto.choose(spec(batch_size="auto"), FULL, NOVEL, card_bytes)
+    most = min(chosen.largest_load or 0, NOVEL.load(NOVEL.limit))
+    assert 0.8 * share < NOVEL.load(chosen.sizes.batch_sizes[-1]) / most <= share
+    assert f"up to {words} of the " in chosen.line
+    assert len(chosen.sizes.batch_sizes) == 5
+
+
 def test_a_card_that_is_not_named_is_assumed_to_be_small() -> None:
     chosen = auto.choose(spec(batch_size="auto"), FULL, Loads(Lengths(paragraphs=((900,),) * 9_000)))
     assert "may take" in chosen.line

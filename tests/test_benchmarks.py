@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pytest
 
-from benchmarks import page
+from benchmarks import coverage, page
 from benchmarks.overhead import interval
 from benchmarks.runs import read_points, write_run, write_spec
 from jobkit.collect import collect
@@ -35,3 +37,14 @@ def test_a_run_folder_of_the_benchmark_is_one_that_collect_reads(tmp_path: Path)
     assert (len(collected.points), len(collected.sizes), collected.exit_code) == (20, 2, 0)
     assert collected.notes == ()
     assert load_spec(write_spec(tmp_path, 100, 10)).repeats == 10
+
+
+def test_the_coverage_of_the_bound_stands_on_the_page_and_is_what_is_claimed() -> None:
+    raw = json.loads(coverage.RAW.read_text(encoding="utf-8"))
+    measured = (page.PAGE.parent / "what-is-measured.md").read_text(encoding="utf-8")
+    assert all(table in measured for table in coverage.tables(raw))
+    chance = 2.5 * math.sqrt(0.95 * 0.05 / raw["cases"])
+    claimed = [row for row in raw["straight"] if row["scatter"] != coverage.NEED_GROWING.name]
+    assert len(claimed) == len(coverage.SCATTERS) * len(coverage.DESIGNS)
+    assert min(share for row in claimed for share in row["held"]) >= 0.95 - chance
+    assert max(row["seen"] for row in claimed) <= 0.035

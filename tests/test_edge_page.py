@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks import edge_page
-from benchmarks.edge_records import Cell, cells, fit_now, reports
+from benchmarks.edge_records import LOAD, TIGHT, Cell, cells, fit_now, reports, smaller
 
 READ = reports()
 CELLS = [cell for report in READ for cell in cells(report)]
@@ -42,3 +42,10 @@ def test_the_line_is_still_the_one_that_was_tried(report: dict[str, Any], raw: d
     told = raw["prediction"]
     now = fit_now(report["order"], told)
     assert now.largest_load(told["capacity_bytes"]) == pytest.approx(told["largest_load"])
+
+
+@pytest.mark.parametrize("report", [one for one in READ if one["order"] == LOAD], ids=lambda one: one["text"])
+def test_larger_points_bring_a_small_cap_near_the_truth(report: dict[str, Any]) -> None:
+    found = smaller(report)
+    assert TIGHT < found.bound[1] <= 1
+    assert found.bound[1] > found.bound[0]

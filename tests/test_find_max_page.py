@@ -55,13 +55,13 @@ def test_what_was_tried_stands_on_the_page(run: Path) -> None:
 
 
 @pytest.mark.parametrize("run", TODAY, ids=lambda run: run.name)
-def test_the_first_try_held_and_is_what_todays_bound_names(run: Path) -> None:
+def test_the_first_try_held_and_todays_bound_names_no_more_and_hardly_less(run: Path) -> None:
     tried, _ = only_trial(run)
     found = predicted(run)
     assert tried.held
-    assert found.safe_batch == tried.batch_size
-    assert found.expected_bytes == pytest.approx(tried.expected_bytes)
-    assert found.bound_bytes == pytest.approx(tried.bound_bytes)
+    assert 0.998 * tried.batch_size < found.safe_batch <= tried.batch_size
+    assert found.expected_bytes == pytest.approx(tried.expected_bytes, rel=2e-3)
+    assert found.bound_bytes == pytest.approx(tried.bound_bytes, rel=2e-3)
 
 
 def test_the_page_says_how_narrowly_the_largest_held() -> None:
@@ -78,7 +78,7 @@ def test_todays_bound_names_less_than_what_once_failed() -> None:
     names = {predicted(run).safe_batch for run in (EARLIER, LATER)}
     assert len(names) == 1
     assert max(names) < failed.batch_size
-    assert f"and with it {max(names):,}, which in the later run" in PAGE
+    assert f"without the 0.5 % and {max(names):,} with it" in PAGE
 
 
 def test_the_page_says_what_pytorch_would_have_taken() -> None:
@@ -94,14 +94,15 @@ def test_the_page_says_what_pytorch_would_have_taken() -> None:
     assert f"stopped on its way to {asked + allocated + reserved / 1024:.2f}." in PAGE
 
 
-def test_without_the_share_the_bound_names_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_share_the_bound_would_name_more_than_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit, "UNSEEN", 0.0)
     names = {predicted(run).safe_batch for run in (EARLIER, LATER)}
-    assert names == {trials(EARLIER)[0].batch_size}
-    assert f"the bound without the 0.5 % names {max(names):,}" in PAGE
+    assert f"it names {max(names):,} without the 0.5 %" in PAGE
+    assert len(names) == 1
+    assert max(names) > only_trial(LATER)[0].batch_size
     line, (tried, needed) = evidence_of(LATER).fit, only_trial(LATER)
     assert not isinstance(line, str)
-    assert f"needed {(needed - line.upper(tried.load)) / MIB:.0f} MiB more than the bound without it" in PAGE
+    assert f"needed {(needed - line.upper(tried.load)) / MIB:.0f} MiB more than today's bound without" in PAGE
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)

@@ -1,15 +1,18 @@
+"""The line of memory and its bound."""
+
 from __future__ import annotations
 
 import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.coverage import DESIGNS, SCATTERS, Scatter, simulate
 from jobkit.fit import (
     FAR,
     MOST_PAIRS,
@@ -25,6 +28,7 @@ from jobkit.fit import (
 from jobkit.units import GIB
 
 MIB = 2**20
+EXACT = (2e8, 4e8, 6e8, 8e8, 1e9)
 
 
 def fitted(observations: Sequence[Observation], censored: Sequence[Censored] = ()) -> Fit:
@@ -50,93 +54,81 @@ def scattered(*, slope: float = 10_000, fixed: float = 2e8) -> list[Observation]
 # -- the bound holds
 
 
-@dataclass(frozen=True)
-class World:
-    """How the measurements of a made-up card scatter about its line.
-
-    Attributes
-    ----------
-    points, shares
-        How many points, and the parts of the worst batch that each of them measures.
-    offset_mib, noise_mib
-        Standard deviation of what a point's measurements share, and of each by itself.
-    grain_mib
-        What the allocator rounds up to.
-    far
-        The capacity is what so many times the largest load takes.
-    """
-
-    points: int
-    shares: tuple[float, ...]
-    offset_mib: float
-    noise_mib: float
-    grain_mib: int
-    far: float = 4.0
-
-
-def kept(world: World, cases: int, seed: int = 4) -> float:
-    """Return in how many of the cases a batch of the safe load stays within the capacity."""
-    dice = random.Random(seed)  # noqa: S311 - not cryptography
-    return sum(_keeps(world, dice) for _ in range(cases)) / cases
-
-
-def _keeps(world: World, dice: random.Random) -> bool:
-    slope, fixed, top = dice.uniform(3e3, 3e4), dice.uniform(5e7, 1e9), dice.uniform(4e4, 3e5)
-
-    def offset() -> float:
-        return dice.gauss(0, world.offset_mib * MIB)
-
-    def need(load: float, shared: float) -> float:
-        exact = fixed + slope * load + shared + dice.gauss(0, world.noise_mib * MIB)
-        return math.ceil(exact / (world.grain_mib * MIB)) * world.grain_mib * MIB
-
-    measured = []
-    for number in range(1, world.points + 1):
-        load, shared = top * number / world.points * dice.uniform(0.95, 1.05), offset()
-        measured += [
-            Observation(load * share, need(load * share, shared), str(number)) for share in world.shares
-        ]
-    capacity = fixed + slope * top * world.far
-    return need(fitted(measured).safe_load(capacity), offset()) <= capacity
-
-
-ONE, THREE = (1.0,), (1.0, 0.85, 0.7)
-SCATTERS = [(0, 5), (8, 0), (8, 2), (15, 5)]
-WORLDS = [
-    World(points, shares, offset, noise, grain)
-    for points in (4, 5)
-    for shares in (ONE, THREE)
-    for offset, noise in SCATTERS
-    for grain in (2, 20)
-]
-
-
 @pytest.mark.untraced
 def test_what_is_marked_is_not_traced() -> None:
     assert sys.gettrace() is None
 
 
+@pytest.mark.fault
 @pytest.mark.untraced
-@pytest.mark.parametrize("world", WORLDS, ids=str)
-def test_the_bound_holds_in_94_of_100_cases(world: World) -> None:
-    assert kept(world, 1_000) >= 0.94
+@pytest.mark.parametrize("scatter", SCATTERS, ids=lambda scatter: scatter.name)
+def test_the_bound_holds_in_95_of_100_cases(scatter: Scatter) -> None:
+    """FAULT: scatter grows with the memory, or four points on the allocator's steps happen to lie on a line.
+
+    HOW: simulated with a fixed seed.
+    REPORTED: a bound that 95 of 100 new batches stay below.
+    LOST: some of the card: the bound is wider than for constant scatter.
+    """
+    found = [simulate(scatter, design, 160) for design in (DESIGNS[0], DESIGNS[2])]
+    held = [share for one in found for share in one.held]
+    assert sum(held) / len(held) >= 0.95
+    assert sum(one.seen for one in found) / len(found) <= 0.03
 
 
-@pytest.mark.untraced
-@pytest.mark.parametrize("far", [1.0, 2.0, 8.0])
-@pytest.mark.parametrize("shares", [ONE, THREE])
-def test_it_holds_near_and_far(shares: tuple[float, ...], far: float) -> None:
-    assert kept(World(5, shares, 8, 2, 2, far), 1_000) >= 0.94
+@pytest.mark.parametrize(("curve", "far"), [(0.05, 4.0), (0.1, 4.0), (0.1, 8.0), (0.02, 8.0)])
+def test_a_curve_that_exact_points_show_is_seen_and_kept(curve: float, far: float) -> None:
+    measured = [Observation(load, 2e8 + load + curve / 1e9 * load**2, str(load)) for load in EXACT]
+    fit, truth = fitted(measured), 2e8 + far * 1e9 + curve * far**2 * 1e9
+    assert fit.r_squared > 0.9995
+    assert fit.curves
+    assert fit.at(far * 1e9) < truth <= fit.upper(far * 1e9)
+    assert fit.safe_load(truth) <= far * 1e9
 
 
-@pytest.mark.untraced
-@pytest.mark.parametrize("grain_mib", [2, 20])
-@pytest.mark.parametrize("points", [4, 5])
-@pytest.mark.parametrize("shares", [ONE, THREE])
-def test_it_holds_where_rounding_alone_scatters(
-    points: int, shares: tuple[float, ...], grain_mib: int
-) -> None:
-    assert kept(World(points, shares, 0, 0, grain_mib), 2_000) >= 0.94
+def test_memory_that_grows_slower_than_a_line_bends_nothing() -> None:
+    assert not fitted([Observation(load, 2e8 + load**0.9, str(load)) for load in EXACT]).curves
+
+
+def test_the_largest_point_alone_may_show_that_the_line_ends() -> None:
+    jump = [*on_line(20_000, 40_000, 60_000, 80_000), Observation(100_000, 1.3e9, "jump")]
+    fit = fitted(jump)
+    assert fit.curves
+    assert fit.upper(200_000) > 2.2e9 + (1.3e9 - 1.2e9)
+
+
+def test_a_curve_counts_beyond_what_was_measured_only() -> None:
+    fit = fitted([Observation(load, 2e8 + load + 1e-10 * load**2, str(load)) for load in EXACT])
+    straight = replace(fit, curves=())
+    assert fit.upper(fit.load_max) == straight.upper(fit.load_max)
+    assert fit.upper(4 * fit.load_max) > straight.upper(4 * fit.load_max)
+
+
+def test_points_on_steps_are_never_exact() -> None:
+    step = 20 * MIB
+    on_steps = [Observation(load, load * step, str(load)) for load in (2, 4, 6, 8)]
+    assert fitted(on_steps).residual_bytes == pytest.approx(step / math.sqrt(12))
+    small = [replace(one, size_bytes=one.size_bytes + 2 * MIB * (one.load == 4)) for one in on_steps]
+    assert fitted(small).residual_bytes >= 2 * MIB / math.sqrt(12)
+    assert fitted(on_line(2, 4, 6, 8)).residual_bytes == pytest.approx(0, abs=1)
+
+
+def test_scatter_of_a_known_kind_is_bounded_as_that_unless_it_does_not_look_like_it() -> None:
+    steps = fit_memory(scattered(), in_steps=True)
+    assert isinstance(steps, Fit)
+    assert len(steps.lines) == 1
+    assert len(fitted(scattered()).lines) == 2
+    assert steps.upper(4e5) < fitted(scattered()).upper(4e5)
+    exact = on_line(*range(20_000, 100_001, 10_000), fixed=1e6)
+    shares = [
+        replace(one, size_bytes=one.size_bytes * (1.01 if n % 2 else 0.99)) for n, one in enumerate(exact)
+    ]
+    coarse = [
+        replace(one, size_bytes=one.size_bytes + (60 * MIB if n % 2 else 0)) for n, one in enumerate(exact)
+    ]
+    for measured in (shares, coarse):
+        fit = fit_memory(measured, in_steps=True)
+        assert isinstance(fit, Fit)
+        assert len(fit.lines) == 2
 
 
 def test_it_is_no_wider_than_it_must_be() -> None:
@@ -146,7 +138,8 @@ def test_it_is_no_wider_than_it_must_be() -> None:
 
 
 def test_one_observation_a_point_is_bounded_as_in_the_textbook() -> None:
-    fit = fitted(scattered())
+    fit = fit_memory(scattered(), in_steps=True)
+    assert isinstance(fit, Fit)
     loads = [one.load for one in scattered()]
     spread = sum((load - 60_000) ** 2 for load in loads)
     error = math.sqrt(sum((one.size_bytes - fit.at(one.load)) ** 2 for one in scattered()) / 3)
@@ -174,7 +167,7 @@ def measurements(draw: st.DrawFn) -> list[Observation]:
     """Return observations of 4 to 9 points, one to three each, about a rising line."""
     found = []
     for number, load in enumerate(draw(LOADS)):
-        for share in THREE[: draw(st.integers(1, 3))]:
+        for share in (1.0, 0.85, 0.7)[: draw(st.integers(1, 3))]:
             size = 1e9 + 1e4 * load * share * 1000 + draw(OFF_TENTHS_MIB) * MIB / 10
             found.append(Observation(load * share * 1000, size, str(number)))
     return found
@@ -270,6 +263,18 @@ def test_memory_that_does_not_grow_is_refused(slope: float) -> None:
     falling = on_line(10, 20, 30, 40, slope=slope, fixed=1e9)
     assert fit_memory(falling) == why
     assert fit_memory(falling, [Censored(1000, 1e12)]) == why
+
+
+def test_loads_that_are_all_but_equal_are_refused() -> None:
+    alike = on_line(100_000, 100_001, 100_002, 100_003)
+    assert fit_memory(alike) == "the loads measured are all but equal, which gives no line"
+
+
+def test_bytes_that_are_all_equal_are_refused() -> None:
+    for size in (0, 2**30):
+        assert isinstance(fit_memory([Observation(load, size, str(load)) for load in (10, 20, 30, 44)]), str)
+    sudden = [Observation(load, 1e9 * (load == 5), str(load)) for load in (1, 2, 3, 4, 5)]
+    assert fitted(sudden).upper(10) > 2e9
 
 
 def test_small_loads_are_left_out_where_enough_remain() -> None:

@@ -280,7 +280,7 @@ def test_where_no_need_was_measured_the_allocated_line_and_its_slack_are_named()
     assert "allocated line x 1.07 (slack)" in shown
     assert len(shown["reserved peak"]) == len(shown["allocated peak"]) == 15
     assert memory.get_xscale() == memory.get_yscale() == "log", "the card is 40 times what was measured"
-    assert "40 times the largest load measured" in legend(memory)
+    assert "39 times the largest load measured" in legend(memory)
 
 
 def test_few_loads_are_points_with_the_reason(tmp_path: Path) -> None:

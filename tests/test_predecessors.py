@@ -1,3 +1,5 @@
+"""Logs of the taggers before jobkit."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -110,3 +112,41 @@ def test_a_run_of_nothing_counts_as_cut_short(said: str, instead: str) -> None:
     assert GPU_LOG.count(said) == 1
     runs, cut = parse_log(GPU_LOG.replace(said, instead))
     assert ([r.batch_size for r in runs], cut) == ([300], 1)
+
+
+LINES = """\
+t - l - INFO - Total time: {time}s
+t - l - INFO - Total number of samples: {items}
+t - l - INFO - Mean batch time for batch size {size}: {batch}s
+t - l - INFO - Peak GPU memory used {gpu}GB
+t - l - INFO - Peak RAM memory used 2.5GB
+"""
+
+
+@pytest.mark.fault
+def test_thousands_commas_and_exponents_are_read() -> None:
+    """FAULT: an old log writes `1,024` or `1.5e+03`.
+
+    HOW: a log with commas between thousands, and one with exponents.
+    REPORTED: the run, with these figures.
+    LOST: nothing.
+    """
+    runs, cut = parse_log(
+        LINES.format(time="1,024.5", items="12,000", size="1,024", batch="1.5e+03", gpu="1e-01")
+    )
+    assert cut == 0
+    assert [
+        (one.total_s, one.items, one.batch_size, one.logged_batch_s, one.gpu_peak_bytes) for one in runs
+    ] == [(1024.5, 12_000, 1_024, 1_500, gib(0.1))]
+    runs, _ = parse_log(LINES.format(time="3", items="1e3", size="2E+1", batch="1", gpu="1"))
+    assert [(one.items, one.batch_size) for one in runs] == [(1_000, 20)]
+
+
+@pytest.mark.parametrize("size", ["1,02", "10,24", "1.5", "1e-1", "9" * 5_000, "1,024,"])
+def test_what_is_no_whole_number_is_no_batch_size(size: str) -> None:
+    assert parse_log(LINES.format(time="3", items="9", size=size, batch="1", gpu="1")) == ((), 1)
+
+
+def test_an_absurd_number_is_no_figure() -> None:
+    runs, _ = parse_log(LINES.format(time="3", items="9", size="3", batch="1", gpu="1e999"))
+    assert [one.gpu_peak_bytes for one in runs] == [None]

@@ -1,3 +1,5 @@
+"""The largest batch that is predicted."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -91,6 +93,24 @@ def test_far_beyond_the_evidence_is_doubted_at_the_batch_and_not_at_the_capacity
     beyond = "times the largest load measured: far beyond the evidence"
     assert beyond in predict(evidence(), 5e9, text()).doubts[0]
     assert beyond not in "".join(predict(evidence(), 5e9, text(int(FAR) * 100)).doubts)
+
+
+@pytest.mark.fault
+def test_a_curve_is_told_with_the_batch_size_that_decides() -> None:
+    """FAULT: memory grows faster than a line.
+
+    HOW: five exact points with a term in the square of the load.
+    REPORTED: that it does, that the bound follows a curve, and which batch size tells more.
+    LOST: nothing; a curve that adds less than some fifty times the scatter is not seen.
+    """
+    loads = (2_000, 4_000, 6_000, 8_000, 10_000)
+    bent = fit_memory([Observation(load, FIXED + SLOPE * load + 0.1 * load**2, str(load)) for load in loads])
+    told = replace(evidence(), fit=bent)
+    found = predict(told, 1e9, text())
+    assert found.safe_batch < found.largest_batch
+    said = "memory grows faster than a straight line over what was measured, so the bound follows a curve"
+    assert found.doubts[0] == f"{said}: a sweep with batch_size 200 as well tells how much faster"
+    assert predict(told, 2.5e8, text()).doubts[0] == said
 
 
 def test_remarks_of_the_measurements_are_doubts() -> None:
