@@ -186,7 +186,8 @@ def memory(survey: Survey, asking: Asking) -> Finding | None:
 def nodes(survey: Survey, asking: Asking) -> Finding | None:
     """Return whether some node of the queue has the CPUs and the memory that are asked for.
 
-    Grid Engine's memory may be a limit, not room on the host: there it is a warning.
+    On Grid Engine it is a warning: memory may be a limit, not room on the host, and a job may have
+    slots of several queues there.
     """
     asked = asked_for(asking.request.queue, survey.queues or (), survey.queue_noun)
     request = asking.request

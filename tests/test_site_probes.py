@@ -191,6 +191,18 @@ def test_grid_engine_by_the_names_of_the_site() -> None:
     assert found["resources"].said == "ngpus, h_vmem, h_rt are known here"
 
 
+def test_what_no_node_has() -> None:
+    many = looked(LAB, asking(cpus=99))["nodes"]
+    assert many.status is Status.MISSING
+    assert "partition 'cpu' has no node with 99 CPUs: 2 nodes have 8 CPUs" in many.said
+    assert many.mend == "change resources.cpus, or the queue"
+    slots = looked(GRID, grid(cpus=99, slots=99))["nodes"]
+    assert slots.status is Status.WARNING
+    assert "no node with 99 CPUs: localhost has 8 CPUs" in slots.said
+    assert "nodes" not in looked(GRID, grid(cpus=99)), "asked for by a resource, not by slots"
+    assert "nodes" not in looked(LAB, asking(cpus=99, queue="gqu"))
+
+
 def test_a_resource_that_the_cluster_does_not_have() -> None:
     found = looked(GRID, grid(resources=("ngpu", "h_vmen", "h_rt", "h_rt")))
 
