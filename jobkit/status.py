@@ -68,7 +68,15 @@ class PointStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """A job that waits for the points: its role, and its state in a word (``ended``, or a standing)."""
+    """A job that waits for the points.
+
+    Attributes
+    ----------
+    state
+        ``ended``, or a standing.
+    why
+        Why it waits, or how it ended.
+    """
 
     job: Submission
     state: str
@@ -200,8 +208,8 @@ def _jobs(seen: RunLook, now: datetime) -> Iterable[JobStatus]:
                 words = explained(one.scheduler, queued, now)
                 yield JobStatus(job=one, state=state, why=words, queued=queued)
             else:
-                over = Task(one.scheduler, one.job.id, one.first) in seen.ended
-                yield JobStatus(job=one, state=ENDED if over else str(Standing.UNSETTLED))
+                end = seen.ends.get(Task(one.scheduler, one.job.id, one.first), "")
+                yield JobStatus(job=one, state=ENDED if end else str(Standing.UNSETTLED), why=end)
 
 
 def _to_go(points: Sequence[PointStatus]) -> float | None:
