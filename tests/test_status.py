@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.builders import (
     batch,
     grid,
     record,
+    try_folder,
     write_answer,
     write_batches,
     write_exit,
@@ -90,6 +92,20 @@ def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(tmp_path: 
     assert (one(run).to_go_s, point_of(run, 4).state) == (None, "held")
     queue.holds(*rows, "77_4|PENDING|BadConstraints|||N/A")
     assert (one(run).to_go_s, point_of(run, 4).state) == (None, "stuck")
+
+
+def test_the_time_to_go_counts_staging_and_environment(tmp_path: Path, queue: Queue) -> None:
+    """A task of a worker that took a minute took 100 s in all: so will its like."""
+    points = grid([50], 3)
+    run = run_of(tmp_path / "run", points)
+    write_record(run, record(points[0]))
+    folder = try_folder(run, points[0])
+    for name, at in (("begin", 1000), ("exit", 1100)):
+        (folder / name).touch()
+        os.utime(folder / name, (at, at))
+    queue.holds("77_2|RUNNING|None|n2|0:20|2026-01-02T10:19:00", "77_3|PENDING|Priority|||N/A")
+    assert one(run).to_go_s == pytest.approx(80 + 100)
+    assert point_of(run).elapsed_s == 60
 
 
 def test_a_card_that_was_too_small_says_nothing_of_how_long_others_take(tmp_path: Path, queue: Queue) -> None:

@@ -24,7 +24,8 @@ import click
     help="Change a key of the run's spec for these tries, such as resources.memory=16GiB.",
 )
 @click.option("--follow-up", is_flag=True, help="Do only what the policy says: for the job that follows.")
-def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_up: bool) -> int:
+@click.option("--wait", is_flag=True, help="Stay until the last point is home, then print the table.")
+def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_up: bool, wait: bool) -> int:
     """Submit the points of the run folder RUN that failed or are missing, and no other.
 
     A point that is done (out of GPU memory is a result) is never run again, and one that is in
@@ -44,7 +45,7 @@ def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_
       0  submitted, or there is nothing to run again
       2  a word names no point that could run
       3  the scheduler refused, or does not answer
-    Where the points run here, it is that of `jobkit collect`.
+    If the points run here, or with --wait, it is that of `jobkit collect`.
     """
     from jobkit.retries import follow, run_again
     from jobkit.runs_here import run_named
@@ -52,7 +53,7 @@ def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_
     run = run_named(run)
     if follow_up:
         return follow(run.absolute())
-    code = run_again(run.absolute(), only, overrides)
+    code = run_again(run.absolute(), only, overrides, wait=wait)
     if code is not None:
         return code
     from jobkit.commands.collect import collect

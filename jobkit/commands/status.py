@@ -80,7 +80,7 @@ def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json:
         return status_view.text(found, runs, points, width=_width(), most=most)
 
     in_place = sys.stdout.isatty() and not as_json
-    screen = Screen(_write, in_place=in_place, plain=as_json)
+    screen = Screen(_write, in_place=in_place, plain=as_json, note=_note)
     found = watch([run.absolute() for run in runs], shown, screen)
     return max(one.exit_code for one in found)
 
@@ -88,6 +88,10 @@ def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json:
 def _write(text: str) -> None:
     click.echo(text, nl=False)
     sys.stdout.flush()
+
+
+def _note(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _most(*, whole: bool, in_place: bool = False) -> int:
