@@ -13,8 +13,9 @@ import click
     "--only",
     "only",
     multiple=True,
-    metavar="failed|missing|POINT",
-    help="Only those; a point by its number or its id. As often as you like. Default: failed and missing.",
+    metavar="failed|cancelled|missing|OUTCOME|POINT",
+    help="Only those: a word, an outcome such as timeout, or a point by its number or id; may be repeated. "
+    "Default: failed, cancelled and missing.",
 )
 @click.option(
     "--set",
@@ -26,7 +27,7 @@ import click
 @click.option("--follow-up", is_flag=True, help="Do only what the policy says: for the job that follows.")
 @click.option("--wait", is_flag=True, help="Stay until the last point is home, then print the table.")
 def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_up: bool, wait: bool) -> int:
-    """Submit the points of the run folder RUN that failed or are missing, and no other.
+    """Submit the points of the run folder RUN that failed, were cancelled or are missing, and no other.
 
     A point that is done (out of GPU memory is a result) is never run again, and one that is in
     the queue or running is not submitted twice: the scheduler is asked first. Every try keeps its
@@ -36,7 +37,8 @@ def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_
 
     \b
       jobkit resume runs/stanza-20260102-101530-3f9a
-      jobkit resume runs/stanza-20260102-101530-3f9a --only missing
+      jobkit resume runs/stanza-20260102-101530-3f9a --only failed
+      jobkit resume runs/stanza-20260102-101530-3f9a --only timeout --only node_fail
       jobkit resume runs/stanza-20260102-101530-3f9a --only 7 --only batch_size-300-r2
       jobkit resume runs/stanza-20260102-101530-3f9a --set resources.memory=16GiB
 
