@@ -188,12 +188,12 @@ def stay(run_dir: Path, points: Sequence[Point], policy: Policy, before: RunLook
     Parameters
     ----------
     before
-        The run as it was: what had failed by then is not reported again.
+        The run before these points were submitted again.
     """
     from jobkit import watch  # as above
 
     try:
-        watch.until_done(run_dir, points, policy, watch.Failures(before))
+        watch.until_done(run_dir, points, policy, before)
     except KeyboardInterrupt:
         say("no longer waiting; the job goes on")
         say(f"  how it goes  jobkit status {typed(run_dir)}\n  cancel       jobkit cancel {typed(run_dir)}")

@@ -149,14 +149,13 @@ def _here(run_dir: Path, seen: RunLook, again: Sequence[Group]) -> int | None:
     """Run the groups on this machine, one after the other; return an exit code where it ends early."""
     from jobkit import watch  # brings rich, which a submission that returns at once does not need
 
-    failures = watch.Failures(seen)
     try:
         with local.ended_by_signals():
             for group in again:
                 round_ = make_round(run_dir, seen, group)
                 write_round(run_dir, round_)
                 leg = local.Leg(group.points, group.spec, round_.number, group.given)
-                with watch.Progress(run_dir, _points(seen, [group])).know(failures) as progress:
+                with watch.Progress(run_dir, _points(seen, [group]), seen) as progress:
                     local.drive(run_dir, progress.tick, leg)
     except KeyboardInterrupt:
         journal.note(run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")

@@ -44,10 +44,12 @@ class Progress:
     Parameters
     ----------
     run_dir, points
-        The run.
+        The run, and those of its points that are awaited.
+    before
+        The run before these points were submitted again: its tries and its failures are old.
     """
 
-    def __init__(self, run_dir: Path, points: Sequence[Point]) -> None:
+    def __init__(self, run_dir: Path, points: Sequence[Point], before: RunLook | None = None) -> None:
         self._run_dir = run_dir
         self._left = {point.index: point for point in points}
         self._total = len(points)
@@ -65,7 +67,9 @@ class Progress:
         self._tasks: dict[int, TaskID] = {}
         self._all = self._bars.add_task("all points", total=len(points), unit="points")
         self._paces = {point.index: _pace(point, WAITING) for point in points}
-        self._failures = Failures()
+        self._failures = Failures(before)
+        tried = (point for point in before.points if point.tries) if before else ()
+        self._old = {point.point.index: point.tries[0].files.number for point in tried}
         self._turn = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -94,7 +98,8 @@ class Progress:
         before = len(self._left)
         for point in list(self._left.values()):
             home = self._run_dir / RESULTS_FOLDER / point.point_id
-            if numbers := try_numbers(str(home)):
+            numbers = try_numbers(str(home))
+            if numbers and numbers[0] > self._old.get(point.index, 0):
                 self._show(point, home, numbers[0], status)
         if status is not None:
             self._say(self._failures.lines(status.seen))
@@ -104,11 +109,6 @@ class Progress:
         unit = f"points{self._to_go(status)}{why}"
         self._bars.update(self._all, completed=self._total - len(self._left), unit=unit)
         return set(self._left)
-
-    def know(self, failures: Failures) -> Self:
-        """Take failures that were reported before, so that they have no line again."""
-        self._failures = failures
-        return self
 
     def _show(self, point: Point, home: Path, number: int, status: RunStatus | None) -> None:
         folder = home / f"{TRY_PREFIX}{number}"
@@ -179,7 +179,7 @@ class Failures:
             if point.standing is Standing.FAILED and not point.cancelled and key not in self._known:
                 self._known.add(key)
                 words = why(point, seen.silent, now).removeprefix("exit file: ")
-                yield plain(f"{point.point.point_id:<20} {state_of(point)}") + f": {plain(words)}"
+                yield f"{point.point.point_id:<20} {plain(f'{state_of(point)}: {words}')}"
 
 
 def _items(point: Point) -> int | None:
@@ -189,9 +189,7 @@ def _items(point: Point) -> int | None:
         return None
 
 
-def until_done(
-    run_dir: Path, points: Sequence[Point], policy: Policy, failures: Failures | None = None
-) -> None:
+def until_done(run_dir: Path, points: Sequence[Point], policy: Policy, before: RunLook | None = None) -> None:
     """Return when nothing of a run is to come: no point, no trial of the largest batch, no retry.
 
     The queue is asked once a cycle, for all arrays together, more and more seldom; at the end the
@@ -200,12 +198,12 @@ def until_done(
     Parameters
     ----------
     run_dir, points, policy
-        The run, those of its points that are waited for, and the policy of its spec.
-    failures
-        Those that need no line.
+        The run, those of its points that are awaited, and the policy of its spec.
+    before
+        As `Progress` takes it.
     """
     pause_s = FIRST_POLL_S
-    with Progress(run_dir, points).know(failures or Failures()) as progress:
+    with Progress(run_dir, points, before) as progress:
         while True:
             (seen,) = look([run_dir])
             progress.refresh(status_of(seen, datetime.now(UTC)))

@@ -38,8 +38,8 @@ def points(tmp_path: Path) -> tuple[Point, ...]:
     return found
 
 
-def tried(run: Path, point: Point, *lines: str) -> Path:
-    folder = run / "results" / point.point_id / "try-1"
+def tried(run: Path, point: Point, *lines: str, number: int = 1) -> Path:
+    folder = run / "results" / point.point_id / f"try-{number}"
     folder.mkdir(parents=True)
     (folder / "batches.jsonl").write_text("\n".join(lines), encoding="utf-8")
     return folder
@@ -133,6 +133,16 @@ def test_it_waits_as_long_as_a_point_is_to_come_and_more_and_more_seldom(
     wait(tmp_path, points, Looks(*(seen(tmp_path, points, one) for one in standings)), monkeypatch)
     assert len(slept) == 3
     assert slept == sorted(slept)
+
+
+def test_a_try_from_before_a_point_was_submitted_again_is_old(
+    tmp_path: Path, points: tuple[Point, ...]
+) -> None:
+    (tried(tmp_path, points[0]) / "exit").write_text("status=1\n", encoding="utf-8")
+    with watch.Progress(tmp_path, points[:1], seen(tmp_path, points[:1], Standing.FAILED)) as progress:
+        assert progress.refresh() == {1}
+        tried(tmp_path, points[0], number=2).joinpath("exit").write_text("status=0\n", encoding="utf-8")
+        assert progress.refresh() == set()
 
 
 def test_a_failed_try_has_one_line_and_one_that_was_cancelled_none(
