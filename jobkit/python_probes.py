@@ -12,7 +12,7 @@ from jobkit.typed import word
 from jobkit.units import format_bytes_gib
 
 SLOW_IMPORT_S = 30.0
-FOR_CUDA = "another build, for the CUDA that the driver takes (docs/dependencies.md#another-torch):"
+FOR_CUDA = "another build, for the CUDA that the driver takes (jobkit help dependencies):"
 INDEX = "https://download.pytorch.org/whl/cu126"
 """Of builds for CUDA. Without an index pip may be set to bring the same build, and without force it says
 that torch is there already."""

@@ -143,5 +143,5 @@ def _next(status: RunStatus, one: PointStatus, folder: str) -> Sequence[Step]:
     found = [logs] if one.look.tries else []
     again = standing in {Standing.FAILED, Standing.MISSING} or one.look.outcome is Outcome.PRUNED
     if again and status.mine:
-        found.append(Step(f"jobkit resume {run} --only {index}", "runs it again"))
+        found.append(Step(f"jobkit resume {run} {index}", "runs it again"))
     return found

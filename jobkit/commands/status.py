@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jobkit.commands.shared import json_option
+
 if TYPE_CHECKING:
     from jobkit.status import RunStatus
 
@@ -25,7 +27,7 @@ BESIDES = 16
 @click.option(
     "--all", "whole", is_flag=True, help="List all points of a long run, also those that need nobody."
 )
-@click.option("--json", "as_json", is_flag=True, help="All of it, for programs: seconds, no NaN.")
+@json_option
 def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> int:
     """Say how the runs in the folders RUN stand: a line a point, and below what to type next.
 
