@@ -80,7 +80,7 @@ def test_a_try_that_was_killed_tells_every_source() -> None:
         "  files       results/p001/try-2/ begin exit",
         "",
         "next",
-        "  jobkit logs runs/demo 1           # what it said",
+        "  jobkit logs runs/demo 1    # what it said",
         "  jobkit resume runs/demo 1  # runs it again",
     ]
 
