@@ -6,9 +6,25 @@ import difflib
 from collections.abc import Sequence
 
 
+SAME = {
+    "partition": "queue",
+    "time": "walltime",
+    "timelimit": "walltime",
+    "time_limit": "walltime",
+    "mem": "memory",
+    "ncpus": "cpus",
+    "slots": "cpus",
+    "ngpus": "gpus",
+    "gres": "gpus",
+    "project": "account",
+}
+"""What schedulers and other tools call what has another name here."""
+
+
 def advice(word: str, words: Sequence[str]) -> str:
-    """Return ``did you mean 'x'?`` for the closest word, empty where none is close."""
-    close = difflib.get_close_matches(word, words, 1, 0.5)
+    """Return ``did you mean 'x'?`` for the word of the same meaning, else the closest; empty for none."""
+    same = SAME.get(word.casefold(), "")
+    close = [same] if same in words else difflib.get_close_matches(word, words, 1, 0.5)
     return f"did you mean {close[0]!r}?" if close else ""
 
 

@@ -17,3 +17,8 @@ def test_the_closest_word_or_all_of_them(word: str, said: str, whole: str) -> No
     words = ["slurm", "sge"]
     assert advice(word, words) == said
     assert nearest(word, words) == whole
+
+
+def test_a_word_of_the_schedulers_is_known_by_its_meaning() -> None:
+    assert advice("partition", ["options", "queue"]) == "did you mean 'queue'?"
+    assert advice("partition", ["options"]) == "did you mean 'options'?"
