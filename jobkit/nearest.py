@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-
 SAME = {
     "partition": "queue",
     "time": "walltime",

@@ -75,7 +75,7 @@ def test_the_shipped_demo_runs_from_the_wheel(elsewhere: Path) -> None:
 
 
 def test_the_pages_can_be_read_from_the_wheel(elsewhere: Path) -> None:
-    argv = [elsewhere / "venv/bin/jobkit", "help", "terms"]
+    argv: list[str | Path] = [elsewhere / "venv/bin/jobkit", "help", "terms"]
     done = subprocess.run(argv, cwd=elsewhere, capture_output=True, text=True, check=True)
     assert done.stdout.rstrip() == (ROOT / "docs" / "terms.md").read_text(encoding="utf-8").rstrip()
 

@@ -58,7 +58,7 @@ def test_what_is_no_topic_is_refused(topic: str, hint: str) -> None:
 def test_on_a_terminal_a_page_is_set_for_it() -> None:
     here, there = pty.openpty()
     environment = {**os.environ, "PAGER": "cat", "TERM": "xterm"}
-    argv = [Path(sys.executable).with_name("jobkit"), "help", "walk-away"]
+    argv: list[str | Path] = [Path(sys.executable).with_name("jobkit"), "help", "walk-away"]
     with subprocess.Popen(argv, stdout=there, stdin=there, env=environment) as process:
         os.close(there)
         read = b""
