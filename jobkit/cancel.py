@@ -151,7 +151,7 @@ def _refuse_some(live: Sequence[Look], taken: AbstractSet[int], run: str) -> Non
         if one.task and one.task.scheduler == LOCAL:
             message = f"{alone_}: one process runs all points here, one after the other"
             raise JobkitError(
-                message, hint=f"jobkit cancel {run} ends it; jobkit resume {run} --only POINT runs one"
+                message, hint=f"jobkit cancel {run} ends it; jobkit resume {run} POINT runs one"
             )
         if one.task in others:
             message = f"{alone_}: it shares a job with {_listed(others[one.task])}"

@@ -40,11 +40,8 @@ class Group:
     spec: SweepSpec
 
 
-AGAIN = {
-    "failed": frozenset({Standing.FAILED}),
-    "missing": frozenset({Standing.MISSING}),
-}
-"""What ``--only`` takes beside the names of points."""
+WORDS = ("failed", "cancelled", "missing")
+"""What ``--only`` takes besides outcomes and names of points; all three are the default."""
 
 
 def chosen(looks: Sequence[Look], only: Sequence[str]) -> list[Look]:
@@ -55,22 +52,45 @@ def chosen(looks: Sequence[Look], only: Sequence[str]) -> list[Look]:
     looks
         All points of the run.
     only
-        ``failed``, ``missing``, indices and ids of points; nothing for all that failed or are missing.
+        `WORDS`, outcomes, indices and ids of points; nothing for all of `WORDS`.
 
     Raises
     ------
     JobkitError
         Where a word names no point, or one that is done, or still in the queue.
     """
-    wanted = {standing for word in only for standing in AGAIN.get(word, ())}
-    if not only:
-        wanted = {standing for some in AGAIN.values() for standing in some}
-    named = {one.point.index for word in only if word not in AGAIN for one in [_named(looks, word)]}
-    return [one for one in looks if one.standing in wanted or one.point.index in named]
+    kinds = [word for word in only or WORDS if word in {*WORDS, *Outcome}]
+    for word in kinds:
+        _refuse_result(looks, word)
+    named = {_named(looks, word).point.index for word in only if word not in kinds}
+    return [one for one in looks if one.point.index in named or any(_is(one, word) for word in kinds)]
+
+
+def _is(one: Look, word: str) -> bool:
+    """Tell whether a word selects a point: its outcome, or that it failed, or that it is missing."""
+    if word == Standing.FAILED:
+        return one.standing is Standing.FAILED and not one.cancelled
+    if word == Standing.MISSING:
+        return one.standing is Standing.MISSING
+    return one.outcome == word and (one.standing is Standing.FAILED or one.outcome is Outcome.PRUNED)
+
+
+def _refuse_result(looks: Sequence[Look], word: str) -> None:
+    """Refuse an outcome that is a result, unless it is the failure of a trial."""
+    if word in {Outcome.OK, Outcome.GPU_OOM} and not any(_is(one, word) for one in looks):
+        raise JobkitError(
+            f"--only {word}: a point that ended so is done, and a finished point is never run again",
+            hint="jobkit sweep SPEC --new measures all points again",
+        )
 
 
 def _named(looks: Sequence[Look], word: str) -> Look:
-    one = find_point(looks, word)
+    try:
+        one = find_point(looks, word)
+    except JobkitError as error:
+        words = ", ".join(WORDS)
+        hint = f"{error.hint}; or --only takes {words}, or an outcome such as timeout"
+        raise JobkitError(error.message, hint=hint) from error
     name = one.point.point_id
     if one.standing is Standing.DONE and one.outcome is not Outcome.PRUNED:
         raise JobkitError(f"{name} is done ({one.outcome}): a finished point is never run again")

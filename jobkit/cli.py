@@ -29,6 +29,7 @@ COMMANDS = {
     "verify": "Run the largest batch that a run's points predict, and say how far off it was.",
     "models": "Fetch, build and list models, so that jobs need no network.",
     "lint": "Say what a scheduler would silently ignore of a job script.",
+    "help": "Show a page of the documentation, or the help of a command.",
     "schema": "Print the JSON schema of specs, by which an editor checks and completes them.",
 }
 """Name to first line of help: the modules are imported only when their command runs."""

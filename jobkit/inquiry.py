@@ -13,11 +13,13 @@ from pathlib import Path
 from jobkit import states
 from jobkit.accounts import Accounts, read_accounts
 from jobkit.errors import JobkitError
+from jobkit.find import finished
 from jobkit.records import RESULTS_FOLDER, Outcome, Point
 from jobkit.run_folder import read_points
 from jobkit.schedulers.base import Accounted, JobId, Queued, Scheduler
 from jobkit.submissions import Role, Task
 from jobkit.tries import Tried, names, not_started, read_tries, try_numbers
+from jobkit.units import format_moment
 
 RETURNING = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.QUEUE_ERROR})
 """The accounting says so of tasks that have ended, and of those that the scheduler runs again or holds:
@@ -76,6 +78,7 @@ def inquiry_into(folder: Path) -> Inquiry:
     for point in points:
         _read_tries(run, point, present)
     run.open = {task for task, indices in _tasks(run) if _open(run, task, indices)}
+    run.open |= {task for task, end in follower_ends(run).items() if not end}
     return run
 
 
@@ -240,6 +243,38 @@ def _again(run: Inquiry, unsaved: Sequence[str]) -> None:
             or _ran_again(run, point.index)
         ):
             _read_tries(run, point, present)
+
+
+def follower_ends(run: Inquiry) -> dict[Task, str]:
+    """Return how each job that waits for the points ended, in words; empty words if that is not known."""
+    jobs = [one for one in run.accounts.submissions if one.role is not Role.POINTS]
+    last_find = next((one for one in reversed(jobs) if one.role is Role.FIND), None)
+    ends = {}
+    for job in jobs:
+        for task, _ in job.tasks():
+            ends[task] = _end(run.accounts, task)
+            if job is last_find and not ends[task] and _all_tried(run.folder):
+                ends[task] = "its last trial is home"
+    return ends
+
+
+def _end(accounts: Accounts, task: Task) -> str:
+    """Return how a task ended: by the accounting, else by what jobkit itself knows."""
+    if task in ended(accounts) and task not in accounts.gone:
+        return accounts.runs[task][-1].evidence or "the accounting does not say how"
+    if task in accounts.cancelled:
+        return f"cancelled at {format_moment(accounts.cancelled[task])}"
+    if task in accounts.gone:
+        return f"neither the queue nor the accounting knows it since {format_moment(accounts.gone[task])}"
+    return ""
+
+
+def _all_tried(folder: Path) -> bool:
+    """Tell whether the job that tries the largest batch has left its last result."""
+    try:
+        return finished(folder)
+    except JobkitError:
+        return False
 
 
 def ended(accounts: Accounts) -> frozenset[Task]:

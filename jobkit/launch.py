@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobkit import arrays, folded, local, shell, submit
 from jobkit.errors import JobkitError
@@ -16,6 +19,11 @@ from jobkit.spec import Resources, SweepSpec
 from jobkit.submissions import Role
 from jobkit.typed import short, typed
 from jobkit.units import format_count, format_size, format_walltime
+
+if TYPE_CHECKING:
+    from jobkit.look import RunLook
+    from jobkit.policy import Policy
+    from jobkit.records import Point
 
 EXIT_INTERRUPTED = 130
 
@@ -160,7 +168,7 @@ def on_cluster(prepared: Prepared, check: submit.Check = lambda: None, *, wait: 
         _done(prepared, f"submitted: {scheduler.NAME} job {jobs}", _cancel(prepared))
         return 0
     say(f"submitted: {scheduler.NAME} job {jobs}\nrun folder: {short(prepared.run_dir)}")
-    return _stay(prepared)
+    return stay(prepared.run_dir, prepared.points, prepared.spec.policy)
 
 
 WAITS = {
@@ -173,15 +181,21 @@ def _cancel(prepared: Prepared) -> str:
     return f"jobkit cancel {typed(prepared.run_dir)}"
 
 
-def _stay(prepared: Prepared) -> int | None:
-    """Wait for the points of a submitted run; Ctrl-C leaves the job alone."""
+def stay(run_dir: Path, points: Sequence[Point], policy: Policy, before: RunLook | None = None) -> int | None:
+    """Wait for points of a submitted run; Ctrl-C leaves the job alone.
+
+    Parameters
+    ----------
+    before
+        The run before these points were submitted again.
+    """
     from jobkit import watch  # as above
 
     try:
-        watch.until_done(prepared.run_dir, prepared.points, prepared.spec.policy)
+        watch.until_done(run_dir, points, policy, before)
     except KeyboardInterrupt:
         say("no longer waiting; the job goes on")
-        say(f"  how it goes  jobkit status {typed(prepared.run_dir)}\n  cancel       {_cancel(prepared)}")
+        say(f"  how it goes  jobkit status {typed(run_dir)}\n  cancel       jobkit cancel {typed(run_dir)}")
         return EXIT_INTERRUPTED
     return None
 

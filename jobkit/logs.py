@@ -16,6 +16,7 @@ from jobkit.log_files import Log, find_log
 from jobkit.log_words import is_fault
 from jobkit.look import Look, Standing, look
 from jobkit.records import RESULTS_FOLDER
+from jobkit.status_report import plain
 from jobkit.tries import try_numbers
 from jobkit.typed import word
 
@@ -83,7 +84,7 @@ def show(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
         raise _missing(run, log)
     _note(log, say)
     _copy(log.path, 0, sieve, out)
-    _end(sieve, out, say)
+    _end(run, log, sieve, out, say)
 
 
 def follow(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
@@ -112,7 +113,7 @@ def follow(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
     place = _copy(path, place, sieve, out)
     if not place and not path.is_file():
         raise _missing(run, log)
-    _end(sieve, out, say)
+    _end(run, log, sieve, out, say)
 
 
 def _followed(run: Path, log: Log, say: Say) -> Path:
@@ -160,11 +161,27 @@ def _copy(path: Path, place: int, sieve: Sieve, out: BinaryIO) -> int:
         return place
 
 
-def _end(sieve: Sieve, out: BinaryIO, say: Say) -> None:
+def _end(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
     out.write(sieve.end())
     out.flush()
-    if not sieve.open:
+    empty = log.path is not None and log.path.is_file() and not log.path.stat().st_size
+    if not sieve.open and not empty:
         say("nothing in it looks like an error; without --err all of it is printed")
+    if empty or not sieve.open:
+        say(f"{log.name}{' has printed nothing' if empty else ''}: {_known(run, log)}")
+        say(f"{_typed('status', run, log)} shows all that is known")
+
+
+def _known(run: Path, log: Log) -> str:
+    """Return the outcome of a try, what it follows from, and the message of its record."""
+    one, words = _looked(run, log)
+    tried = next((tried for tried in one.tries if tried.files.number == log.number), None)
+    if tried is None or tried.verdict.outcome is None:
+        return f"{state_of(one)}{f', {words}' if words else ''}"
+    record = tried.files.record
+    known = [str(tried.verdict.outcome), tried.verdict.evidence]
+    known += [record.message] if record and record.message not in tried.verdict.evidence else []
+    return plain("; ".join(filter(None, known)))
 
 
 def _note(log: Log, say: Say) -> None:
@@ -207,7 +224,10 @@ def _missing(run: Path, log: Log) -> JobkitError:
         return JobkitError(told, hint=f"{_typed('logs', run, log)} --try N prints another try")
     if log.exit is not None and log.exit.is_file():
         where = f"{log.path} is not there" if log.path else "nobody knows its job"
-        return JobkitError(f"{log.name} has ended, but {where}", hint="was it moved, or removed?")
+        ended = f"{log.name} has ended ({_known(run, log)}), but {where}"
+        return JobkitError(
+            ended, hint=f"was it moved, or removed? {_typed('status', run, log)} shows the rest"
+        )
     one, words = _looked(run, log)
     state = f"{log.name} has no log{{}}: {state_of(one)}{f', {words}' if words else ''}"
     if log.task is None:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from jobkit.inquiry import Inquiry, ask_about, ended, inquiry_into, task_of
+from jobkit.inquiry import Inquiry, ask_about, ended, follower_ends, inquiry_into, task_of
 from jobkit.records import Outcome, Point
 from jobkit.schedulers.base import Queued, State
 from jobkit.schedulers.registry import SCHEDULERS
@@ -90,6 +90,8 @@ class RunLook:
         What the queue holds of them, by task; tasks of jobs that follow too.
     ended
         The tasks that are known to have ended, or to be gone.
+    ends
+        How jobs that wait for the points ended, in words; no entry if that is not known.
     ending
         Those that `jobkit cancel` took back, and the queue still holds.
     silent
@@ -106,6 +108,7 @@ class RunLook:
     submissions: tuple[Submission, ...]
     queued: Mapping[Task, Queued] = field(default_factory=dict)
     ended: frozenset[Task] = frozenset()
+    ends: Mapping[Task, str] = field(default_factory=dict)
     ending: frozenset[Task] = frozenset()
     silent: tuple[str, ...] = ()
     unanswered: Mapping[str, Any] | None = None
@@ -148,6 +151,7 @@ def _looked(run: Inquiry) -> RunLook:
         submissions=run.accounts.submissions,
         queued=run.queued,
         ended=ended(run.accounts) | (run.accounts.cancelled.keys() - run.queued.keys()),
+        ends={task: end for task, end in follower_ends(run).items() if end and task not in run.queued},
         ending=frozenset(run.accounts.cancelled.keys() & run.queued.keys()),
         silent=tuple(sorted(run.silent)),
         unanswered=run.accounts.unanswered,

@@ -36,7 +36,7 @@ SCHEDULER_WORDS: Mapping[str, str] = {
 
 
 def advice(word: str, words: Sequence[str]) -> str:
-    """Return ``did you mean 'x'?`` for the closest word, empty where none is close."""
+    """Return ``did you mean 'x'?`` for the closest word, empty if none is close."""
     close = difflib.get_close_matches(word, words, 1, 0.5)
     return f"did you mean {close[0]!r}?" if close else ""
 

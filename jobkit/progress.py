@@ -71,7 +71,7 @@ class Pace:
     standing
         ``done``, ``running``, ``waiting``; any other counts for nothing.
     elapsed_s
-        How long it took, or has been running.
+        How long it took, staging and environment included, or has been running.
     left_s
         What it has to go by its own batches.
     """
@@ -92,22 +92,36 @@ class Pace:
 DONE, RUNNING, WAITING = "done", "running", "waiting"
 
 
-def to_go(points: Sequence[Pace]) -> float | None:
+def setting_of(params: Mapping[str, object]) -> str:
+    """Return what points share that take as long as each other."""
+    return repr(sorted(params.items()))
+
+
+def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
     """Return how long a sweep has to go, if as many points go on running at a time as now.
 
     A point that waits is taken to need what its like needed, else what all did in the mean.
 
+    Parameters
+    ----------
+    points
+        All points of the sweep.
+    at_a_time
+        How many run at a time if that is known: 1 on this machine. Between two points none runs.
+
     Returns
     -------
     float or None
-        ``None`` where that is not known of one of them, or where points wait and none runs: how many
-        will run at a time, and when, nobody can tell.
+        ``None`` if that is not known of a point, or if points wait and none runs on a cluster: then it
+        is not known how many will run at a time, and when.
     """
     expected = _expected(points)
     running = [_left_s(one, expected) for one in points if one.standing == RUNNING]
     waiting = [_long(one, expected) for one in points if one.standing == WAITING]
     slots = [one for one in running if one is not None]
     to_come = [one for one in waiting if one is not None]
+    if waiting:
+        slots += [0.0] * (at_a_time - len(running))
     if len(slots) + len(to_come) < len(running) + len(waiting) or not slots:
         return None
     heapq.heapify(slots)

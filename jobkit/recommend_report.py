@@ -129,7 +129,7 @@ def _proof(found: Recommendation) -> Iterator[str]:
 
 def _memory_option(size_bytes: float) -> str:
     """Return the option of ``jobkit verify`` for so much of the allocator, in whole MiB, rounded down."""
-    return f" --memory {math.floor(size_bytes / MIB)}MiB"
+    return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
 
 
 def _smaller(found: Recommendation) -> Iterator[str]:
@@ -212,7 +212,7 @@ def _cards(found: Recommendation) -> Iterator[str]:
     heads = ["card", "usable GiB", "fits", "largest safe", "by the line", ""]
     yield from _grid(heads, [_card_cells(one) for one in found.cards])
     yield ""
-    yield "  What is usable is less than a card's name says; where each figure is from: docs/recommend.md."
+    yield "  What is usable is less than a card's name says; sources: jobkit help recommend."
     context = format_bytes_gib(found.measured.overhead_bytes or 0)
     yield f"  The context ({context}) was measured on one card and is carried over; speed never is."
     for one in found.cards[: len(found.cards) == 1]:  # more are looked at side by side, one is meant

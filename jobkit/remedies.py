@@ -21,27 +21,27 @@ class Step:
 RESUME = "jobkit resume {run}"
 AGAIN = (Step(RESUME, "run it again"),)
 LOG = Step("jobkit logs {run} {point}", "read its log")
-MENDED = Step(f"{RESUME} --only {{point}}", "once mended")
+FIXED = Step(f"{RESUME} {{point}}", "once it is fixed")
 LOOK = Step("jobkit doctor --submit", "see from inside a job what is missing")
 CUDA = Step("nvidia-smi", "see there whether the driver answers, and which CUDA it takes")
 
 REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
     Outcome.OK: (),
     Outcome.GPU_OOM: (),
-    Outcome.PRUNED: (Step(f"{RESUME} --only {{point}}", "run it all the same"),),
+    Outcome.PRUNED: (Step(f"{RESUME} {{point}}", "run it all the same"),),
     Outcome.RAM_OOM: (Step(f"{RESUME} --set resources.memory=SIZE", "again with more memory"),),
     Outcome.TIMEOUT: (Step(f"{RESUME} --set resources.walltime=HH:MM:SS", "again with more time"),),
     **dict.fromkeys((Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LOST), AGAIN),
     Outcome.GPU_BUSY: (Step(RESUME, "once no other process holds the card, run it again"),),
     Outcome.QUEUE_ERROR: (
-        Step("jobkit cancel {run} {point}", "take back its job, which cannot begin"),
-        Step(RESUME, "once mended"),
+        Step("jobkit cancel {run} {point}", "cancel its job, which cannot begin"),
+        Step(RESUME, "once it is fixed"),
     ),
     Outcome.NO_GPU: (LOOK, Step(RESUME, "once a job gets a card")),
     Outcome.ENVIRONMENT: (
         LOG,
         Step(f"{RESUME} --set environment.venv=FOLDER", "in another environment"),
-        Step(RESUME, "or once this one is mended"),
+        Step(RESUME, "or once this one is fixed"),
     ),
     Outcome.MODEL_MISSING: (LOG, Step(RESUME, "once the model is whole")),
     Outcome.SCRATCH_FULL: (
@@ -49,8 +49,8 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
     ),
     Outcome.STAGE_IN: (LOG, Step(RESUME, "once text and model are again where and what they were")),
     Outcome.STAGE_OUT: (Step(RESUME, "once there is room in the run folder, run it again"),),
-    Outcome.STOPPED: (Step(RESUME, "once what stopped the sweep is mended"),),
-    Outcome.BUG: (LOG, MENDED),
+    Outcome.STOPPED: (Step(RESUME, "once what stopped the sweep is fixed"),),
+    Outcome.BUG: (LOG, FIXED),
 }
 """By outcome; ``{run}`` and ``{point}`` stand for the run folder and the point's number."""
 
@@ -65,7 +65,7 @@ NO_GPU = {
 """The remedies of `Outcome.NO_GPU` by what its message holds."""
 
 
-def remedy(outcome: Outcome, message: str, *, run: str, point: int) -> tuple[Step, ...]:
+def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool = False) -> tuple[Step, ...]:
     """Return what to type about an outcome, in order.
 
     Parameters
@@ -76,10 +76,11 @@ def remedy(outcome: Outcome, message: str, *, run: str, point: int) -> tuple[Ste
         The run folder, as a shell takes it.
     point
         The point's number.
+    alone
+        Whether to run this point alone, and not all that failed.
     """
-    return tuple(
-        Step(step.command.format(run=run, point=point), step.does) for step in _steps(outcome, message)
-    )
+    pairs = ((step, _of_point(step.command) if alone else step.command) for step in _steps(outcome, message))
+    return tuple(Step(command.format(run=run, point=point), step.does) for step, command in pairs)
 
 
 KEPT = "kept in "
@@ -90,10 +91,9 @@ FETCH = Step(
 )
 
 
-def only(step: Step, point: int) -> Step:
-    """Return a step for one point, where it would run all that failed."""
-    resumes = step.command.startswith("jobkit resume ") and "--only" not in step.command
-    return Step(f"{step.command} --only {point}", step.does) if resumes else step
+def _of_point(command: str) -> str:
+    """Return a command for one point, if it would run all points that failed."""
+    return command if "{point}" in command else command.replace(RESUME, f"{RESUME} {{point}}")
 
 
 def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:

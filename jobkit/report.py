@@ -106,7 +106,7 @@ def _sections(collected: Collected, found: Iterable[GroupEstimate], *, asked: bo
         sections.append(Section(count_lines(collected), after=missing))
     if collected.notes:
         more = len(collected.notes) - MOST_NOTES
-        rest = (f"... and {more} more (--format json has them all)",) if more > 0 else ()
+        rest = (f"... and {more} more (--json has them all)",) if more > 0 else ()
         notes = tuple(f"- {note}" for note in collected.notes[:MOST_NOTES])
         sections.append(Section("Notes", after=(*notes, *rest)))
     return sections

@@ -11,8 +11,9 @@ from jobkit.choice import Group
 from jobkit.enqueue import REFUSED
 from jobkit.errors import JobkitError
 from jobkit.in_words import counted
-from jobkit.launch import EXIT_INTERRUPTED, say
+from jobkit.launch import EXIT_INTERRUPTED, say, stay
 from jobkit.look import RunLook, look
+from jobkit.records import Point
 from jobkit.resume import alone, between, make_round, note_left, prepare_resume, resume, settled, wanted
 from jobkit.rounds import write_round
 from jobkit.spec import SweepSpec
@@ -26,8 +27,12 @@ JOB_PATIENCE_S = 300.0
 """How long the job that follows waits for a controller that is away, of its ten minutes."""
 
 
-def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> int | None:
+def run_again(
+    run_dir: Path, only: Sequence[str], overrides: Sequence[str], *, wait: bool = False
+) -> int | None:
     """Submit, or run here, the points that failed or are missing; return the exit code.
+
+    It is ``None`` if they have ended: they ran here, or were waited for.
 
     Parameters
     ----------
@@ -35,6 +40,8 @@ def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> i
         The run folder, absolute.
     only, overrides
         As `jobkit.choice.chosen` and `jobkit.resume.prepare_resume`.
+    wait
+        Whether to wait for points that were submitted.
 
     Raises
     ------
@@ -63,8 +70,15 @@ def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> i
         say(f"submitted: {spec.scheduler} job {one.job}{waits}")
     for line in done.left:
         say(line)
-    say(f"  how it goes  jobkit status {typed(run_dir)}")
-    return REFUSED if len(done.groups) < len(again) else 0
+    if len(done.groups) < len(again) or not wait:
+        say(f"  how it goes  jobkit status {typed(run_dir)}")
+        return REFUSED if len(done.groups) < len(again) else 0
+    return stay(run_dir, _points(seen, again), spec.policy, seen)
+
+
+def _points(seen: RunLook, again: Sequence[Group]) -> list[Point]:
+    indices = {index for group in again for index in group.points}
+    return [point.point for point in seen.points if point.point.index in indices]
 
 
 def follow(run_dir: Path) -> int:
@@ -135,14 +149,13 @@ def _here(run_dir: Path, seen: RunLook, again: Sequence[Group]) -> int | None:
     """Run the groups on this machine, one after the other; return an exit code where it ends early."""
     from jobkit import watch  # brings rich, which a submission that returns at once does not need
 
-    points = {one.point.index: one.point for one in seen.points}
     try:
         with local.ended_by_signals():
             for group in again:
                 round_ = make_round(run_dir, seen, group)
                 write_round(run_dir, round_)
                 leg = local.Leg(group.points, group.spec, round_.number, group.given)
-                with watch.Progress(run_dir, [points[index] for index in group.points]) as progress:
+                with watch.Progress(run_dir, _points(seen, [group]), seen) as progress:
                     local.drive(run_dir, progress.tick, leg)
     except KeyboardInterrupt:
         journal.note(run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")

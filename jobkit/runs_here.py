@@ -66,7 +66,8 @@ def named(words: Sequence[str]) -> Named:
     ----------
     words
         Run folders, names of runs as for `run_named`, and behind a single run numbers or ids of points;
-        or one folder that holds runs; or nothing, for the folder where sweeps go from here.
+        or one folder that holds runs; or nothing, for the folder where sweeps go from here. A number
+        that is no run is a point of the latest run.
 
     Raises
     ------
@@ -77,6 +78,8 @@ def named(words: Sequence[str]) -> Named:
         return Named(folder=usual())
     if len(words) == 1 and Path(words[0]).is_dir() and not find_run(words[0]):
         return Named(folder=Path(words[0]))
+    if _is_point(words[0]):
+        return Named((run_or_latest(None),), tuple(words))
     runs: list[Path] = []
     points: list[str] = []
     for word in words:
@@ -91,6 +94,10 @@ def named(words: Sequence[str]) -> Named:
         message = f"{points[0]}: not a run folder, and a point is named behind one run alone"
         raise JobkitError(message, hint="jobkit status RUN POINT")
     return Named(tuple(runs), tuple(points))
+
+
+def _is_point(word: str) -> bool:
+    return word.isdecimal() and not find_run(word)
 
 
 def usual() -> Path:
@@ -134,6 +141,28 @@ def run_named(word: Path | str) -> Path:
     if found is None:
         raise _no_run(str(word))
     return found
+
+
+def run_or_latest(word: Path | str | None) -> Path:
+    """Return the run folder that a word names, as `run_named`; without a word the latest run."""
+    return run_named(word) if word is not None else runs_in(usual())[0]
+
+
+def run_and_point(words: Sequence[str]) -> tuple[Path, str]:
+    """Return the run and the point that ``[RUN] POINT`` name; without RUN it is the latest run.
+
+    Raises
+    ------
+    JobkitError
+        If no point is named, or the first of two words names no run.
+    """
+    *run, point = words
+    if len(run) > 1:
+        raise JobkitError(f"{words[2]}: one POINT at a time", hint="jobkit logs [RUN] POINT")
+    if not run and find_run(point):
+        hint = f"jobkit status {quoted(point)} lists its points"
+        raise JobkitError(f"{point}: a run, and no POINT is named", hint=hint)
+    return run_or_latest(run[0] if run else None), point
 
 
 def find_run(word: Path | str) -> Path | None:

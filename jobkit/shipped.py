@@ -8,7 +8,7 @@ from jobkit.errors import JobkitError
 
 
 def shipped_folder(name: str) -> Path:
-    """Return the folder ``templates`` or ``sweeps``.
+    """Return the folder ``templates``, ``sweeps`` or ``docs``.
 
     The checkout is looked at first: an editable install leaves a copy inside the package that
     grows stale (seen with hatchling's force-include).

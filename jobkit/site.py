@@ -181,6 +181,6 @@ def _read(path: Path) -> Site:
     for number, line in enumerate(site.options if site else ()):
         if what := own_option(site.scheduler if site else "", line):
             document.faults.append(document.fault(("options", number), f"options.{number}: {what}"))
-    refuse(document, "every key of a site file stands in docs/templates-and-sites.md", nested=True)
+    refuse(document, "every key of a site file: jobkit help templates-and-sites", nested=True)
     assert site is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
     return site

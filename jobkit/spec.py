@@ -178,7 +178,7 @@ class FindMax(_Part):
 
 
 class SweepSpec(_Part):
-    """The whole spec; every key with its default stands in docs/spec.md.
+    """The whole spec; every key with its default: jobkit help spec.
 
     Attributes
     ----------
@@ -277,6 +277,6 @@ def load_spec(
     spec = validated(document, SweepSpec)
     for check in (*CHECKS, *semantics):
         check(document)
-    refuse(document, "every key of the spec stands in docs/spec.md")
+    refuse(document, "every key of the spec: jobkit help spec")
     assert spec is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
     return spec

@@ -107,7 +107,7 @@ def _refuse_to_overwrite(plan: Plan, folder: Path) -> None:
     if spec in there and site is not None and site not in there:
         hints.append("to keep it and write the site file alone: jobkit init --only site")
     if site in there:
-        hints.append("for another site file: --site FILE")
+        hints.append("for another site file: --site-file FILE")
     if spec in there:
         hints.append("for another spec: jobkit init ANOTHER-FOLDER")
     hints.append("to begin anew, move away: " + " ".join(map(str, there)))
@@ -196,6 +196,6 @@ def _write(files: Sequence[tuple[Written, str]]) -> tuple[Written, ...]:
             path.unlink(missing_ok=True)
         raise JobkitError(
             f"{error.filename or done[-1]}: {error.strerror}; nothing was written",
-            hint="name another place: jobkit init FOLDER --site FILE",
+            hint="name another place: jobkit init FOLDER --site-file FILE",
         ) from error
     return tuple(one for one, _ in files)

@@ -35,7 +35,7 @@ def site_text(survey: Survey, choice: Choice, usual: Site, setting: Setting) -> 
     lines = [
         f"# What {cluster_of(survey)} calls things. Written by jobkit init on {setting.date} from what",
         f"# {product} said; yours to change: `jobkit doctor` holds it against the cluster.",
-        f"# `site: {setting.site}` in a spec means this file. Every key: docs/templates-and-sites.md",
+        f"# `site: {setting.site}` in a spec means this file. Every key: jobkit help templates-and-sites",
         f"name: {scalar(site_name(survey))}",
         line(f"scheduler: {setting.scheduler}", setting.why),
         f"about: {scalar(f'{product}, {cluster_of(survey)}')}",

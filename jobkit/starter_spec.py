@@ -18,7 +18,7 @@ def spec_text(survey: Survey, choice: Choice, setting: Setting) -> str:
     """Return the spec to start from."""
     where = cluster_of(survey) if setting.site_file else "this machine"
     lines = [
-        f"# A first sweep on {where}, written by jobkit init on {setting.date}. Every key: docs/spec.md",
+        f"# A first sweep on {where}, written by jobkit init on {setting.date}. Every key: jobkit help spec",
         f"#   jobkit doctor {SPEC_NAME}              is all there that it needs?",
         f"#   jobkit sweep {SPEC_NAME} --dry-run     every word of what would be submitted",
         f"#   jobkit sweep {SPEC_NAME} --wait        does it, and prints the table",

@@ -10,14 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jobkit.in_words import HELD, explained, state_of, why
+from jobkit.inquiry import LOCAL
 from jobkit.look import Look, RunLook, Standing, followers, look
-from jobkit.progress import Pace, Progress, progress_of, to_go
+from jobkit.progress import Pace, Progress, progress_of, setting_of, to_go
 from jobkit.record_files import read_text
-from jobkit.records import RESULTS_FOLDER, Outcome
+from jobkit.records import RESULTS_FOLDER, TRY_PREFIX, Outcome
 from jobkit.saved import Saved, saved
 from jobkit.schedulers.base import Queued, State
 from jobkit.submissions import Role, Submission, Task
-from jobkit.timing import elapsed_s, running_s
+from jobkit.timing import elapsed_s, running_s, task_s
 from jobkit.tries import read_batches
 
 EXIT_DONE, EXIT_FAILED, EXIT_TO_COME = 0, 4, 5
@@ -68,7 +69,15 @@ class PointStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """A job that waits for the points: its role, and its state in a word (``ended``, or a standing)."""
+    """A job that waits for the points.
+
+    Attributes
+    ----------
+    state
+        ``ended``, or a standing.
+    why
+        Why it waits, or how it ended.
+    """
 
     job: Submission
     state: str
@@ -147,7 +156,7 @@ def status_of(seen: RunLook, now: datetime) -> RunStatus:
         asked=asked,
         points=points,
         jobs=tuple(_jobs(seen, now)),
-        to_go_s=_to_go(points),
+        to_go_s=_to_go(seen, points, shared),
         saved=saved(seen.points),
         mine=os.access(seen.folder, os.W_OK),
     )
@@ -200,23 +209,30 @@ def _jobs(seen: RunLook, now: datetime) -> Iterable[JobStatus]:
                 words = explained(one.scheduler, queued, now)
                 yield JobStatus(job=one, state=state, why=words, queued=queued)
             else:
-                over = Task(one.scheduler, one.job.id, one.first) in seen.ended
-                yield JobStatus(job=one, state=ENDED if over else str(Standing.UNSETTLED))
+                end = seen.ends.get(Task(one.scheduler, one.job.id, one.first), "")
+                yield JobStatus(job=one, state=ENDED if end else str(Standing.UNSETTLED), why=end)
 
 
-def _to_go(points: Sequence[PointStatus]) -> float | None:
-    """Return how long the points have to go; ``None`` also where one waits for a person."""
+def _to_go(seen: RunLook, points: Sequence[PointStatus], shared: frozenset[Task]) -> float | None:
+    """Return how long the points have to go; ``None`` also if one waits for a person."""
     if any(one.state in {HELD, Standing.STUCK} for one in points):
         return None
-    return to_go([_pace(one) for one in points])
+    here = {one.scheduler for one in seen.submissions} == {LOCAL}
+    return to_go([_pace(seen, one, shared) for one in points], at_a_time=1 if here else 0)
 
 
-def _pace(one: PointStatus) -> Pace:
+def _pace(seen: RunLook, one: PointStatus, shared: frozenset[Task]) -> Pace:
     counts = one.look.outcome is Outcome.OK and not one.look.point.trial
     well = one.look.standing is not Standing.DONE or counts
     return Pace(
-        setting=repr(sorted(one.look.point.params.items())),
+        setting=setting_of(one.look.point.params),
         standing=str(one.look.standing) if well else "",
-        elapsed_s=one.elapsed_s,
+        elapsed_s=_took_s(seen, one, shared) if one.look.standing is Standing.DONE else one.elapsed_s,
         left_s=one.progress.left_s if one.progress else None,
     )
+
+
+def _took_s(seen: RunLook, one: PointStatus, shared: frozenset[Task]) -> float | None:
+    counts = one.look.counts
+    folder = f"{seen.folder}/{RESULTS_FOLDER}/{one.look.point.point_id}/{TRY_PREFIX}{counts.files.number}"
+    return task_s(counts.files, folder, None if counts.task in shared else counts.account)

@@ -177,14 +177,20 @@ def _the(number: int) -> str:
 
 
 def job_line(status: RunStatus, one: JobStatus) -> str:
-    """Return how a job that waits for the points stands; empty where it has ended, or nobody knows."""
+    """Return how a job that waits for the points stands; empty if its scheduler does not answer.
+
+    Of several jobs that have ended, only the last of a role has a line.
+    """
+    if one.state == ENDED:
+        last = [job for job in status.jobs if job.job.role is one.job.role][-1]
+        return f"job {one.job.job}, which {DOES[one.job.role]}, has ended ({one.why})" if one is last else ""
     stands = {
         Standing.RUNNING: "is at work",
         Standing.STUCK: f"is stuck: {one.why}",
         Standing.WAITING: _waiting(status, one),
         Standing.UNSETTLED: "has left the queue; how it ended is not known yet",
     }
-    known = one.state != ENDED and one.job.scheduler not in status.seen.silent
+    known = one.job.scheduler not in status.seen.silent
     return f"job {one.job.job}, which {DOES[one.job.role]}, {stands[Standing(one.state)]}" if known else ""
 
 

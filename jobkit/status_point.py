@@ -9,7 +9,7 @@ from pathlib import Path
 from jobkit.begin import Begin
 from jobkit.look import Standing
 from jobkit.records import Exit, Outcome
-from jobkit.remedies import Step, only, remedy
+from jobkit.remedies import Step, remedy
 from jobkit.schedulers.base import Accounted
 from jobkit.status import PointStatus, RunStatus
 from jobkit.status_advice import advice
@@ -146,8 +146,8 @@ def _next(status: RunStatus, one: PointStatus, folder: str) -> Sequence[Step]:
     found = [logs] if one.look.tries else []
     outcome = one.look.outcome or Outcome.LOST
     if standing is Standing.MISSING:
-        found.append(Step(f"jobkit resume {run} --only {index}", "runs it again"))
+        found.append(Step(f"jobkit resume {run} {index}", "runs it again"))
     elif standing in {Standing.FAILED, Standing.DONE}:
-        steps = remedy(outcome, one.look.counts.verdict.evidence, run=run, point=index)
-        found += [only(step, index) for step in steps if step.command != logs.command]
+        steps = remedy(outcome, one.look.counts.verdict.evidence, run=run, point=index, alone=True)
+        found += [step for step in steps if step.command != logs.command]
     return [step for step in found if status.mine or not step.command.startswith("jobkit resume ")]

@@ -86,7 +86,7 @@ def _about(status: RunStatus) -> Iterator[str]:
     parts += [_gpu(status)] if _gpu(status) else []
     if status.to_go_s is not None:
         parts.append(
-            f"about {format_about(status.to_go_s)} to go if {_run(status.running)} at a time, as now"
+            f"about {format_about(status.to_go_s)} to go if {_run(max(1, status.running))} at a time, as now"
         )
     if parts:
         yield ", ".join(map(plain, parts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from jobkit.spec import load_spec
 from jobkit.status import PointStatus, RunStatus, status
 from jobkit.status_report import cut
 from jobkit.units import format_count
-from jobkit.watch import BACK_OFF, FIRST_POLL_S, SLOWEST_POLL_S, over
+from jobkit.watch import BACK_OFF, FIRST_POLL_S, SLOWEST_POLL_S, Failures, over
 
 STOP = "Ctrl-C ends the watch, not the run"
 
@@ -35,13 +35,26 @@ class Screen:
         Whether each look is drawn over the one before: on a terminal.
     plain
         Whether nothing is added to what is shown: for programs.
+    note
+        Takes a line for a person: a failure.
     """
 
     write: Callable[[str], None]
     in_place: bool
     plain: bool = False
+    note: Callable[[str], None] = lambda _: None
     _drawn: int = 0
     _last: Hashable = field(default=None)
+
+    def report(self, lines: Iterable[str]) -> None:
+        """Print lines that stay, above what is drawn."""
+        for line in lines:
+            self.write(self._up())
+            self._drawn = 0
+            self.note(line)
+
+    def _up(self) -> str:
+        return f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
 
     def show(self, text: str, key: Hashable, pause_s: float | None) -> None:
         """Show a look: in place always, else where it differs from the one before.
@@ -70,8 +83,7 @@ class Screen:
             hidden = len(lines) - room
             lines = lines[:room] + ([f"... {format_count(hidden, 'more line')}"] if hidden > 0 else [])
             lines = [cut(line, size.columns) for line in (*lines, foot)]
-        up = f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
-        self.write(up + "".join(f"{line}\n" for line in lines))
+        self.write(self._up() + "".join(f"{line}\n" for line in lines))
         self._drawn = len(lines)
 
 
@@ -91,9 +103,12 @@ def watch(folders: Sequence[Path], shown: Callable[[Statuses], str], screen: Scr
     """
     pause_s = FIRST_POLL_S
     policies = {folder: _policy(folder) for folder in folders}
+    failures: dict[Path, Failures] = {}
     while True:
         found = status(folders, max_age_s=pause_s)
         done = all(over(one.seen, policies[one.seen.folder]) for one in found)
+        for run in found:
+            screen.report(failures.setdefault(run.seen.folder, Failures(run.seen)).lines(run.seen))
         screen.show(shown(found), changes(found), None if done else pause_s)
         if done:
             return found

@@ -40,7 +40,7 @@ def fill(name: str, own: str | None, values: Mapping[str, object]) -> str:
     except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise JobkitError(
             f"template {_place(error) or name}: {_said(error)}",
-            hint="docs/templates-and-sites.md lists the values that a template may use",
+            hint="jobkit help templates-and-sites lists the values that a template may use",
         ) from error
 
 

@@ -142,7 +142,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
     except (yaml.YAMLError, RecursionError) as error:
         raise JobkitError(_syntax(path, error), hint="mend the YAML there") from error
     if not isinstance(node, yaml.MappingNode):
-        raise JobkitError(f"{path}:1:1: not a mapping of keys to values", hint="see docs/spec.md")
+        raise JobkitError(f"{path}:1:1: not a mapping of keys to values", hint="see jobkit help spec")
     document = Document(str(path), node, data)
     try:
         document.faults += [document.fault_at(mark, what) for mark, what in _odd(node)]

@@ -63,10 +63,12 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
     return made
 
 
-def write_follower(run: Path, job: str, role: str = "follow", scheduler: str = "slurm") -> None:
+def write_follower(
+    run: Path, job: str, role: str = "follow", scheduler: str = "slurm", task: int = 1
+) -> None:
     """Note a job that waits for the points in the journal."""
     line: dict[str, object] = {"at": "2026-01-02T10:15:01+00:00", "event": "submitted", "role": role}
-    line |= {"scheduler": scheduler, "job_id": job, "first": 1, "last": 1, "offset": 0}
+    line |= {"scheduler": scheduler, "job_id": job, "first": task, "last": task, "offset": 0}
     append_line(run / JOURNAL_FILE, json.dumps(line))
 
 

@@ -353,7 +353,7 @@ def test_a_hint_names_the_run(tmp_path: Path, programs: Path) -> None:
     program(programs, "ps", f"echo '99 python -m jobkit.driver {run}'")
     with pytest.raises(JobkitError, match="one process runs all points here") as refused:
         cancel(run, ["2"], [])
-    assert refused.value.hint == f"jobkit cancel {run} ends it; jobkit resume {run} --only POINT runs one"
+    assert refused.value.hint == f"jobkit cancel {run} ends it; jobkit resume {run} POINT runs one"
 
 
 SLOW = """\

@@ -94,6 +94,39 @@ def test_a_point_by_name_is_taken_or_refused_but_never_run_twice(
     assert told in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        ([], [1, 2, 3, 5]),
+        (["failed"], [1, 2]),
+        (["cancelled"], [3]),
+        (["missing"], [5]),
+        (["lost"], [2]),
+        (["pruned"], [4]),
+        (["failed", "cancelled", "4"], [1, 2, 3, 4]),
+        (["node_fail"], []),
+    ],
+)
+def test_what_a_word_selects(only: list[str], expected: list[int]) -> None:
+    looks = [
+        one_look(1, Standing.FAILED, Outcome.TIMEOUT),
+        one_look(2, Standing.FAILED, Outcome.LOST),
+        one_look(3, Standing.FAILED, Outcome.CANCELLED),
+        one_look(4, Standing.DONE, Outcome.PRUNED),
+        one_look(5, Standing.MISSING),
+        one_look(6, Standing.WAITING),
+    ]
+    assert indices(chosen(looks, only)) == expected
+
+
+def test_a_result_is_refused_unless_it_is_the_failure_of_a_trial() -> None:
+    with pytest.raises(JobkitError, match="--only gpu_oom: a point that ended so is done") as caught:
+        chosen([one_look(1, Standing.DONE, Outcome.GPU_OOM)], ["gpu_oom"])
+    assert caught.value.hint == "jobkit sweep SPEC --new measures all points again"
+    trial = one_look(1, Standing.FAILED, Outcome.GPU_OOM)
+    assert chosen([trial], ["gpu_oom"]) == [trial]
+
+
 def test_a_point_that_was_left_out_may_be_run_by_name_alone() -> None:
     pruned = one_look(1, Standing.DONE, Outcome.PRUNED)
     assert chosen([pruned], []) == []

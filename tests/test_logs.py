@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,18 @@ from jobkit.log_files import find_log
 from jobkit.log_words import is_fault
 from jobkit.logs import Sieve, follow, show
 from jobkit.record_files import append_line
-from jobkit.records import JOURNAL_FILE, Exit
+from jobkit.records import JOURNAL_FILE, Exit, Outcome
 from jobkit.units import format_moment
-from tests.builders import grid, write_answer, write_begin, write_exit, write_points, write_submitted
+from tests.builders import (
+    grid,
+    record,
+    write_answer,
+    write_begin,
+    write_exit,
+    write_points,
+    write_record,
+    write_submitted,
+)
 
 POINTS = grid([50, 100])
 TEXT = b"stanza: loading\n\xff warming up\nTraceback (most recent call last):\n  File x\nValueError: no\nbye"
@@ -78,7 +88,7 @@ def test_a_log_without_an_error_has_nothing_for_err(run: Path) -> None:
     (run / "logs" / "77_1.out").write_bytes(b"all is well\nbye")
     said = Said()
     assert printed(run, err=True, said=said) == b""
-    assert said[-1] == "nothing in it looks like an error; without --err all of it is printed"
+    assert said[1] == "nothing in it looks like an error; without --err all of it is printed"
 
 
 def test_it_is_said_what_else_stands_in_a_log(run: Path) -> None:
@@ -86,13 +96,34 @@ def test_it_is_said_what_else_stands_in_a_log(run: Path) -> None:
     write_begin(run, POINTS[0], 2, restart=1)
     said = Said()
     printed(run, said=said)
-    assert said[1:] == ["the log holds tries 1, 2, one after the other"]
+    assert said[1:2] == ["the log holds tries 1, 2, one after the other"]
     (run / "tasks-2.txt").write_text("1 2\n")
     write_submitted(run, "slurm", "78", first=1, last=1, list="tasks-2.txt", round=2)
     (run / "logs" / "78_1.out").write_bytes(b"")
     said = Said()
     printed(run, said=said)
-    assert said[1:] == ["the log holds all points of the job, one after the other: also p002"]
+    assert said[1:2] == ["the log holds all points of the job, one after the other: also p002"]
+
+
+def test_a_point_that_printed_nothing_shows_what_is_known_of_it(run: Path) -> None:
+    log = run / "logs" / "77_1.out"
+    log.touch()
+    said = Said()
+    assert printed(run, said=said) == b""
+    assert said[1].startswith("p001 try 1 has printed nothing: unsettled, slurm does not answer")
+    failed = replace(record(POINTS[0]), outcome=Outcome.MODEL_MISSING, message="no tokenizer\nin \x1b[31m/m")
+    write_record(run, failed)
+    write_exit(run, POINTS[0], Exit(status=1, stage="run"))
+    for how, err in ((show, False), (follow, False), (show, True)):
+        said = Said()
+        assert printed(run, said=said, how=how, err=err) == b""
+        assert said[1:] == [
+            r"p001 try 1 has printed nothing: model_missing; no tokenizer in \x1b[31m/m",
+            f"jobkit status {run} 1 shows all that is known",
+        ]
+    log.unlink()
+    with pytest.raises(JobkitError, match=r"p001 try 1 has ended \(model_missing; no"):
+        printed(run)
 
 
 def test_a_log_that_is_to_come_is_no_mistake(run: Path) -> None:
@@ -114,7 +145,7 @@ def test_a_point_that_was_never_submitted(tmp_path: Path) -> None:
 
 def test_a_log_that_is_gone(run: Path) -> None:
     write_exit(run, POINTS[0], Exit(status=0, stage="done"))
-    with pytest.raises(JobkitError, match=r"p001 try 1 has ended, but .*77_1.out is not there") as raised:
+    with pytest.raises(JobkitError, match=r"has ended \(lost; .*\), but .*77_1.out is not there") as raised:
         printed(run)
     assert raised.value.exit_code == 2
 
@@ -123,7 +154,7 @@ def test_a_try_of_a_job_that_nobody_knows(run: Path) -> None:
     (run / "results" / "p001" / "try-1" / "begin").write_text("nonsense")
     (run / "journal.jsonl").write_text("")
     write_exit(run, POINTS[0], Exit(status=0, stage="done"))
-    with pytest.raises(JobkitError, match="p001 try 1 has ended, but nobody knows its job"):
+    with pytest.raises(JobkitError, match=r"p001 try 1 has ended \(lost; .*\), but nobody knows its job"):
         printed(run)
 
 

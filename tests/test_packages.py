@@ -74,6 +74,12 @@ def test_the_shipped_demo_runs_from_the_wheel(elsewhere: Path) -> None:
     assert len(list(elsewhere.glob("runs/*/results/*/try-1/record.json"))) == 4
 
 
+def test_the_pages_can_be_read_from_the_wheel(elsewhere: Path) -> None:
+    argv: list[str | Path] = [elsewhere / "venv/bin/jobkit", "help", "terms"]
+    done = subprocess.run(argv, cwd=elsewhere, capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip() == (ROOT / "docs" / "terms.md").read_text(encoding="utf-8").rstrip()
+
+
 def test_wheel_and_sdist_hold_what_a_user_needs(built: Path) -> None:
     (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as packed:
@@ -81,6 +87,8 @@ def test_wheel_and_sdist_hold_what_a_user_needs(built: Path) -> None:
     for folder in ("templates", "sweeps"):
         for path in (ROOT / folder).rglob("*.*"):
             assert f"jobkit/shipped/{path.relative_to(ROOT)}" in inside
+    pages = {f"jobkit/shipped/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    assert {name for name in inside if name.startswith("jobkit/shipped/docs/")} == pages
     assert {"jobkit/py.typed", "jobkit/sample_grammar.txt"} <= inside
     assert not [name for name in inside if name.startswith(("tests/", "benchmarks/", "docs/"))]
     with tarfile.open(sdist) as packed_source:

@@ -74,6 +74,14 @@ def test_one_that_runs_tells_how_long_its_like_will() -> None:
     assert to_go(points) == pytest.approx(15.0)
 
 
+def test_between_two_points_on_this_machine_none_runs() -> None:
+    points = [Pace(setting="a", standing="done", elapsed_s=10.0), Pace(setting="a", standing="waiting")]
+    assert to_go(points, at_a_time=1) == pytest.approx(10.0)
+    assert to_go(points[:1], at_a_time=1) is None, "there is nothing to wait for"
+    running = Pace(setting="a", standing="running", elapsed_s=4.0)
+    assert to_go([*points, running], at_a_time=1) == pytest.approx(16.0)
+
+
 @pytest.mark.parametrize(
     "points",
     [

@@ -156,7 +156,7 @@ def test_what_brings_a_torch_for_cuda_can_be_pasted() -> None:
     cpu = TORCH | {"built_for": None, "works": False, "why": "is a CPU build"}
     words, command = probed({"python": "/my env/bin/python"}, torch=cpu)["torch"].mend.splitlines()
 
-    assert words.endswith("(docs/dependencies.md#another-torch):")
+    assert words.endswith("(jobkit help dependencies):")
     assert subprocess.run(["bash", "-n"], input=command, text=True, check=False).returncode == 0
     assert shlex.split(command)[:4] == ["/my env/bin/python", "-m", "pip", "install"]
     assert "--force-reinstall" in command, "pip says else that torch is there already"

@@ -245,10 +245,10 @@ def test_the_proof_is_of_what_was_asked() -> None:
     small = [replace(one, gpu=replace(GPU, total_bytes=4 * GIB)) for one in records()]
     kept = 4 * GIB - 719_323_136
     said = text(material(small), Wishes(cards=(), margin=0.5))
-    assert f"jobkit verify runs/demo --memory {kept // 2**21}MiB\n" in said
+    assert f"jobkit verify runs/demo --gpu-memory {kept // 2**21}MiB\n" in said
     card = Card(name="3GiB", usable_bytes=3 * GIB)
     said = text(wishes=Wishes(cards=(card,)))
-    assert f"    jobkit verify runs/demo --memory {(kept - GIB) // 2**20}MiB\n" in said
+    assert f"    jobkit verify runs/demo --gpu-memory {(kept - GIB) // 2**20}MiB\n" in said
     assert "can be proved on the card" not in text(wishes=Wishes(cards=(card, card)))
     tiny = Card(name="1MiB", usable_bytes=2**20)
     assert "can be proved on the card" not in text(wishes=Wishes(cards=(tiny,)))

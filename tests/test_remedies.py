@@ -14,7 +14,7 @@ import pytest
 from jobkit import cli
 from jobkit.look import Look, Standing, look
 from jobkit.records import Outcome
-from jobkit.remedies import REMEDIES, Step, only, remedy
+from jobkit.remedies import REMEDIES, Step, remedy
 from jobkit.run import failure
 from jobkit.torch_build import INDEX
 from tests.swept import Sweep
@@ -90,8 +90,8 @@ def point(run: Path, size: int) -> Look:
 
 def steps_of(one: Look, run: Path) -> list[Step]:
     assert one.outcome
-    found = remedy(one.outcome, one.counts.verdict.evidence, run=str(run), point=one.point.index)
-    return [only(step, one.point.index) for step in found]
+    evidence, index = one.counts.verdict.evidence, one.point.index
+    return list(remedy(one.outcome, evidence, run=str(run), point=index, alone=True))
 
 
 def typed(steps: list[Step]) -> None:

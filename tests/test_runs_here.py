@@ -8,7 +8,19 @@ import pytest
 
 from jobkit import cli
 from jobkit.errors import JobkitError
-from jobkit.runs_here import Glance, Named, find_run, glance, how_to_begin, named, run_named, runs_in, usual
+from jobkit.runs_here import (
+    Glance,
+    Named,
+    find_run,
+    glance,
+    how_to_begin,
+    named,
+    run_and_point,
+    run_named,
+    run_or_latest,
+    runs_in,
+    usual,
+)
 from tests.builders import grid, record, write_points, write_record
 
 
@@ -34,6 +46,23 @@ def test_what_follows_a_run_and_is_none_is_a_point(here: Path) -> None:
     run = a_run("runs/demo")
     (here / "7").mkdir()
     assert named(["runs/demo", "7", "p001"]) == Named((run,), ("7", "p001"))
+
+
+def test_without_a_run_a_point_is_of_the_latest_run(here: Path) -> None:
+    del here
+    latest = a_run("runs/new-20260103-101530-3f9a")
+    older = a_run("runs/old-20260102-101530-3f9a")
+    assert named(["2", "1"]) == Named((latest,), ("2", "1"))
+    assert run_or_latest(None) == latest
+    assert run_or_latest(older) == older
+    assert run_and_point(["2"]) == (latest, "2")
+    assert run_and_point([str(older), "p001"]) == (older, "p001")
+    for words, fault in (
+        ([str(older)], "a run, and no POINT is named"),
+        (["a", "b", "c"], "one POINT at a time"),
+    ):
+        with pytest.raises(JobkitError, match=fault):
+            run_and_point(words)
 
 
 def test_points_of_several_runs_cannot_be_told_apart(here: Path) -> None:

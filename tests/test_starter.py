@@ -59,7 +59,7 @@ def test_nothing_is_written_over(fake_slurm: FakeCluster, own_site: Path, tmp_pa
 
     with pytest.raises(JobkitError, match="nothing was written, for there is already") as both:
         init(tmp_path, "slurm")
-    assert "--site FILE" in both.value.hint
+    assert "--site-file FILE" in both.value.hint
     assert str(own_site) in both.value.hint
     with pytest.raises(JobkitError) as site_only:
         init(tmp_path / "other", "slurm")

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobkit.progress import Progress
-from jobkit.record_files import append_line
-from jobkit.records import JOURNAL_FILE, Exit, Outcome, Point
+from jobkit.record_files import append_line, write_atomically
+from jobkit.record_json import to_json
+from jobkit.records import JOURNAL_FILE, POINTS_FILE, Exit, Outcome, Point
 from jobkit.status import Asked, PointStatus, RunStatus, read_asked, status
+from jobkit.trials import TRIALS_FILE, WANTED_FILE
 from tests.builders import (
     batch,
     grid,
     record,
+    try_folder,
+    write_answer,
     write_batches,
     write_exit,
     write_points,
     write_record,
     write_submitted,
 )
-from tests.queues import Queue, write_begin, write_follower
+from tests.queues import RUN_ID, Queue, write_begin, write_follower
 from tests.queues import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
 
@@ -89,6 +94,20 @@ def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(tmp_path: 
     assert (one(run).to_go_s, point_of(run, 4).state) == (None, "stuck")
 
 
+def test_the_time_to_go_counts_staging_and_environment(tmp_path: Path, queue: Queue) -> None:
+    """A task of a worker that took a minute took 100 s in all: so will its like."""
+    points = grid([50], 3)
+    run = run_of(tmp_path / "run", points)
+    write_record(run, record(points[0]))
+    folder = try_folder(run, points[0])
+    for name, at in (("begin", 1000), ("exit", 1100)):
+        (folder / name).touch()
+        os.utime(folder / name, (at, at))
+    queue.holds("77_2|RUNNING|None|n2|0:20|2026-01-02T10:19:00", "77_3|PENDING|Priority|||N/A")
+    assert one(run).to_go_s == pytest.approx(80 + 100)
+    assert point_of(run).elapsed_s == 60
+
+
 def test_a_card_that_was_too_small_says_nothing_of_how_long_others_take(tmp_path: Path, queue: Queue) -> None:
     points = grid([50], 3)
     run = run_of(tmp_path / "run", points)
@@ -141,6 +160,70 @@ def test_a_job_that_follows_and_has_ended_is_known_to_have(tmp_path: Path, queue
     queue.asked.clear()
     assert [job.state for job in one(run).jobs] == ["ended"]
     assert queue.asked == {}, "what is known to have ended is not asked about again"
+
+
+SACCT = f"78_2|TIMEOUT|0:0|3|||1|n1|None|{RUN_ID}"
+QACCT = f"""\
+==============================================================
+jobname      {RUN_ID}
+jobnumber    78
+taskid       2
+failed       100 : assumedly after job
+exit_status  137"""
+TRIAL = {"index": 2, "batch_size": 64, "load": 9, "capacity_bytes": 9, "expected_bytes": 8, "bound_bytes": 9}
+
+
+def write_trial(run: Path, trial: Point, outcome: str | None) -> None:
+    """Write a trial that has begun, or has ended, as its job does; a killed one leaves no outcome."""
+    append_line(run / POINTS_FILE, to_json(trial))
+    if outcome:
+        write_record(run, record(trial))
+    write_atomically(run / WANTED_FILE, '{"memory_bytes": null, "ram_bytes": 9, "ledger": "/l"}')
+    append_line(run / TRIALS_FILE, json.dumps(TRIAL | {"outcome": outcome, "measured_bytes": 8}))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "program", "answer", "end"),
+    [
+        pytest.param("ok", "sacct", "", "its last trial is home", id="home"),
+        pytest.param(None, "sacct", SACCT, "sacct: TIMEOUT, ExitCode 0:0", id="slurm"),
+        pytest.param(None, "qacct", QACCT, "qacct: failed 100 : assumedly after job", id="sge"),
+    ],
+)
+def test_how_the_job_that_tries_the_largest_batch_ended(
+    tmp_path: Path, queue: Queue, outcome: str | None, program: str, answer: str, end: str
+) -> None:
+    points = grid([50])
+    scheduler = "slurm" if program == "sacct" else "sge"
+    run = run_of(tmp_path / "run", points, scheduler)
+    write_record(run, record(points[0]))
+    write_follower(run, "78", role="find", scheduler=scheduler, task=2)
+    write_trial(run, replace(points[0], index=2, point_id="batch_size-64-verify"), outcome)
+    queue.says("qstat", "<job_info/>")
+    queue.says(program, answer)
+    (job,) = one(run).jobs
+    assert job.state == "ended"
+    assert job.why.startswith(end)
+
+
+def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone(tmp_path: Path, queue: Queue) -> None:
+    run = run_of(tmp_path / "run", grid([50]))
+    write_follower(run, "78")
+    for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):
+        write_answer(run, "slurm", "gone", "78.1", argv=[], at=at)
+    (job,) = one(run).jobs
+    assert job.why.startswith("neither the queue nor the accounting knows it since 2026-01-02")
+    assert queue.asked == {"squeue": 1, "sacct": 1}, "about the point alone"
+
+
+def test_a_job_that_follows_and_was_cancelled_is_said_to_be(tmp_path: Path, queue: Queue) -> None:
+    run = run_of(tmp_path / "run", grid([50]))
+    write_follower(run, "78")
+    line = {"at": "2026-01-02T11:00:00+00:00", "event": "cancelled", "job_id": "78", "status": 0}
+    append_line(run / JOURNAL_FILE, json.dumps(line))
+    (job,) = one(run).jobs
+    assert (job.state, job.why[:12]) == ("ended", "cancelled at")
+    assert queue.asked
 
 
 def test_one_call_of_each_kind_however_many_runs_and_points(tmp_path: Path, queue: Queue) -> None:

@@ -166,9 +166,14 @@ def test_how_a_job_that_waits_for_the_points_stands(job: JobStatus, words: str) 
     assert job_line(a_run([DONE], [job]), job).endswith(words)
 
 
-def test_a_job_that_has_ended_is_not_spoken_of() -> None:
-    job = a_job(Role.FOLLOW, "ended")
-    assert job_line(a_run([DONE], [job]), job) == ""
+def test_of_jobs_that_have_ended_the_last_is_said_to_and_how() -> None:
+    first = a_job(Role.FOLLOW, "ended", why="sacct: COMPLETED, ExitCode 0:0")
+    last = a_job(Role.FOLLOW, "ended", why="sacct: TIMEOUT, ExitCode 0:0", job="80")
+    run = a_run([DONE], [first, last])
+    assert [job_line(run, job) for job in run.jobs] == [
+        "",
+        "job 80, which runs again what the policy says, has ended (sacct: TIMEOUT, ExitCode 0:0)",
+    ]
 
 
 def test_a_job_that_is_held_while_points_run_waits_as_it_should() -> None:

@@ -80,8 +80,8 @@ def test_a_try_that_was_killed_tells_every_source() -> None:
         "  files       results/p001/try-2/ begin exit",
         "",
         "next",
-        "  jobkit logs runs/demo 1           # what it said",
-        "  jobkit resume runs/demo --only 1  # once there is room in the run folder, run it again",
+        "  jobkit logs runs/demo 1    # what it said",
+        "  jobkit resume runs/demo 1  # once there is room in the run folder, run it again",
     ]
 
 
@@ -145,14 +145,14 @@ def test_a_point_that_was_never_submitted_can_be() -> None:
         "jobkit",
         "resume",
         "runs/demo",
-        "--only",
+        "1",
     ]
     assert told(missing, home(missing.look.counts), mine=False)[-1] == "no try: missing"
 
 
 def test_a_point_that_was_left_out_can_be_run_and_one_that_is_done_cannot() -> None:
     pruned = a_point(1, Standing.DONE, Outcome.PRUNED)
-    assert "--only" in told(pruned, home(pruned.look.counts))[-1]
+    assert "resume runs/demo 1 " in told(pruned, home(pruned.look.counts))[-1]
     done = a_point(1, Standing.DONE, Outcome.OK)
     assert told(done, home(done.look.counts))[-1] == "  jobkit logs runs/demo 1  # what it said"
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,7 @@ from jobkit.outcomes import TryFiles, Verdict
 from jobkit.records import Outcome
 from jobkit.schedulers.base import Accounted, Queued, State
 from jobkit.submissions import Task
-from jobkit.timing import elapsed_s, moment, running_s
+from jobkit.timing import elapsed_s, moment, running_s, task_s
 from jobkit.tries import Tried
 from tests.builders import point, record
 
@@ -39,6 +41,17 @@ def test_without_a_record_the_accounting_says_it_of_a_task_of_one_point() -> Non
     assert elapsed_s(lost) == 42
     assert elapsed_s(lost, shared=True) is None
     assert elapsed_s(replace(lost, account=None)) is None
+
+
+def test_a_try_took_as_long_as_the_longest_that_any_source_reports(tmp_path: Path) -> None:
+    files = TryFiles(number=1, record=record(point()))  # its worker took 60 s
+    assert task_s(files, tmp_path) == 60
+    assert task_s(files, tmp_path, replace(ACCOUNT, elapsed_s=75.0)) == 75
+    assert task_s(TryFiles(number=1), tmp_path) is None
+    for name, at in (("begin", 1000), ("exit", 1090)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (at, at))
+    assert task_s(files, tmp_path, ACCOUNT) == task_s(TryFiles(number=1), tmp_path) == 90
 
 
 def running(queued: Queued | None, begin: Begin | None = None) -> Look:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from jobkit.schedulers.base import JobId, Queued, State
 from jobkit.spec import SweepSpec
 from jobkit.submissions import Role, Submission, Task
 from jobkit.tries import Tried
+from tests.builders import record
 
 AT = "2026-01-02T03:04:05+00:00"
 
@@ -31,11 +33,13 @@ def points(tmp_path: Path) -> tuple[Point, ...]:
     spec = SweepSpec.model_validate(
         {"name": "t", "workload": "count", "repeats": 2, "sweep": {"batch_size": [1]}}
     )
-    return plan(spec, Inputs(run_id="t-1", text=text, model=None, device="cpu"))
+    found = plan(spec, Inputs(run_id="t-1", text=text, model=None, device="cpu"))
+    (tmp_path / "points.jsonl").write_text("".join(f"{record_json.to_json(point)}\n" for point in found))
+    return found
 
 
-def tried(run: Path, point: Point, *lines: str) -> Path:
-    folder = run / "results" / point.point_id / "try-1"
+def tried(run: Path, point: Point, *lines: str, number: int = 1) -> Path:
+    folder = run / "results" / point.point_id / f"try-{number}"
     folder.mkdir(parents=True)
     (folder / "batches.jsonl").write_text("\n".join(lines), encoding="utf-8")
     return folder
@@ -50,18 +54,28 @@ def test_a_point_is_finished_when_its_exit_file_is_home(tmp_path: Path, points: 
         assert progress.refresh() == {2}
 
 
-def test_a_finished_point_is_told_in_a_line_where_there_is_no_terminal(
+def ends(run: Path, point: Point, took_s: float, outcome: Outcome = Outcome.OK) -> None:
+    """Let a try end whose worker took no time: staging and environment took it all."""
+    folder = tried(run, point)
+    ended = replace(record(point), outcome=outcome, ended_at=record(point).started_at)
+    (folder / "record.json").write_text(record_json.to_json(ended), encoding="utf-8")
+    for name, at in (("begin", 1000.0), ("exit", 1000.0 + took_s)):
+        (folder / name).write_text("status=0\n", encoding="utf-8")
+        os.utime(folder / name, (at, at))
+
+
+def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reason(
     tmp_path: Path, points: tuple[Point, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with watch.Progress(tmp_path, points) as progress:
-        for point in points:
-            (tried(tmp_path, point) / "exit").write_text("status=0\n", encoding="utf-8")
-        waiting = Queued(job_id="1", task=1, state=State.PENDING, reason="Resources")
-        assert progress.refresh((waiting,)) == set()
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split()[:3] for line in lines] == [
-        ["batch_size-1-r1", "1/2", "points,"],
-        ["batch_size-1-r2", "2/2", "points"],
+        ends(tmp_path, points[0], 7.0)
+        assert progress.refresh() == {2}
+        ends(tmp_path, points[1], 7.0, Outcome.BUG)
+        assert progress.refresh() == progress.refresh() == set()
+    assert [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()] == [
+        "batch_size-1-r1 1/2 points, about 7 s to go",
+        "batch_size-1-r2 2/2 points",
+        "batch_size-1-r2 bug: its record says so",
     ]
 
 
@@ -119,6 +133,33 @@ def test_it_waits_as_long_as_a_point_is_to_come_and_more_and_more_seldom(
     wait(tmp_path, points, Looks(*(seen(tmp_path, points, one) for one in standings)), monkeypatch)
     assert len(slept) == 3
     assert slept == sorted(slept)
+
+
+def test_a_try_from_before_a_point_was_submitted_again_is_old(
+    tmp_path: Path, points: tuple[Point, ...]
+) -> None:
+    (tried(tmp_path, points[0]) / "exit").write_text("status=1\n", encoding="utf-8")
+    with watch.Progress(tmp_path, points[:1], seen(tmp_path, points[:1], Standing.FAILED)) as progress:
+        assert progress.refresh() == {1}
+        tried(tmp_path, points[0], number=2).joinpath("exit").write_text("status=0\n", encoding="utf-8")
+        assert progress.refresh() == set()
+
+
+def test_a_failed_try_has_one_line_and_one_that_was_cancelled_none(
+    tmp_path: Path, points: tuple[Point, ...]
+) -> None:
+    def lines(outcome: Outcome, *, try_: int = 1, failures: watch.Failures) -> list[str]:
+        evidence = Verdict(outcome=outcome, evidence="exit file: no\x1b[31m text")
+        counts = Tried(TryFiles(number=try_), evidence, Task("slurm", "7", 1))
+        look = Look(point=points[0], standing=Standing.FAILED, counts=counts, task=counts.task)
+        return list(failures.lines(RunLook(folder=tmp_path, points=(look,), submissions=())))
+
+    failures = watch.Failures()
+    (line,) = lines(Outcome.STAGE_IN, failures=failures)
+    assert " ".join(line.split()) == r"batch_size-1-r1 stage_in: no\x1b[31m text"
+    assert lines(Outcome.STAGE_IN, failures=failures) == []
+    assert len(lines(Outcome.STAGE_IN, try_=2, failures=failures)) == 1
+    assert lines(Outcome.CANCELLED, try_=3, failures=failures) == []
 
 
 def test_points_that_wait_for_a_person_are_not_waited_for(

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from jobkit.commands.shared import changed_run
+
 
 @click.command(short_help="Take back what of a run is in the queue or running.")
-@click.argument("run", type=click.Path(file_okay=False, path_type=Path))
+@changed_run
 @click.argument("points", nargs=-1, metavar="[POINT]...")
 @click.option(
     "--except",

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from jobkit import folded
+from jobkit.commands.shared import gpu_memory_option, json_option
 from jobkit.errors import JobkitError
 from jobkit.record_files import write_atomically
 from jobkit.units import parse_size
@@ -25,7 +26,8 @@ STDOUT = Path("-")
     type=click.Choice(["table", "csv", "json", "md"]),
     default="table",
     show_default=True,
-    help="table and md are for people, in GiB; csv and json for programs, in bytes and seconds.",
+    metavar="[table|csv|md]",
+    help="table and md are for people, in GiB; csv is for programs, in bytes and seconds.",
 )
 @click.option(
     "--output",
@@ -33,11 +35,8 @@ STDOUT = Path("-")
     metavar="FILE",
     help="Write there, whole or not at all, and print nothing; - is standard output.",
 )
-@click.option(
-    "--gpu-memory",
-    metavar="SIZE",
-    help="The card to estimate the largest batch for, such as 30GiB. Default: the one measured on.",
-)
+@gpu_memory_option()
+@json_option
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -45,7 +44,12 @@ STDOUT = Path("-")
     help="Draw memory and speed there too, with the line, its bound and the knee. Needs jobkit[plot].",
 )
 def collect(
-    paths: tuple[Path, ...], fmt: str, output: Path | None, gpu_memory: str | None, plot: Path | None
+    paths: tuple[Path, ...],
+    fmt: str,
+    output: Path | None,
+    gpu_memory: str | None,
+    as_json: bool,
+    plot: Path | None,
 ) -> int:
     """Read what runs have brought home and print how speed and memory scale with the batch.
 
@@ -68,7 +72,7 @@ def collect(
     The largest batch that a card takes is predicted with a bound where the points tell what a
     batch needs, else by a straight line, with a warning; `jobkit recommend RUN` says more.
 
-    csv holds one row per point; json holds points, sizes (means and standard deviations), groups,
+    csv holds one row per point; --json holds points, sizes (means and standard deviations), groups,
     estimates and notes.
 
     \b
@@ -78,6 +82,7 @@ def collect(
       4  some points failed
       5  some points are still to come
     """
+    fmt = "json" if as_json else fmt
     output = None if output == STDOUT else output
     if output and plot and output.resolve() == plot.resolve():
         raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobkit import folded
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.commands.shared import json_option, runs_dir_option, scheduler_option, set_option, site_option
 from jobkit.units import parse_duration
 
 if TYPE_CHECKING:
@@ -22,12 +22,10 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cya
 
 @click.command("doctor", short_help="Say what is missing before a sweep works.")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path), required=False)
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the spec.")
-@click.option("--scheduler", type=click.Choice(["auto", *SCHEDULERS]), help="Look at this one. [auto]")
-@click.option("--site", metavar="NAME|FILE", help="With this site file. [auto]")
-@click.option(
-    "--runs-dir", type=click.Path(file_okay=False, path_type=Path), help="Where run folders will go. [runs]"
-)
+@set_option
+@scheduler_option
+@site_option
+@runs_dir_option
 @click.option("--submit", is_flag=True, help="Look on a node too: a job of a minute, waited for.")
 @click.option(
     "--within",
@@ -36,7 +34,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cya
     show_default=True,
     help="With --submit: how long it may wait in the queue before it is cancelled.",
 )
-@click.option("--json", "as_json", is_flag=True, help="All of it for programs.")
+@json_option
 def doctor(
     spec: Path | None,
     overrides: tuple[str, ...],

@@ -7,20 +7,23 @@ from pathlib import Path
 import click
 
 from jobkit import folded
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.commands.shared import OldNames, scheduler_option
 
 
 @click.command("init", short_help="Write a site file and a first spec.")
 @click.argument("folder", metavar="[DIR]", type=click.Path(file_okay=False, path_type=Path), default=".")
-@click.option("--scheduler", type=click.Choice(["auto", *SCHEDULERS]), default="auto", help="Ask this one.")
+@scheduler_option
 @click.option(
-    "--site",
+    "--site-file",
+    "site",
+    cls=OldNames,
+    old=("--site",),
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the site file there, for others too. [your own: what `site: auto` finds]",
+    help="Write the site file there, for others too. Default: your own, which `site: auto` finds.",
 )
 @click.option("--only", type=click.Choice(["site", "spec"]), help="Write only one of the two.")
-def init(folder: Path, scheduler: str, site: Path | None, only: str | None) -> int:
+def init(folder: Path, scheduler: str | None, site: Path | None, only: str | None) -> int:
     """Ask the scheduler about this cluster, and write two files to start from.
 
     The site file says what the cluster calls its queues, GPUs and memory; it goes into your
@@ -32,7 +35,7 @@ def init(folder: Path, scheduler: str, site: Path | None, only: str | None) -> i
       jobkit init
       jobkit init my-project
       jobkit init --only spec                          the site file stays as it is
-      jobkit init --only site --site /shared/ours.yaml    one for all users of a cluster
+      jobkit init --only site --site-file /shared/ours.yaml    one for all users of a cluster
 
     Without a scheduler on this machine only the spec is written: jobkit then runs here.
     """
@@ -40,7 +43,7 @@ def init(folder: Path, scheduler: str, site: Path | None, only: str | None) -> i
     from jobkit.starter import begin, plan_for
     from jobkit.typed import short, typed
 
-    written = begin(plan_for(folder, scheduler, site, only), say)
+    written = begin(plan_for(folder, scheduler or "auto", site, only), say)
     width = max(len(short(one.path)) for one in written)
     for one in written:
         folded.say(f"wrote {short(one.path):<{width}}  {one.what}")

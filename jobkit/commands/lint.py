@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobkit import folded
+from jobkit.commands.shared import json_option
 from jobkit.errors import JobkitError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ STDIN = "-"
 
 @click.command("lint", short_help="Say what a scheduler would silently ignore of a job script.")
 @click.argument("scripts", nargs=-1, required=True, metavar="SCRIPT...")
-@click.option("--json", "as_json", is_flag=True, help="All of it for programs.")
+@json_option
 def lint(scripts: tuple[str, ...], as_json: bool) -> int:
     """Say what Slurm or Grid Engine would ignore of the job script SCRIPT, or take for something else.
 
@@ -38,7 +39,7 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
       jobkit lint - <job.sh
 
     Log folders are looked for from the folder that you are in, as if you submitted from here.
-    Every rule, and how it was measured, stands in docs/lint.md.
+    Every rule, and how it was measured: jobkit help lint.
 
     \b
     Exit status:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
@@ -11,8 +10,7 @@ from jobkit import folded
 
 
 @click.command(short_help="Print what a point of a run has printed.")
-@click.argument("run", type=click.Path(file_okay=False, path_type=Path))
-@click.argument("point")
+@click.argument("words", nargs=-1, required=True, metavar="[RUN] POINT")
 @click.option(
     "-f", "--follow", "following", is_flag=True, help="Go on until the point has ended; wait if need be."
 )
@@ -20,8 +18,8 @@ from jobkit import folded
 @click.option(
     "--try", "number", type=click.IntRange(min=1), metavar="N", help="That try; by default the latest."
 )
-def logs(run: Path, point: str, following: bool, err: bool, number: int | None) -> int:
-    """Print the log of POINT, by its number or its id, of the run folder RUN.
+def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None) -> int:
+    """Print the log of POINT, by its number or its id, of the run folder RUN, by default the latest.
 
     An id may be cut short where no other begins so. The log goes to standard output, with its
     colours and with all other control characters spelt out; whose it is goes to standard error. A
@@ -33,6 +31,7 @@ def logs(run: Path, point: str, following: bool, err: bool, number: int | None) 
     job script, of the shell, or of the scheduler.
 
     \b
+      jobkit logs 7
       jobkit logs runs/stanza-20260102-101530-3f9a 7
       jobkit logs runs/stanza-20260102-101530-3f9a batch_size-300-r2 --err
       jobkit logs runs/stanza-20260102-101530-3f9a 7 -f
@@ -46,9 +45,9 @@ def logs(run: Path, point: str, following: bool, err: bool, number: int | None) 
     """
     from jobkit.log_files import find_log
     from jobkit.logs import Sieve, follow, show
-    from jobkit.runs_here import refuse_runs, run_named
+    from jobkit.runs_here import refuse_runs, run_and_point
 
-    run = run_named(run)
+    run, point = run_and_point(words)
     refuse_runs([point])
     log = find_log(run, point, number)
     sieve, out = Sieve(faults=err), sys.stdout.buffer

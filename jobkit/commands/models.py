@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
 from jobkit import folded
+from jobkit.commands.shared import json_option, scheduler_option, site_option
 
+F = TypeVar("F", bound=Callable[..., int])
 MIB = 2**20
 EXIT_FAILED = 4
-SIZES = click.Choice(["full", "tiny"])
+
+
+def size_option(default: str) -> Callable[[F], F]:
+    """Add ``--size``."""
+    return click.option(
+        "--size",
+        type=click.Choice(["full", "tiny"]),
+        default=default,
+        show_default=True,
+        help="Of the stand-in model; full has the dimensions of Stanza's English model.",
+    )
 
 
 @click.group("models")
@@ -33,9 +48,9 @@ def models() -> None:
 @click.option(
     "--as-job", is_flag=True, help="Fetch on a node, as a job on the site's CPU queue, and wait for it."
 )
-@click.option("--scheduler", default="auto", metavar="NAME", help="With --as-job: slurm or sge. [auto]")
-@click.option("--site", default="auto", metavar="NAME|FILE", help="With --as-job: the site. [auto]")
-def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str, site: str) -> int:
+@scheduler_option
+@site_option
+def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | None, site: str | None) -> int:
     """Download Stanza's tokenizer and NER model NAME (a language, such as en).
 
     Every file is held against its checksum. What an interrupted fetch had whole is not fetched
@@ -46,7 +61,7 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str, si
       jobkit models fetch en --as-job --site lancaster-hec
     """
     if as_job:
-        return _fetch_as_job(name, resources_url, scheduler, site)
+        return _fetch_as_job(name, resources_url, scheduler or "auto", site or "auto")
     from jobkit.launch import say
     from jobkit.models import fetch_model
     from jobkit.places import cache_dir
@@ -73,9 +88,7 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
 
 
 @models.command("build")
-@click.option(
-    "--size", type=SIZES, default="tiny", show_default=True, help="full has the English model's dimensions."
-)
+@size_option("tiny")
 def build(size: str) -> int:
     """Build jobkit's stand-in model now, and print its folder.
 
@@ -91,13 +104,17 @@ def build(size: str) -> int:
 
 
 @models.command("list")
-def list_() -> int:
+@json_option
+def list_(as_json: bool) -> int:
     """Print the models that are on this machine, one a line: name, kind, size on disk, folder."""
     from jobkit.models import list_models
     from jobkit.places import cache_dir
     from jobkit.standin import read_card
 
     found = list_models(cache_dir())
+    if as_json:
+        folded.say(folded.as_json([asdict(model) for model in found], indent=1))
+        return 0
     for model in found:
         kind = "Stanza's own"
         if model.stand_in:
@@ -110,13 +127,12 @@ def list_() -> int:
 
 @models.command("path")
 @click.argument("name")
-@click.option(
-    "--size", type=SIZES, default="full", show_default=True, help="Of the stand-in, if it comes to that."
-)
+@size_option("full")
 @click.option(
     "--fallback", type=click.Choice(["stand-in"]), help="Also name a stand-in that is already built."
 )
-def path(name: str, size: str, fallback: str | None) -> int:
+@json_option
+def path(name: str, size: str, fallback: str | None, as_json: bool) -> int:
     """Print the folder that a spec naming this model would load.
 
     A stand-in that is not built yet is an error (exit 2), with the command that builds it.
@@ -126,9 +142,9 @@ def path(name: str, size: str, fallback: str | None) -> int:
     from jobkit.models import NOT_BUILT, find_model
     from jobkit.places import cache_dir
 
-    found = find_model(name, size, fallback=fallback, cache=cache_dir(), say=say, build=False)
-    if found.fingerprint == NOT_BUILT:
+    model = find_model(name, size, fallback=fallback, cache=cache_dir(), say=say, build=False)
+    if model.fingerprint == NOT_BUILT:
         hint = f"jobkit models build --size {size}"
-        raise JobkitError(f"the {size} stand-in is not built yet: there is no {found.path}", hint=hint)
-    folded.say(found.path)
+        raise JobkitError(f"the {size} stand-in is not built yet: there is no {model.path}", hint=hint)
+    folded.say(folded.as_json(asdict(model), indent=1) if as_json else model.path)
     return 0

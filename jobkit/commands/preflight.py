@@ -7,15 +7,16 @@ from pathlib import Path
 import click
 
 from jobkit import folded
+from jobkit.commands.shared import gpu_memory_option, json_option, set_option
 from jobkit.units import parse_size
 
 
 @click.command("preflight", short_help="What the text alone tells, before any GPU.")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the spec.")
+@set_option
 @click.option("--fast", is_flag=True, help="Estimate lengths from punctuation; no model, no torch.")
-@click.option("--gpu-memory", metavar="SIZE", help="The card to choose batch sizes for, such as 32GiB.")
-@click.option("--json", "as_json", is_flag=True, help="All of it for programs, in bytes.")
+@gpu_memory_option()
+@json_option
 def preflight(
     spec: Path, overrides: tuple[str, ...], fast: bool, gpu_memory: str | None, as_json: bool
 ) -> int:
@@ -32,7 +33,7 @@ def preflight(
       jobkit preflight sweeps/stanza.yaml --set text=corpus.txt --gpu-memory 32GiB
       jobkit preflight sweeps/demo.yaml --json
 
-    A spec that says `sweep: {batch_size: auto}` gets those sizes. See docs/preflight.md.
+    A spec that says `sweep: {batch_size: auto}` gets those sizes. See jobkit help preflight.
     """
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
     from jobkit import preflight_report

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobkit import folded
+from jobkit.commands.shared import gpu_memory_option, json_option
 from jobkit.errors import JobkitError
 from jobkit.units import parse_size
 
@@ -18,18 +19,18 @@ PERCENT = 100
 
 
 @click.command("recommend", short_help="Batch size, cards, time and request, from a run.")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--gpu-memory", metavar="SIZE", help="A card that holds so much, such as 32GiB.")
+@click.argument("run", type=click.Path(path_type=Path), required=False)
+@gpu_memory_option()
 @click.option("--gpu", metavar="NAME[,NAME...]", help="Cards by name, such as v100-32,a100-40; or all.")
 @click.option("--corpus", metavar="FILE|N", help="What you will work through: a text, or N paragraphs.")
 @click.option(
     "--margin", metavar="SHARE", default="0", show_default=True, help="Of memory, to keep free besides."
 )
-@click.option("--json", "as_json", is_flag=True, help="All of it for programs, in bytes and seconds.")
+@json_option
 def recommend(
-    run: Path, gpu_memory: str | None, gpu: str | None, corpus: str | None, margin: str, as_json: bool
+    run: Path | None, gpu_memory: str | None, gpu: str | None, corpus: str | None, margin: str, as_json: bool
 ) -> int:
-    """Read the folder of one RUN and say what to do with your whole corpus.
+    """Read the folder of one RUN, by default the latest, and say what to do with your whole corpus.
 
     The smallest batch within 5 % of the fastest that was measured; the largest one that is safe,
     with a 95 % bound; the cards that it fits on; how long your corpus takes on the card that was
@@ -37,13 +38,14 @@ def recommend(
     Nothing is submitted or changed.
 
     \b
+      jobkit recommend
       jobkit recommend runs/stanza-20260102-101530-3f9a
       jobkit recommend runs/stanza-20260102-101530-3f9a --corpus letters.txt
       jobkit recommend runs/stanza-20260102-101530-3f9a --corpus 2000000
       jobkit recommend runs/stanza-20260102-101530-3f9a --gpu v100-32,mig-2g.10gb
       jobkit recommend runs/stanza-20260102-101530-3f9a --gpu-memory 48GiB --margin 5%
 
-    Where something cannot be told the output says why. See docs/recommend.md.
+    Where something cannot be told the output says why. See jobkit help recommend.
     """
     if gpu_memory is not None and gpu is not None:
         raise click.UsageError("--gpu-memory and --gpu say the same: give one of them")
@@ -53,10 +55,10 @@ def recommend(
     from jobkit.recommend import recommend as answer
     from jobkit.recommend_sources import read_corpus, read_material
     from jobkit.recommendation import Wishes
-    from jobkit.runs_here import run_named
+    from jobkit.runs_here import run_or_latest
 
     named = _cards(gpu, gpu_memory)
-    material = read_material(run if run.is_file() else run_named(run))
+    material = read_material(run if run and run.is_file() else run_or_latest(run))
     wishes = Wishes(
         cards=named,
         corpus=read_corpus(corpus, material) if corpus is not None else None,

@@ -6,37 +6,45 @@ from pathlib import Path
 
 import click
 
+from jobkit.commands.shared import changed_run, set_option, wait_option
+
 
 @click.command(short_help="Run again the points that failed or are missing.")
-@click.argument("run", type=click.Path(file_okay=False, path_type=Path))
+@changed_run
+@click.argument("points", nargs=-1, metavar="[POINT]...")
 @click.option(
     "--only",
     "only",
     multiple=True,
-    metavar="failed|missing|POINT",
-    help="Only those; a point by its number or its id. As often as you like. Default: failed and missing.",
+    metavar="failed|cancelled|missing|OUTCOME",
+    help="Only those, or those whose outcome is OUTCOME, such as timeout; may be repeated. "
+    "Default, if no POINT is named: failed, cancelled and missing.",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change a key of the run's spec for these tries, such as resources.memory=16GiB.",
-)
+@set_option
 @click.option("--follow-up", is_flag=True, help="Do only what the policy says: for the job that follows.")
-def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_up: bool) -> int:
-    """Submit the points of the run folder RUN that failed or are missing, and no other.
+@wait_option
+def resume(
+    run: Path,
+    points: tuple[str, ...],
+    only: tuple[str, ...],
+    overrides: tuple[str, ...],
+    follow_up: bool,
+    wait: bool,
+) -> int:
+    """Submit the points of the run folder RUN that failed, were cancelled or are missing, and no other.
 
-    A point that is done (out of GPU memory is a result) is never run again, and one that is in
-    the queue or running is not submitted twice: the scheduler is asked first. Every try keeps its
-    own folder. What the policy of the spec says of an outcome is done: more memory after ram_oom,
-    more time after timeout, another node after node_fail; `--set` has the last word. On a cluster
-    it is an array job of just those points; without a scheduler they run here.
+    With POINTs, numbers or ids, it is just those. A point that is done (out of GPU memory is a
+    result) is never run again, and one that is in the queue or running is not submitted twice: the
+    scheduler is asked first. Every try keeps its own folder. What the policy of the spec says of an
+    outcome is done: more memory after ram_oom, more time after timeout, another node after
+    node_fail; `--set` has the last word. On a cluster it is an array job of just those points;
+    without a scheduler they run here.
 
     \b
       jobkit resume runs/stanza-20260102-101530-3f9a
-      jobkit resume runs/stanza-20260102-101530-3f9a --only missing
-      jobkit resume runs/stanza-20260102-101530-3f9a --only 7 --only batch_size-300-r2
+      jobkit resume runs/stanza-20260102-101530-3f9a --only failed
+      jobkit resume runs/stanza-20260102-101530-3f9a --only timeout --only node_fail
+      jobkit resume runs/stanza-20260102-101530-3f9a 7 batch_size-300-r2
       jobkit resume runs/stanza-20260102-101530-3f9a --set resources.memory=16GiB
 
     \b
@@ -44,15 +52,16 @@ def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_
       0  submitted, or there is nothing to run again
       2  a word names no point that could run
       3  the scheduler refused, or does not answer
-    Where the points run here, it is that of `jobkit collect`.
+    If the points run here, or with --wait, it is that of `jobkit collect`.
     """
     from jobkit.retries import follow, run_again
-    from jobkit.runs_here import run_named
+    from jobkit.runs_here import refuse_runs, run_named
 
     run = run_named(run)
+    refuse_runs(points)
     if follow_up:
         return follow(run.absolute())
-    code = run_again(run.absolute(), only, overrides)
+    code = run_again(run.absolute(), (*only, *points), overrides, wait=wait)
     if code is not None:
         return code
     from jobkit.commands.collect import collect

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobkit import folded
+from jobkit.commands.shared import json_option
 
 if TYPE_CHECKING:
     from jobkit.status import RunStatus
@@ -27,7 +28,7 @@ BESIDES = 16
 @click.option(
     "--all", "whole", is_flag=True, help="List all points of a long run, also those that need nobody."
 )
-@click.option("--json", "as_json", is_flag=True, help="All of it, for programs: seconds, no NaN.")
+@json_option
 def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> int:
     """Say how the runs in the folders RUN stand: a line a point, and below what to type next.
 
@@ -82,7 +83,7 @@ def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json:
         return status_view.text(found, runs, points, width=_width(), most=most)
 
     in_place = sys.stdout.isatty() and not as_json
-    screen = Screen(_write, in_place=in_place, plain=as_json)
+    screen = Screen(_write, in_place=in_place, plain=as_json, note=_note)
     found = watch([run.absolute() for run in runs], shown, screen)
     return max(one.exit_code for one in found)
 
@@ -90,6 +91,10 @@ def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json:
 def _write(text: str) -> None:
     sys.stdout.write(text)  # made safe by the screen, whose cursor moves too
     sys.stdout.flush()
+
+
+def _note(line: str) -> None:
+    folded.say(line, err=True)
 
 
 def _most(*, whole: bool, in_place: bool = False) -> int:

@@ -7,20 +7,18 @@ from pathlib import Path
 import click
 
 from jobkit import folded
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.commands.shared import runs_dir_option, scheduler_option, set_option, site_option, wait_option
 
 
 @click.command("sweep", short_help="Run one tagger once per batch size.")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the spec.")
-@click.option("--scheduler", type=click.Choice(["auto", *SCHEDULERS]), help="Override `scheduler`.")
-@click.option("--site", metavar="NAME|FILE", help="Override `site`: a shipped name or a site file.")
-@click.option(
-    "--runs-dir", type=click.Path(file_okay=False, path_type=Path), help="Where run folders go. [runs]"
-)
+@set_option
+@scheduler_option
+@site_option
+@runs_dir_option
 @click.option("--dry-run", is_flag=True, help="Print script and submit commands; write and submit nothing.")
 @click.option("--new", is_flag=True, help="Start another run, though this very sweep has one already.")
-@click.option("--wait", is_flag=True, help="Stay until the last point is home, then print the table.")
+@wait_option
 @click.option("--detach", is_flag=True, help="Leave a local run to itself and return at once.")
 def sweep(
     spec: Path,
@@ -51,7 +49,7 @@ def sweep(
     jobkit says how far that run is, and what to type. --new starts another.
 
     A spec with faults is refused with all of them, each with its place in the file, and nothing
-    is submitted. Every key stands in docs/spec.md.
+    is submitted. Every key: jobkit help spec.
     """
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")

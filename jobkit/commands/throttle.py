@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from jobkit.commands.shared import changed_run
+
 
 class _Number(click.IntRange):
     """A number, and no second run."""
@@ -20,7 +22,7 @@ class _Number(click.IntRange):
 
 
 @click.command(short_help="Change how many jobs of a run work at a time.")
-@click.argument("run", type=click.Path(file_okay=False, path_type=Path))
+@changed_run
 @click.argument("most", metavar="N", type=_Number(min=0))
 def throttle(run: Path, most: int) -> int:
     """Let N jobs of the run folder RUN work at a time from now on; 0 is any number.

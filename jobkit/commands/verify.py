@@ -6,17 +6,14 @@ from pathlib import Path
 
 import click
 
+from jobkit.commands.shared import changed_run, gpu_memory_option
 from jobkit.units import parse_size
 
 
 @click.command(short_help="Run the largest batch that a run predicts.")
-@click.argument("run", type=click.Path(file_okay=False, path_type=Path))
-@click.option(
-    "--memory",
-    metavar="SIZE|device",
-    help="What it must fit, as find_max.memory in the spec. Default: the spec's, else all of the card.",
-)
-def verify(run: Path, memory: str | None) -> int:
+@changed_run
+@gpu_memory_option(old=("--memory",))
+def verify(run: Path, gpu_memory: str | None) -> int:
     """Run the largest batch that the points of the run folder RUN predict, and say how far off it was.
 
     It is what `find_max` in a spec does by itself after a sweep: the line is fitted, the largest
@@ -27,14 +24,14 @@ def verify(run: Path, memory: str | None) -> int:
 
     \b
       jobkit verify runs/stanza-20260102-101530-3f9a
-      jobkit verify runs/stanza-20260102-101530-3f9a --memory 16GiB
+      jobkit verify runs/stanza-20260102-101530-3f9a --gpu-memory 16GiB
 
     A batch that the run has measured already is not run again: what it needed is printed instead.
     No figure of the sweep changes: a trial proves memory, and its speed counts for nothing.
 
-    With a size, PyTorch's allocator is capped to it, the CUDA context on top: so a prediction for
-    a smaller card is proved on a large one. On a CPU nothing is capped, and the memory of the
-    process must stay within it.
+    --gpu-memory is what the batch must fit: a size, or `device` for all of the GPU. With a size,
+    PyTorch's allocator is capped to it, the CUDA context on top: so a prediction for a smaller card is
+    proved on a large one. On a CPU nothing is capped, and the memory of the process must stay within it.
 
     \b
     Exit status:
@@ -44,5 +41,5 @@ def verify(run: Path, memory: str | None) -> int:
     from jobkit import verification
     from jobkit.runs_here import run_named
 
-    size_bytes = None if memory in {None, "device"} else parse_size(str(memory))
-    return verification.verify(run_named(run).absolute(), memory=size_bytes or memory)
+    size_bytes = None if gpu_memory in {None, "device"} else parse_size(str(gpu_memory))
+    return verification.verify(run_named(run).absolute(), memory=size_bytes or gpu_memory)

@@ -56,7 +56,13 @@ def told(lab: Lab) -> list[Trial]:
     return trials(lab.run_dir())
 
 
-def test_one_submission_measures_predicts_and_proves(lab: Lab, spec: Path) -> None:
+def ends(lab: Lab) -> list[tuple[str, str]]:
+    """Return role and state of the jobs that wait for the points, once the follow-up job has ended."""
+    data = json.loads(lab.jobkit("status", lab.run_dir(), "--json").stdout)
+    return [(job["role"], job["state"]) for job in data["runs"][0]["jobs"]]
+
+
+def test_one_submission_measures_predicts_and_proves(lab: Lab, spec: Path, wait_until: Wait) -> None:
     done = lab.sweep(spec, "--wait")
     assert done.returncode == 0, done.stdout + done.stderr
     sweep, follower = jobs(lab)
@@ -74,6 +80,7 @@ def test_one_submission_measures_predicts_and_proves(lab: Lab, spec: Path) -> No
     )
     (line,) = (lab.home / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["held"] is True
+    wait_until(lambda: ends(lab) == [("find", "ended"), ("follow", "ended")], 90)
     assert left_on(lab.scratch) == []
 
 

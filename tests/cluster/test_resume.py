@@ -60,17 +60,18 @@ def faulty(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Faulty:
     return Faulty(lab)
 
 
-def test_only_what_failed_runs_again_and_every_try_is_kept(faulty: Faulty, wait_until: Wait) -> None:
+def test_only_what_failed_runs_again_and_every_try_is_kept(faulty: Faulty) -> None:
     faulty.fail({2: "memory", 5: "killed"})
-    faulty.sweep("--wait")
+    said = faulty.sweep("--wait")
+    assert [said.count(f"{words}: ") for words in ("ram_oom", "lost", "ok")] == [1, 1, 0], said
     ok = Outcome.OK
     assert faulty.outcomes() == [ok, Outcome.RAM_OOM, ok, ok, Outcome.LOST, ok]
     faulty.fail({})
-    done = faulty.lab.jobkit("resume", faulty.lab.run_dir())
+    done = faulty.lab.jobkit("resume", faulty.lab.run_dir(), "--only", "failed", "--wait")
     assert done.returncode == 0, done.stderr
     assert "6 points: 4 done, 2 failed (1 ram_oom, 1 lost)" in done.stderr
     assert "again: 1 point, with 300MiB of memory" in done.stderr
-    wait_until(lambda: faulty.outcomes() == [ok] * 6, 60)
+    assert faulty.outcomes() == [ok] * 6
     tries = sorted(path.parent.name for path in faulty.lab.run_dir().glob("results/*/try-2"))
     assert tries == ["batch_size-2-r1", "batch_size-5-r1"]
     lists = {path.name: path.read_text() for path in faulty.lab.run_dir().glob("tasks-*.txt")}
@@ -128,7 +129,7 @@ def test_a_point_that_runs_is_not_run_twice(faulty: Faulty, wait_until: Wait) ->
     faulty.sweep()
     run = faulty.lab.run_dir()
     wait_until(lambda: look([run])[0].points[0].standing is Standing.RUNNING, 60)
-    done = faulty.lab.jobkit("resume", run, "--only", "1")
+    done = faulty.lab.jobkit("resume", run, "1")
     assert done.returncode == 2
     assert "batch_size-1-r1 is running: it is not run twice at a time" in done.stderr
 

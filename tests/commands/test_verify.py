@@ -25,7 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int | str | None]
 
 
 @pytest.mark.parametrize(
-    ("words", "memory"), [([], None), (["--memory", "device"], "device"), (["--memory", "1GiB"], 2**30)]
+    ("words", "memory"), [([], None), (["--gpu-memory", "device"], "device"), (["--memory", "1GiB"], 2**30)]
 )
 def test_the_run_and_the_memory_are_handed_on(
     words: list[str],

@@ -1,0 +1,128 @@
+"""Arguments and options that several commands take: the same thing has the same name, kind and help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class OldNames(click.Option):
+    """An option that also takes names it had before; no help and no error shows them.
+
+    Parameters
+    ----------
+    old
+        These names.
+    """
+
+    def __init__(self, *arguments: Any, old: tuple[str, ...] = (), **options: Any) -> None:  # noqa: ANN401 - click's own
+        super().__init__(*arguments, **options)
+        self.old = old
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ANN401 - click's own
+        """Let the parser know the old names too."""
+        shown = self.opts
+        self.opts = [*shown, *self.old]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = shown
+
+
+class NamedRun(click.Argument):
+    """The RUN of a command that changes it: it must be named, and the error says which is the latest."""
+
+    def handle_parse_result(self, ctx: click.Context, opts: Any, args: list[str]) -> Any:  # noqa: ANN401 - click's own
+        """Take the run off the command line; refuse none."""
+        try:
+            return super().handle_parse_result(ctx, opts, args)
+        except click.MissingParameter:
+            raise click.UsageError(f"Missing argument 'RUN'.{_latest(ctx)}", ctx) from None
+
+
+def _latest(ctx: click.Context) -> str:
+    from jobkit.errors import JobkitError
+    from jobkit.runs_here import runs_in, usual
+    from jobkit.typed import typed
+
+    try:
+        run = runs_in(usual())[0]
+    except JobkitError:
+        return ""
+    words = f"jobkit {ctx.info_name} {typed(run)}"
+    return f" What changes a run names it; for the latest: {words}"
+
+
+def changed_run(command: F) -> F:
+    """Add the argument RUN of a command that changes the run."""
+    kind = click.Path(file_okay=False, path_type=Path)
+    return click.argument("run", type=kind, cls=NamedRun)(command)
+
+
+def set_option(command: F) -> F:
+    """Add ``--set``."""
+    return click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override a key of the spec, such as resources.memory=16GiB; may be repeated.",
+    )(command)
+
+
+def scheduler_option(command: F) -> F:
+    """Add ``--scheduler``."""
+    # Imported here: it takes a third of the time of `jobkit status --help`, which has no such option.
+    from jobkit.schedulers.registry import SCHEDULERS
+
+    return click.option(
+        "--scheduler",
+        type=click.Choice(["auto", *SCHEDULERS]),
+        help="The scheduler. Default: that of the spec, else the one that is here.",
+    )(command)
+
+
+def site_option(command: F) -> F:
+    """Add ``--site``."""
+    return click.option(
+        "--site", metavar="NAME|FILE", help="The site: a name, or a site file. Default: that of the spec."
+    )(command)
+
+
+def runs_dir_option(command: F) -> F:
+    """Add ``--runs-dir``."""
+    return click.option(
+        "--runs-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Where run folders go. Default: the site's runs_dir, else runs/.",
+    )(command)
+
+
+def gpu_memory_option(old: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """Add ``--gpu-memory``."""
+    return click.option(
+        "--gpu-memory",
+        cls=OldNames,
+        old=old,
+        metavar="SIZE",
+        help="The GPU memory to plan for, such as 32GiB. Default: that of the spec, else of the GPU.",
+    )
+
+
+def json_option(command: F) -> F:
+    """Add ``--json``."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="All of it for programs: bytes, seconds, no NaN."
+    )(command)
+
+
+def wait_option(command: F) -> F:
+    """Add ``--wait``."""
+    return click.option(
+        "--wait", is_flag=True, help="Stay until the last point is home, then print the table."
+    )(command)
