@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobkit import journal, local
+from jobkit import local
 from jobkit.choice import Group
 from jobkit.enqueue import REFUSED
 from jobkit.errors import JobkitError
 from jobkit.in_words import counted
 from jobkit.launch import EXIT_INTERRUPTED, say
 from jobkit.look import RunLook, look
+from jobkit.orphans import bury
 from jobkit.resume import alone, between, make_round, note_left, prepare_resume, resume, settled, wanted
 from jobkit.rounds import write_round
+from jobkit.schedulers.registry import by_name
 from jobkit.spec import SweepSpec
 from jobkit.submissions import Role
 from jobkit.typed import typed, word
@@ -26,7 +27,9 @@ JOB_PATIENCE_S = 300.0
 """How long the job that follows waits for a controller that is away, of its ten minutes."""
 
 
-def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> int | None:
+def run_again(
+    run_dir: Path, only: Sequence[str], overrides: Sequence[str], *, machine_gone: str = ""
+) -> int | None:
     """Submit, or run here, the points that failed or are missing; return the exit code.
 
     Parameters
@@ -35,6 +38,8 @@ def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> i
         The run folder, absolute.
     only, overrides
         As `jobkit.choice.chosen` and `jobkit.resume.prepare_resume`.
+    machine_gone
+        A machine on which points of the run were started, and of which a person says that it is gone.
 
     Raises
     ------
@@ -45,7 +50,9 @@ def run_again(run_dir: Path, only: Sequence[str], overrides: Sequence[str]) -> i
     check_place(run_dir)
     spec = prepare_resume(run_dir, overrides)
     with alone(run_dir, say):
-        seen = settled(run_dir, say)
+        if machine_gone:
+            bury(run_dir, machine_gone)
+        seen = settled(run_dir, by_name(spec.scheduler), say)
         say(f"{run_dir.name}: {counted(seen)}")
         again = wanted(seen, spec, only, tuple(overrides))
         for line in between(seen):
@@ -77,7 +84,7 @@ def follow(run_dir: Path) -> int:
         return _follow_here(run_dir, spec)
     with alone(run_dir, say):
         try:
-            seen = settled(run_dir, say, patience_s=JOB_PATIENCE_S)
+            seen = settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
         except JobkitError as error:
             note_left(run_dir, error.message, ())
             say(f"{error}")
@@ -137,15 +144,14 @@ def _here(run_dir: Path, seen: RunLook, again: Sequence[Group]) -> int | None:
 
     points = {one.point.index: one.point for one in seen.points}
     try:
-        with local.ended_by_signals():
+        with local.as_driver(run_dir) as job_id:
             for group in again:
                 round_ = make_round(run_dir, seen, group)
                 write_round(run_dir, round_)
                 leg = local.Leg(group.points, group.spec, round_.number, group.given)
                 with watch.Progress(run_dir, [points[index] for index in group.points]) as progress:
-                    local.drive(run_dir, progress.tick, leg)
+                    local.drive(run_dir, progress.tick, job_id, leg)
     except KeyboardInterrupt:
-        journal.note(run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
         say(f"interrupted; what was measured is in {run_dir}")
         return EXIT_INTERRUPTED
     return None

@@ -23,8 +23,16 @@ import click
     metavar="KEY=VALUE",
     help="Change a key of the run's spec for these tries, such as resources.memory=16GiB.",
 )
+@click.option(
+    "--machine-gone",
+    metavar="NAME",
+    default="",
+    help="Of a run without a scheduler: the machine or container NAME that ran it is gone for good.",
+)
 @click.option("--follow-up", is_flag=True, help="Do only what the policy says: for the job that follows.")
-def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_up: bool) -> int:
+def resume(
+    run: Path, only: tuple[str, ...], overrides: tuple[str, ...], machine_gone: str, follow_up: bool
+) -> int:
     """Submit the points of the run folder RUN that failed or are missing, and no other.
 
     A point that is done (out of GPU memory is a result) is never run again, and one that is in
@@ -43,7 +51,8 @@ def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_
     Exit status:
       0  submitted, or there is nothing to run again
       2  a word names no point that could run
-      3  the scheduler refused, or does not answer
+      3  the scheduler refused, or does not answer; or points may still run on another machine
+      5  submitted, but the journal could not be written: free space, then type the same again
     Where the points run here, it is that of `jobkit collect`.
     """
     from jobkit.retries import follow, run_again
@@ -52,7 +61,7 @@ def resume(run: Path, only: tuple[str, ...], overrides: tuple[str, ...], follow_
     run = run_named(run)
     if follow_up:
         return follow(run.absolute())
-    code = run_again(run.absolute(), only, overrides)
+    code = run_again(run.absolute(), only, overrides, machine_gone=machine_gone)
     if code is not None:
         return code
     from jobkit.commands.collect import collect
