@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -64,7 +64,7 @@ class Accounts:
         The tasks that were taken back by jobkit itself, and when.
     packed
         Tasks that run several points.
-    unanswered, left
+    unanswered, left, buried
         As of `jobkit.submissions.Journal`.
     notes
         Lines that could not be read.
@@ -81,6 +81,7 @@ class Accounts:
     packed: frozenset[Task] = frozenset()
     unanswered: Mapping[str, Any] | None = None
     left: Mapping[str, Any] | None = None
+    buried: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
     @property
@@ -122,18 +123,20 @@ def read_accounts(
     misses = [one for one in lines if one.kind == GONE]
     tasks = [(task, points) for one in journal.submissions for task, points in one.tasks()]
     known = _known(answers, (_shipped() if parsers is None else parsers) if answers else {}, name)
+    gone = _gone(misses)
     return Accounts(
         submissions=journal.submissions,
         submitted={index: task for task, points in tasks for index in points},
         runs=known,
-        gone=_gone(misses),
-        missed={one.scheduler: frozenset(_missed(one)) for one in misses},
+        gone=gone.gone,
+        missed={one.scheduler: frozenset(gone.since.get(one.scheduler, ())) for one in misses},
         looked={one.scheduler: one.at for one in misses},
         cancelled=journal.cancelled,
         earlier=_earlier(tasks),
         packed=frozenset(task for task, points in tasks if len(points) > 1),
         unanswered=journal.unanswered,
         left=journal.left,
+        buried=journal.buried,
         notes=journal.notes + more,
     )
 
@@ -151,6 +154,9 @@ def _earlier(tasks: Sequence[tuple[Task, tuple[int, ...]]]) -> dict[int, tuple[T
 
 GONE = "gone"
 """The kind of a line of ``accounting.jsonl`` that says which tasks the queue did not hold."""
+CHANGES, FOUND = ("changes",), "-"
+"""The ``argv`` of such a line that names only what has changed since the one before: tasks that were
+missed, and, with a minus, found again. Naming all of them each time made the file grow as their square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,23 +177,52 @@ def _answer(line: str, where: str) -> _Answer:
         raise JobkitError(f"{where}: not an answer: {error!r}") from error
 
 
-def _gone(lines: list[_Answer]) -> dict[Task, str]:
-    """Return the tasks that were missed in every look from one to another long after, and since when."""
-    since: dict[Task, str] = {}
-    gone: dict[Task, str] = {}
+@dataclass(slots=True)
+class _Missed:
+    """Tasks that the queue did not hold, by scheduler, and since when; those of them that are gone."""
+
+    since: dict[str, dict[Task, str]] = field(default_factory=dict)
+    gone: dict[Task, str] = field(default_factory=dict)
+
+
+def _gone(lines: list[_Answer]) -> _Missed:
+    """Return the tasks that were missed, and those missed in every look from one to another long after."""
+    found = _Missed()
+    waiting: dict[Task, str] = {}  # missed, and not gone yet
     for line in lines:
-        missed = _missed(line)
-        others = {task: at for task, at in since.items() if task.scheduler != line.scheduler}
-        since = others | {task: since.get(task, line.at) for task in missed}
+        since = found.since.setdefault(line.scheduler, {})
+        missed, again = _changes(line, since)
+        for task in again:  # one that was found again is not gone
+            for known in (since, found.gone, waiting):
+                known.pop(task, None)
+        for task in missed:
+            waiting[task] = since[task] = line.at
         at_once = line.scheduler in AT_ONCE
-        gone = {task: at for task, at in gone.items() if task in since}  # one that was found again is not
-        gone |= {task: since[task] for task in missed if at_once or _apart(since[task], line.at)}
-    return gone
+        over = {
+            task: at
+            for task, at in waiting.items()
+            if task.scheduler == line.scheduler and (at_once or _apart(at, line.at))
+        }
+        found.gone |= over
+        for task in over:
+            del waiting[task]
+    return found
 
 
-def _missed(line: _Answer) -> set[Task]:
-    found = (word.rpartition(".") for word in line.completed.stdout.split())
-    return {Task(line.scheduler, job, int(task)) for job, _, task in found if job and task.isdecimal()}
+def _changes(line: _Answer, since: Mapping[Task, str]) -> tuple[set[Task], set[Task]]:
+    """Return the tasks that a line misses for the first time, and those that were found again."""
+    words = line.completed.stdout.split()
+    missed = _tasks(line.scheduler, (word for word in words if not word.startswith(FOUND)))
+    if line.completed.argv == CHANGES:
+        again = _tasks(line.scheduler, (word[1:] for word in words if word.startswith(FOUND)))
+    else:
+        again = since.keys() - missed  # a line of jobkit 0.1 names all
+    return missed - since.keys(), again
+
+
+def _tasks(scheduler: str, words: Iterable[str]) -> set[Task]:
+    found = (word.rpartition(".") for word in words)
+    return {Task(scheduler, job, int(task)) for job, _, task in found if job and task.isdecimal()}
 
 
 def _apart(first: str, last: str) -> bool:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import platform
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.enqueue import REFUSED, cancel_tasks
-from jobkit.errors import JobkitError
+from jobkit.errors import JobkitError, file_error
 from jobkit.find import finished
+from jobkit.identity import elsewhere, last_driver
 from jobkit.in_words import counted, find_point
 from jobkit.launch import say
 from jobkit.look import IN_QUEUE, Look, RunLook, Standing, followers, look
-from jobkit.orphans import adopt
-from jobkit.resume import alone
+from jobkit.orphans import Strays, adopt, strays
+from jobkit.resume import alone, machine_of
 from jobkit.schedulers.base import State
 from jobkit.schedulers.registry import by_name
+from jobkit.spec import load_spec
 from jobkit.submissions import Role, Submission, Task, read_journal
 from jobkit.typed import typed
 from jobkit.units import format_count
@@ -68,9 +69,11 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         Where a word names no point, or a point alone cannot be cancelled; exit code 3 where the
         scheduler does not answer, or refuses.
     """
-    with _settled(run_dir):
+    whole = not named and not kept
+    with _settled(run_dir, whole=whole):
         (seen,) = look([run_dir])
         _refuse_unknown(seen)
+        forgotten = _take_back_forgotten(run_dir) if whole else False
         points = chosen(seen, named, kept)
         say(f"{run_dir.name}: {counted(seen)}")
         for one in _over(seen, named):
@@ -80,38 +83,69 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         if already := [one.point.point_id for one in points if one.task in taken]:
             say(f"{_listed(already)} {'is' if len(already) == 1 else 'are'} being cancelled already")
         left = [one for one in points if one.task not in taken or not _ending(one)]
-        whole = not named and not kept
         parts = _parts(seen, left, list(_waiting(seen)) if whole else [], whole=whole)
         if parts:
             _take_back(run_dir, parts, new)
-        elif not already:
+        elif not already and not forgotten:
             say(f"nothing to cancel: none of {_meant(named, kept)} is in the queue or running")
     return 0
 
 
 @contextlib.contextmanager
-def _settled(run_dir: Path) -> Iterator[None]:
-    """Let nobody else submit, and know all that was; a driver here would hold the lock to its end."""
+def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
+    """Let nobody else submit, and know all that was; a driver here would hold the lock to its end.
+
+    What runs can always be ended: also on a disk that is full, read-only or without locks.
+    """
+    with contextlib.ExitStack() as stack:
+        if not _schedulers(run_dir) <= {LOCAL}:
+            try:
+                stack.enter_context(alone(run_dir, say))
+            except JobkitError as error:
+                say(f"{error.message}: cancelling all the same; let nobody resume this run meanwhile")
+        try:
+            adopt(run_dir, say)
+        except OSError as error:
+            say(f"{file_error(error).message}: cancelling all the same")
+        except Strays:
+            if not whole:  # else they are cancelled with the rest
+                raise
+        yield
+
+
+def _schedulers(run_dir: Path) -> set[str]:
+    """Return the schedulers that may hold jobs of a run: those of its journal, and that of its spec."""
     journal = read_journal(run_dir)
     names = {one.scheduler for one in journal.submissions}
     if journal.unanswered:
         names.add(str(journal.unanswered.get("scheduler")))
-    if names <= {LOCAL}:
-        yield
-        return
-    with alone(run_dir, say):
-        adopt(run_dir, say)
-        yield
+    with contextlib.suppress(JobkitError):
+        names.add(load_spec(run_dir / "sweep.yaml").scheduler)
+    return names
+
+
+def _take_back_forgotten(run_dir: Path) -> bool:
+    """Cancel the jobs of a run that its journal does not know; tell whether there were any."""
+    jobs = [(by_name(name), job) for name in _schedulers(run_dir) for job in strays(run_dir, by_name(name))]
+    for scheduler, job in jobs:
+        say(f"{scheduler.NAME} job {job} is of this run, and its journal does not know it")
+        if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
+            message = f"{scheduler.NAME} did not cancel job {job}: {refused}"
+            raise JobkitError(message, hint="end it by the scheduler's own command", exit_code=REFUSED)
+        say(f"cancelled: job {job}")
+    return bool(jobs)
 
 
 def _refuse_unknown(seen: RunLook) -> None:
     """Refuse where it is not known what still runs."""
+    driver = last_driver(seen.folder)
+    if driver and not driver.reachable and any(task.scheduler == LOCAL for task in seen.queued):
+        message = f"it runs as process {driver.pid} on {driver.host}, out of reach from here"
+        raise JobkitError(message, hint=f"type the same on {driver.host}", exit_code=REFUSED)
     if not seen.silent:
         return
-    machines = {one.job.cluster for one in seen.submissions if one.scheduler == LOCAL}
-    if elsewhere := ", ".join(sorted(machines - {"", platform.node()})):
-        message = f"it runs on {elsewhere}, and can be cancelled there alone"
-        raise JobkitError(message, hint=f"type the same on {elsewhere}", exit_code=REFUSED)
+    if LOCAL in seen.silent:
+        raise elsewhere(seen.folder, machine_of(seen))
     message = f"{', '.join(seen.silent)} does not answer, so nothing was cancelled"
     raise JobkitError(message, hint="try again when it does", exit_code=REFUSED)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import io
 import os
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.errors import JobkitError
+from jobkit.errors import FULL, MEANINGS, JobkitError, file_error
 from jobkit.folded import say
 
 COMMANDS = {
@@ -37,7 +36,6 @@ COMMANDS = {
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 1
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Commands(click.Group):
@@ -93,7 +91,7 @@ def app() -> None:
       2   bad usage or a bad spec, or nothing to collect
       3   the scheduler refused
       4   some points failed (out of GPU memory is a result, not a failure); doctor: something is missing
-      5   points are still to come
+      5   points are still to come; also: submitted, and the journal could not be written
       130 interrupted
       1   a bug in jobkit: the traceback is in a file
     """
@@ -119,15 +117,20 @@ def _exit_code(arguments: list[str]) -> int:
         say("jobkit: interrupted", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not throw a traceback at the user
-        return _full(error) if getattr(error, "errno", None) in NO_ROOM else _bug()
+        return _file(error) if isinstance(error, OSError) and _of_the_user(error) else _bug()
     return code if isinstance(code, int) else 0
 
 
-def _full(error: Exception) -> int:
-    where = getattr(error, "filename", None) or "standard output"
-    say(f"jobkit: {where}: {getattr(error, 'strerror', error)}", err=True)
+def _of_the_user(error: OSError) -> bool:
+    """Tell whether an error of a file is no bug of jobkit: a full disk, or a file that the system refuses."""
+    return error.errno in FULL or (error.errno in MEANINGS and bool(error.filename))
+
+
+def _file(error: OSError) -> int:
+    refusal = file_error(error)
+    say(f"jobkit: {refusal}", err=True)
     sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives until exit
-    return EXIT_USAGE
+    return refusal.exit_code
 
 
 def _bug() -> int:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
-from jobkit import journal
 from jobkit.launch import EXIT_INTERRUPTED
-from jobkit.local import drive, ended_by_signals
+from jobkit.local import as_driver, drive
 from jobkit.retries import follow
 
 
@@ -16,10 +14,9 @@ def main() -> int:
     """Drive the run folder that the command line names; return the exit code."""
     run_dir = Path(sys.argv[1])
     try:
-        with ended_by_signals():
-            drive(run_dir, lambda _: None)
+        with as_driver(run_dir) as job_id:
+            drive(run_dir, lambda _: None, job_id)
     except KeyboardInterrupt:
-        journal.note(run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
         return EXIT_INTERRUPTED
     return follow(run_dir)
 

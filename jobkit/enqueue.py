@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit import journal, shell
-from jobkit.errors import JobkitError
+from jobkit.errors import JobkitError, file_error
 from jobkit.patience import patiently
 from jobkit.schedulers.base import Array, JobId, Request, Scheduler
 from jobkit.submissions import Role
 from jobkit.typed import typed
 
 REFUSED = 3
+NOT_JOURNALLED = 5
+"""The scheduler has the job, so points are still to come; jobkit could not write that down."""
 MOST_SAID = 2000
 """Characters of an answer that are kept: qdel has a line for every task."""
 
@@ -41,7 +45,7 @@ SWEEP = Errand()
 
 
 class Unanswered(JobkitError):  # noqa: N818 - the name of what happened
-    """A submission of which it is not known whether it was taken: nothing may be undone or repeated."""
+    """A submission that the journal does not have: nothing may be undone or repeated."""
 
 
 def ask(scheduler: Scheduler, request: Request, script: str, array: Array) -> tuple[str, ...]:
@@ -88,7 +92,8 @@ def submit_array(
     JobkitError
         Exit code 3, where the scheduler refuses.
     Unanswered
-        The same, where it may have taken the job all the same.
+        The same, where it may have taken the job all the same; exit code 5 where it has, and the
+        journal cannot be written.
     """
     argv = scheduler.submit_argv(script, array, after)
     span = {
@@ -101,17 +106,47 @@ def submit_array(
         **({"list": array.listed} if array.listed else {}),
         **({"given": errand.given} if errand.given else {}),
     }
-    journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
+    try:
+        journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
+    except OSError as error:
+        raise _not_begun(error) from error
     done = patiently(argv, scheduler.BUSY, clean_environment())
     try:
         job = _answer(scheduler, run_dir, done)
     except Unanswered:
         raise  # the journal's intent stands without an answer: resume finds out
     except JobkitError:
-        journal.note(run_dir, "refused", scheduler=scheduler.NAME, status=done.status, said=done.said, **span)
+        with contextlib.suppress(OSError):  # the intent stands without an answer: resume finds no job
+            journal.note(
+                run_dir, "refused", scheduler=scheduler.NAME, status=done.status, said=done.said, **span
+            )
         raise
-    journal.note(run_dir, "submitted", scheduler=scheduler.NAME, job_id=job.id, cluster=job.cluster, **span)
+    try:
+        journal.note(
+            run_dir, "submitted", scheduler=scheduler.NAME, job_id=job.id, cluster=job.cluster, **span
+        )
+    except OSError as error:
+        raise _not_journalled(error, scheduler, run_dir, job) from error
     return Submitted(job, array, errand.role)
+
+
+def _not_begun(error: OSError) -> JobkitError:
+    """Return that a job was not submitted, for the intent could not be journalled."""
+    said = file_error(error)
+    said.message += "; the job was not submitted"
+    return said
+
+
+def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: JobId) -> Unanswered:
+    """Return that a job was submitted, and the journal does not have it."""
+    said = file_error(error)
+    run = typed(run_dir)
+    return Unanswered(
+        f"taken as {scheduler.NAME} job {job}, but the journal could not be written: {said.message}",
+        hint=f"{said.hint.partition(',')[0] or 'make it writable'}, then jobkit resume {run}: it finds the "
+        "job by its name and submits what is missing",
+        exit_code=NOT_JOURNALLED,
+    )
 
 
 def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId:
@@ -167,7 +202,12 @@ def _change(
     done = patiently(argv, scheduler.BUSY, clean_environment())
     refused = scheduler.refusal(done)
     fields |= {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said[:MOST_SAID]}
-    journal.note(run_dir, event, **fields, refused=refused or "")
+    try:
+        journal.note(run_dir, event, **fields, refused=refused or "")
+    except OSError as error:  # it is done: the scheduler knows, and tells every later look
+        sys.stderr.write(
+            f"job {job} was {event}, but the journal does not say so: {file_error(error).message}\n"
+        )
     return refused
 
 

@@ -1,6 +1,11 @@
-"""The one error of jobkit."""
+"""The one error of jobkit, and what the errors of files come to in it."""
 
 from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class JobkitError(Exception):
@@ -25,3 +30,47 @@ class JobkitError(Exception):
     def __str__(self) -> str:
         """Return the message with its hint on a line of its own."""
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""A disk, or a quota, that takes no more."""
+MEANINGS = {
+    errno.ENOSPC: "free space on that disk (df -h shows it), then type the same again",
+    errno.EDQUOT: "your quota there is used up (quota -s shows it): delete files, then type the same again",
+    errno.EACCES: "ls -ld shows whose it is and who may use it",
+    errno.EPERM: "ls -ld shows whose it is and who may use it",
+    errno.EROFS: "that file system is mounted read-only: use another place, or ask who runs this machine",
+    errno.EIO: "the disk or its file server fails: ask who runs this machine",
+    errno.ESTALE: "the file server has lost the file: try again, then ask who runs this machine",
+    errno.ENAMETOOLONG: "use a shorter name",
+}
+"""What a person can do, by error number: each says something else, so none may be taken for another."""
+
+
+def file_error(error: OSError, path: object = "", *, hint: str = "") -> JobkitError:
+    """Return what the system said of a file as jobkit's error: the file, the reason, what helps.
+
+    Parameters
+    ----------
+    path
+        The file or folder, where the error itself names none.
+    hint
+        What else helps, whatever the reason is.
+    """
+    where = error.filename or path or "standard output"
+    meaning = MEANINGS.get(error.errno or 0, "")
+    return JobkitError(
+        f"{os.fsdecode(where) if isinstance(where, bytes) else where}: {error.strerror or error}",
+        hint="; ".join(filter(None, (meaning, hint))),
+    )
+
+
+@contextmanager
+def naming(path: os.PathLike[str] | str) -> Iterator[None]:
+    """Give an OSError inside the block the file that it is about, where it names none: write(2) does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = os.fspath(path)
+        raise

@@ -5,7 +5,6 @@ However many runs and points: at most one queue call and one accounting call a s
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +13,14 @@ from jobkit import states
 from jobkit.accounts import Accounts, read_accounts
 from jobkit.errors import JobkitError
 from jobkit.find import finished
-from jobkit.records import RESULTS_FOLDER, Outcome, Point
+from jobkit.identity import Life, life
+from jobkit.records import POINTS_FILE, RESULTS_FOLDER, Outcome, Point
 from jobkit.run_folder import read_points
-from jobkit.schedulers.base import Accounted, JobId, Queued, Scheduler
+from jobkit.schedulers.base import Accounted, JobId, Queued, Scheduler, State
+from jobkit.schedulers.local import WHOLE
 from jobkit.submissions import Role, Task
 from jobkit.tries import Tried, names, not_started, read_tries, try_numbers
-from jobkit.units import format_moment
+from jobkit.units import format_count, format_moment
 
 RETURNING = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.QUEUE_ERROR})
 """The accounting says so of tasks that have ended, and of those that the scheduler runs again or holds:
@@ -28,7 +29,7 @@ for 3.5 s sacct shows a requeued task as PREEMPTED and no more, and qacct has a 
 
 
 LOCAL = "local"
-"""Its jobs are processes of the machine that the journal names: of another's nothing can be asked."""
+"""Its jobs are processes, of which a lock in the run folder tells whether they live: no queue is asked."""
 
 MAYBE = frozenset({Outcome.CANCELLED})
 """So says sacct, for 5 s, of a task that began just before others that waited with it were cancelled
@@ -73,13 +74,21 @@ def inquiry_into(folder: Path) -> Inquiry:
     if not points:
         raise JobkitError(f"{folder}: not a run folder", hint="jobkit status lists the runs")
     run = Inquiry(folder, points, read_accounts(folder, name=points[0].run_id), {}, list(notes))
-    run.notes += run.accounts.notes
+    run.notes += [*run.accounts.notes, *_unlisted(run)]
     present = names(folder / RESULTS_FOLDER)
     for point in points:
         _read_tries(run, point, present)
     run.open = {task for task, indices in _tasks(run) if _open(run, task, indices)}
     run.open |= {task for task, end in follower_ends(run).items() if not end}
     return run
+
+
+def _unlisted(run: Inquiry) -> Iterator[str]:
+    """Yield that points were submitted which the list of points does not hold: lines of it are lost."""
+    sweeps = (one for one in run.accounts.submissions if one.role is Role.POINTS)
+    sent = {index for one in sweeps for _, indices in one.tasks() for index in indices}
+    if lost := sent - {point.index for point in run.points}:
+        yield f"{run.folder / POINTS_FILE}: {format_count(len(lost), 'point')} of the journal missing from it"
 
 
 def _tasks(run: Inquiry) -> Iterator[tuple[Task, tuple[int, ...]]]:
@@ -158,12 +167,13 @@ def ask_about(scheduler: Scheduler, runs: Sequence[Inquiry], max_age_s: float) -
     if not together:
         return
     folders, asking = [run.folder for run in runs], states.Asking(max_age_s)
-    tasks = states.ask_queue(scheduler, together, folders, asking)
+    tasks = None if scheduler.NAME == LOCAL else states.ask_queue(scheduler, together, folders, asking)
     for run in runs:
-        if tasks is None or _elsewhere(scheduler.NAME, jobs[run.folder]):
+        found = _drivers(run, jobs[run.folder]) if scheduler.NAME == LOCAL else tasks
+        if found is None:
             run.silent.add(scheduler.NAME)
         else:
-            _take(run, scheduler.NAME, tasks)
+            _take(run, scheduler.NAME, found)
     missed = [run for run in runs if _missed(run, scheduler.NAME)]
     told = _account(scheduler, missed, asking) if missed else ()
     for run in runs:
@@ -172,8 +182,14 @@ def ask_about(scheduler: Scheduler, runs: Sequence[Inquiry], max_age_s: float) -
         _again(run, asking.unsaved.get(run.folder, ()))
 
 
-def _elsewhere(scheduler: str, jobs: Iterable[JobId]) -> bool:
-    return scheduler == LOCAL and any(job.cluster not in {"", platform.node()} for job in jobs)
+def _drivers(run: Inquiry, jobs: Sequence[JobId]) -> tuple[Queued, ...] | None:
+    """Return the drivers of a run that live; ``None`` where that is not known of one."""
+    lives = {job.id: life(run.folder, job) for job in jobs if job.id not in run.accounts.buried}
+    if Life.UNKNOWN in lives.values():
+        return None
+    return tuple(
+        Queued(job_id=job, task=WHOLE, state=State.RUNNING) for job, one in lives.items() if one is Life.ALIVE
+    )
 
 
 def _jobs(run: Inquiry, scheduler: str) -> tuple[JobId, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,13 @@ from jobkit.units import format_count
 T = TypeVar("T")
 
 
-def read_tolerantly(path: Path, parse: Callable[[str, str], T]) -> tuple[list[T], tuple[str, ...]]:
+_BEGINS = '{"at": '
+"""So begins a line of a journal or of an accounting. Inside a string its quotes are escaped."""
+
+
+def read_tolerantly(
+    path: Path, parse: Callable[[str, str], T], *, growing: bool = True
+) -> tuple[list[T], tuple[str, ...]]:
     """Return what the lines of a file hold, and at most one note on those that hold nothing.
 
     Parameters
@@ -23,7 +30,9 @@ def read_tolerantly(path: Path, parse: Callable[[str, str], T]) -> tuple[list[T]
         A missing file holds no lines, and that needs no note.
     parse
         Called with a line and ``file:line``; raises JobkitError for a line that does not stand.
-        A last line without a newline is still being written: it is left out without a note.
+        A line that was appended to one cut short, as jobkit 0.1 did, is read all the same.
+    growing
+        Whether a last line without a newline is still being written: it is left out without a note.
     """
     found: list[T] = []
     faults: list[str] = []
@@ -32,8 +41,11 @@ def read_tolerantly(path: Path, parse: Callable[[str, str], T]) -> tuple[list[T]
             try:
                 found.append(parse(line, f"{path}:{number}"))
             except (JobkitError, RecursionError) as error:
-                if line.endswith("\n"):
+                if line.endswith("\n") or not growing:
                     faults.append(getattr(error, "message", f"{path}:{number}: nested too deep"))
+                if (begin := line.rfind(_BEGINS)) > 0:
+                    with suppress(JobkitError, RecursionError):
+                        found.append(parse(line[begin:], f"{path}:{number}"))
     except FileNotFoundError:
         return [], ()
     except OSError as error:

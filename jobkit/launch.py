@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 from jobkit import arrays, folded, local, shell, submit
 from jobkit.errors import JobkitError
 from jobkit.find import MOST_TRIALS
-from jobkit.journal import note
 from jobkit.prepare import Prepared
 from jobkit.schedulers.base import JobId
 from jobkit.schedulers.registry import by_name
@@ -94,10 +92,12 @@ def here(prepared: Prepared, check: submit.Check) -> int | None:
     say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {short(prepared.run_dir)}")
     submit.write_run(prepared, check)
     try:
-        with local.ended_by_signals(), watch.Progress(prepared.run_dir, prepared.points) as progress:
-            local.drive(prepared.run_dir, progress.tick)
+        with (
+            local.as_driver(prepared.run_dir) as job_id,
+            watch.Progress(prepared.run_dir, prepared.points) as progress,
+        ):
+            local.drive(prepared.run_dir, progress.tick, job_id)
     except KeyboardInterrupt:
-        note(prepared.run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
         say(f"interrupted; what was measured is in {short(prepared.run_dir)}")
         say(f"  see it    jobkit collect {typed(prepared.run_dir)}")
         say(f"  go on     jobkit resume {typed(prepared.run_dir)}")

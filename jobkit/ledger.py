@@ -5,11 +5,12 @@ Standard library only: the job that tried a prediction writes its line itself.
 
 from __future__ import annotations
 
-import contextlib
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobkit.errors import file_error
 from jobkit.jsonl import read_tolerantly
 from jobkit.record_files import append_line
 from jobkit.record_json import from_json, to_json
@@ -77,12 +78,15 @@ def entries(path: Path) -> list[Entry]:
 
 
 def note(path: Path, entry: Entry) -> None:
-    """Add an entry, once; where the ledger cannot be written the run folder still has it all."""
-    with contextlib.suppress(OSError):
+    """Add an entry, once; where the ledger cannot be written, say so: the run folder still has it all."""
+    try:
         if any((one.run_id, one.index) == (entry.run_id, entry.index) for one in entries(path)):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         append_line(path, to_json(entry))
+    except OSError as error:
+        said = file_error(error, path).message
+        sys.stderr.write(f"the ledger of predictions was not written: {said}; the run folder has this one\n")
 
 
 def summary(

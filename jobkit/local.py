@@ -23,6 +23,7 @@ from typing import Any
 
 from jobkit import journal, record_files, record_json
 from jobkit.find import next_trial
+from jobkit.identity import driving
 from jobkit.records import ACCOUNTING_FILE, POINTS_FILE, Outcome, Point
 from jobkit.render import script_name
 from jobkit.schedulers.local import log_name
@@ -70,7 +71,26 @@ class Leg:
     given: tuple[str, ...] = ()
 
 
-def drive(run_dir: Path, tick: Callable[[Point], None], leg: Leg | None = None) -> None:
+@contextlib.contextmanager
+def as_driver(run_dir: Path) -> Iterator[str]:
+    """Be the driver of a run; yield its job id. Being told to end is journalled.
+
+    Raises
+    ------
+    JobkitError, OSError
+        As `jobkit.identity.driving`.
+    KeyboardInterrupt
+        Also for TERM and HUP.
+    """
+    with ended_by_signals(), driving(run_dir) as job_id:
+        try:
+            yield job_id
+        except KeyboardInterrupt:
+            journal.note(run_dir, "cancelled", job_id=job_id, cluster="", status=0, said="interrupted")
+            raise
+
+
+def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: Leg | None = None) -> None:
     """Run points of a run folder in turn, by default all; then the largest batch where it is wanted.
 
     Parameters
@@ -79,6 +99,8 @@ def drive(run_dir: Path, tick: Callable[[Point], None], leg: Leg | None = None) 
         The run folder, written.
     tick
         Called with the running point, a few times a second.
+    job_id
+        As `as_driver` yields it.
     leg
         Which points, and how.
 
@@ -89,21 +111,24 @@ def drive(run_dir: Path, tick: Callable[[Point], None], leg: Leg | None = None) 
     """
     leg = leg or Leg()
     left = [one for one in _points(run_dir) if leg.points is None or one.index in leg.points]
-    _drive_points(run_dir, left, leg, tick)
+    _drive_points(run_dir, left, leg, tick, job_id)
     if leg.round == 1 and (run_dir / WANTED_FILE).is_file():
-        find_largest(run_dir, tick)
+        find_largest(run_dir, tick, job_id)
 
 
-def _drive_points(run_dir: Path, left: list[Point], leg: Leg, tick: Callable[[Point], None]) -> None:
+def _drive_points(
+    run_dir: Path, left: list[Point], leg: Leg, tick: Callable[[Point], None], job_id: str
+) -> None:
     limits = _limits(leg.spec or load_spec(run_dir / "sweep.yaml"))
-    job_id, script = str(os.getpid()), script_name(leg.round)
+    script = script_name(leg.round)
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
     span["round"] = leg.round
     span |= {} if leg.points is None else {"only": list(leg.points)}
     span |= {"given": leg.given} if leg.given else {}
+    span |= {"job_id": job_id, "cluster": platform.node()}
     argv = [sys.executable, "-m", "jobkit.driver", str(run_dir)]
     journal.note(run_dir, "submitting", scheduler="local", argv=argv, **span)
-    journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster=platform.node(), **span)
+    journal.note(run_dir, "submitted", scheduler="local", **span)
     try:
         while left:
             start = time.monotonic()
@@ -116,15 +141,15 @@ def _drive_points(run_dir: Path, left: list[Point], leg: Leg, tick: Callable[[Po
         raise
 
 
-def find_largest(run_dir: Path, tick: Callable[[Point], None]) -> None:
+def find_largest(run_dir: Path, tick: Callable[[Point], None], job_id: str) -> None:
     """Try the largest batch that the run's points predict, and step down where it fails.
 
     Parameters
     ----------
-    run_dir, tick
+    run_dir, tick, job_id
         As for `drive`.
     """
-    limits, job_id = _limits(load_spec(run_dir / "sweep.yaml")), str(os.getpid())
+    limits = _limits(load_spec(run_dir / "sweep.yaml"))
     while point := next_trial(run_dir):
         span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
         journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster=platform.node(), **span)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from jobkit.in_words import state_of, why
 from jobkit.log_files import Log, find_log
 from jobkit.log_words import is_fault
 from jobkit.look import Look, Standing, look
+from jobkit.record_files import open_regular
 from jobkit.records import RESULTS_FOLDER
 from jobkit.status_report import plain
 from jobkit.tries import try_numbers
@@ -149,7 +151,7 @@ class _Pace:
 def _copy(path: Path, place: int, sieve: Sieve, out: BinaryIO) -> int:
     """Print what a file has from a place on; return the place reached. One that shrank begins anew."""
     try:
-        with path.open("rb") as stream:
+        with os.fdopen(open_regular(path), "rb") as stream:
             if place > stream.seek(0, 2):
                 place = 0
             stream.seek(place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +15,11 @@ from jobkit import journal
 from jobkit.accounts import GONE_AFTER
 from jobkit.choice import Given, Group, chosen, groups
 from jobkit.enqueue import REFUSED, Submitted, Unanswered
-from jobkit.errors import JobkitError
+from jobkit.errors import JobkitError, file_error
+from jobkit.identity import elsewhere
 from jobkit.locks import only_one
 from jobkit.look import IN_QUEUE, RunLook, Standing, given_to, look
-from jobkit.orphans import adopt
+from jobkit.orphans import adopt, refuse_strays
 from jobkit.prepare import request, shared_by
 from jobkit.render import render
 from jobkit.rounds import Round, ask_round, jobs_of, plan_arrays, submit_round, write_round
@@ -32,6 +34,11 @@ from jobkit.units import format_count
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
 """Keys of the spec that `--set` may change: none that a point's own figures depend on."""
 LOCK_FILE = ".lock"
+NO_LOCK = (
+    "this file system has no locks, so jobkit cannot see whether another jobkit changes this run just now: "
+    "let no two work on it at a time, or points may run twice"
+)
+LOCAL = "local"
 PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
 POLL_S = 5.0
 
@@ -85,21 +92,28 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
 def alone(run_dir: Path, say: Say) -> Iterator[None]:
     """Let one process at a time decide what runs again.
 
+    Where the file system has no locks, it is said that nobody else may do so now.
+
     Raises
     ------
     JobkitError
-        Where the run folder cannot be written.
+        For any OSError, in the block too: which file, and what is wrong with it.
     """
     try:
-        with only_one(run_dir / LOCK_FILE, lambda: say("another jobkit works on this run: waiting for it")):
+        with only_one(
+            run_dir / LOCK_FILE,
+            lambda: say("another jobkit works on this run: waiting for it"),
+            lambda: say(NO_LOCK),
+        ):
             yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise JobkitError(
-            f"{error.filename or run_dir}: {error.strerror}", hint="only its owner can change a run"
-        ) from error
+        owned = error.errno in {errno.EACCES, errno.EPERM}
+        raise file_error(error, run_dir, hint="only its owner can change a run" if owned else "") from error
 
 
-def settled(run_dir: Path, say: Say, *, patience_s: float = 0) -> RunLook:
+def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunLook:
     """Return a look at a run in which no point is between two states.
 
     A task that left the queue without a trace may still turn up, and one that was cancelled takes a
@@ -113,7 +127,8 @@ def settled(run_dir: Path, say: Say, *, patience_s: float = 0) -> RunLook:
     Raises
     ------
     JobkitError
-        Exit code 3, where the scheduler does not answer: a point might be run twice.
+        Exit code 3, where the scheduler does not answer, or holds a job of the run that the journal
+        has lost: a point might be run twice.
     """
     adopt(run_dir, say)
     begin, told = time.monotonic(), False
@@ -124,6 +139,8 @@ def settled(run_dir: Path, say: Say, *, patience_s: float = 0) -> RunLook:
             if time.monotonic() - begin < patience_s:
                 time.sleep(POLL_S)
                 continue
+            if LOCAL in seen.silent:
+                raise elsewhere(run_dir, machine_of(seen))
             raise JobkitError(
                 f"{', '.join(seen.silent)} does not answer, so what still runs is not known",
                 hint="try again when squeue or qstat answers: jobkit status tells",
@@ -131,12 +148,18 @@ def settled(run_dir: Path, say: Say, *, patience_s: float = 0) -> RunLook:
             )
         lines = between(seen)
         if not lines or time.monotonic() > deadline:
+            refuse_strays(run_dir, scheduler)
             return seen
         if not told:
             for line in lines:
                 say(f"{line}: looking again for a minute")
             told = True
         time.sleep(POLL_S)
+
+
+def machine_of(seen: RunLook) -> str:
+    """Return the machine on which the points of a run were started last."""
+    return [one.job.cluster for one in seen.submissions if one.scheduler == LOCAL][-1]
 
 
 def between(seen: RunLook) -> list[str]:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobkit import journal, local
+from jobkit import local
 from jobkit.choice import Group
 from jobkit.enqueue import REFUSED
 from jobkit.errors import JobkitError
 from jobkit.in_words import counted
 from jobkit.launch import EXIT_INTERRUPTED, say, stay
 from jobkit.look import RunLook, look
+from jobkit.orphans import bury
 from jobkit.records import Point
-from jobkit.resume import alone, between, make_round, note_left, prepare_resume, resume, settled, wanted
+from jobkit.resume import (
+    Resumed,
+    alone,
+    between,
+    make_round,
+    note_left,
+    prepare_resume,
+    resume,
+    settled,
+    wanted,
+)
 from jobkit.rounds import write_round
+from jobkit.schedulers.registry import by_name
 from jobkit.spec import SweepSpec
 from jobkit.submissions import Role
 from jobkit.typed import typed, word
@@ -28,7 +39,12 @@ JOB_PATIENCE_S = 300.0
 
 
 def run_again(
-    run_dir: Path, only: Sequence[str], overrides: Sequence[str], *, wait: bool = False
+    run_dir: Path,
+    only: Sequence[str],
+    overrides: Sequence[str],
+    *,
+    machine_gone: str = "",
+    wait: bool = False,
 ) -> int | None:
     """Submit, or run here, the points that failed or are missing; return the exit code.
 
@@ -40,6 +56,8 @@ def run_again(
         The run folder, absolute.
     only, overrides
         As `jobkit.choice.chosen` and `jobkit.resume.prepare_resume`.
+    machine_gone
+        A machine on which points of the run were started, and of which a person says that it is gone.
     wait
         Whether to wait for points that were submitted.
 
@@ -52,7 +70,9 @@ def run_again(
     check_place(run_dir)
     spec = prepare_resume(run_dir, overrides)
     with alone(run_dir, say):
-        seen = settled(run_dir, say)
+        if machine_gone:
+            bury(run_dir, machine_gone)
+        seen = settled(run_dir, by_name(spec.scheduler), say)
         say(f"{run_dir.name}: {counted(seen)}")
         again = wanted(seen, spec, only, tuple(overrides))
         for line in between(seen):
@@ -65,15 +85,20 @@ def run_again(
         if spec.scheduler == "local":
             return _here(run_dir, seen, again)
         done = resume(run_dir, spec, seen, again, say)
-    for one in done.taken:
-        waits = "" if one.role is Role.POINTS else " waits for it and runs again what the policy says"
-        say(f"submitted: {spec.scheduler} job {one.job}{waits}")
-    for line in done.left:
-        say(line)
+    _report(done, spec.scheduler)
     if len(done.groups) < len(again) or not wait:
         say(f"  how it goes  jobkit status {typed(run_dir)}")
         return REFUSED if len(done.groups) < len(again) else 0
     return stay(run_dir, _points(seen, again), spec.policy, seen)
+
+
+def _report(done: Resumed, scheduler: str) -> None:
+    """Print what was submitted, and what was left out."""
+    for submission in done.taken:
+        waits = "" if submission.role is Role.POINTS else " waits for it and runs again what the policy says"
+        say(f"submitted: {scheduler} job {submission.job}{waits}")
+    for line in done.left:
+        say(line)
 
 
 def _points(seen: RunLook, again: Sequence[Group]) -> list[Point]:
@@ -91,7 +116,7 @@ def follow(run_dir: Path) -> int:
         return _follow_here(run_dir, spec)
     with alone(run_dir, say):
         try:
-            seen = settled(run_dir, say, patience_s=JOB_PATIENCE_S)
+            seen = settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
         except JobkitError as error:
             note_left(run_dir, error.message, ())
             say(f"{error}")
@@ -150,15 +175,14 @@ def _here(run_dir: Path, seen: RunLook, again: Sequence[Group]) -> int | None:
     from jobkit import watch  # brings rich, which a submission that returns at once does not need
 
     try:
-        with local.ended_by_signals():
+        with local.as_driver(run_dir) as job_id:
             for group in again:
                 round_ = make_round(run_dir, seen, group)
                 write_round(run_dir, round_)
                 leg = local.Leg(group.points, group.spec, round_.number, group.given)
                 with watch.Progress(run_dir, _points(seen, [group]), seen) as progress:
-                    local.drive(run_dir, progress.tick, leg)
+                    local.drive(run_dir, progress.tick, job_id, leg)
     except KeyboardInterrupt:
-        journal.note(run_dir, "cancelled", job_id=str(os.getpid()), cluster="", status=0, said="interrupted")
         say(f"interrupted; what was measured is in {run_dir}")
         return EXIT_INTERRUPTED
     return None

@@ -102,7 +102,7 @@ def _listed(folder: str, notes: list[str]) -> set[str]:
 
 def read_points(folder: Path) -> tuple[list[Point], tuple[str, ...]]:
     """Return the points of a run, and a note on the lines that are none."""
-    return read_tolerantly(folder / POINTS_FILE, _point)
+    return read_tolerantly(folder / POINTS_FILE, _point, growing=False)
 
 
 def _point(line: str, where: str) -> Point:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jobkit.errors import JobkitError
 from jobkit.predecessors import is_gpu_report, parse_log
+from jobkit.record_files import read_text
 from jobkit.rows import Row, row_of_point, rows_of_log
 from jobkit.run_folder import PointResult, each_point, is_run_folder, runs_below
 from jobkit.trials import WANTED_FILE, ended, said, trials
@@ -119,4 +120,4 @@ def _read_log(path: Path) -> tuple[list[Row], tuple[str, ...]]:
 def _text(path: Path) -> str | None:
     if not path.is_file() or path.stat().st_size > LOG_LIMIT_BYTES:
         return None
-    return path.read_text(encoding="utf-8", errors="replace")
+    return read_text(path)

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jobkit import record_files, records, shell
-from jobkit.accounts import GONE, Accounts
+from jobkit.accounts import CHANGES, FOUND, GONE, Accounts
 from jobkit.recent import recently
 from jobkit.schedulers.base import Accounted, JobId, Queued, Scheduler, State
 from jobkit.submissions import Task
@@ -126,8 +126,10 @@ def note_gone(scheduler: str, missed: AbstractSet[Task], known: Accounts, run: P
     before = known.missed.get(scheduler, frozenset())
     if missed == before and (missed <= known.gone.keys() or not known.due(scheduler, _now())):
         return
-    words = " ".join(sorted(f"{task.job_id}.{task.task}" for task in missed))
-    said = {"kind": GONE, "scheduler": scheduler, "argv": [], "status": 0, "stdout": words, "stderr": ""}
+    words = sorted(f"{task.job_id}.{task.task}" for task in missed - before)
+    words += sorted(f"{FOUND}{task.job_id}.{task.task}" for task in before - missed)
+    said = {"kind": GONE, "scheduler": scheduler, "argv": [*CHANGES], "status": 0}
+    said |= {"stdout": " ".join(words), "stderr": ""}
     _keep(run, said, asking, repeat=True)
 
 
@@ -185,8 +187,7 @@ def _now() -> str:
 def _last_said(path: Path) -> dict[str, object] | None:
     """Return the last answer in the file without its time, ``None`` where there is none to read."""
     try:
-        lines = [line for _, line in record_files.read_lines(path)]
-        last = json.loads(lines[-1])
-    except (OSError, IndexError, ValueError):
+        last = json.loads(record_files.last_line(path))
+    except (OSError, ValueError):
         return None
     return {key: value for key, value in last.items() if key != "at"} if isinstance(last, dict) else None

@@ -97,6 +97,8 @@ class Journal:
         not do waits for a person.
     rounds
         How many rounds were begun, those refused too.
+    buried
+        The ids of drivers of which a person said that their machine is gone.
     notes
         Lines that could not be read.
     """
@@ -106,6 +108,7 @@ class Journal:
     left: Mapping[str, Any] | None = None
     cancelled: Mapping[Task, str] = field(default_factory=dict)
     rounds: int = 0
+    buried: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
 
@@ -117,11 +120,14 @@ def read_journal(run: Path) -> Journal:
     left: dict[str, Any] | None = None
     cancelled: dict[Task, str] = {}
     rounds = 0
+    buried: set[str] = set()
     for event, submission in events:
         kind = event.get("event")
         if kind in {"submitting", "submitted", "refused"}:
             unanswered = event if kind == "submitting" else None
             rounds = max(rounds, _number(event.get("round")))
+        if kind == "machine_gone" and isinstance(jobs := event.get("job_ids"), list):
+            buried |= set(map(str, jobs))
         if kind == "left" or (submission is not None and submission.role is Role.POINTS):
             left = event if kind == "left" else None
         if submission is not None:
@@ -134,6 +140,7 @@ def read_journal(run: Path) -> Journal:
         left=left,
         cancelled=cancelled,
         rounds=rounds,
+        buried=frozenset(buried),
         notes=tuple(notes),
     )
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from jobkit import record_files, record_json, records
 from jobkit.arrays import following
-from jobkit.enqueue import Errand, Submitted, cancel, submit_array
-from jobkit.errors import JobkitError
+from jobkit.enqueue import NOT_JOURNALLED, Errand, Submitted, Unanswered, cancel, submit_array
+from jobkit.errors import JobkitError, file_error
 from jobkit.lengths import LENGTHS_FILE
 from jobkit.locks import alone_in
 from jobkit.places import ledger_path
@@ -82,9 +82,7 @@ def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
             check()
             _write(prepared, run_dir)
     except OSError as error:
-        raise JobkitError(
-            f"run folder {run_dir}: {error.strerror}", hint="choose another place with --runs-dir"
-        ) from error
+        raise file_error(error, run_dir, hint="choose another place with --runs-dir") from error
 
 
 def _write(prepared: Prepared, run_dir: Path) -> None:
@@ -145,6 +143,8 @@ def _find(prepared: Prepared, scheduler: Scheduler, jobs: Sequence[JobId]) -> tu
     """Submit the job that finds the largest batch; where that is refused the sweep is cancelled."""
     try:
         return (follow(prepared.run_dir, scheduler, len(prepared.points), jobs),)
+    except Unanswered:
+        raise  # it may have been taken: resume finds out
     except JobkitError:
         cancel(scheduler, prepared.run_dir, jobs)
         raise
@@ -181,6 +181,8 @@ def follow_up(
     try:
         one = submit_array(scheduler, run_dir, script, ONE_TASK, after, Errand(Role.FOLLOW, round_))
     except JobkitError as error:
+        if error.exit_code == NOT_JOURNALLED:
+            raise
         return (), error.message
     return (one,), ""
 

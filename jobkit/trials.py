@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jobkit.jsonl import read_tolerantly
 from jobkit.record_json import from_json
-from jobkit.records import RESULTS, Outcome
+from jobkit.records import POINTS_FILE, RESULTS, Outcome, Point
 from jobkit.units import format_memory
 
 ALLOCATOR = "of the allocator, the CUDA context on top"
@@ -112,10 +112,24 @@ class Trial:
 
 
 def trials(run_dir: Path) -> list[Trial]:
-    """Return what was tried so far, in order."""
+    """Return what was tried so far, in order.
+
+    A trial is written before its point. Where the point is missing, the process was killed between
+    the two: it never began, and does not count.
+    """
     lines, _ = read_tolerantly(run_dir / TRIALS_FILE, lambda line, where: from_json(Trial, line, where=where))
     # A message is of no point, and each stands for itself: `Wanted.after` counts them.
-    return list({one.index or -number: one for number, one in enumerate(lines, 1)}.values())
+    found = list({one.index or -number: one for number, one in enumerate(lines, 1)}.values())
+    if not any(one.under_way for one in found):
+        return found
+    begun = _listed(run_dir)
+    return [one for one in found if not one.under_way or one.index in begun]
+
+
+def _listed(run_dir: Path) -> frozenset[int]:
+    """Return the indices of the points of a run."""
+    lines, _ = read_tolerantly(run_dir / POINTS_FILE, lambda line, where: from_json(Point, line, where=where))
+    return frozenset(one.index for one in lines)
 
 
 def answers(outcome: str, *, trial: bool) -> bool:

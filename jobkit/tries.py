@@ -15,7 +15,7 @@ from jobkit.errors import JobkitError
 from jobkit.jsonl import parse_object, read_tolerantly
 from jobkit.log_words import last_words, told
 from jobkit.outcomes import Circumstances, TryFiles, Verdict, judge
-from jobkit.record_files import read_text
+from jobkit.record_files import open_regular, read_text
 from jobkit.record_json import from_dict, from_json
 from jobkit.records import (
     BATCHES_FILE,
@@ -130,7 +130,7 @@ def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: 
 
 def _tail(path: str) -> str:
     try:
-        with open(path, "rb") as stream:  # noqa: PTH123 - opened by the thousand
+        with os.fdopen(open_regular(path), "rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - LOG_TAIL_BYTES))
             return stream.read().decode("utf-8", "replace")
     except OSError:

@@ -13,6 +13,7 @@ from jobkit.in_words import CANCELLED, why_failed
 from jobkit.launch import say
 from jobkit.look import Look, RunLook, Standing, look
 from jobkit.prepare import Prepared
+from jobkit.record_files import open_regular
 from jobkit.records import Point
 from jobkit.run_folder import read_points
 from jobkit.typed import short, typed
@@ -68,7 +69,7 @@ def _holds(path: str, content: bytes) -> bool:
     try:
         if os.stat(path).st_size != len(content):  # noqa: PTH116 - a Path costs as much again
             return False
-        with open(path, "rb") as stream:  # noqa: PTH123 - the same
+        with os.fdopen(open_regular(path), "rb") as stream:
             return stream.read() == content
     except OSError:
         return False

@@ -39,16 +39,9 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
         Where the run folder cannot be read or written, is a copy or was moved, or the scheduler
         refuses (exit code 3).
     """
-    try:
-        check_place(run_dir)
-        with alone(run_dir, say):
-            return _verify(run_dir, memory)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        where = error.filename or run_dir
-        hint = "verify adds a point to the run: its folder must be whole, and yours to write in"
-        raise JobkitError(f"{where}: {error.strerror or error}", hint=hint) from error
+    check_place(run_dir)
+    with alone(run_dir, say):
+        return _verify(run_dir, memory)
 
 
 def _verify(run_dir: Path, memory: int | str | None) -> int:
@@ -82,8 +75,8 @@ def _points(run_dir: Path) -> list[Point]:
 def _here(run_dir: Path, before: int) -> int:
     say("predicting the largest batch and running it here")
     try:
-        with local.ended_by_signals():
-            local.find_largest(run_dir, lambda _: None)
+        with local.as_driver(run_dir) as job_id:
+            local.find_largest(run_dir, lambda _: None, job_id)
     except KeyboardInterrupt:
         say(f"interrupted\n  results   jobkit collect {typed(run_dir)}")
         return EXIT_INTERRUPTED

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 from jobkit.errors import JobkitError
+from jobkit.record_files import read_text
 from jobkit.records import POINTS_FILE
 from jobkit.render import script_name
 from jobkit.typed import typed
@@ -25,7 +26,7 @@ def check_place(run_dir: Path) -> None:
     """
     script = run_dir / script_name(1)
     try:
-        text = script.read_text(encoding="utf-8", errors="replace")
+        text = read_text(script)
     except OSError as error:
         hint = "what is there is read by jobkit collect; to run its points again make a new sweep"
         raise JobkitError(f"{script}: {error.strerror}: nothing can run without it", hint=hint) from error

@@ -6,6 +6,7 @@ both as text, for a walltime is written with colons and nobody means a bool by `
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from yaml.constructor import ConstructorError
 
 from jobkit.errors import JobkitError
 from jobkit.nearest import meant, nearest
+from jobkit.record_files import open_regular
 
 Loc = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)
@@ -133,7 +135,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
         Where the file cannot be read or is no YAML mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _read(path)
         node, data = _composed(text)
     except OSError as error:
         raise JobkitError(f"{path}: {error.strerror}", hint="name a YAML file that exists") from error
@@ -155,6 +157,14 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
     if any(NUL in fault.what for fault in document.faults):
         refuse(document, "write it without \\0")  # at once: a check may open a file of that name
     return document
+
+
+def _read(path: Path) -> str:
+    """Return a file's text; a FIFO only if a shell made it (``<(command)``), for others may block."""
+    if str(path).startswith(("/dev/", "/proc/")):
+        return path.read_text(encoding="utf-8")
+    with os.fdopen(open_regular(path), encoding="utf-8") as stream:
+        return stream.read()
 
 
 def _composed(text: str) -> tuple[yaml.Node | None, Any]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 MIB = 2**20
+CROWD = f"{sys.executable} {__file__}"
+"""A command: it leaves room for 100 bytes in the last block of the file that is named to it."""
+BLOCK_BYTES = 4096
+"""A file grows by these: on a full disk the last of them still takes what fits into it."""
 
 
 @contextlib.contextmanager
@@ -46,6 +51,13 @@ def _unmounted(place: Path) -> Iterator[None]:
         _run("umount", "--lazy", str(place))  # whatever is still open there
 
 
+def crowd(path: Path, room_bytes: int) -> None:
+    """Add blank lines to a file until its last block has room for so many bytes."""
+    missing = -(path.stat().st_size + room_bytes) % BLOCK_BYTES
+    with path.open("ab") as stream:
+        stream.write(b"\n" * missing)
+
+
 def _mount(*words: str) -> None:
     try:
         _run("mount", *words)
@@ -56,3 +68,7 @@ def _mount(*words: str) -> None:
 def _run(*argv: str) -> None:
     path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
     subprocess.run(argv, check=True, capture_output=True, text=True, env={**os.environ, "PATH": path})
+
+
+if __name__ == "__main__":
+    crowd(Path(sys.argv[1]), 100)

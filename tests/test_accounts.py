@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.accounts import GONE, read_accounts
+from jobkit.accounts import CHANGES, GONE, read_accounts
 from jobkit.records import ACCOUNTING_FILE, Outcome
 from jobkit.submissions import Task
 from tests.builders import grid, write_answer, write_event, write_points, write_submitted
@@ -171,6 +171,19 @@ def test_a_task_that_was_found_again_in_between_is_not_gone(run: Path) -> None:
     assert read_accounts(run).gone == {ONE: after(90)}
     miss(run, after(200))
     assert read_accounts(run).gone == {}, "it turned up after all"
+
+
+def test_lines_that_name_what_has_changed_are_as_good_as_those_that_name_all(run: Path) -> None:
+    def change(at: str, words: str) -> None:
+        write_answer(run, "slurm", GONE, words, argv=CHANGES, at=at)
+
+    miss(run, after(0), "77.1", "77.2")
+    change(after(30), "-77.2 77.3")
+    assert read_accounts(run).missed == {"slurm": frozenset({ONE, Task("slurm", "77", 3)})}
+    change(after(60), "")
+    assert read_accounts(run).gone == {ONE: after(0)}
+    change(after(90), "-77.1")
+    assert read_accounts(run).gone == {Task("slurm", "77", 3): after(30)}
 
 
 def test_schedulers_miss_tasks_apart_from_each_other(run: Path) -> None:

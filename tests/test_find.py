@@ -448,3 +448,21 @@ def test_nothing_of_the_trial_is_lost_on_the_way_through_the_file(tmp_path: Path
     lines = (run / TRIALS_FILE).read_text(encoding="utf-8").splitlines()
     assert [from_json(Trial, line, where="x") for line in lines] == trials(run)
     assert json.loads(lines[0])["outcome"] is None
+
+
+@pytest.mark.fault
+def test_a_search_that_was_killed_between_its_two_lines_goes_on(tmp_path: Path) -> None:
+    """FAULT: what finds the largest batch is killed when it has written its trial, before the trial's point.
+
+    HOW: real: the two files as such a kill leaves them.
+    REPORTED: nothing: a trial without a point never began, so the same one is written again.
+    LOST: nothing.
+    """
+    run = run_of(tmp_path)
+    before = (run / POINTS_FILE).read_bytes()
+    point = find.next_trial(run)
+    (run / POINTS_FILE).write_bytes(before)
+    assert trials(run) == []
+    assert "being tried" not in str(read_sources([run]))
+    assert find.next_trial(run) == point
+    assert [one.index for one in trials(run)] == [points_of(run)[-1].index]

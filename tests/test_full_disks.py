@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -10,10 +13,18 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.cancel import cancel
 from jobkit.collect import collect
+from jobkit.enqueue import Unanswered, submit_array
+from jobkit.errors import JobkitError
+from jobkit.record_files import append_line
 from jobkit.records import Outcome
 from jobkit.run.room import ROOM_BYTES
-from tests.disks import disk, read_only
+from jobkit.schedulers import slurm
+from jobkit.schedulers.base import Array
+from jobkit.submissions import read_journal
+from tests.builders import grid, point, write_points, write_submitted
+from tests.disks import CROWD, crowd, disk, read_only
 from tests.halted import Halted, ended
 from tests.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.test_job_script import DEADLINE_S, Run, wait_until
@@ -182,6 +193,94 @@ def test_home_is_full_before_the_job_begins(tmp_path: Path, mounts: ExitStack, k
     filler.unlink()
     assert run.run(1)[0] == 0
     assert run.record().try_number == 1
+
+
+SBATCH = """#!/bin/sh
+echo 101
+echo "sbatch $*" >>{calls}
+{crowd} {home}/journal.jsonl
+cat /dev/zero >{home}/filler 2>/dev/null
+true
+"""
+
+
+def test_home_is_full_when_a_sweep_is_submitted(
+    tmp_path: Path, mounts: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAULT: the disk of the run folder is full before a submission, or fills up while the scheduler answers.
+
+    HOW: real: a tmpfs, filled to the last byte, first by another process, then by the submit command.
+    REPORTED: before: the file, "No space left on device", "the job was not submitted", exit code 2. After: \
+    "taken as slurm job 101, but the journal could not be written", exit code 5, and what to type.
+    LOST: nothing; a job that was taken is found by its name.
+    """
+    home = mounts.enter_context(disk(tmp_path / "home", 1))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sbatch").write_text(SBATCH.format(home=home, calls=tmp_path / "calls", crowd=CROWD))
+    (tmp_path / "bin" / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    array = Array(first=1, last=3, offset=0, throttle=None)
+    filler = fill(home)
+    with pytest.raises(JobkitError, match=f"{home}/journal.jsonl: No space left on device; the job was not"):
+        submit_array(slurm, home, "job.sh", array)
+    assert not (tmp_path / "calls").exists()
+    filler.unlink()
+    with pytest.raises(Unanswered, match="taken as slurm job 101, but the journal could not") as taken:
+        submit_array(slurm, home, "job.sh", array)
+    assert taken.value.exit_code == 5
+    assert not (home / "journal.jsonl").read_bytes().endswith(b"\n"), "half of a line is there"
+    assert f"jobkit resume {home}" in taken.value.hint
+    (home / "filler").unlink()
+    assert read_journal(home).unanswered is not None
+    append_line(home / "journal.jsonl", '{"at": "2026-01-02T10:15:00+00:00", "event": "left"}')
+    assert read_journal(home).left is not None, "it stands on a line of its own"
+
+
+@pytest.mark.parametrize("harm", ["full", "read-only", "no locks"])
+def test_what_runs_can_be_cancelled_whatever_the_disk_does(
+    tmp_path: Path,
+    mounts: ExitStack,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    harm: str,
+) -> None:
+    """FAULT: jobs run, and their run folder is on a disk that is full, read-only, or without locks.
+
+    HOW: real: a tmpfs filled to the last byte, and one mounted read-only; fake: flock(2) says ENOSYS.
+    REPORTED: `jobkit cancel` says what is wrong, and ends the jobs. Without locks `jobkit resume` works, \
+    and says that no two may work on the run at a time.
+    LOST: nothing.
+    """
+    home = mounts.enter_context(disk(tmp_path / "home", 1))
+    run = write_points(home / "run", grid([1, 2]))
+    write_submitted(run, "slurm", "101", first=1, last=2)
+    scheduler = {"squeue": f"echo '101_1|RUNNING|None|n1|0:10|N/A|{point().run_id}'", "sacct": "true"}
+    scheduler["scancel"] = f'echo "scancel $*" >>{tmp_path}/calls'
+    (tmp_path / "bin").mkdir()
+    for name, body in scheduler.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    if harm == "full":
+        crowd(run / "journal.jsonl", 0)
+        fill(home)
+    elif harm == "read-only":
+        mounts.enter_context(read_only(home))
+    else:
+        monkeypatch.setattr(fcntl, "flock", no_flock)
+    assert cancel(run, [], []) == 0
+    assert (tmp_path / "calls").read_text() == "scancel 101\n"
+    said = capsys.readouterr().err
+    words = {
+        "full": "No space left on device",
+        "read-only": "Read-only file system",
+        "no locks": "has no locks",
+    }
+    assert words[harm] in said
+
+
+def no_flock(*_: object) -> None:
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
 def test_the_run_folder_is_read_only(tmp_path: Path, mounts: ExitStack) -> None:

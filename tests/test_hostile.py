@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +16,25 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from jobkit import record_json, records
+from jobkit.cancel import cancel
 from jobkit.collect import collect
 from jobkit.errors import JobkitError
+from jobkit.look import look
 from jobkit.records import Outcome
+from jobkit.retries import run_again
 from jobkit.spec import load_spec
 from jobkit.yaml_files import MOST_SHOWN
-from tests.builders import grid, record, try_folder, write_exit, write_points, write_record
+from tests.builders import (
+    grid,
+    record,
+    try_folder,
+    write_answer,
+    write_begin,
+    write_exit,
+    write_points,
+    write_record,
+    write_submitted,
+)
 
 pytestmark = pytest.mark.fault
 
@@ -229,3 +246,60 @@ def test_a_record_that_came_home_twice_counts_once(tmp_path: Path) -> None:
     found = collect([run])
     assert found.points["outcome"].tolist() == [Outcome.OK]
     assert found.points["tries"].tolist() == [2]
+
+
+@pytest.fixture
+def alarm() -> Iterator[None]:
+    """Fail a test that blocks."""
+
+    def ring(*_: object) -> None:
+        pytest.fail("it blocks")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("alarm")
+def test_a_fifo_in_place_of_a_file(tmp_path: Path) -> None:
+    """FAULT: a FIFO has the name of a file of a run.
+
+    HOW: real: each file of a run in turn; collect, status, resume and cancel.
+    REPORTED: "not a regular file", with its path, where the file matters; nothing waits for a writer.
+    LOST: what such a file held.
+    """
+    points = grid([50, 100])
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "local", "7", first=1, last=2)
+    write_answer(run, "local", "accounting", "{}", argv=[])
+    write_record(run, record(points[0]))
+    write_begin(run, points[1], scheduler="local", job=7, task=2)
+    write_exit(run, points[1], records.Exit(status=0, stage="done"))
+    for name in (
+        "job.sh",
+        "sweep.yaml",
+        "lengths.json",
+        "find_max.json",
+        "trials.jsonl",
+        ".driver.lock",
+        ".lock",
+    ):
+        (run / name).touch()
+    (run / "logs").mkdir()
+    (run / "logs" / "7_2.out").touch()
+    for path in [one for one in run.rglob("*") if one.is_file()]:
+        kept = path.rename(tmp_path / "kept")
+        os.mkfifo(path)
+        for what in (collect, look):
+            with contextlib.suppress(JobkitError):
+                what([run])
+        with contextlib.suppress(JobkitError):
+            run_again(run, (), ())
+        with contextlib.suppress(JobkitError):
+            cancel(run, [], [])
+        if path.name == "record.json":
+            assert f"{path}: cannot be read: not a regular file" in "\n".join(collect([run]).notes)
+        path.unlink()
+        kept.rename(path)

@@ -34,3 +34,21 @@ def test_an_object_is_read_and_a_list_of_it_is_none(data: dict[str, object]) -> 
     assert parse_object(json.dumps(data), "f:1") == data
     with pytest.raises(JobkitError, match="not a JSON object"):
         parse_object(json.dumps([data]), "f:1")
+
+
+def test_a_line_that_was_appended_to_one_cut_short_is_read(tmp_path: Path) -> None:
+    """So jobkit 0.1 left it; inside a string the quotes of such a beginning are escaped."""
+    path = tmp_path / "journal.jsonl"
+    whole = json.dumps({"at": "2026", "said": '{"at": "1"}'})
+    path.write_text(f'{{"at": "2025", "sa{whole}\n{whole[:-1]}\n')
+    found, notes = read_tolerantly(path, parse_object)
+    assert found == [{"at": "2026", "said": '{"at": "1"}'}]
+    assert len(notes) == 1
+
+
+def test_of_a_file_that_does_not_grow_the_last_line_is_named_too(tmp_path: Path) -> None:
+    path = tmp_path / "points.jsonl"
+    path.write_text('{"a": 1}\n{"ha')
+    assert read_tolerantly(path, parse_object) == ([{"a": 1}], ())
+    found, notes = read_tolerantly(path, parse_object, growing=False)
+    assert (found, [note.startswith(f"{path}:2: not JSON") for note in notes]) == ([{"a": 1}], [True])

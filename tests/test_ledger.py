@@ -3,6 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from jobkit.ledger import Entry, entries, note, summary
 
 ENTRY = Entry(
@@ -40,9 +42,14 @@ def test_an_entry_is_written_once(tmp_path: Path) -> None:
     assert entries(path) == [ENTRY, replace(ENTRY, index=7), replace(ENTRY, run_id="demo-2")]
 
 
-def test_a_ledger_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
+def test_a_ledger_that_cannot_be_written_does_no_harm_and_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     note(tmp_path / "file" / "ledger.jsonl", ENTRY)
+    assert f"not written: {tmp_path}/file: File exists" in capsys.readouterr().err.replace(
+        "/ledger.jsonl", ""
+    )
     (tmp_path / "folder").mkdir()
     note(tmp_path / "folder", ENTRY)
     assert entries(tmp_path / "folder") == []

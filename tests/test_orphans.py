@@ -125,10 +125,28 @@ def test_one_that_has_ended_since_is_found_in_the_accounting(run: Path, controll
 
 def test_numbers_are_told_apart_as_numbers(run: Path, controller: Controller) -> None:
     """An older job of this name may have been journalled in a line that was cut short."""
-    controller.queue("9")
-    controller.accounting("10")
+    controller.accounting("9", "10")
     adopted(run)
     assert last(run)["job_id"] == "10"
+
+
+def test_of_several_that_may_run_none_is_guessed(run: Path, controller: Controller) -> None:
+    controller.queue("9")
+    controller.accounting("10")
+    with pytest.raises(JobkitError, match="job 9 is of this run") as refused:
+        adopted(run)
+    assert refused.value.exit_code == 3
+    assert last(run)["event"] == "submitting"
+
+
+def test_what_the_journal_does_not_keep_is_not_adopted(
+    run: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server may take a line and lose it."""
+    controller.queue("9")
+    monkeypatch.setattr("jobkit.journal.append_line", lambda *_: None)
+    with pytest.raises(JobkitError, match="job 9 was written there, and cannot be read back"):
+        adopted(run)
 
 
 def test_one_that_was_not_taken_is_told_refused(run: Path, controller: Controller) -> None:

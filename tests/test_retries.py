@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from jobkit import retries, submit
+from jobkit.cancel import cancel
+from jobkit.errors import JobkitError
+from jobkit.identity import DRIVER_FILE, driving, last_driver
 from jobkit.journal import events, note
 from jobkit.look import Standing, look
 from jobkit.prepare import Options, prepare
@@ -135,7 +138,46 @@ def test_here_it_can_be_interrupted(
     monkeypatch.setattr("jobkit.local.drive", interrupted)
     assert doing(local) == 130
     event = list(events(local))[-1]
-    assert (event["event"], event["job_id"], event["said"]) == ("cancelled", str(os.getpid()), "interrupted")
+    driver = last_driver(local)
+    assert driver is not None
+    assert driver.pid == os.getpid()
+    assert (event["event"], event["job_id"], event["said"]) == ("cancelled", driver.job_id, "interrupted")
+
+
+@pytest.mark.fault
+def test_a_run_that_was_killed_on_a_machine_that_is_gone(
+    local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAULT: the machine that ran the points is gone; the run folder is on a file server.
+
+    HOW: fake: a lock file and a journal that name another machine, and a disk taken for a file server's.
+    REPORTED: `jobkit resume`, `status` and `cancel` say on which machine the points were started, and that \
+    it is not known whether they still run; `jobkit resume --machine-gone NAME` runs them again.
+    LOST: what the try had not brought home.
+    """
+    with driving(local) as job:
+        pass
+    known = json.loads((local / DRIVER_FILE).read_text()) | {"host": "node07", "boot": "another"}
+    (local / DRIVER_FILE).write_text(json.dumps(known))
+    span: dict[str, object] = {"scheduler": "local", "first": 1, "last": 3, "round": 1}
+    note(local, "submitting", job_id=job, cluster="node07", **span)
+    note(local, "submitted", job_id=job, cluster="node07", **span)
+    assert [one.outcome for one in look([local])[0].points] == [Outcome.LOST] * 3, (
+        "this disk is this machine's own"
+    )
+    (local / "accounting.jsonl").write_text("")
+    monkeypatch.setattr("jobkit.identity._own_disk", lambda _: False)
+    assert look([local])[0].silent == ("local",)
+    commands: list[Callable[[], object]] = [lambda: run_again(local, (), ()), lambda: cancel(local, [], [])]
+    for command in commands:
+        with pytest.raises(JobkitError, match="were started on node07, and from here it is not") as refused:
+            command()
+        assert f"jobkit resume {local} --machine-gone node07" in refused.value.hint
+    with pytest.raises(JobkitError, match="no points of this run were started there") as wrong:
+        run_again(local, (), (), machine_gone="node08")
+    assert wrong.value.hint == "they were started on node07"
+    assert run_again(local, ("1",), (), machine_gone="node07") is None
+    assert [one.outcome for one in look([local])[0].points] == [OK, Outcome.LOST, Outcome.LOST]
 
 
 def test_here_nothing_follows_where_the_spec_says_so(local: Path) -> None:

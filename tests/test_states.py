@@ -163,10 +163,10 @@ NOW = "2026-01-02T11:00:00+00:00"
         ([], knowing(), None),
         ([TWO, ONE], knowing(), "7.1 7.2"),
         ([ONE], knowing(missed=[ONE], at="2026-01-02T10:59:01+00:00"), None),
-        ([ONE], knowing(missed=[ONE], at="2026-01-02T10:59:00+00:00"), "7.1"),
+        ([ONE], knowing(missed=[ONE], at="2026-01-02T10:59:00+00:00"), ""),
         ([ONE], knowing(missed=[ONE], gone=[ONE], at="2026-01-02T10:00:00+00:00"), None),
-        ([ONE, TWO], knowing(missed=[ONE], at="2026-01-02T10:59:59+00:00"), "7.1 7.2"),
-        ([], knowing(missed=[ONE], at="2026-01-02T10:59:59+00:00"), ""),
+        ([ONE, TWO], knowing(missed=[ONE], at="2026-01-02T10:59:59+00:00"), "7.2"),
+        ([], knowing(missed=[ONE], at="2026-01-02T10:59:59+00:00"), "-7.1"),
     ],
 )
 def test_what_is_missed_is_noted_when_it_is_news_and_once_a_minute(

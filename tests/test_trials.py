@@ -7,7 +7,7 @@ import pytest
 
 from jobkit.record_files import append_line
 from jobkit.record_json import to_json
-from jobkit.records import Outcome
+from jobkit.records import POINTS_FILE, Outcome
 from jobkit.trials import (
     ALLOCATOR,
     PROCESS,
@@ -21,6 +21,7 @@ from jobkit.trials import (
     trials,
 )
 from jobkit.units import GIB
+from tests.builders import point
 
 TRIED = Trial(
     index=6,
@@ -38,6 +39,7 @@ OF_PROCESS = "batch_size 1,245 within 16.00 GiB of the process"
 def write(run: Path, *found: Trial, tail: str = "") -> Path:
     for one in found:
         append_line(run / TRIALS_FILE, to_json(one))
+        append_line(run / POINTS_FILE, to_json(point(one.index)))
     with (run / TRIALS_FILE).open("a", encoding="utf-8") as stream:
         stream.write(tail)
     return run

@@ -20,6 +20,7 @@ from jobkit.errors import JobkitError
 from jobkit.measured import Memory
 from jobkit.record_files import append_line, write_atomically
 from jobkit.record_json import to_json
+from jobkit.records import Outcome
 from jobkit.trials import TRIALS_FILE, WANTED_FILE, Trial
 from jobkit.units import GIB
 from tests.builders import ITEMS, grid, record, write_points, write_record
@@ -90,7 +91,7 @@ def test_a_spec_without_find_max_means_all_there_is(run: Path) -> None:
 
 
 def test_earlier_trials_are_not_counted_again(run: Path) -> None:
-    for trial in (Trial(index=5), Trial(message="too few"), Trial(message="too few")):
+    for trial in (Trial(index=5, outcome=Outcome.OK), Trial(message="too few"), Trial(message="too few")):
         append_line(run / TRIALS_FILE, to_json(trial))
     verification.verify(run, memory=None)
     assert wanted(run)["after"] == 3

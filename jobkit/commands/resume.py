@@ -21,6 +21,12 @@ from jobkit.commands.shared import changed_run, set_option, wait_option
     "Default, if no POINT is named: failed, cancelled and missing.",
 )
 @set_option
+@click.option(
+    "--machine-gone",
+    metavar="NAME",
+    default="",
+    help="Of a run without a scheduler: the machine or container NAME that ran it is gone for good.",
+)
 @click.option("--follow-up", is_flag=True, help="Do only what the policy says: for the job that follows.")
 @wait_option
 def resume(
@@ -28,6 +34,7 @@ def resume(
     points: tuple[str, ...],
     only: tuple[str, ...],
     overrides: tuple[str, ...],
+    machine_gone: str,
     follow_up: bool,
     wait: bool,
 ) -> int:
@@ -51,7 +58,8 @@ def resume(
     Exit status:
       0  submitted, or there is nothing to run again
       2  a word names no point that could run
-      3  the scheduler refused, or does not answer
+      3  the scheduler refused, or does not answer; or points may still run on another machine
+      5  submitted, but the journal could not be written: free space, then type the same again
     If the points run here, or with --wait, it is that of `jobkit collect`.
     """
     from jobkit.retries import follow, run_again
@@ -61,7 +69,8 @@ def resume(
     refuse_runs(points)
     if follow_up:
         return follow(run.absolute())
-    code = run_again(run.absolute(), (*only, *points), overrides, wait=wait)
+    again = (*only, *points)
+    code = run_again(run.absolute(), again, overrides, machine_gone=machine_gone, wait=wait)
     if code is not None:
         return code
     from jobkit.commands.collect import collect

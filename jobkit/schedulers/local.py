@@ -33,6 +33,11 @@ _COLUMNS = 2
 _OVER = re.compile("No such process")
 
 
+def process_of(job: JobId) -> str:
+    """Return the process id of a driver: its job id has a random word behind it, for numbers come again."""
+    return job.id.partition("-")[0]
+
+
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:  # noqa: ARG001 - a driver runs all points
     """Return the command of the driver that runs the whole run folder."""
     return (sys.executable, "-m", "jobkit.driver", str(Path(script).parent))
@@ -88,7 +93,7 @@ def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:  # noqa: ARG001 - o
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - one driver
     """Return the command that asks the driver to stop."""
-    return ("kill", "-TERM", job.id)
+    return ("kill", "-TERM", process_of(job))
 
 
 def refusal(answer: Completed) -> str | None:
@@ -98,7 +103,7 @@ def refusal(answer: Completed) -> str | None:
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - by number
     """Return the command that tells whether the drivers live, and what each runs: a number comes again."""
-    return ("ps", "-ww", "-o", "pid=,args=", "-p", ",".join(job.id for job in jobs))
+    return ("ps", "-ww", "-o", "pid=,args=", "-p", ",".join(map(process_of, jobs)))
 
 
 def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
@@ -138,7 +143,7 @@ def accounting_argv(  # see below
 
 def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:  # noqa: ARG001 - a driver has no name
     """Return the command that tells a person whether the drivers live."""
-    return (("ps", "-p", ",".join(job.id for job in jobs)),)
+    return (("ps", "-p", ",".join(map(process_of, jobs))),)
 
 
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,8 +15,10 @@ import pytest
 
 from jobkit.look import look
 from jobkit.records import Outcome
+from tests.cluster.holds import RELEASE, held_by
 from tests.cluster.test_sweeps import COUNT, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+from tests.disks import CROWD, disk
 
 Wait = Callable[[Callable[[], bool], float], None]
 
@@ -37,6 +41,20 @@ def dies(lab: Lab, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
     monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
 
 
+def fills(lab: Lab, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a submit command on PATH that fills a disk when it has really submitted."""
+    real = shutil.which(SUBMIT[lab.scheduler])
+    wrapper = lab.home / "bin" / SUBMIT[lab.scheduler]
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        f'#!/bin/bash\ncase " $* " in *" {ASKS[lab.scheduler]} "*) exec {real} "$@" ;; esac\n'
+        f'{real} "$@" || exit\ncd "{disk}"/*/\n{CROWD} journal.jsonl\n'
+        "exec 2>/dev/null; cat /dev/zero >filler; true\n"
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+
+
 def sweep_that_is_killed(lab: Lab) -> Path:
     done = lab.sweep(lab.spec(COUNT + "policy: {follow_up: false}\n"))
     assert done.returncode == -9
@@ -47,9 +65,10 @@ def sweep_that_is_killed(lab: Lab) -> Path:
 def later(run: Path) -> None:
     """Let a minute pass for the journal: a submission may be under way for half of one."""
     path = run / "journal.jsonl"
-    event = json.loads(path.read_text(encoding="utf-8"))
+    line, *rest = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    event = json.loads(line)
     event["at"] = (datetime.fromisoformat(event["at"]) - timedelta(minutes=1)).isoformat()
-    path.write_text(json.dumps(event) + "\n", encoding="utf-8")
+    path.write_text("".join([json.dumps(event) + "\n", *rest]), encoding="utf-8")
 
 
 def all_ok(run: Path) -> bool:
@@ -107,3 +126,36 @@ def test_an_array_that_was_not_taken_is_submitted_by_resume(
     wait_until(lambda: all_ok(run), 60)
     assert [one["round"] for one in submitted(lab)] == [2]
     assert len(list(run.glob("results/*/try-*"))) == 6
+
+
+@pytest.mark.fault
+def test_a_disk_that_fills_while_the_scheduler_answers(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
+) -> None:
+    """FAULT: the disk of the run folder fills when the scheduler has taken the array.
+
+    HOW: real: a tmpfs, filled to the last byte by the submit command, Slurm and Grid Engine.
+    REPORTED: "taken as job N, but the journal could not be written", with the file and the reason, exit \
+    code 5; once there is room, `jobkit resume` finds the job by its name and submits nothing again.
+    LOST: nothing, no point runs twice.
+    """
+    with disk(lab.home / "runs", 10) as runs:
+        spec = COUNT + "policy: {follow_up: false}\n"
+        spec = spec.replace("gpus: 0,", f"gpus: 0, options: {held_by(lab.scheduler)},")
+        with monkeypatch.context() as patch:
+            fills(lab, runs, patch)
+            done = lab.sweep(lab.spec(spec))
+        run = lab.run_dir()
+        assert done.returncode == 5, done.stderr
+        assert f"{run}/journal.jsonl: No space left on device" in done.stderr
+        (taken,) = re.findall(
+            rf"taken as {lab.scheduler} job (\d+), but the journal could not be", done.stderr
+        )
+        (run / "filler").unlink()
+        later(run)
+        done = lab.jobkit("resume", run)
+        assert f"its job {taken} was found by its name" in done.stderr, done.stderr
+        assert "nothing to run again" in done.stderr
+        subprocess.run([*RELEASE[lab.scheduler], taken], check=True, capture_output=True)
+        wait_until(lambda: all_ok(run), 60)
+        assert len(list(run.glob("results/*/try-*"))) == 6
