@@ -26,7 +26,7 @@ from jobkit.run.paragraphs import read_paragraphs
 from jobkit.schedulers.base import Queued, State
 from jobkit.schedulers.registry import by_name
 from jobkit.submissions import Role, Submission, Task
-from jobkit.tries import try_numbers
+from jobkit.tries import latest_number
 
 FIRST_POLL_S, SLOWEST_POLL_S, BACK_OFF = 2.0, 30.0, 1.3
 MOST_BARS = 24
@@ -86,8 +86,8 @@ class Progress:
         """
         for point in list(self._left.values()):
             home = self._run_dir / RESULTS_FOLDER / point.point_id
-            if numbers := try_numbers(str(home)):
-                self._show(point, home / f"{TRY_PREFIX}{numbers[0]}")
+            if number := latest_number(str(home)):
+                self._show(point, home / f"{TRY_PREFIX}{number}")
         waiting = {one.reason for one in queued if one.reason}
         why = f", waiting: {', '.join(sorted(waiting))}" if waiting and not self._tasks else ""
         self._bars.update(
