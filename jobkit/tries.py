@@ -225,6 +225,15 @@ def try_numbers(home: str) -> list[int]:
     return sorted((int(name) for name in found if name.isdecimal()), reverse=True)
 
 
+def latest_number(home: str) -> int:
+    """Return the number of the latest try that no person ran by hand; 0 if there is none."""
+    for number in try_numbers(home):
+        begin = _read_begin(f"{home}/{TRY_PREFIX}{number}/{BEGIN_FILE}")
+        if not TryFiles(number=number, begin=begin).by_hand:
+            return number
+    return 0
+
+
 def read_try(home: str, number: int, point: Point) -> TryFiles:
     """Return what one try folder holds; what cannot be read is told, never raised."""
     folder = f"{home}/{TRY_PREFIX}{number}"

@@ -31,7 +31,7 @@ from jobkit.status import RunStatus, status_of
 from jobkit.status_report import plain
 from jobkit.submissions import Role, Submission, Task
 from jobkit.timing import task_s
-from jobkit.tries import read_batches, read_try, try_numbers
+from jobkit.tries import latest_number, read_batches, read_try
 from jobkit.units import format_about
 
 FIRST_POLL_S, SLOWEST_POLL_S, BACK_OFF = 2.0, 30.0, 1.3
@@ -99,9 +99,9 @@ class Progress:
         before = len(self._left)
         for point in list(self._left.values()):
             home = self._run_dir / RESULTS_FOLDER / point.point_id
-            numbers = try_numbers(str(home))
-            if numbers and numbers[0] > self._old.get(point.index, 0):
-                self._show(point, home, numbers[0], status)
+            number = latest_number(str(home))
+            if number > self._old.get(point.index, 0):
+                self._show(point, home, number, status)
         if status is not None:
             self._say(self._failures.lines(status.seen))
         elif len(self._left) < before:

@@ -14,7 +14,16 @@ from jobkit.begin import BEGIN_FILE
 from jobkit.records import BATCHES_FILE, EXIT_FILE, RECORD_FILE, Exit, Job, Outcome, Point
 from jobkit.schedulers.base import Accounted
 from jobkit.submissions import Task
-from jobkit.tries import Tried, counting, names, not_started, read_batches, read_tries, try_numbers
+from jobkit.tries import (
+    Tried,
+    counting,
+    latest_number,
+    names,
+    not_started,
+    read_batches,
+    read_tries,
+    try_numbers,
+)
 from tests.builders import (
     batch,
     point,
@@ -303,3 +312,13 @@ def test_a_try_by_hand_takes_no_account_from_the_task(tmp_path: Path) -> None:
     own, by_hand = read(tmp_path, accounts(Outcome.TIMEOUT))
     assert (own.task, own.verdict.outcome) == (ONE, Outcome.TIMEOUT)
     assert (by_hand.task, by_hand.account, by_hand.verdict.outcome) == (None, None, Outcome.OK)
+
+
+def test_the_latest_try_of_the_scheduler_is_what_progress_is_shown_of(tmp_path: Path) -> None:
+    home = f"{tmp_path}/results/p001"
+    assert latest_number(home) == 0
+    write_begin(tmp_path, point(), 3, scheduler="hand", job=1, task="")
+    assert latest_number(home) == 0
+    write_begin(tmp_path, point(), 1)
+    try_folder(tmp_path, point(), 2)
+    assert latest_number(home) == 2, "its begin file is not home yet"
