@@ -171,7 +171,7 @@ def _end(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
         say("nothing in it looks like an error; without --err all of it is printed")
     if empty or not sieve.open:
         say(f"{log.name}{' has printed nothing' if empty else ''}: {_known(run, log)}")
-        say(f"{_typed('status', run, log)} shows all that is known")
+        say(f"all that is known: {_typed('status', run, log)}")
 
 
 def _known(run: Path, log: Log) -> str:

@@ -212,7 +212,7 @@ def _cards(found: Recommendation) -> Iterator[str]:
     heads = ["card", "usable GiB", "fits", "largest safe", "by the line", ""]
     yield from _grid(heads, [_card_cells(one) for one in found.cards])
     yield ""
-    yield "  What is usable is less than a card's name says; sources: jobkit help recommend."
+    yield "  A GPU has less usable memory than its name says; jobkit help recommend names the sources."
     context = format_bytes_gib(found.measured.overhead_bytes or 0)
     yield f"  The context ({context}) was measured on one card and is carried over; speed never is."
     for one in found.cards[: len(found.cards) == 1]:  # more are looked at side by side, one is meant

@@ -85,7 +85,7 @@ def _safe(sections: Iterable[Section], safe: Callable[[str], str]) -> Iterator[S
             for strip in one.grid
         )
         before, after = tuple(map(safe, one.before)), tuple(map(safe, one.after))
-        yield Section(safe(one.title), before, tuple(grid), after)
+        yield Section(safe(one.title), before, tuple(grid), after, safe(one.base))
 
 
 def _cells_safe(frame: pd.DataFrame) -> pd.DataFrame:

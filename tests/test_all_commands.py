@@ -45,10 +45,11 @@ CASES = {
     "throttle": [["throttle", RUN, "2"]],
     "collect": [["collect", RUN]],
     "recommend": [["recommend", RUN, "--corpus", "text.txt"]],
-    "verify": [["verify", RUN, "--memory", "150MiB"], ["verify", RUN, "--memory", "150MiB"]],
+    "verify": [["verify", RUN, "--gpu-memory", "150MiB"], ["verify", RUN, "--gpu-memory", "150MiB"]],
     "models": [["models", "list"]],
     "lint": [["lint", f"{RUN}/job.sh"]],
     "schema": [["schema"]],
+    "help": [["help"], ["help", "terms"]],
 }
 """What of each command is run: a new command needs a line here."""
 
@@ -118,7 +119,7 @@ def test_a_command_changes_no_figure(name: str, run: Path, before: dict[str, obj
 def test_a_trial_really_ran_once(run: Path, folder: Path, before: dict[str, object]) -> None:
     """Else the test above proves nothing of ``verify``."""
     for _ in range(2):
-        assert jobkit("verify", str(run), "--memory", "150MiB") == 0
+        assert jobkit("verify", str(run), "--gpu-memory", "150MiB") == 0
     assert [trial.held for trial in trials(run)] == [True]
     assert (folder / "ledger.jsonl").is_file()
     assert figures(run) == before

@@ -62,6 +62,7 @@ def test_a_local_sweep_prints_its_table_and_leaves_the_whole_run_folder(home: Pa
         "accounting.jsonl",
         "job.sh",
         "journal.jsonl",
+        "lengths.json",
         "logs",
         "points.jsonl",
         "results",
@@ -99,7 +100,7 @@ def test_a_bad_spec_is_refused_with_all_its_faults(home: Path) -> None:
     done = jobkit(home, "sweep", "spec.yaml")
     assert done.returncode == 2
     assert "spec.yaml: 2 faults, nothing was done" in done.stderr
-    assert "spec.yaml:3:7: text:" in done.stderr
+    assert "spec.yaml:3:7: text 'no.txt'" in done.stderr
     assert "spec.yaml:5:1: repeat: no such key; did you mean 'repeats'?" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (home / "runs").exists()

@@ -23,7 +23,8 @@ from pathlib import Path
 from unittest import mock
 from jobkit import sample, standin, texts
 
-def built(folder, size, say):
+def built(_, made, *words, **options):  # in the place of the training
+    folder = Path(made)
     (folder / "en").mkdir(parents=True)
     (folder / "en" / "t.pt").write_text("weights")
     (folder / standin.CARD_FILE).write_text("{}")
@@ -31,7 +32,7 @@ def built(folder, size, say):
 def use(cache, paragraphs, size, url):
     sample.write_sample(cache / "texts", paragraphs)
     texts.find_text(url, base=cache, cache=cache)
-    with mock.patch.object(standin, "_build_into", built), mock.patch.object(standin, "read_card"):
+    with mock.patch.object(standin, "apart", built), mock.patch.object(standin, "read_card"):
         standin.make_standin(size, cache, print)
 
 user, umask, cache, warm, url, size, *numbers = sys.argv[1:]

@@ -93,10 +93,11 @@ WORDS: dict[str, list[list[str]]] = {
     "throttle": [["runs/run", "2"], ["runs/run", HOSTILE]],
     "collect": [["runs/run"], *(["runs/run", "--format", name] for name in ("csv", "md", "json")), [HOSTILE]],
     "recommend": [["runs/run"], ["runs/run", "--json"], [HOSTILE]],
-    "verify": [["runs/run"], ["runs/run", "--memory", HOSTILE]],
+    "verify": [["runs/run"], ["runs/run", "--gpu-memory", HOSTILE]],
     "models": [["path", HOSTILE], ["list"]],
     "lint": [["job.sh"], ["job.sh", "--json"], [HOSTILE]],
     "schema": [[]],
+    "help": [[], [HOSTILE]],
 }
 
 

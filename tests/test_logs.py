@@ -119,7 +119,7 @@ def test_a_point_that_printed_nothing_shows_what_is_known_of_it(run: Path) -> No
         assert printed(run, said=said, how=how, err=err) == b""
         assert said[1:] == [
             r"p001 try 1 has printed nothing: model_missing; no tokenizer in \x1b[31m/m",
-            f"jobkit status {run} 1 shows all that is known",
+            f"all that is known: jobkit status {run} 1",
         ]
     log.unlink()
     with pytest.raises(JobkitError, match=r"p001 try 1 has ended \(model_missing; no"):

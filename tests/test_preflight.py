@@ -105,7 +105,7 @@ def test_other_knobs_have_their_loads_told(spec: Path) -> None:
 
 
 def test_a_faulty_spec_is_refused(spec: Path) -> None:
-    with pytest.raises(JobkitError, match=r"text: text 'gone\.txt'"):
+    with pytest.raises(JobkitError, match=r"text 'gone\.txt'"):
         preflight(spec, ("text=gone.txt",))
 
 

@@ -40,9 +40,12 @@ def test_a_pruned_point_saves_what_the_one_that_ran_out_took(tmp_path: Path) -> 
 def test_a_stopped_point_saves_the_mean_of_those_that_failed_the_same_way(tmp_path: Path) -> None:
     points = grid([50, 100, 200])
     run = write_points(tmp_path / "run", points)
+    began = "2026-01-02T10:15:30+00:00"
     for one, end in zip(points, ("10:16:00", "10:17:00"), strict=False):
         ended = f"2026-01-02T{end}+00:00"
-        write_record(run, replace(record(one), outcome=Outcome.BUG, message="broken", ended_at=ended))
+        write_record(
+            run, replace(record(one), outcome=Outcome.BUG, message="broken", started_at=began, ended_at=ended)
+        )
     write_exit(
         run, points[2], left_out(Outcome.STOPPED, "2 points failed the same way: bug: ValueError: broken")
     )

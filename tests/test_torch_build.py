@@ -94,6 +94,6 @@ def test_what_says_that_it_does_not_matter_is_believed(
     override: str, install: Install, tmp_path: Path
 ) -> None:
     install(CPU)
-    assert prepared(tmp_path, override, build=False) == []
+    assert not any("torch" in line for line in prepared(tmp_path, override, build=False))
     install(CPU.replace("cuda: Optional[str] = None", "cuda: Optional[str] = '12.6'"))
     assert prepared(tmp_path, build=False) == []
