@@ -79,7 +79,7 @@ def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: Lab) -> None:
         subprocess.run([*RELEASE[lab.scheduler], lab.job()], check=True, capture_output=True)
         out, _ = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert out == "jobkit: point 2 batch_size-1-r2: ok\n"
+    assert out == "jobkit: point 2 batch_size-10-r1: ok\n"
 
 
 def test_what_runs_is_followed_until_it_has_ended(faulty: Faulty, wait_until: Wait) -> None:
