@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,15 @@ def test_one_that_has_left_its_session_is_not_waited_for(tmp_path: Path) -> None
 def test_an_interrupt_kills_the_command_and_goes_on_up(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
 
+    def begun() -> bool:
+        """Whether the command runs, and the main thread has come back from starting it."""
+        frame = sys._current_frames()[threading.main_thread().ident or 0]
+        calls = {frame.f_code.co_name for frame, _ in traceback.walk_stack(frame)}
+        return "communicate" in calls and pid.exists() and bool(pid.read_text(encoding="ascii").strip())
+
     def interrupt() -> None:
         end = time.monotonic() + 30
-        while not (pid.exists() and pid.read_text(encoding="ascii").strip()) and time.monotonic() < end:
+        while not begun() and time.monotonic() < end:
             time.sleep(0.01)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,15 @@ def test_every_fault_is_told_with_its_place(tmp_path: Path) -> None:
         "5:13: values.1: 'two': should be a valid integer",
         "6:1: nmae: no such key; did you mean 'name'?",
     ]
+
+
+def test_a_pipe_that_a_shell_made_is_read() -> None:
+    """``jobkit sweep <(command)``: the shell passes /dev/fd/N."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading):
+        with os.fdopen(writing, "w") as stream:
+            stream.write("name: x\n")
+        assert read_document(Path(f"/dev/fd/{reading}")).data == {"name": "x"}
 
 
 def test_an_override_is_named_as_it_was_typed(tmp_path: Path) -> None:
