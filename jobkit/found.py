@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jobkit import torch_build
+from jobkit.axes import unknown_knobs
 from jobkit.errors import JobkitError
 from jobkit.places import cache_dir
 from jobkit.records import ModelRef, TextRef
@@ -151,6 +152,10 @@ def _workload_check(folder: str) -> Callable[[Document], None]:
         if not isinstance(workload, str) or (workload not in SHIPPED and ":" not in workload):
             return  # a fault of its own
         found = _found(document, "workload", lambda: traits(workload, folder))
+        axes = document.data.get("sweep")
+        if found and workload not in SHIPPED and isinstance(axes, dict):  # `check_axes` has the shipped ones
+            for loc, what in unknown_knobs(axes, found.knobs, workload):
+                document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
         if found and found.needs_model:
             _check_model(document)
 
