@@ -24,6 +24,11 @@ GONE_AFTER = timedelta(seconds=60)
 15 s late: a task is gone when two looks so far apart did not find it."""
 
 
+RETURNING = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.QUEUE_ERROR})
+"""The accounting says so of tasks that have ended, and of those that the scheduler runs again or holds:
+for 3.5 s sacct shows a requeued task as PREEMPTED and no more, and qacct has a record of a task in Eqw
+(measured, Slurm 22.05.8, Grid Engine 8.1.9). So the queue is asked until they are gone from it."""
+
 AT_ONCE = frozenset({"local"})
 """Where one look is enough: a process that is not there does not come back."""
 
@@ -139,6 +144,14 @@ def read_accounts(
         buried=journal.buried,
         notes=journal.notes + more,
     )
+
+
+def ended(accounts: Accounts) -> frozenset[Task]:
+    """Return the tasks that are known to have ended, or to be gone."""
+    over = (task for task, runs in accounts.runs.items() if runs[-1].ended)
+    return frozenset(accounts.gone) | {
+        task for task in over if accounts.runs[task][-1].outcome not in RETURNING
+    }
 
 
 def _earlier(tasks: Sequence[tuple[Task, tuple[int, ...]]]) -> dict[int, tuple[Task, ...]]:

@@ -51,27 +51,41 @@ def axis_faults(axes: Mapping[str, Any], workload: str) -> Iterator[tuple[Loc, s
     """Yield ``(place below sweep, what is wrong)`` for raw YAML of any shape."""
     known = knobs(workload)
     mapping = axes.get("zip") if isinstance(axes.get("zip"), dict) else {}
-    names: list[Loc] = [(name,) for name in axes if name not in {"zip", "include", "exclude"}]
-    names += [("zip", name) for name in mapping or {}]
-    yield from _unknown(names, known)
+    if known is not None:
+        yield from unknown_knobs(axes, known)
     yield from _uneven(mapping or {})
     yield from _auto(axes)
     yield from _twice(axes, mapping or {})
-    for key in ("include", "exclude"):
-        yield from _unknown(_setting_names(key, axes.get(key)), known)
     yield from _no_points(axes)
+
+
+def unknown_knobs(
+    axes: Mapping[str, Any], known: Sequence[str], owner: str = ""
+) -> Iterator[tuple[Loc, str]]:
+    """Yield ``(place below sweep, what is wrong)`` for each knob of a sweep that a workload does not have.
+
+    Parameters
+    ----------
+    known
+        What the workload has.
+    owner
+        A class of the user's own, which can be changed: the message names it, and what it has.
+    """
+    zipped = axes.get("zip")
+    names: list[Loc] = [(name,) for name in axes if name not in {"zip", "include", "exclude"}]
+    names += [("zip", name) for name in zipped] if isinstance(zipped, dict) else []
+    names += [loc for key in ("include", "exclude") for loc in _setting_names(key, axes.get(key))]
+    holds = f": the KNOBS of {owner} holds {', '.join(known) or 'nothing'}" if owner else ""
+    for loc in names:
+        if loc[-1] not in known:
+            more = holds or nearest(str(loc[-1]), list(known))
+            yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{more}"
 
 
 def _setting_names(key: str, rows: object) -> list[Loc]:
     if not isinstance(rows, list):
         return []
     return [(key, i, name) for i, row in enumerate(rows) if isinstance(row, dict) for name in row]
-
-
-def _unknown(names: Sequence[Loc], known: Sequence[str] | None) -> Iterator[tuple[Loc, str]]:
-    for loc in names:
-        if known is not None and loc[-1] not in known:
-            yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{nearest(str(loc[-1]), list(known))}"
 
 
 def _uneven(zipped: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from jobkit import torch_build
+from jobkit.axes import unknown_knobs
 from jobkit.errors import JobkitError
 from jobkit.places import cache_dir
-from jobkit.records import ModelRef, TextRef
+from jobkit.records import ModelRef, Point, TextRef
 from jobkit.run.workload import SHIPPED
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.site import Site, load_site, whole_name
@@ -151,6 +152,10 @@ def _workload_check(folder: str) -> Callable[[Document], None]:
         if not isinstance(workload, str) or (workload not in SHIPPED and ":" not in workload):
             return  # a fault of its own
         found = _found(document, "workload", lambda: traits(workload, folder))
+        axes = document.data.get("sweep")
+        if found and workload not in SHIPPED and isinstance(axes, dict):  # `check_axes` has the shipped ones
+            for loc, what in unknown_knobs(axes, found.knobs, workload):
+                document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
         if found and found.needs_model:
             _check_model(document)
 
@@ -265,9 +270,7 @@ def refuse(spec: SweepSpec, site: Site, workload: Traits) -> None:
     JobkitError
         With the commands that mend it.
     """
-    environment = spec.environment
-    another = environment.conda or environment.venv or environment.modules or environment.setup or site.setup
-    if spec.device != "cuda" or not workload.needs_model or another or not (why := torch_build.fault()):
+    if spec.device != "cuda" or not workload.needs_model or not (why := _wrong_torch(spec, site)):
         return
     ways = [
         f"{torch_build.install(sys.executable)}   (or the index for your driver)",
@@ -276,8 +279,31 @@ def refuse(spec: SweepSpec, site: Site, workload: Traits) -> None:
     ]
     if site.scheduler != "local":
         ways.append("or, if this path holds another torch on the nodes: --set 'environment.setup=[\":\"]'")
-    message = f"the sweep asks for a GPU, and in the Python that its jobs use {why}: {sys.executable}"
-    raise JobkitError(message, hint="\n        ".join(ways))
+    raise JobkitError(f"the sweep asks for a GPU, and {why}", hint="\n        ".join(ways))
+
+
+def _wrong_torch(spec: SweepSpec, site: Site) -> str:
+    """Return why the Python of the jobs, if it is this one, cannot use a GPU; empty if nothing says so."""
+    environment = spec.environment
+    another = environment.conda or environment.venv or environment.modules or environment.setup or site.setup
+    why = "" if another else torch_build.fault()
+    return f"in the Python that its jobs use {why}: {sys.executable}" if why else ""
+
+
+def warn_again(say: Callable[[str], None], spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
+    """Say of points of a run that run again what `refuse` says of a sweep.
+
+    Parameters
+    ----------
+    more
+        What helps too, after the command that installs another torch.
+    """
+    if not any(point.device == "cuda" and point.model for point in points):
+        return
+    if why := _wrong_torch(spec, load_site(spec.site, spec.scheduler)):
+        say(f"warning: the run asks for a GPU, and {why}: expect no_gpu of what is started now")
+        for line in (f"{torch_build.install(sys.executable)}   (or the index for your driver)", *more):
+            say(f"  hint: {line}")
 
 
 def warn(say: Callable[[str], None], spec: SweepSpec, site: Site, workload: Traits) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobkit import states
-from jobkit.accounts import Accounts, read_accounts
+from jobkit.accounts import RETURNING, Accounts, ended, read_accounts
 from jobkit.errors import JobkitError
 from jobkit.find import finished
 from jobkit.identity import Life, life
@@ -21,12 +21,6 @@ from jobkit.schedulers.local import WHOLE
 from jobkit.submissions import Role, Task
 from jobkit.tries import Tried, names, not_started, read_tries, try_numbers
 from jobkit.units import format_count, format_moment
-
-RETURNING = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.QUEUE_ERROR})
-"""The accounting says so of tasks that have ended, and of those that the scheduler runs again or holds:
-for 3.5 s sacct shows a requeued task as PREEMPTED and no more, and qacct has a record of a task in Eqw
-(measured, Slurm 22.05.8, Grid Engine 8.1.9). So the queue is asked until they are gone from it."""
-
 
 LOCAL = "local"
 """Its jobs are processes, of which a lock in the run folder tells whether they live: no queue is asked."""
@@ -291,11 +285,3 @@ def _all_tried(folder: Path) -> bool:
         return finished(folder)
     except JobkitError:
         return False
-
-
-def ended(accounts: Accounts) -> frozenset[Task]:
-    """Return the tasks that are known to have ended, or to be gone."""
-    over = (task for task, runs in accounts.runs.items() if runs[-1].ended)
-    return frozenset(accounts.gone) | {
-        task for task in over if accounts.runs[task][-1].outcome not in RETURNING
-    }

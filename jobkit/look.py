@@ -11,7 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from jobkit.inquiry import Inquiry, ask_about, ended, follower_ends, inquiry_into, task_of
+from jobkit.accounts import ended
+from jobkit.inquiry import Inquiry, ask_about, follower_ends, inquiry_into, task_of
 from jobkit.records import Outcome, Point
 from jobkit.schedulers.base import Queued, State
 from jobkit.schedulers.registry import SCHEDULERS

@@ -33,6 +33,7 @@ from jobkit.run_folder import PointResult, is_run_folder, read_run
 from jobkit.run_loads import loads_of, read_lengths
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.site import Site, load_site
+from jobkit.sources import never_began
 from jobkit.spec import SweepSpec, load_spec
 from jobkit.texts import find_text
 from jobkit.trials import ended, said, trials
@@ -83,7 +84,13 @@ def read_material(folder: Path) -> Material:
         to_come=sum(one.verdict.outcome is None for one in sweep),
         failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in sweep),
         notes=(*run.notes, *notes, *more),
-        trials=said(ended(trials(folder), {one.point.index: one.verdict.outcome for one in run.points})),
+        trials=said(
+            ended(
+                trials(folder),
+                {one.point.index: one.verdict.outcome for one in run.points},
+                never_began(folder, [one.point for one in run.points if one.point.trial and not one.tries]),
+            )
+        ),
         ledger=_ledger(records),
     )
 

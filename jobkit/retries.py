@@ -9,6 +9,7 @@ from jobkit import local
 from jobkit.choice import Group
 from jobkit.enqueue import REFUSED
 from jobkit.errors import JobkitError
+from jobkit.found import warn_again
 from jobkit.in_words import counted
 from jobkit.launch import EXIT_INTERRUPTED, say, stay
 from jobkit.look import RunLook, look
@@ -82,6 +83,7 @@ def run_again(
             return EXIT_TO_COME if between(seen) else 0
         for group in again:
             say(f"again: {described(group, run_dir)}")
+        warn_again(say, spec, _points(seen, again), "or name another Python: --set environment.venv=FOLDER")
         if spec.scheduler == "local":
             return _here(run_dir, seen, again)
         done = resume(run_dir, spec, seen, again, say)

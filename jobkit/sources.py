@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from jobkit.accounts import Accounts, read_accounts
+from jobkit.accounts import ended as over
 from jobkit.errors import JobkitError
+from jobkit.identity import is_held, last_driver
 from jobkit.predecessors import is_gpu_report, parse_log
 from jobkit.record_files import read_text
+from jobkit.records import Point
 from jobkit.rows import Row, row_of_point, rows_of_log
 from jobkit.run_folder import PointResult, each_point, is_run_folder, runs_below
+from jobkit.submissions import Role
 from jobkit.trials import WANTED_FILE, ended, said, trials
+from jobkit.typed import typed
 
 MOST_NAMED = 5
 """So many points are named in one note."""
@@ -70,16 +76,18 @@ def _read(path: Path) -> tuple[list[Row], tuple[str, ...]]:
 
 def _read_run(path: Path) -> tuple[list[Row], tuple[str, ...]]:
     notes: list[str] = []
-    rows, outcomes = [], {}
+    rows, outcomes, waiting = [], {}, []
     also: list[str] = []
     alone: list[str] = []
     for result in each_point(path, notes):
         rows.append(row_of_point(str(path), result))
         outcomes[result.point.index] = result.verdict.outcome
+        if result.point.trial and not result.tries:
+            waiting.append(result.point)
         if result.by_hand:
             counts = result.chosen is not None and result.chosen.by_hand
             (alone if counts else also).append(_by_hand(result))
-    tried = said(ended(trials(path), outcomes))
+    tried = said(ended(trials(path), outcomes, never_began(path, waiting)))
     if not tried and (path / WANTED_FILE).is_file():
         tried = ("the largest batch has not been tried yet: its job is to come, or its log says why",)
     if also:
@@ -87,6 +95,28 @@ def _read_run(path: Path) -> tuple[list[Row], tuple[str, ...]]:
     if alone:
         notes.append(f"{path}: run only by hand, so that counts until another try begins: {_some(alone)}")
     return rows, (*notes, *(f"{path}: {line}" for line in tried))
+
+
+def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
+    """Return how to run each trial without a try that nothing will begin any more, by its index."""
+    accounts = read_accounts(folder) if waiting else None
+    if accounts is None or not _search_over(folder, accounts):
+        return {}
+    how = "what was to run it has ended; jobkit resume {} {} runs it"
+    return {
+        one.index: how.format(typed(folder), one.point_id)
+        for one in waiting
+        if one.index not in accounts.submitted
+    }
+
+
+def _search_over(folder: Path, accounts: Accounts) -> bool:
+    """Tell whether what tries the largest batch is known to have ended: its job, or the driver here."""
+    finds = [task for one in accounts.submissions if one.role is Role.FIND for task, _ in one.tasks()]
+    if finds:
+        return finds[-1] in over(accounts) | accounts.cancelled.keys()
+    driver = last_driver(folder)
+    return driver is not None and driver.reachable and is_held(folder) is False
 
 
 def _by_hand(result: PointResult) -> str:

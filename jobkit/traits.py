@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from jobkit.apart import apart
@@ -11,10 +12,11 @@ from jobkit.run.workload import SHIPPED
 
 
 class Traits(NamedTuple):
-    """Whether a workload needs a model, and whether it tells the lengths of a text's items."""
+    """Whether a workload needs a model and tells the lengths of a text's items, and the knobs it has."""
 
     needs_model: bool
     tells_lengths: bool
+    knobs: Sequence[str]
 
 
 @functools.cache

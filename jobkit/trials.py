@@ -70,7 +70,7 @@ class Trial:
     memory
         Which memory the figures are of: `ALLOCATOR` or `PROCESS`.
     message
-        Why nothing (more) could be tried.
+        Why nothing (more) could be tried; of a trial that never began, how to run it.
     killed
         Whether it left no record, for it was killed and nobody told the job script why: most likely
         for its memory.
@@ -156,15 +156,25 @@ def trial_id(setting: str, taken: Container[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def ended(found: Sequence[Trial], outcomes: Mapping[int, Outcome | None]) -> list[Trial]:
+def ended(
+    found: Sequence[Trial], outcomes: Mapping[int, Outcome | None], idle: Mapping[int, str] | None = None
+) -> list[Trial]:
     """Return the trials, those that nobody settled with what became of their points.
 
     Parameters
     ----------
     outcomes
         By the point's index.
+    idle
+        Of those that never began and nothing will begin, how to run them; by the point's index.
     """
-    return [replace(one, outcome=outcomes.get(one.index)) if one.under_way else one for one in found]
+    idle = idle or {}
+    return [
+        replace(one, outcome=outcomes.get(one.index), message=idle.get(one.index, ""))
+        if one.under_way
+        else one
+        for one in found
+    ]
 
 
 def said(found: Sequence[Trial]) -> tuple[str, ...]:
@@ -177,7 +187,7 @@ def _said(trial: Trial) -> str:
         return f"{NOT_TRIED}: {trial.message}"
     within = f"batch_size {trial.batch_size:,} within {format_memory(trial.capacity_bytes)} {trial.memory}"
     if trial.outcome is None:
-        return f"{within} is being tried"
+        return f"{within} never began: {trial.message}" if trial.message else f"{within} is being tried"
     if trial.killed:
         return f"{within} was tried and killed, most likely for its memory"
     if trial.outcome is Outcome.OK and trial.measured_bytes is None:

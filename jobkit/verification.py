@@ -7,6 +7,7 @@ from pathlib import Path
 from jobkit import folded, local, submit
 from jobkit.errors import JobkitError
 from jobkit.find import proved
+from jobkit.found import warn_again
 from jobkit.launch import EXIT_INTERRUPTED, say
 from jobkit.record_files import read_lines
 from jobkit.record_json import from_json
@@ -56,6 +57,7 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     if known := proved(run_dir, submit.wanted(spec, before)):
         folded.say(f"nothing to try: {known.message}")
         return 0
+    warn_again(say, spec, points)
     submit.want(spec, run_dir, render_find(spec, site, points[0], run_dir), after=before)
     if spec.scheduler == "local":
         return _here(run_dir, before)

@@ -22,9 +22,20 @@ from jobkit.records import POINTS_FILE, Exit, Outcome, Point, Record
 from jobkit.run import gpu
 from jobkit.run_folder import read_run
 from jobkit.sources import read_sources
+from jobkit.submissions import Role
 from jobkit.trials import ALLOCATOR, PROCESS, TRIALS_FILE, WANTED_FILE, Trial, Wanted, trials
 from jobkit.units import GIB
-from tests.builders import GPU, ITEMS, grid, record, write_exit, write_points, write_record
+from tests.builders import (
+    GPU,
+    ITEMS,
+    grid,
+    record,
+    write_answer,
+    write_exit,
+    write_points,
+    write_record,
+    write_submitted,
+)
 
 SIZES = (10, 20, 30, 40, 50)
 BYTES_PER_LOAD = GIB // 100 / 900
@@ -466,3 +477,24 @@ def test_a_search_that_was_killed_between_its_two_lines_goes_on(tmp_path: Path) 
     assert "being tried" not in str(read_sources([run]))
     assert find.next_trial(run) == point
     assert [one.index for one in trials(run)] == [points_of(run)[-1].index]
+
+
+@pytest.mark.fault
+def test_a_trial_that_was_killed_before_it_began_is_not_being_tried(tmp_path: Path) -> None:
+    """FAULT: what finds the largest batch is killed when it has written a trial's point, before that begins.
+
+    HOW: real: the files as such a kill leaves them, with what Slurm's accounting says of the job.
+    REPORTED: once the job is known to have ended, that the trial never began, and the `jobkit resume` \
+that runs it.
+    LOST: nothing.
+    """
+    run = run_of(tmp_path)
+    point = planned(run)
+    write_submitted(run, "slurm", "78", first=1, last=1, role=Role.FIND, round=1)
+    assert "is being tried" in str(read_sources([run])[1])
+    row = f"78_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"
+    write_answer(run, "slurm", "accounting", row, argv=["sacct"])
+    (note,) = (one for one in read_sources([run])[1] if "never began" in one)
+    assert note.endswith(f"{run} {point.point_id} runs it")
+    write_submitted(run, "slurm", "79", first=point.index, last=point.index, round=2)
+    assert "is being tried" in str(read_sources([run])[1]), "resumed"

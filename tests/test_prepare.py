@@ -234,3 +234,12 @@ def test_a_workload_beside_the_spec_is_looked_at_before_anything_is_submitted(
     else:
         assert {point.workload_folder for point in prepare(spec, options).points} == {str(tmp_path)}
     assert "own" not in sys.modules, "the code of a user runs in another process"
+
+
+def test_a_knob_that_a_workload_of_ones_own_lacks_is_a_fault_of_the_spec(spec: Path, tmp_path: Path) -> None:
+    name = own_workload(tmp_path, name="own_knobs")
+    spec.write_text(f"workload: {name}\ntext: {tmp_path}/text.txt\nsweep:\n  batch_size: [1]\n  width: [2]\n")
+    told = rf"spec\.yaml:5:3: sweep\.width: no such knob: the KNOBS of {name} holds batch_size"
+    with pytest.raises(JobkitError, match=told):
+        prepare(spec, Options(scheduler="local", runs_dir=tmp_path / "runs"))
+    assert not (tmp_path / "runs").exists()

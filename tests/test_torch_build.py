@@ -2,13 +2,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobkit.errors import JobkitError
 from jobkit.prepare import Options, prepare
+from jobkit.record_files import write_atomically
+from jobkit.record_json import to_json
+from jobkit.records import POINTS_FILE, Outcome
+from jobkit.retries import run_again
 from jobkit.torch_build import fault
+from jobkit.verification import verify
+from tests.builders import MODEL
+from tests.swept import OK, Sweep
+from tests.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
+from tests.swept import sweep as sweep  # noqa: PLC0414 - the same
 
 CPU = "__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n"
 SPEC = "name: t\ntext: sample:5\nmodel: {size: tiny, fallback: stand-in}\nresources: {gpus: 1}\n"
@@ -97,3 +107,35 @@ def test_what_says_that_it_does_not_matter_is_believed(
     assert not any("torch" in line for line in prepared(tmp_path, override, build=False))
     install(CPU.replace("cuda: Optional[str] = None", "cuda: Optional[str] = '12.6'"))
     assert prepared(tmp_path, build=False) == []
+
+
+@pytest.mark.fault
+@pytest.mark.usefixtures("clock")
+def test_a_gpu_run_that_goes_on_with_a_cpu_build_is_warned_of(
+    install: Install, sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """FAULT: torch was replaced by a CPU build before `jobkit resume` or `jobkit verify` of a GPU run.
+
+    HOW: fake: the version file of such a torch, found first on the path, and a Slurm of shell scripts.
+    REPORTED: a warning before anything is submitted, with the pip command; another Python that \
+`--set environment.venv=FOLDER` names is not judged.
+    LOST: nothing: the points that run again may end as `no_gpu`.
+    """
+    points = [to_json(replace(point, device="cuda", model=MODEL)) for point in sweep.points]
+    write_atomically(sweep.run / POINTS_FILE, "".join(f"{line}\n" for line in points))
+    sweep.ended(Outcome.NO_GPU, OK, OK, OK, OK, OK)
+    install(CPU)
+    commands: tuple[Callable[[], int | None], ...] = (
+        lambda: run_again(sweep.run, (), ()),
+        lambda: verify(sweep.run, memory=None),
+    )
+    for again in commands:
+        before = len(sweep.calls())
+        assert again() == 0
+        said = capsys.readouterr().err
+        assert "warning: the run asks for a GPU" in said
+        assert said.index(f"{sys.executable} -m pip install") < said.index("submitted")
+        assert len(sweep.calls()) > before
+    sweep.queue()
+    run_again(sweep.run, ("1",), ("environment.venv=/somewhere",))
+    assert "warning" not in capsys.readouterr().err

@@ -6,7 +6,7 @@ import functools
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +23,7 @@ from jobkit.prepare import Options, prepare
 from jobkit.record_files import append_line
 from jobkit.record_json import to_json
 from jobkit.retries import run_again
+from jobkit.schedulers.text import expand_tasks
 from jobkit.shell import Completed
 from jobkit.spec import load_spec
 from jobkit.submissions import Role, read_journal
@@ -40,13 +41,19 @@ from tests.swept import SPEC
 from tests.test_identity import another
 
 pytestmark = pytest.mark.fault
+SGE = Path(__file__).parent / "data" / "sge"
+KILLED = {"failed": "100 : assumedly after job", "exit_status": "137                  (Killed)"}
+"""What qacct has of a task that qdel ended."""
 DONE, AT_WORK = (1, 2), (3, 4, 5, 6)
 AROUND_ENDS = 3
 """So many bytes on either side of the end of a line are positions to cut at."""
 
 
 class Controller:
-    """A Slurm controller that answers in the form of the real one (tests/data/slurm), within this process."""
+    """What a scheduler holds and does, within this process; it answers in the form of the real one.
+
+    Its jobs run from the start. An answer that no class below has is empty, with status 0.
+    """
 
     def __init__(self, run: Path, name: str) -> None:
         self.run, self.name = run, name
@@ -72,6 +79,19 @@ class Controller:
         answer = getattr(self, f"_{argv[0]}", lambda *_: "")(list(argv))
         return Completed(tuple(argv), 0, answer, "")
 
+    def _submitted(self, argv: list[str]) -> str:
+        """Take a job of the script that is named; return its number."""
+        (script,) = (word for word in argv if word.endswith(".sh"))
+        number = re.search(r"job-(\d+)\.sh", script)
+        if not number:
+            return self.take({1: ()})
+        lines = (self.run / f"tasks-{number[1]}.txt").read_text().splitlines()
+        return self.take({n: tuple(map(int, line.split())) for n, line in enumerate(lines, 1)})
+
+
+class Slurm(Controller):
+    """Answers as tests/data/slurm has them."""
+
     def _squeue(self, _: list[str]) -> str:
         return "".join(f"{job}_{task}|RUNNING|None|n1|0:10|N/A|{self.name}\n" for job, task in self.alive())
 
@@ -92,24 +112,76 @@ class Controller:
         return ""
 
     def _sbatch(self, argv: list[str]) -> str:
-        if "--test-only" in argv:
-            return ""
-        (script,) = (word for word in argv if word.endswith(".sh"))
-        number = re.search(r"job-(\d+)\.sh", script)
-        if not number:
-            return f"{self.take({1: ()})}\n"
-        lines = (self.run / f"tasks-{number[1]}.txt").read_text().splitlines()
-        return f"{self.take({n: tuple(map(int, line.split())) for n, line in enumerate(lines, 1)})}\n"
+        return "" if "--test-only" in argv else f"{self._submitted(argv)}\n"
+
+
+class GridEngine(Controller):
+    """Answers as tests/data/sge has them: its own elements and records, with other values in them."""
+
+    def _qstat(self, _: list[str]) -> str:
+        answer = (SGE / "qstat-live.txt").read_text()
+        element = re.search(r" *<job_list state=.running.>.*?</job_list>\n", answer, re.DOTALL)
+        whole = (SGE / "qstat-empty.txt").read_text()
+        head, tail = whole[whole.index("<?xml") : whole.index("--- stderr")].split("  </queue_info>")
+        assert element
+        rows = "".join(
+            _filled(element[0], r"(<{}>)[^<]*", JB_job_number=job, JB_name=self.name, tasks=task)
+            for job, task in self.alive()
+        )
+        return f"{head}{rows}  </queue_info>{tail}"
+
+    def _qacct(self, _: list[str]) -> str:
+        first = re.split(r"(?m)^(?==+$)", (SGE / "qacct.txt").read_text())[1]
+        return "".join(
+            _filled(first, r"(?m)(^{} +).*", jobname=self.name, jobnumber=job, taskid=task, **KILLED)
+            for job, tasks in self.ended.items()
+            for task in tasks
+        )
+
+    def _qconf(self, argv: list[str]) -> str:
+        name = {"-sconf": "config.txt", "-sc": "complexes.txt"}.get(argv[1])
+        return (SGE / name).read_text() if name else ""
+
+    def _qdel(self, argv: list[str]) -> str:
+        for word in argv[1:]:
+            job, _, tasks = word.partition(".")
+            self.ended[job] |= set(expand_tasks(tasks)) if tasks else self.jobs[job].keys()
+        return ""
+
+    def _qsub(self, argv: list[str]) -> str:
+        if "-w" in argv:
+            return "verification: found suitable queue(s)\n"
+        job = self._submitted(argv)
+        return f"{job}.1-{len(self.jobs[job])}:1\n"
+
+
+def _filled(text: str, pattern: str, **values: object) -> str:
+    """Return a recorded answer with other values in the places that ``pattern`` describes."""
+    for name, value in values.items():
+        text, times = re.subn(pattern.format(name), rf"\g<1>{value}", text)
+        assert times == 1, name
+    return text
+
+
+CONTROLLERS: Mapping[str, type[Controller]] = {"slurm": Slurm, "sge": GridEngine}
+on_both = pytest.mark.parametrize("scheduler", CONTROLLERS)
+"""Runs a test with each controller; without it the scheduler is Slurm."""
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a run of six points of which two are done, made for Slurm, with its journal still empty."""
+def scheduler() -> str:
+    """Return the scheduler of a test that does not name one."""
+    return "slurm"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Path:
+    """Return a run of six points of which two are done, made for a scheduler, its journal still empty."""
     (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
     (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    monkeypatch.setattr(shell, "run", Controller(tmp_path, ""))
+    monkeypatch.setattr(shell, "run", CONTROLLERS[scheduler](tmp_path, ""))
     prepared = prepare(
-        tmp_path / "spec.yaml", Options(scheduler="slurm", runs_dir=tmp_path / "runs"), build=True
+        tmp_path / "spec.yaml", Options(scheduler=scheduler, runs_dir=tmp_path / "runs"), build=True
     )
     submit.write_run(prepared)
     monkeypatch.setattr(resume, "PATIENCE_S", 0.0)
@@ -119,21 +191,23 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.setattr(module, "load_spec", lambda path, given=(): cached(path, tuple(given)))
     for point in prepared.points[: len(DONE)]:
         told = record(point)
-        write_record(prepared.run_dir, replace(told, job=replace(told.job, job_id="101")))
+        write_record(
+            prepared.run_dir, replace(told, job=replace(told.job, scheduler=scheduler, job_id="101"))
+        )
     return prepared.run_dir
 
 
 @pytest.fixture
-def controller(run: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
+def controller(run: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Controller:
     """Return a controller that works on all points in job 101, and has the job that follows, 102."""
-    found = Controller(run, run.name)
+    found = CONTROLLERS[scheduler](run, run.name)
     monkeypatch.setattr(shell, "run", found)
     found.take({task: (task,) for task in range(1, 7)})
     found.take({1: ()})
     found.ended["101"] |= set(DONE)
     for job, role, last in (("101", Role.POINTS, 6), ("102", Role.FOLLOW, 1)):
-        write_event(run, "submitting", scheduler="slurm", first=1, last=last, offset=0, role=role, round=1)
-        write_submitted(run, "slurm", job, first=1, last=last, role=role, round=1)
+        write_event(run, "submitting", scheduler=scheduler, first=1, last=last, offset=0, role=role, round=1)
+        write_submitted(run, scheduler, job, first=1, last=last, role=role, round=1)
     note(run, "throttled", job_id="101", cluster="", status=0, said="", throttle=2, refused="")
     return found
 
@@ -176,11 +250,13 @@ def tried(what: Callable[[], object]) -> str:
     return ""
 
 
+@on_both
 @pytest.mark.parametrize("appended", [False, True], ids=["cut", "cut, then appended to"])
-def test_a_journal_of_slurm(run: Path, controller: Controller, *, appended: bool) -> None:
+def test_a_journal_of_a_cluster(run: Path, controller: Controller, *, appended: bool) -> None:
     """FAULT: `journal.jsonl` is cut short while jobs wait and run, and perhaps appended to behind that.
 
-    HOW: real: files cut around the end of each line, and in the middle; fake: Slurm answers within the test.
+    HOW: real: files cut around the end of each line, and in the middle; \
+    fake: Slurm or Grid Engine answers within the test.
     REPORTED: a job whose line is lost is found by the run's name; where its points are not known \
     `jobkit resume` refuses and names it. `jobkit cancel` ends every job. The line is named and skipped.
     LOST: nothing: no point runs twice, no job is forgotten, and what was cancelled runs again.
@@ -251,6 +327,7 @@ def test_the_other_files_that_grow(run: Path, controller: Controller, name: str)
         assert controller.at_work() == list(AT_WORK)
 
 
+@on_both
 def test_the_list_of_points(run: Path, controller: Controller) -> None:
     """FAULT: `points.jsonl` is cut short.
 
@@ -326,12 +403,13 @@ def test_a_journal_of_this_machine(
         assert (run / ".driver.lock").stat().st_ino == inode
 
 
+@on_both
 def test_what_a_lost_line_is_called(
     run: Path, controller: Controller, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """FAULT: the disk fills while sbatch answers, so that half of the line `submitted` is in the journal.
 
-    HOW: real: that line cut in the middle; fake: Slurm answers within the test.
+    HOW: real: that line cut in the middle; fake: Slurm or Grid Engine answers within the test.
     REPORTED: "a submission was cut off; its job 101 was found by its name", once; the cut line is named.
     LOST: nothing.
     """

@@ -66,6 +66,7 @@ def test_a_run_without_trials(tmp_path: Path) -> None:
     [
         (Trial(message="too few"), "the largest batch was not tried: too few"),
         (TRIED, f"{WITHIN} is being tried"),
+        (replace(TRIED, message="run it"), f"{WITHIN} never began: run it"),
         (
             replace(TRIED, outcome=Outcome.OK, measured_bytes=int(15.5 * GIB)),
             f"{WITHIN} held: needed 15.50 GiB, predicted 15.00 GiB (-3.2%)",

@@ -127,11 +127,11 @@ def folder_of(name: str, folder: str | None) -> str | None:
     return str(Path(file).parent) if file else folder
 
 
-def traits(name: str, folder: str | None, *, say: Callable[[str], None]) -> tuple[bool, bool]:
-    """Return whether a workload needs a model, and whether it tells the lengths of a text's items."""
+def traits(name: str, folder: str | None, *, say: Callable[[str], None]) -> tuple[bool, bool, list[str]]:
+    """Return whether a workload needs a model, whether it tells the lengths of a text's items, its knobs."""
     del say
     found = whole_class(name, folder)
-    return found.NEEDS_MODEL, callable(getattr(found, "lengths", None))
+    return found.NEEDS_MODEL, callable(getattr(found, "lengths", None)), list(found.KNOBS)
 
 
 def lengths(
