@@ -52,7 +52,8 @@ def chosen(looks: Sequence[Look], only: Sequence[str]) -> list[Look]:
     looks
         All points of the run.
     only
-        `WORDS`, outcomes, indices and ids of points; nothing for all of `WORDS`.
+        `WORDS`, outcomes, indices and ids of points; nothing for all of `WORDS`. With both, it is
+        the named points that a word or an outcome selects.
 
     Raises
     ------
@@ -63,7 +64,8 @@ def chosen(looks: Sequence[Look], only: Sequence[str]) -> list[Look]:
     for word in kinds:
         _refuse_result(looks, word)
     named = {_named(looks, word).point.index for word in only if word not in kinds}
-    return [one for one in looks if one.point.index in named or any(_is(one, word) for word in kinds)]
+    among = [point for point in looks if point.point.index in named] if named else looks
+    return [point for point in among if not kinds or any(_is(point, word) for word in kinds)]
 
 
 def _is(one: Look, word: str) -> bool:

@@ -216,13 +216,14 @@ def _on_card(card: Card, evidence: Evidence, loads: Loads | None, margin: float,
 
 def _binds(chosen: Speed, found: Sequence[Speed], largest: Prediction) -> str | None:
     """Return what keeps the batch from being larger than the recommended one, which is safe."""
-    if found[-1] is not chosen:
+    batch = chosen.params.get(KNOB, 0)
+    if any(speed.params.get(KNOB, 0) > batch for speed in found):
         return THROUGHPUT
     if largest.reason:
         return None
     if largest.saturated:
         return SATURATION
-    return SWEEP if largest.safe_batch > chosen.params.get(KNOB, 0) else MEMORY
+    return SWEEP if largest.safe_batch > batch else MEMORY
 
 
 def _cost(material: Material, first: Record) -> Cost:

@@ -185,7 +185,8 @@ def _lines_of_others(found: Recommendation) -> Iterator[str]:
     for line in found.batch.lines:
         largest = line.largest
         safe = f"batch_size {largest.safe_batch:,}, {_ended(largest)}"
-        yield f"    With {line.others}: {f'not told, for {largest.reason}' if largest.reason else safe}."
+        values = f"With {line.others}" if line.others else "Where the other knobs had no effect"
+        yield f"    {values}: {f'not told, for {largest.reason}' if largest.reason else safe}."
 
 
 def _ended(largest: Prediction) -> str:
