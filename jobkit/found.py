@@ -275,7 +275,7 @@ def refuse(spec: SweepSpec, site: Site, workload: Traits) -> None:
         "or measure on the CPU: --set device=cpu --set resources.gpus=0",
     ]
     if site.scheduler != "local":
-        ways.append("or, if this path holds another torch on the nodes: --set 'environment.setup=[\":\"]'")
+        ways.append("or, if the nodes have another torch at this path: --set 'environment.setup=[\":\"]'")
     message = f"the sweep asks for a GPU, and in the Python that its jobs use {why}: {sys.executable}"
     raise JobkitError(message, hint="\n        ".join(ways))
 

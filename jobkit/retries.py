@@ -87,7 +87,7 @@ def run_again(
         done = resume(run_dir, spec, seen, again, say)
     _report(done, spec.scheduler)
     if len(done.groups) < len(again) or not wait:
-        say(f"  how it goes  jobkit status {typed(run_dir)}")
+        say(f"  progress     jobkit status {typed(run_dir)}")
         return REFUSED if len(done.groups) < len(again) else 0
     return stay(run_dir, _points(seen, again), spec.policy, seen)
 
@@ -95,7 +95,9 @@ def run_again(
 def _report(done: Resumed, scheduler: str) -> None:
     """Print what was submitted, and what was left out."""
     for submission in done.taken:
-        waits = "" if submission.role is Role.POINTS else " waits for it and runs again what the policy says"
+        waits = (
+            "" if submission.role is Role.POINTS else " waits for it and runs points again as the policy says"
+        )
         say(f"submitted: {scheduler} job {submission.job}{waits}")
     for line in done.left:
         say(line)
