@@ -95,9 +95,7 @@ def run_again(
 def _report(done: Resumed, scheduler: str) -> None:
     """Print what was submitted, and what was left out."""
     for submission in done.taken:
-        waits = (
-            "" if submission.role is Role.POINTS else " waits for it and runs points again as the policy says"
-        )
+        waits = "" if submission.role is Role.POINTS else " waits for it and runs again what the policy says"
         say(f"submitted: {scheduler} job {submission.job}{waits}")
     for line in done.left:
         say(line)
