@@ -140,7 +140,7 @@ def test_gpus_that_every_point_holds_and_none_uses_are_warned_of(
 
 def test_a_job_that_would_last_for_ever_is_refused(spec: Path, tmp_path: Path) -> None:
     overrides = ("pack=2", "repeats=2", "resources.walltime=2000d")
-    with pytest.raises(JobkitError, match="2 points of 48000:00:00 each make a job of more than ten years"):
+    with pytest.raises(JobkitError, match="2 points of 48000:00:00 each need a job of more than ten years"):
         prepare(spec, Options(overrides=overrides, scheduler="slurm", runs_dir=tmp_path))
 
 

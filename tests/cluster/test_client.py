@@ -149,7 +149,7 @@ def test_a_disk_that_fills_while_the_scheduler_answers(
         assert done.returncode == 5, done.stderr
         assert f"{run}/journal.jsonl: No space left on device" in done.stderr
         (taken,) = re.findall(
-            rf"taken as {lab.scheduler} job (\d+), but the journal could not be", done.stderr
+            rf"{lab.scheduler} accepted job (\d+), but the journal could not be", done.stderr
         )
         (run / "filler").unlink()
         later(run)
