@@ -75,8 +75,8 @@ quarters of it or to the safe bound, about a dozen sizes are tried as well: one 
 - **Point estimate, safe bound.** Where the fitted line meets the cap, and where its one-sided 95 % prediction \
 bound does. jobkit takes the bound, and its sixth trial runs it: *verified*.
 - **Today's bound.** The formula of the bound was changed after this was measured (what a point's batches share \
-now counts as one error, 0.5 % of what lies beyond the largest load measured is added, and scatter that may grow \
-with the memory is allowed for); the line was not. The column *today* is the load at the bound by the fit as it is now, \
+now counts as one error, 0.5 % of what lies beyond the largest load measured is added, and the bound now allows \
+for scatter that grows with the memory); the line was not changed. The column *today* is the load at the bound by the fit as it is now, \
 from the same measurements, as a share of the load at the truth. (Load grows with the batch size in steps, so the \
 two shares differ.)
 - **Saturated.** The whole text passes in one batch, so the text ends the batch and not the memory. Such cells are \
@@ -114,8 +114,8 @@ low half of the time, which is why the bound is what jobkit takes.
 
 ## Small caps: larger points
 
-Blocks of 20 MiB count for little in batches of 2 GiB. So of a card of less than 8 GiB jobkit now measures up to \
-2 GiB, at most a half, where it measured up to a quarter. Batches of that size were measured here for the cap of \
+Blocks of 20 MiB count for little in batches of 2 GiB. So on a GPU of less than 8 GiB jobkit now measures up to \
+2 GiB, at most half of it; before, it measured up to a quarter. Batches of that size were measured here for the cap of \
 8 GiB. The table has the answers of today's fit at 4 GiB, in load, from the points of the 4 GiB cell and from those \
 of the 8 GiB cell.
 
@@ -130,8 +130,7 @@ bound passed, and no smaller batch that was tried failed.
 
 With expandable segments, points of up to half of the cap reach 98 % of the truth. With the default allocator they \
 reach 98 % on whole texts, but only 76 to 93 % on texts of short sentences: there the 20 MiB blocks count even at \
-2 GiB. The bound stays safe; who needs the rest sets `PYTORCH_ALLOC_CONF=expandable_segments:True`, which is jobkit's \
-default.
+2 GiB. The bound stays safe. To use the rest, keep jobkit's default, `PYTORCH_ALLOC_CONF=expandable_segments:True`.
 
 ## In text order: the bound holds, and what that costs
 

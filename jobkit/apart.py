@@ -23,7 +23,7 @@ from jobkit.run.stanza_ner import SLEEP_WHILE_WAITING
 
 Say = Callable[[str], None]
 NO_CARDS = {"CUDA_VISIBLE_DEVICES": ""}
-MENDS = "jobkit doctor says what this Python lacks"
+FIX = "jobkit doctor reports what this Python lacks"
 
 
 def apart(function: str, *arguments: object, say: Say, what: str, cards: bool = False) -> Any:  # noqa: ANN401 - any JSON
@@ -55,11 +55,11 @@ def apart(function: str, *arguments: object, say: Say, what: str, cards: bool = 
         message, hint, exit_code = heard["error"]
         raise JobkitError(message, hint=hint, exit_code=exit_code)
     if "fault" in heard:
-        raise JobkitError(f"{what} failed: {heard['fault']}", hint=MENDS)
+        raise JobkitError(f"{what} failed: {heard['fault']}", hint=FIX)
     if not done.ok or "result" not in heard:
         how = f"was killed by signal {-done.status}" if done.status < 0 else f"ended with {done.status}"
         last = done.stderr.strip().rpartition("\n")[2]
-        raise JobkitError(f"{what} failed: its process {how}{': ' * bool(last)}{last}", hint=MENDS)
+        raise JobkitError(f"{what} failed: its process {how}{': ' * bool(last)}{last}", hint=FIX)
     return heard["result"]
 
 

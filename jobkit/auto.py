@@ -113,7 +113,7 @@ class Chosen:
             most, whole = int(self.largest_load), f"of the {self.largest_load:,.0f} that {self.card} may take"
         part = "a quarter" if self.share == SHARE else f"{self.share:.0%}"
         if last > self.share * most:
-            return f"evenly spread and more than {part} {whole}, for less holds too few distinct loads"
+            return f"evenly spread and more than {part} {whole}: less has too few distinct loads"
         return f"evenly spread up to {part} {whole}"
 
 

@@ -102,11 +102,11 @@ def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
             try:
                 stack.enter_context(alone(run_dir, say))
             except JobkitError as error:
-                say(f"{error.message}: cancelling all the same; let nobody resume this run meanwhile")
+                say(f"{error.message}: jobkit cancels the jobs anyway; do not resume this run yet")
         try:
             adopt(run_dir, say)
         except OSError as error:
-            say(f"{file_error(error).message}: cancelling all the same")
+            say(f"{file_error(error).message}: jobkit cancels the jobs anyway")
         except Strays:
             if not whole:  # else they are cancelled with the rest
                 raise
@@ -128,10 +128,10 @@ def _take_back_forgotten(run_dir: Path) -> bool:
     """Cancel the jobs of a run that its journal does not know; tell whether there were any."""
     jobs = [(by_name(name), job) for name in _schedulers(run_dir) for job in strays(run_dir, by_name(name))]
     for scheduler, job in jobs:
-        say(f"{scheduler.NAME} job {job} is of this run, and its journal does not know it")
+        say(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
         if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
             message = f"{scheduler.NAME} did not cancel job {job}: {refused}"
-            raise JobkitError(message, hint="end it by the scheduler's own command", exit_code=REFUSED)
+            raise JobkitError(message, hint="end it with the scheduler's own command", exit_code=REFUSED)
         say(f"cancelled: job {job}")
     return bool(jobs)
 
@@ -140,8 +140,8 @@ def _refuse_unknown(seen: RunLook) -> None:
     """Refuse where it is not known what still runs."""
     driver = last_driver(seen.folder)
     if driver and not driver.reachable and any(task.scheduler == LOCAL for task in seen.queued):
-        message = f"it runs as process {driver.pid} on {driver.host}, out of reach from here"
-        raise JobkitError(message, hint=f"type the same on {driver.host}", exit_code=REFUSED)
+        message = f"it runs as process {driver.pid} on {driver.host}, which jobkit cannot reach from here"
+        raise JobkitError(message, hint=f"run the same command on {driver.host}", exit_code=REFUSED)
     if not seen.silent:
         return
     if LOCAL in seen.silent:
@@ -279,5 +279,5 @@ def _tell(run_dir: Path, points: Sequence[Look]) -> None:
         say(f"cancelled: {format_count(len(points), 'point')}")
     if any(one.standing is Standing.RUNNING for one in points):
         say("what runs brings home what it has")
-    say(f"  how it goes  jobkit status {typed(run_dir)}")
+    say(f"  progress     jobkit status {typed(run_dir)}")
     say(f"  run again    jobkit resume {typed(run_dir)}")

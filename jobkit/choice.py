@@ -81,7 +81,7 @@ def _refuse_result(looks: Sequence[Look], word: str) -> None:
     """Refuse an outcome that is a result, unless it is the failure of a trial."""
     if word in {Outcome.OK, Outcome.GPU_OOM} and not any(_is(one, word) for one in looks):
         raise JobkitError(
-            f"--only {word}: a point that ended so is done, and a finished point is never run again",
+            f"--only {word}: a point with this outcome is done, and jobkit never runs a finished point again",
             hint="jobkit sweep SPEC --new measures all points again",
         )
 

@@ -12,7 +12,7 @@ Row = Mapping[str, object]
 
 LEGENDS = {
     "size": "n: points that went well; figures are means over them ± standard deviation",
-    "part": "(n=1): the mean is over so many points, for the others lack this figure",
+    "part": "(n=1): the mean is over that many points, because the others lack this figure",
     "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
     "batch": "batch mean s: seconds of one call",
     "p95": "batch p95 s: 95 in 100 calls take no longer",

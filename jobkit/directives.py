@@ -13,7 +13,7 @@ from jobkit.units import format_walltime
 _INSTEAD = {
     "exclusive": "put requests.exclusive into the site file, on Grid Engine "
     '"-l NAME=true" with a resource of type BOOL and relation EXCL (qconf -sc) that hosts have. '
-    "A site without one: max_parallel: 1 keeps the points of this run apart, but not from other jobs",
+    "A site without one: max_parallel: 1 keeps the points apart, but other jobs may share the node",
 }
 """What to do where a site has no spelling for a request, if a plain "leave it out" is too little."""
 

@@ -142,7 +142,7 @@ def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: Jo
     said = file_error(error)
     run = typed(run_dir)
     return Unanswered(
-        f"taken as {scheduler.NAME} job {job}, but the journal could not be written: {said.message}",
+        f"{scheduler.NAME} accepted job {job}, but the journal could not be written: {said.message}",
         hint=f"{said.hint.partition(',')[0] or 'make it writable'}, then jobkit resume {run}: it finds the "
         "job by its name and submits what is missing",
         exit_code=NOT_JOURNALLED,
@@ -206,7 +206,7 @@ def _change(
         journal.note(run_dir, event, **fields, refused=refused or "")
     except OSError as error:  # it is done: the scheduler knows, and tells every later look
         sys.stderr.write(
-            f"job {job} was {event}, but the journal does not say so: {file_error(error).message}\n"
+            f"job {job} was {event}, but the journal could not record it: {file_error(error).message}\n"
         )
     return refused
 

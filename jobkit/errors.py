@@ -35,10 +35,10 @@ class JobkitError(Exception):
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """A disk, or a quota, that takes no more."""
 MEANINGS = {
-    errno.ENOSPC: "free space on that disk (df -h shows it), then type the same again",
-    errno.EDQUOT: "your quota there is used up (quota -s shows it): delete files, then type the same again",
-    errno.EACCES: "ls -ld shows whose it is and who may use it",
-    errno.EPERM: "ls -ld shows whose it is and who may use it",
+    errno.ENOSPC: "free space on that disk (df -h shows it), then run the same command again",
+    errno.EDQUOT: "your quota is used up (quota -s shows it): delete files, then run the same command again",
+    errno.EACCES: "ls -ld shows its owner and its permissions",
+    errno.EPERM: "ls -ld shows its owner and its permissions",
     errno.EROFS: "that file system is mounted read-only: use another place, or ask who runs this machine",
     errno.EIO: "the disk or its file server fails: ask who runs this machine",
     errno.ESTALE: "the file server has lost the file: try again, then ask who runs this machine",

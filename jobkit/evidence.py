@@ -98,7 +98,7 @@ def gather(records: Iterable[Record], batches: Mapping[str, Sequence[Batch]] | N
     told = [one for one in records if one.outcome in {Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM}]
     well = [one for one in told if one.outcome is Outcome.OK]
     if not well:
-        return "no point has gone well yet"
+        return "no point has succeeded yet"
     for name, values in zip(UNMIXED, zip(*map(_alike, well), strict=True), strict=True):
         if len(set(values)) > 1:
             return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"

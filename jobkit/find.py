@@ -181,7 +181,7 @@ def _predicted(run_dir: Path, wanted: Wanted, results: Sequence[PointResult], do
         return Trial(message=evidence)
     capacity = _capacity(wanted, evidence)
     if capacity is None:
-        return Trial(message="the card does not tell its memory: name it in find_max.memory")
+        return Trial(message="the GPU does not report its memory: set find_max.memory")
     loads = agreeing(loads_of(read_lengths(run_dir), points), evidence.load_by_batch)
     prediction = predict(evidence, capacity, loads)
     paragraphs = max((one.summary.items_total for one in records if one.summary), default=0)
@@ -246,7 +246,7 @@ def _another_card(results: Sequence[PointResult]) -> str:
     here = gpu.describe(uuid, os.getpid()) if uuid else None
     if here is None or here.name == on:
         return ""
-    return f"the points ran on {on}, and this job was given {here.name}: name it in resources.gpu_type"
+    return f"the points ran on {on}, but this job was given {here.name}: set resources.gpu_type"
 
 
 def _capacity(wanted: Wanted, evidence: Evidence) -> float | None:

@@ -162,7 +162,7 @@ def fit_memory(
     if len(points) < ENOUGH:
         return f"{format_count(len(points), 'point')} {few}"
     if max(loads) - min(loads) < ALIKE * max(loads):
-        return "the loads measured are all but equal, which gives no line"
+        return "the measured loads are almost equal, so no line can be fitted"
     measured, line = tuple(used), regress(used)
     for number, bound in enumerate(sorted(censored, key=lambda one: (one.load, one.above_bytes))):
         if _grows(line) and line.at(bound.load) < bound.above_bytes:

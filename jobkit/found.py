@@ -278,7 +278,7 @@ def refuse(spec: SweepSpec, site: Site, workload: Traits) -> None:
         "or measure on the CPU: --set device=cpu --set resources.gpus=0",
     ]
     if site.scheduler != "local":
-        ways.append("or, if this path holds another torch on the nodes: --set 'environment.setup=[\":\"]'")
+        ways.append("or, if the nodes have another torch at this path: --set 'environment.setup=[\":\"]'")
     raise JobkitError(f"the sweep asks for a GPU, and {why}", hint="\n        ".join(ways))
 
 
@@ -301,7 +301,7 @@ def warn_again(say: Callable[[str], None], spec: SweepSpec, points: Iterable[Poi
     if not any(point.device == "cuda" and point.model for point in points):
         return
     if why := _wrong_torch(spec, load_site(spec.site, spec.scheduler)):
-        say(f"warning: the run asks for a GPU, and {why}: expect no_gpu of what is started now")
+        say(f"warning: the run asks for a GPU, and {why}: the points that start now will end as no_gpu")
         for line in (f"{torch_build.install(sys.executable)}   (or the index for your driver)", *more):
             say(f"  hint: {line}")
 

@@ -120,7 +120,7 @@ def _refuse(run_dir: Path) -> None:
     other = last_driver(run_dir)
     who = f"process {other.pid} on {other.host}" if other else "another process"
     raise JobkitError(
-        f"{who} runs points of this run, and holds {run_dir / DRIVER_FILE}",
+        f"{who} runs points of this run, and locks {run_dir / DRIVER_FILE}",
         hint=f"jobkit cancel {typed(run_dir)} ends it",
         exit_code=3,
     )
@@ -254,8 +254,8 @@ def elsewhere(run_dir: Path, machine: str) -> JobkitError:
     """Return why nothing can be done to a run whose driver may live on another machine."""
     run = typed(run_dir)
     return JobkitError(
-        f"its points were started on {machine}, and from here it is not known whether they still run",
-        hint=f"type the same on {machine}; if that machine or container is gone for good: "
+        f"its points were started on {machine}, and jobkit cannot see from here whether they still run",
+        hint=f"run the same command on {machine}; if that machine or container is gone for good: "
         f"jobkit resume {run} --machine-gone {machine}",
         exit_code=3,
     )

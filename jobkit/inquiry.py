@@ -82,7 +82,7 @@ def _unlisted(run: Inquiry) -> Iterator[str]:
     sweeps = (one for one in run.accounts.submissions if one.role is Role.POINTS)
     sent = {index for one in sweeps for _, indices in one.tasks() for index in indices}
     if lost := sent - {point.index for point in run.points}:
-        yield f"{run.folder / POINTS_FILE}: {format_count(len(lost), 'point')} of the journal missing from it"
+        yield f"{run.folder / POINTS_FILE}: {format_count(len(lost), 'point')} of the journal missing in it"
 
 
 def _tasks(run: Inquiry) -> Iterator[tuple[Task, tuple[int, ...]]]:
@@ -264,18 +264,20 @@ def follower_ends(run: Inquiry) -> dict[Task, str]:
         for task, _ in job.tasks():
             ends[task] = _end(run.accounts, task)
             if job is last_find and not ends[task] and _all_tried(run.folder):
-                ends[task] = "its last trial is home"
+                ends[task] = "its last trial has ended"
     return ends
 
 
 def _end(accounts: Accounts, task: Task) -> str:
     """Return how a task ended: by the accounting, else by what jobkit itself knows."""
     if task in ended(accounts) and task not in accounts.gone:
-        return accounts.runs[task][-1].evidence or "the accounting does not say how"
+        return accounts.runs[task][-1].evidence or "the accounting does not report how"
     if task in accounts.cancelled:
         return f"cancelled at {format_moment(accounts.cancelled[task])}"
     if task in accounts.gone:
-        return f"neither the queue nor the accounting knows it since {format_moment(accounts.gone[task])}"
+        return (
+            f"neither the queue nor the accounting has listed it since {format_moment(accounts.gone[task])}"
+        )
     return ""
 
 

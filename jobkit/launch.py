@@ -195,7 +195,7 @@ def stay(run_dir: Path, points: Sequence[Point], policy: Policy, before: RunLook
         watch.until_done(run_dir, points, policy, before)
     except KeyboardInterrupt:
         say("no longer waiting; the job goes on")
-        say(f"  how it goes  jobkit status {typed(run_dir)}\n  cancel       jobkit cancel {typed(run_dir)}")
+        say(f"  progress     jobkit status {typed(run_dir)}\n  cancel       jobkit cancel {typed(run_dir)}")
         return EXIT_INTERRUPTED
     return None
 
@@ -204,7 +204,7 @@ def _done(prepared: Prepared, what: str, cancel: str) -> None:
     run_dir, run = short(prepared.run_dir), typed(prepared.run_dir)
     say(what)
     say(f"  run folder   {run_dir}")
-    say(f"  how it goes  jobkit status {run}")
+    say(f"  progress     jobkit status {run}")
     say(f"  results      jobkit collect {run}")
     say(f"  logs         {run_dir}/logs/")
     say(f"  cancel       {cancel}")

@@ -86,7 +86,9 @@ def note(path: Path, entry: Entry) -> None:
         append_line(path, to_json(entry))
     except OSError as error:
         said = file_error(error, path).message
-        sys.stderr.write(f"the ledger of predictions was not written: {said}; the run folder has this one\n")
+        sys.stderr.write(
+            f"the ledger of predictions was not written: {said}; the run folder keeps this prediction\n"
+        )
 
 
 def summary(

@@ -171,7 +171,7 @@ def _end(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
         say("nothing in it looks like an error; without --err all of it is printed")
     if empty or not sieve.open:
         say(f"{log.name}{' has printed nothing' if empty else ''}: {_known(run, log)}")
-        say(f"all that is known: {_typed('status', run, log)}")
+        say(f"everything known: {_typed('status', run, log)}")
 
 
 def _known(run: Path, log: Log) -> str:
@@ -225,10 +225,10 @@ def _missing(run: Path, log: Log) -> JobkitError:
         told = f"{log.name} was run by hand: its output went to that terminal"
         return JobkitError(told, hint=f"{_typed('logs', run, log)} --try N prints another try")
     if log.exit is not None and log.exit.is_file():
-        where = f"{log.path} is not there" if log.path else "nobody knows its job"
+        where = f"{log.path} is not there" if log.path else "its job is not known"
         ended = f"{log.name} has ended ({_known(run, log)}), but {where}"
         return JobkitError(
-            ended, hint=f"was it moved, or removed? {_typed('status', run, log)} shows the rest"
+            ended, hint=f"it may have been moved or removed; {_typed('status', run, log)} shows the rest"
         )
     one, words = _looked(run, log)
     state = f"{log.name} has no log{{}}: {state_of(one)}{f', {words}' if words else ''}"
@@ -241,7 +241,7 @@ def _missing(run: Path, log: Log) -> JobkitError:
         hint = "with -f the log is printed as soon as it comes"
         return JobkitError(state.format(" yet") + job, hint=hint, exit_code=EXIT_TO_COME)
     return JobkitError(
-        f"{state.format('')} ({_job(log)})", hint=f"{_typed('status', run, log)} tells all that is known"
+        f"{state.format('')} ({_job(log)})", hint=f"{_typed('status', run, log)} shows everything known"
     )
 
 

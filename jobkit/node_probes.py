@@ -88,13 +88,13 @@ def _shared(facts: Facts, folder: str, key: str) -> Finding | None:
     """Return what is wrong with scratch as a place that several users and tasks share."""
     owner, mode = facts.said.get("scratch.owner", "0"), facts.said.get("scratch.mode", "")
     if owner not in {"0", facts.said.get("uid", owner)}:
-        return missing("scratch", f"{folder} belongs to user {owner}, who can change what lies in it", key)
+        return missing("scratch", f"{folder} belongs to user {owner}, who can change the files in it", key)
     if mode[8:9] == "w" and mode[-1] not in "tT":
-        said = f"{folder} ({mode}) has no sticky bit: other users can rename what lies in it"
+        said = f"{folder} ({mode}) has no sticky bit: other users can rename the files in it"
         return warning("scratch", said, f'{key}, for instance to "{folder}/$USER"')
     if facts.said.get("scratch.locks", "yes") != "yes":
         return warning(
-            "scratch", f"no file in {folder} can be locked: each task copies its inputs for itself"
+            "scratch", f"no file in {folder} can be locked: each task makes its own copy of the inputs"
         )
     return None
 

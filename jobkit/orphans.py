@@ -103,7 +103,7 @@ def _read_back(run_dir: Path, job: JobId) -> None:
     """
     if all(one.job.id != job.id for one in read_journal(run_dir).submissions):
         raise JobkitError(
-            f"{run_dir / JOURNAL_FILE}: job {job} was written there, and cannot be read back",
+            f"{run_dir / JOURNAL_FILE}: job {job} was written there, but cannot be read back",
             hint="nothing was submitted; look at the last lines of that file",
             exit_code=3,
         )
@@ -124,9 +124,9 @@ def refuse_strays(run_dir: Path, scheduler: Scheduler) -> None:
         return
     argv = " ".join(scheduler.cancel_argv(jobs[0]))
     raise Strays(
-        f"{scheduler.NAME} job {', '.join(map(str, jobs))} is of this run, and {run_dir / JOURNAL_FILE} does "
-        "not say which points it runs: a line of it is lost",
-        hint=f"wait until that job has ended, or end it ({argv}); then type the same again",
+        f"{scheduler.NAME} job {', '.join(map(str, jobs))} belongs to this run, but {run_dir / JOURNAL_FILE} "
+        "does not record which points it runs: a line of the journal is lost",
+        hint=f"wait until that job has ended, or end it ({argv}); then run the same command again",
         exit_code=3,
     )
 
@@ -169,7 +169,7 @@ def bury(run_dir: Path, machine: str) -> None:
         raise JobkitError(
             f"--machine-gone {machine}: a process there still runs points of this run: "
             f"{run_dir / DRIVER_FILE} is locked",
-            hint=f"jobkit cancel {typed(run_dir)} ends it, typed on {machine}",
+            hint=f"jobkit cancel {typed(run_dir)} ends it if you run it on {machine}",
             exit_code=3,
         )
     journal.note(run_dir, "machine_gone", cluster=machine, job_ids=[job.id for job in there])
@@ -195,7 +195,7 @@ def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None)
         raise JobkitError(
             f"{scheduler.NAME} does not answer, and a submission of this run was cut off"
             if since
-            else f"{scheduler.NAME} does not answer, so what it holds of this run is not known",
+            else f"{scheduler.NAME} does not answer, so jobkit does not know which jobs of this run it has",
             hint="try again when squeue or qstat answers",
             exit_code=3,
         )

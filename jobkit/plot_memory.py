@@ -83,7 +83,7 @@ class MemoryPanel:
         return [spot for one in self.marks if not kinds or one.kind in kinds for spot in one.spots]
 
 
-NOTHING = MemoryPanel(across="load", up="memory", marks=(), notes=("no point has gone well yet",))
+NOTHING = MemoryPanel(across="load", up="memory", marks=(), notes=("no point has succeeded yet",))
 
 
 def together(panels: Mapping[str, MemoryPanel]) -> MemoryPanel:
@@ -98,7 +98,7 @@ def together(panels: Mapping[str, MemoryPanel]) -> MemoryPanel:
         for mark in panel.marks
         if mark.kind == MEASURED
     )
-    note = "no line: another knob than batch_size varies; jobkit recommend has a line for each of its values"
+    note = "no line: another knob than batch_size varies; jobkit recommend fits a line for each of its values"
     return MemoryPanel(across=first.across, up=first.up, marks=tuple(marks), limit=first.limit, notes=(note,))
 
 

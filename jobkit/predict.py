@@ -103,7 +103,7 @@ def _of_curve(evidence: Evidence, fit: Fit, safe_load: float, loads: Loads | Non
         return ()
     batch = _batch(min(safe_load, TELLS * fit.load_max), evidence.load_by_batch, loads)
     new = batch > max(evidence.load_by_batch, default=0)
-    return (f"{CURVED}: a sweep with batch_size {batch:,} as well tells how much faster" if new else CURVED,)
+    return (f"{CURVED}: a sweep with batch_size {batch:,} as well shows how much faster" if new else CURVED,)
 
 
 def _doubts(

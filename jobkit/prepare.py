@@ -159,7 +159,7 @@ def prepare(
     spec = shared_by(spec, len(points))
     if spec.resources.walltime * spec.pack > MOST_SECONDS:
         each = format_walltime(spec.resources.walltime)
-        message = f"pack: {spec.pack:,} points of {each} each make a job of more than ten years"
+        message = f"pack: {spec.pack:,} points of {each} each need a job of more than ten years"
         raise JobkitError(message, hint="lower pack or resources.walltime")
     script = render(spec, found.site, points[0], run_dir)
     wanted = spec.find_max is not None and spec.find_max.verify

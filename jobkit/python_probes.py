@@ -13,7 +13,7 @@ from jobkit.typed import word
 from jobkit.units import format_bytes_gib
 
 SLOW_IMPORT_S = 30.0
-FOR_CUDA = "another build, for the CUDA that the driver takes (jobkit help dependencies):"
+FOR_CUDA = "another build, for the CUDA that the driver supports (jobkit help dependencies):"
 ON_NODE = "jobkit doctor --submit looks on a node"
 
 

@@ -49,7 +49,9 @@ def recommend(material: Material, wishes: Wishes) -> Recommendation:
     found = speeds(material.records)
     memory = _memory(material, wishes)
     if not found:
-        raise JobkitError(f"{material.run}: no point has told its speed", hint="look at its batches.jsonl")
+        raise JobkitError(
+            f"{material.run}: no point has recorded its speed", hint="look at its batches.jsonl"
+        )
     first = next(one for one in material.records if one.outcome is Outcome.OK)
     if wishes.cards is not None and first.point.device == "cpu":
         raise JobkitError("these points ran on a CPU, which tells nothing of a card", hint="measure on a GPU")
@@ -95,7 +97,7 @@ def _memory(material: Material, wishes: Wishes) -> dict[str, _Memory]:
         if not isinstance(evidence, str)
     }
     if not found:
-        why = next((one for one in gathered.values() if isinstance(one, str)), "no point has gone well yet")
+        why = next((one for one in gathered.values() if isinstance(one, str)), "no point has succeeded yet")
         hint = f"see what there is: jobkit collect {word(material.run)}"
         raise JobkitError(f"{material.run}: {why}", hint=hint)
     return found

@@ -115,7 +115,7 @@ def _proof(found: Recommendation) -> Iterator[str]:
     if largest.safe_batch == 0:
         return
     if any(one.params.get(KNOB) == largest.safe_batch for one in found.batch.settings):
-        yield "  It was measured in this run: nothing is left to prove."
+        yield "  This run has measured it: no test is needed."
         return
     if any(len({one.params.get(knob) for one in found.batch.settings}) > 1 for knob in other):
         yield f"  It cannot be proved by jobkit verify, for another knob than {KNOB} varies in this sweep."
@@ -168,7 +168,7 @@ def _largest(found: Recommendation) -> Iterator[str]:
     largest, where = found.batch.largest, "the RAM asked for" if found.measured.kind == RAM else "this card"
     with_ = f" with {found.batch.others}" if found.batch.others else ""
     if largest.reason:
-        yield f"  Largest safe batch{with_}: not told, for {largest.reason}."
+        yield f"  Largest safe batch{with_}: not known, because {largest.reason}."
         yield from _lines_of_others(found)
         return
     yield f"  Largest safe: batch_size {largest.safe_batch:,}{with_} on {where}, {_ended(largest)}."
@@ -186,7 +186,7 @@ def _lines_of_others(found: Recommendation) -> Iterator[str]:
         largest = line.largest
         safe = f"batch_size {largest.safe_batch:,}, {_ended(largest)}"
         values = f"With {line.others}" if line.others else "Where the other knobs had no effect"
-        yield f"    {values}: {f'not told, for {largest.reason}' if largest.reason else safe}."
+        yield f"    {values}: {f'not known, because {largest.reason}' if largest.reason else safe}."
 
 
 def _ended(largest: Prediction) -> str:

@@ -22,22 +22,22 @@ RESUME = "jobkit resume {run}"
 AGAIN = (Step(RESUME, "run it again"),)
 LOG = Step("jobkit logs {run} {point}", "read its log")
 FIXED = Step(f"{RESUME} {{point}}", "once it is fixed")
-LOOK = Step("jobkit doctor --submit", "see from inside a job what is missing")
-CUDA = Step("nvidia-smi", "see there whether the driver answers, and which CUDA it takes")
+LOOK = Step("jobkit doctor --submit", "check from inside a job what is missing")
+CUDA = Step("nvidia-smi", "check there that the driver answers, and which CUDA it supports")
 
 REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
     Outcome.OK: (),
     Outcome.GPU_OOM: (),
-    Outcome.PRUNED: (Step(f"{RESUME} {{point}}", "run it all the same"),),
+    Outcome.PRUNED: (Step(f"{RESUME} {{point}}", "run it anyway"),),
     Outcome.RAM_OOM: (Step(f"{RESUME} --set resources.memory=SIZE", "again with more memory"),),
     Outcome.TIMEOUT: (Step(f"{RESUME} --set resources.walltime=HH:MM:SS", "again with more time"),),
     **dict.fromkeys((Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LOST), AGAIN),
-    Outcome.GPU_BUSY: (Step(RESUME, "once no other process holds the card, run it again"),),
+    Outcome.GPU_BUSY: (Step(RESUME, "once no other process uses the GPU, run it again"),),
     Outcome.QUEUE_ERROR: (
         Step("jobkit cancel {run} {point}", "cancel its job, which cannot begin"),
         Step(RESUME, "once it is fixed"),
     ),
-    Outcome.NO_GPU: (LOOK, Step(RESUME, "once a job gets a card")),
+    Outcome.NO_GPU: (LOOK, Step(RESUME, "once a job gets a GPU")),
     Outcome.ENVIRONMENT: (
         LOG,
         Step(f"{RESUME} --set environment.venv=FOLDER", "in another environment"),
@@ -47,7 +47,7 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
     Outcome.SCRATCH_FULL: (
         Step(RESUME, "once there is room on the node, or `scratch` in the site file names another place"),
     ),
-    Outcome.STAGE_IN: (LOG, Step(RESUME, "once text and model are again where and what they were")),
+    Outcome.STAGE_IN: (LOG, Step(RESUME, "once text and model are restored")),
     Outcome.STAGE_OUT: (Step(RESUME, "once there is room in the run folder, run it again"),),
     Outcome.STOPPED: (Step(RESUME, "once what stopped the sweep is fixed"),),
     Outcome.BUG: (LOG, FIXED),

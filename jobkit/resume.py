@@ -35,8 +35,8 @@ CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
 """Keys of the spec that `--set` may change: none that a point's own figures depend on."""
 LOCK_FILE = ".lock"
 NO_LOCK = (
-    "this file system has no locks, so jobkit cannot see whether another jobkit changes this run just now: "
-    "let no two work on it at a time, or points may run twice"
+    "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
+    "run one command on it at a time, or points may run twice"
 )
 LOCAL = "local"
 PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
@@ -102,7 +102,7 @@ def alone(run_dir: Path, say: Say) -> Iterator[None]:
     try:
         with only_one(
             run_dir / LOCK_FILE,
-            lambda: say("another jobkit works on this run: waiting for it"),
+            lambda: say("another jobkit command is changing this run: waiting for it"),
             lambda: say(NO_LOCK),
         ):
             yield

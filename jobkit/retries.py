@@ -89,7 +89,7 @@ def run_again(
         done = resume(run_dir, spec, seen, again, say)
     _report(done, spec.scheduler)
     if len(done.groups) < len(again) or not wait:
-        say(f"  how it goes  jobkit status {typed(run_dir)}")
+        say(f"  progress     jobkit status {typed(run_dir)}")
         return REFUSED if len(done.groups) < len(again) else 0
     return stay(run_dir, _points(seen, again), spec.policy, seen)
 

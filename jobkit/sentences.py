@@ -61,7 +61,7 @@ def fastest_line(sizes: Sequence[Row], knobs: Sequence[str]) -> tuple[str, ...]:
         return ()
     best = max(well, key=_speedup)
     if best is well[0]:
-        return (f"Fastest: {setting(best, knobs)}, the smallest that went well.",)
+        return (f"Fastest: {setting(best, knobs)}, the smallest that succeeded.",)
     saved = f"{100 * (1 - 1 / _speedup(best)):.0f} % less time"
     than = f"{_speedup(best):.2f} times as fast as {setting(well[0], knobs)}"
     return (f"Fastest: {setting(best, knobs)}, {than}: {saved}.",)

@@ -91,9 +91,9 @@ def _read_run(path: Path) -> tuple[list[Row], tuple[str, ...]]:
     if not tried and (path / WANTED_FILE).is_file():
         tried = ("the largest batch has not been tried yet: its job is to come, or its log says why",)
     if also:
-        notes.append(f"{path}: also run by hand, which no figure counts: {_some(also)}")
+        notes.append(f"{path}: also run by hand, which no figure includes: {_some(also)}")
     if alone:
-        notes.append(f"{path}: run only by hand, so that counts until another try begins: {_some(alone)}")
+        notes.append(f"{path}: run only by hand, so that try counts until another try begins: {_some(alone)}")
     return rows, (*notes, *(f"{path}: {line}" for line in tried))
 
 

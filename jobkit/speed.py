@@ -110,7 +110,7 @@ class Span:
 
 def span(uuid: str | None, host: object, started_at: object, ended_at: object) -> Span:
     """Return where and when a point ran that has a card, or on a CPU none."""
-    return Span(f"card {uuid}" if uuid else f"host {host}", started_at, ended_at)
+    return Span(f"GPU {uuid}" if uuid else f"host {host}", started_at, ended_at)
 
 
 def span_of(record: Record) -> Span:
@@ -156,10 +156,10 @@ def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
     if not places:
         return ""
     there = sorted(set(places))
-    where = there[0] if len(there) == 1 else f"one of {len(there)} hosts or cards"
+    where = there[0] if len(there) == 1 else f"one of {len(there)} hosts or GPUs"
     return (
         f"{len(places)} of {format_count(len(spans), 'point')} ran at the same time as another point on "
-        f"{where}: compare their speed with care; `exclusive: true` in the spec keeps points apart"
+        f"{where}: their speeds may not be comparable; `exclusive: true` in the spec keeps points apart"
     )
 
 

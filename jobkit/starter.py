@@ -107,7 +107,7 @@ def _refuse_to_overwrite(plan: Plan, folder: Path) -> None:
     if spec in there and site is not None and site not in there:
         hints.append("to keep it and write the site file alone: jobkit init --only site")
     if site in there:
-        hints.append("for another site file: --site-file FILE")
+        hints.append("for another site file, use --site-file FILE")
     if spec in there:
         hints.append("for another spec: jobkit init ANOTHER-FOLDER")
     hints.append("to begin anew, move away: " + " ".join(map(str, there)))

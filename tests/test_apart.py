@@ -1,3 +1,5 @@
+"""Work in a process of its own, which ends before the next step."""
+
 from __future__ import annotations
 
 import os
@@ -83,10 +85,10 @@ def test_an_interrupted_training_leaves_no_process_and_no_folder(tmp_path: Path)
 def test_a_sweep_with_a_model_imports_no_framework(
     tmp_path: Path, kept_cache: Path, tiny_model: object
 ) -> None:
-    """FAULT: jobkit itself is a process on the card that points are measured on.
+    """FAULT: jobkit itself would use the GPU on which points are measured.
 
-    HOW: real: a sweep with a model, its lengths to be found first; which modules are in the process.
-    REPORTED: nothing: training and tokenizing happen in processes that have ended before a point starts.
+    HOW: real: a sweep with a model, which must compute the lengths first; the modules in the process.
+    REPORTED: nothing: training and tokenizing run in processes that end before a point starts.
     LOST: nothing.
     """
     assert tiny_model

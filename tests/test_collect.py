@@ -1,3 +1,5 @@
+"""Run folders of real records, and the tables made from them."""
+
 from __future__ import annotations
 
 import json
@@ -444,7 +446,7 @@ def tables(run: Path) -> list[object]:
 
 @pytest.mark.fault
 def test_a_try_by_hand_changes_no_figure(tmp_path: Path) -> None:
-    """FAULT: a point that a scheduler has run is run once more by hand.
+    """FAULT: a point that a scheduler has run is run again by hand.
 
     HOW: real records
     REPORTED: the scheduler's try counts in every table, plot and recommendation; a note names the try by
@@ -459,13 +461,13 @@ def test_a_try_by_hand_changes_no_figure(tmp_path: Path) -> None:
             replace(record(points[0], work_s=1.0), job=Job(scheduler="hand", job_id="9"), try_number=number),
         )
     assert tables(run) == before
-    assert collect([run]).notes == (f"{run}: also run by hand, which no figure counts: p001 (try 2, 3)",)
+    assert collect([run]).notes == (f"{run}: also run by hand, which no figure includes: p001 (try 2, 3)",)
     only = write_points(tmp_path / "only", points)
     write_record(only, replace(record(points[0]), job=Job(scheduler="hand", job_id="9")))
     found = collect([only])
     assert found.points[["outcome", "tries"]].to_numpy().tolist()[0] == ["ok", 0]
     assert found.notes == (
-        f"{only}: run only by hand, so that counts until another try begins: p001 (try 1)",
+        f"{only}: run only by hand, so that try counts until another try begins: p001 (try 1)",
     )
 
 
@@ -474,7 +476,7 @@ def test_a_try_by_hand_changes_no_figure(tmp_path: Path) -> None:
 def test_a_trial_changes_no_figure_of_the_sweep(tmp_path: Path, old: bool) -> None:  # noqa: FBT001 - by name
     """FAULT: jobkit verify runs a batch size that the sweep has measured, at another speed.
 
-    HOW: real records, of this version and of the one before, which names trials by their id alone
+    HOW: real records, of this version and of the one before, which marks trials only by their id
     REPORTED: the trial is a row of its own with `trial` set; means, speed-ups and the line stay
     LOST: nothing
     """

@@ -67,7 +67,7 @@ def test_a_mean_over_fewer_points_than_the_row_says_so(tmp_path: Path) -> None:
     assert sizes_[["n", "items_per_s_n", "gpu_peak_bytes_n"]].to_numpy().tolist() == [[3, 3, 1]]
     report = render(collect([run]), width=200)
     assert " 1.50 (n=1)" in report
-    assert report.count("(n=1): the mean is over so many points") == 1
+    assert report.count("(n=1): the mean is over that many points") == 1
     assert "(n=1):" not in render(collect([write_one(tmp_path / "one")]), width=200)
 
 
@@ -85,4 +85,4 @@ def test_a_speed_up_names_the_size_that_it_is_over(tmp_path: Path) -> None:
         write_record(run, replace(record(points[0]), outcome=outcome, summary=None))
         report = render(collect([run]), width=200)
         assert "speed-up: over batch_size 50\n" in report
-    assert "Fastest: batch_size 50, the smallest that went well." in report
+    assert "Fastest: batch_size 50, the smallest that succeeded." in report

@@ -151,8 +151,8 @@ def test_points_without_figures_are_passed_over() -> None:
 
 def test_other_ends_say_nothing() -> None:
     lost = [replace(one, outcome=Outcome.TIMEOUT) for one in went_well()]
-    assert gather(lost) == gather([]) == "no point has gone well yet"
-    assert gather([ran_out(90, load=90_000)]) == "no point has gone well yet"
+    assert gather(lost) == gather([]) == "no point has succeeded yet"
+    assert gather([ran_out(90, load=90_000)]) == "no point has succeeded yet"
     assert told([*went_well(), lost[0]]) == told(went_well())
 
 

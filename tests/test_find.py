@@ -381,7 +381,7 @@ def test_the_text_ends_the_batch(tmp_path: Path) -> None:
     [
         ((10, 20, 30), GIB, "3 distinct loads measured, and a line with an error needs 4"),
         (SIZES, 2**20, "not even a batch of 1 fits"),
-        ((), GIB, "no point has gone well yet"),
+        ((), GIB, "no point has succeeded yet"),
     ],
 )
 def test_where_nothing_can_be_tried_it_says_why(
@@ -463,7 +463,7 @@ def test_nothing_of_the_trial_is_lost_on_the_way_through_the_file(tmp_path: Path
 
 @pytest.mark.fault
 def test_a_search_that_was_killed_between_its_two_lines_goes_on(tmp_path: Path) -> None:
-    """FAULT: what finds the largest batch is killed when it has written its trial, before the trial's point.
+    """FAULT: the search for the largest batch is killed between writing a trial and its point.
 
     HOW: real: the two files as such a kill leaves them.
     REPORTED: nothing: a trial without a point never began, so the same one is written again.

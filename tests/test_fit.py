@@ -66,8 +66,8 @@ def test_the_bound_holds_in_95_of_100_cases(scatter: Scatter) -> None:
     """FAULT: scatter grows with the memory, or four points on the allocator's steps happen to lie on a line.
 
     HOW: simulated with a fixed seed.
-    REPORTED: a bound that 95 of 100 new batches stay below.
-    LOST: some of the card: the bound is wider than for constant scatter.
+    REPORTED: a bound; 95 of 100 new batches stay below it.
+    LOST: a part of the GPU memory: the bound is higher than for constant scatter.
     """
     found = [simulate(scatter, design, 160) for design in (DESIGNS[0], DESIGNS[2])]
     held = [share for one in found for share in one.held]
@@ -267,7 +267,7 @@ def test_memory_that_does_not_grow_is_refused(slope: float) -> None:
 
 def test_loads_that_are_all_but_equal_are_refused() -> None:
     alike = on_line(100_000, 100_001, 100_002, 100_003)
-    assert fit_memory(alike) == "the loads measured are all but equal, which gives no line"
+    assert fit_memory(alike) == "the measured loads are almost equal, so no line can be fitted"
 
 
 def test_bytes_that_are_all_equal_are_refused() -> None:

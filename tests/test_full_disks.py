@@ -211,8 +211,8 @@ def test_home_is_full_when_a_sweep_is_submitted(
 
     HOW: real: a tmpfs, filled to the last byte, first by another process, then by the submit command.
     REPORTED: before: the file, "No space left on device", "the job was not submitted", exit code 2. After: \
-    "taken as slurm job 101, but the journal could not be written", exit code 5, and what to type.
-    LOST: nothing; a job that was taken is found by its name.
+    "slurm accepted job 101, but the journal could not be written", exit code 5, and the command to run.
+    LOST: nothing; jobkit finds an accepted job by its name.
     """
     home = mounts.enter_context(disk(tmp_path / "home", 1))
     (tmp_path / "bin").mkdir()
@@ -225,7 +225,7 @@ def test_home_is_full_when_a_sweep_is_submitted(
         submit_array(slurm, home, "job.sh", array)
     assert not (tmp_path / "calls").exists()
     filler.unlink()
-    with pytest.raises(Unanswered, match="taken as slurm job 101, but the journal could not") as taken:
+    with pytest.raises(Unanswered, match="slurm accepted job 101, but the journal could not") as taken:
         submit_array(slurm, home, "job.sh", array)
     assert taken.value.exit_code == 5
     assert not (home / "journal.jsonl").read_bytes().endswith(b"\n"), "half of a line is there"
@@ -246,9 +246,9 @@ def test_what_runs_can_be_cancelled_whatever_the_disk_does(
 ) -> None:
     """FAULT: jobs run, and their run folder is on a disk that is full, read-only, or without locks.
 
-    HOW: real: a tmpfs filled to the last byte, and one mounted read-only; fake: flock(2) says ENOSYS.
-    REPORTED: `jobkit cancel` says what is wrong, and ends the jobs. Without locks `jobkit resume` works, \
-    and says that no two may work on the run at a time.
+    HOW: real: a tmpfs filled to the last byte, and one mounted read-only; fake: flock(2) fails with ENOSYS.
+    REPORTED: `jobkit cancel` reports the fault, and ends the jobs. Without locks `jobkit resume` works, \
+    and warns not to run two commands on the run at the same time.
     LOST: nothing.
     """
     home = mounts.enter_context(disk(tmp_path / "home", 1))

@@ -83,7 +83,7 @@ def test_two_users_of_a_group_share_a_cache(cache: Path, url: str, tmp_path: Pat
     """FAULT: two users share a cache, and the umask of either keeps others out.
 
     HOW: real: two uids of one group, texts and a stand-in in a folder with the set-group-ID bit, each umask.
-    REPORTED: nothing: what is in such a folder has the group's permissions of the folder, and no more.
+    REPORTED: nothing: files in such a folder get the group permissions of the folder, and no others.
     LOST: nothing.
     """
     assert use(ONE, umask, cache, tmp_path / "1", url, "tiny", "5", "6") == ""
@@ -95,10 +95,10 @@ def test_two_users_of_a_group_share_a_cache(cache: Path, url: str, tmp_path: Pat
 
 
 def test_a_cache_that_can_only_be_read_is_enough(cache: Path, url: str, tmp_path: Path) -> None:
-    """FAULT: a user may read a cache and not write in it.
+    """FAULT: a user may read a cache but not write in it.
 
     HOW: real: another uid, without the group, on a cache that is complete.
-    REPORTED: nothing, as long as all that is needed is there.
+    REPORTED: nothing, as long as the cache holds every file that is needed.
     LOST: nothing.
     """
     cache.chmod(0o755)

@@ -115,7 +115,7 @@ def test_a_value_that_cannot_be(tmp_path: Path, override: str, said: str) -> Non
     """FAULT: a value of `--set` has a tag that does not fit, a key twice, a NUL, a loop, or an absurd size.
 
     HOW: real: the spec is read with such an override, a billion repeats and a walltime of 10^12 s among them.
-    REPORTED: the override and what is wrong with it, at once; exit 2, nothing is planned or written.
+    REPORTED: at once, the override and its fault; exit code 2, nothing is planned or written.
     LOST: nothing.
     """
     path = tmp_path / "spec.yaml"
@@ -267,7 +267,7 @@ def test_a_fifo_in_place_of_a_file(tmp_path: Path) -> None:
     """FAULT: a FIFO has the name of a file of a run.
 
     HOW: real: each file of a run in turn; collect, status, resume and cancel.
-    REPORTED: "not a regular file", with its path, where the file matters; nothing waits for a writer.
+    REPORTED: "not a regular file", with its path, if the command needs the file; no command blocks.
     LOST: what such a file held.
     """
     points = grid([50, 100])

@@ -117,7 +117,7 @@ def test_no_command_lets_text_steer_the_terminal(
     """FAULT: names, messages, logs and arguments hold escape sequences, C1 controls and right-to-left marks.
 
     HOW: real: every command, on a run folder whose every file holds them, and with such words.
-    REPORTED: the text, with these characters spelt out; `jobkit logs` keeps colours.
+    REPORTED: the text, with these characters escaped; `jobkit logs` keeps colours.
     LOST: nothing.
     """
     monkeypatch.chdir(home)
@@ -159,7 +159,7 @@ def test_no_field_of_a_spec_lets_text_steer_the_terminal(
     """FAULT: a field of a spec holds escape sequences, C1 controls and right-to-left marks.
 
     HOW: real: `jobkit sweep --dry-run` with such a value in each field that takes text.
-    REPORTED: the value, with these characters spelt out.
+    REPORTED: the value, with these characters escaped.
     LOST: nothing.
     """
     monkeypatch.chdir(home)
@@ -179,8 +179,8 @@ def test_no_cell_of_a_table_is_a_formula(
     """FAULT: a message begins with `=`, as a formula in a spreadsheet does, or holds Markdown or HTML.
 
     HOW: real: `jobkit collect --format csv` and `--format md` on such records.
-    REPORTED: in CSV a quote stands before it, and numbers stay numbers; in Markdown it is text: no link, \
-    no HTML, no cell of its own.
+    REPORTED: CSV has a quote before it, and numbers stay numbers; in Markdown it is plain text: no link, \
+    no HTML, no extra cell.
     LOST: nothing.
     """
     monkeypatch.chdir(home)

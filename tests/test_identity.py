@@ -187,12 +187,12 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.fault
 def test_process_1_of_a_container_is_not_the_one_before_it(killed: Path) -> None:
-    """FAULT: jobkit is process 1 of a container, killed while a point runs; another begins.
+    """FAULT: jobkit is process 1 of a container and is killed while a point runs; another container starts.
 
-    HOW: real: two spaces of process ids, by `unshare --pid`.
-    REPORTED: the point is `lost` and `jobkit resume` runs it again: a driver is known by a lock that it \
-    holds and a word of its own, not by its number; `jobkit cancel` finds nothing to end.
-    LOST: what the try had not brought home.
+    HOW: real: two process id namespaces, made with `unshare --pid`.
+    REPORTED: the point is `lost` and `jobkit resume` runs it again: a lock and a random id identify a \
+    driver, not its process id; `jobkit cancel` finds no process to end.
+    LOST: results that the try had not yet copied to the run folder.
     """
     driver = last_driver(killed)
     assert driver is not None

@@ -64,7 +64,7 @@ def test_kill_9_of_all(tmp_path: Path, halted: Halted) -> None:
     """FAULT: a whole task is killed outright while another of its run works on the same node.
 
     HOW: real: kill -9 of its process group.
-    REPORTED: what the accounting says; without one, `lost` once the queue has not held it for a minute.
+    REPORTED: what the accounting reports; without one, `lost` after it is missing in the queue for a minute.
     LOST: at most one sync interval; the next task of the same user on the node removes its folder.
     """
     run = Run(tmp_path, workload="broken:Waits")

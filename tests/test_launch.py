@@ -160,5 +160,5 @@ def test_what_to_type_next_is_named(
     said = capfd.readouterr().err
     run = f"runs/{prepared.run_dir.name}"
     assert "submitted: slurm job 7; job 8 waits for it and runs again what the policy says\n" in said
-    for line in (f"how it goes  jobkit status {run}", f"cancel       jobkit cancel {run}"):
+    for line in (f"progress     jobkit status {run}", f"cancel       jobkit cancel {run}"):
         assert f"  {line}\n" in said

@@ -119,7 +119,7 @@ def test_a_point_that_printed_nothing_shows_what_is_known_of_it(run: Path) -> No
         assert printed(run, said=said, how=how, err=err) == b""
         assert said[1:] == [
             r"p001 try 1 has printed nothing: model_missing; no tokenizer in \x1b[31m/m",
-            f"all that is known: jobkit status {run} 1",
+            f"everything known: jobkit status {run} 1",
         ]
     log.unlink()
     with pytest.raises(JobkitError, match=r"p001 try 1 has ended \(model_missing; no"):
@@ -154,7 +154,7 @@ def test_a_try_of_a_job_that_nobody_knows(run: Path) -> None:
     (run / "results" / "p001" / "try-1" / "begin").write_text("nonsense")
     (run / "journal.jsonl").write_text("")
     write_exit(run, POINTS[0], Exit(status=0, stage="done"))
-    with pytest.raises(JobkitError, match=r"p001 try 1 has ended \(lost; .*\), but nobody knows its job"):
+    with pytest.raises(JobkitError, match=r"p001 try 1 has ended \(lost; .*\), but its job is not known"):
         printed(run)
 
 
@@ -182,7 +182,7 @@ def test_a_point_that_was_taken_back_before_it_began_is_told_once_and_in_local_t
         f"p002 has no log: cancelled, taken back by jobkit at {format_moment(at)}, before it began "
         "(slurm job 40, task 2)"
     )
-    assert raised.value.hint == f"jobkit status '{folder}' 2 tells all that is known"
+    assert raised.value.hint == f"jobkit status '{folder}' 2 shows everything known"
 
 
 def test_a_task_that_ended_before_it_wrote_anything(run: Path) -> None:

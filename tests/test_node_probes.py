@@ -61,7 +61,7 @@ def test_a_program_that_is_absent_is_missing_on_a_node_only() -> None:
         ({"scratch.owner": "1000", "scratch.mode": "drwxr-xr-x"}, Status.OK, "5.00 GiB free"),
         ({"scratch.owner": "1001"}, Status.MISSING, "belongs to user 1001"),
         ({"scratch.mode": "drwxrwxrwx"}, Status.WARNING, "no sticky bit"),
-        ({"scratch.locks": ""}, Status.WARNING, "copies its inputs for itself"),
+        ({"scratch.locks": ""}, Status.WARNING, "its own copy of the inputs"),
     ],
 )
 def test_scratch_that_others_share(said: dict[str, str], status: Status, words: str) -> None:

@@ -133,7 +133,7 @@ def test_numbers_are_told_apart_as_numbers(run: Path, controller: Controller) ->
 def test_of_several_that_may_run_none_is_guessed(run: Path, controller: Controller) -> None:
     controller.queue("9")
     controller.accounting("10")
-    with pytest.raises(JobkitError, match="job 9 is of this run") as refused:
+    with pytest.raises(JobkitError, match="job 9 belongs to this run") as refused:
         adopted(run)
     assert refused.value.exit_code == 3
     assert last(run)["event"] == "submitting"
@@ -145,7 +145,7 @@ def test_what_the_journal_does_not_keep_is_not_adopted(
     """A file server may take a line and lose it."""
     controller.queue("9")
     monkeypatch.setattr("jobkit.journal.append_line", lambda *_: None)
-    with pytest.raises(JobkitError, match="job 9 was written there, and cannot be read back"):
+    with pytest.raises(JobkitError, match="job 9 was written there, but cannot be read back"):
         adopted(run)
 
 

@@ -361,7 +361,7 @@ def test_points_that_all_ran_out_of_memory_are_an_empty_panel_with_the_reason(tm
     for one in points:
         write_record(run, replace(measured(one), outcome=Outcome.GPU_OOM, needs=(), summary=None))
     memory, speed = panels(drawn(run))
-    assert "no point has gone well yet" in legend(memory)
+    assert "no point has succeeded yet" in legend(memory)
     assert "no speed was recorded" in legend(speed)
 
 

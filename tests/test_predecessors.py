@@ -127,7 +127,7 @@ t - l - INFO - Peak RAM memory used 2.5GB
 def test_thousands_commas_and_exponents_are_read() -> None:
     """FAULT: an old log writes `1,024` or `1.5e+03`.
 
-    HOW: a log with commas between thousands, and one with exponents.
+    HOW: a log with thousands separators, and another with exponents.
     REPORTED: the run, with these figures.
     LOST: nothing.
     """

@@ -100,8 +100,8 @@ def test_a_curve_is_told_with_the_batch_size_that_decides() -> None:
     """FAULT: memory grows faster than a line.
 
     HOW: five exact points with a term in the square of the load.
-    REPORTED: that it does, that the bound follows a curve, and which batch size tells more.
-    LOST: nothing; a curve that adds less than some fifty times the scatter is not seen.
+    REPORTED: that the bound follows a curve for this reason, and which batch size to measure as well.
+    LOST: nothing; a curve that adds less than about fifty times the scatter is not detected.
     """
     loads = (2_000, 4_000, 6_000, 8_000, 10_000)
     bent = fit_memory([Observation(load, FIXED + SLOPE * load + 0.1 * load**2, str(load)) for load in loads])
@@ -109,7 +109,7 @@ def test_a_curve_is_told_with_the_batch_size_that_decides() -> None:
     found = predict(told, 1e9, text())
     assert found.safe_batch < found.largest_batch
     said = "memory grows faster than a straight line over what was measured, so the bound follows a curve"
-    assert found.doubts[0] == f"{said}: a sweep with batch_size 200 as well tells how much faster"
+    assert found.doubts[0] == f"{said}: a sweep with batch_size 200 as well shows how much faster"
     assert predict(told, 2.5e8, text()).doubts[0] == said
 
 

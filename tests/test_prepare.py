@@ -1,3 +1,5 @@
+"""What must be known of a sweep before it is submitted."""
+
 from __future__ import annotations
 
 import sys
@@ -138,7 +140,7 @@ def test_gpus_that_every_point_holds_and_none_uses_are_warned_of(
 
 def test_a_job_that_would_last_for_ever_is_refused(spec: Path, tmp_path: Path) -> None:
     overrides = ("pack=2", "repeats=2", "resources.walltime=2000d")
-    with pytest.raises(JobkitError, match="2 points of 48000:00:00 each make a job of more than ten years"):
+    with pytest.raises(JobkitError, match="2 points of 48000:00:00 each need a job of more than ten years"):
         prepare(spec, Options(overrides=overrides, scheduler="slurm", runs_dir=tmp_path))
 
 
@@ -216,11 +218,11 @@ def test_how_many_points_share_a_job_is_the_specs_word_else_the_sites(
 def test_a_workload_beside_the_spec_is_looked_at_before_anything_is_submitted(
     name: str, told: str, spec: Path, tmp_path: Path
 ) -> None:
-    """FAULT: the class of a workload of one's own is not there, lacks something, or fails as it is imported.
+    """FAULT: the class of a user's own workload is missing, lacks a method, or fails on import.
 
-    HOW: real: modules beside the spec.
-    REPORTED: refused with the file and line of the user's code and what is expected; in a job it is \
-`bug` with their file and line.
+    HOW: real: modules next to the spec.
+    REPORTED: jobkit refuses the sweep, with the file and line of the user's code and what is expected; in a \
+    job the outcome is `bug`, with that file and line.
     LOST: nothing.
     """
     own_workload(tmp_path)

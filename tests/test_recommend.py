@@ -183,13 +183,13 @@ def test_without_a_capacity_nothing_is_predicted() -> None:
 
 def test_records_that_say_nothing_together_are_refused() -> None:
     lost = [replace(one, outcome=Outcome.TIMEOUT) for one in records()]
-    with pytest.raises(JobkitError, match="no point has gone well") as caught:
+    with pytest.raises(JobkitError, match="no point has succeeded") as caught:
         told(*lost)
     assert "jobkit collect runs/demo" in (caught.value.hint or "")
     mixed = [replace(one, point=replace(one.point, order="text")) for one in records()[:3]]
     with pytest.raises(JobkitError, match="differ in order of work: load, text"):
         told(*records()[3:], *mixed)
-    with pytest.raises(JobkitError, match="no point has told its speed"):
+    with pytest.raises(JobkitError, match="no point has recorded its speed"):
         told(*(replace(one, summary=None) for one in records()))
 
 

@@ -141,7 +141,7 @@ def test_how_far_off_the_line_would_have_been_where_that_is_known() -> None:
 def test_what_cannot_be_told_says_why() -> None:
     few = records(sizes=(40, 130, 220))
     said = text(material(few), Wishes())
-    assert "Largest safe batch: not told, for 3 distinct loads measured" in said
+    assert "Largest safe batch: not known, because 3 distinct loads measured" in said
     assert "What binds" not in said
     assert re.search(r"^h200 +139\.79 +\? +\? +\?$", said, re.MULTILINE)
 
@@ -236,7 +236,7 @@ def test_what_was_tried_is_quoted_or_how_to_try_it() -> None:
     assert "Prove it" not in said
     assert "Prove it" not in text(material(records(sizes=(40, 85))))
     whole = [*records(), *(measured(replace(one, index=99), 306) for one in grid((ITEMS,)))]
-    assert "  It was measured in this run: nothing is left to prove.\n" in text(material(whole))
+    assert "  This run has measured it: no test is needed.\n" in text(material(whole))
 
 
 def test_the_proof_is_of_what_was_asked() -> None:

@@ -78,7 +78,7 @@ def test_out_of_gpu_memory_needs_no_advice_and_a_bug_does(tmp_path: Path) -> Non
     [
         ([1.0], ()),
         ([1.0, math.nan], ()),
-        ([1.0, 0.8], ("Fastest: batch_size 50, the smallest that went well.",)),
+        ([1.0, 0.8], ("Fastest: batch_size 50, the smallest that succeeded.",)),
         (
             [1.0, 1.25],
             ("Fastest: batch_size 100, 1.25 times as fast as batch_size 50: 20 % less time.",),

@@ -24,7 +24,7 @@ from tests.test_job_script import Run, wait_until
 pytestmark = pytest.mark.fault
 
 OTHER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-euc")
-ALONE = "job.sh: this task copies its inputs for itself: "
+ALONE = "job.sh: this task makes its own copy of the inputs: "
 
 
 @pytest.fixture
@@ -59,11 +59,11 @@ FOREIGN = (
     ids=["folder", "link", "link to a folder of mine", "fifo"],
 )
 def test_another_user_was_there_first(tmp_path: Path, tmp: Path, attack: str) -> None:
-    """FAULT: another user makes the folder on scratch in which a task would look for its inputs.
+    """FAULT: another user makes the scratch folder in which a task looks for its inputs.
 
-    HOW: real: another uid plants a folder with inputs of its own, links, and a FIFO of that name.
-    REPORTED: the log says that the task copies its inputs for itself, and why.
-    LOST: nothing but the time of a copy: the other user's files are neither used nor touched.
+    HOW: real: another uid makes a folder with its own inputs, links, or a FIFO under that name.
+    REPORTED: the log says that the task makes its own copy of the inputs, and why.
+    LOST: only the time of a copy: the other user's files are neither used nor touched.
     """
     run = Run(tmp_path, site={"scratch": str(tmp)})
     run.scratch = tmp
@@ -84,7 +84,7 @@ def test_another_user_holds_locks_and_tries_to_change_the_inputs(
 ) -> None:
     """FAULT: another user locks the scratch folder, and tries to change the inputs that tasks share.
 
-    HOW: real: another uid holds `flock` on the folder, and writes to what it finds there.
+    HOW: real: another uid holds `flock` on the folder, and writes to every file that it finds there.
     REPORTED: nothing: no job waits, and the other user cannot even list the inputs.
     LOST: nothing.
     """
@@ -111,8 +111,8 @@ def test_scratch_belongs_to_another_user(tmp_path: Path, tmp: Path) -> None:
     """FAULT: another user makes the scratch folder itself.
 
     HOW: real: another uid makes the folder that the site file names, open to all.
-    REPORTED: `scratch_full`: whose folder it is, and that the site file should name another.
-    LOST: nothing, nothing was run.
+    REPORTED: `scratch_full`, with the owner of the folder and the advice to name another in the site file.
+    LOST: nothing; no point was run.
     """
     assert other("mkdir -m 777 alice", tmp).returncode == 0
     run = Run(tmp_path, site={"scratch": str(tmp / "alice")})
@@ -124,10 +124,10 @@ def test_scratch_belongs_to_another_user(tmp_path: Path, tmp: Path) -> None:
 def test_a_model_that_has_changed_is_not_used(tmp_path: Path) -> None:
     """FAULT: the model is changed after the submission, or loses a file.
 
-    HOW: real: a file of the model is written anew, then removed.
-    REPORTED: `stage_in`: it is not the model that was planned, with the beginnings of both fingerprints; \
-    `model_missing` and the file.
-    LOST: nothing; figures of two models never stand in one run.
+    HOW: real: a file of the model is rewritten, then removed.
+    REPORTED: for a change `stage_in`, with the beginnings of both fingerprints; for a lost file \
+    `model_missing`, with its name.
+    LOST: nothing; a run never mixes figures of two models.
     """
     tagger = write_model(tmp_path / "model")
     planned = fingerprint(tmp_path / "model", MODEL_FILES)
@@ -149,9 +149,9 @@ def test_what_dead_tasks_leave_goes_with_the_next_task(tmp_path: Path, halted: H
     """FAULT: whole tasks are killed outright, one before its worker starts and one at work.
 
     HOW: real: kill -9 of their process groups, while a task of a third run works on the node.
-    REPORTED: what the accounting says of them; the next task of the same user on the node removes their \
-    folders and inputs, of whichever run.
-    LOST: nothing: what a live task uses is never removed.
+    REPORTED: what the accounting reports; the next task of the same user on the node removes their \
+    folders and inputs, of any run.
+    LOST: nothing: files that a live task uses are never removed.
     """
 
     def run(number: int, **changes: Any) -> Run:
@@ -180,10 +180,10 @@ def test_what_dead_tasks_leave_goes_with_the_next_task(tmp_path: Path, halted: H
 
 
 def test_a_worker_that_outlives_its_script(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: all of a task but its worker is killed outright, and another task begins on the node.
+    """FAULT: every process of a task except its worker is killed, and another task begins on the node.
 
-    HOW: real: kill -9 of each process of the job but the worker.
-    REPORTED: what the accounting says of it.
+    HOW: real: kill -9 of each process of the job except the worker.
+    REPORTED: what the accounting reports.
     LOST: nothing: its folder stays as long as the worker lives; the next task after that removes it.
     """
     run = Run(tmp_path, workload="broken:Waits")
@@ -205,9 +205,9 @@ def test_a_worker_that_outlives_its_script(tmp_path: Path, halted: Halted) -> No
 
 
 def test_results_that_were_kept_stay(tmp_path: Path) -> None:
-    """FAULT: results are kept on scratch, for home could not take them, and other tasks follow.
+    """FAULT: results stay on scratch, because they could not be copied to the run folder; other tasks follow.
 
-    HOW: real: something stands in the way at home, then a second task runs on the node.
+    HOW: real: a file blocks the folder of the try, then a second task runs on the node.
     REPORTED: `stage_out`, with the folder that keeps the results.
     LOST: nothing: no task removes that folder.
     """
@@ -223,10 +223,10 @@ def test_results_that_were_kept_stay(tmp_path: Path) -> None:
 def test_a_node_without_locks(tmp_path: Path, lacking: str) -> None:
     """FAULT: a node lacks the program `flock`, or its scratch is on a file system without locks.
 
-    HOW: real: a PATH without it; fake: a `flock` that says what the real one says there, and one that \
+    HOW: real: a PATH without it; fake: a `flock` that fails as the real one does there, and one that \
     grants every lock.
-    REPORTED: the log says that the task copies its inputs for itself, and why; `jobkit doctor` warns.
-    LOST: nothing but the time of the copies.
+    REPORTED: the log says that the task makes its own copy of the inputs, and why; `jobkit doctor` warns.
+    LOST: only the time of the copies.
     """
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -251,8 +251,8 @@ def test_a_node_without_locks(tmp_path: Path, lacking: str) -> None:
 def test_a_task_that_copies_without_end_holds_no_other(tmp_path: Path, halted: Halted) -> None:
     """FAULT: a task stops in the middle of its copy, as a suspended job does.
 
-    HOW: real: SIGSTOP to its processes while it copies; the others' five minutes are cut to a second.
-    REPORTED: the log of the next task says that it copies its inputs for itself.
+    HOW: real: SIGSTOP to its processes while it copies; the others wait one second instead of five minutes.
+    REPORTED: the log of the next task says that it makes its own copy of the inputs.
     LOST: nothing.
     """
     slow = tmp_path / "bin" / "rsync"

@@ -185,7 +185,7 @@ def write_trial(run: Path, trial: Point, outcome: str | None) -> None:
 @pytest.mark.parametrize(
     ("outcome", "program", "answer", "end"),
     [
-        pytest.param("ok", "sacct", "", "its last trial is home", id="home"),
+        pytest.param("ok", "sacct", "", "its last trial has ended", id="home"),
         pytest.param(None, "sacct", SACCT, "sacct: TIMEOUT, ExitCode 0:0", id="slurm"),
         pytest.param(None, "qacct", QACCT, "qacct: failed 100 : assumedly after job", id="sge"),
     ],
@@ -212,7 +212,7 @@ def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone(tmp_path: Path,
     for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):
         write_answer(run, "slurm", "gone", "78.1", argv=[], at=at)
     (job,) = one(run).jobs
-    assert job.why.startswith("neither the queue nor the accounting knows it since 2026-01-02")
+    assert job.why.startswith("neither the queue nor the accounting has listed it since 2026-01-02")
     assert queue.asked == {"squeue": 1, "sacct": 1}, "about the point alone"
 
 

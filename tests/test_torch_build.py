@@ -1,3 +1,5 @@
+"""Whether the PyTorch of the jobs can use a GPU."""
+
 from __future__ import annotations
 
 import sys
@@ -77,9 +79,9 @@ def test_a_gpu_sweep_with_a_cpu_build_is_refused_before_anything_is_made(
     """FAULT: the Python that the jobs of a GPU sweep will use has a torch that is a CPU build.
 
     HOW: fake: the version file of such a torch, found first on the path.
-    REPORTED: refused before a stand-in is trained and anything is submitted, with the pip command; \
-`environment.setup` says that nodes have another torch at that path. Not known beforehand, \
-it is `no_gpu` with the same command, and two such points stop the sweep.
+    REPORTED: jobkit refuses the sweep before it trains a stand-in or submits a job, with the pip command; \
+    `environment.setup` declares that nodes have another torch at that path. If jobkit cannot know it \
+    beforehand, the outcome is `no_gpu` with the same command, and two such points stop the sweep.
     LOST: nothing.
     """
     install(CPU)

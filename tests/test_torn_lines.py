@@ -253,13 +253,13 @@ def tried(what: Callable[[], object]) -> str:
 @on_both
 @pytest.mark.parametrize("appended", [False, True], ids=["cut", "cut, then appended to"])
 def test_a_journal_of_a_cluster(run: Path, controller: Controller, *, appended: bool) -> None:
-    """FAULT: `journal.jsonl` is cut short while jobs wait and run, and perhaps appended to behind that.
+    """FAULT: `journal.jsonl` is cut short while jobs wait and run, and may be appended to after that.
 
     HOW: real: files cut around the end of each line, and in the middle; \
     fake: Slurm or Grid Engine answers within the test.
-    REPORTED: a job whose line is lost is found by the run's name; where its points are not known \
-    `jobkit resume` refuses and names it. `jobkit cancel` ends every job. The line is named and skipped.
-    LOST: nothing: no point runs twice, no job is forgotten, and what was cancelled runs again.
+    REPORTED: jobkit finds a job whose line is lost by the run's name; if its points are not known, \
+    `jobkit resume` refuses and names the job. `jobkit cancel` ends every job. The line is named and skipped.
+    LOST: nothing: no point runs twice, no job is forgotten, and cancelled points run again.
     """
     fresh = {job: set(tasks) for job, tasks in controller.ended.items()}
     for position in each_cut(run / "journal.jsonl"):
@@ -280,7 +280,7 @@ def test_every_byte_of_a_journal(run: Path, controller: Controller) -> None:
     """FAULT: `journal.jsonl` is cut short at any byte, and the next event is appended.
 
     HOW: real: the file cut at every byte.
-    REPORTED: the line that was cut is named and skipped; every other one is read.
+    REPORTED: the line that was cut is named and skipped; every other line is read.
     LOST: the line that was cut.
     """
     whole = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
@@ -311,7 +311,7 @@ def test_the_other_files_that_grow(run: Path, controller: Controller, name: str)
     """FAULT: `accounting.jsonl`, `trials.jsonl` or `batches.jsonl` is cut short.
 
     HOW: real: files cut around the end of each line, and in the middle.
-    REPORTED: nothing: the scheduler is asked again, and what was measured is in the record.
+    REPORTED: nothing: jobkit asks the scheduler again, and the record holds the measurements.
     LOST: nothing.
     """
     for at in range(3):
@@ -332,8 +332,8 @@ def test_the_list_of_points(run: Path, controller: Controller) -> None:
     """FAULT: `points.jsonl` is cut short.
 
     HOW: real: the file cut around the end of each line, and in the middle.
-    REPORTED: how many points the journal has and the list has not, and a line that was cut.
-    LOST: those points are not shown; none runs twice, and `jobkit cancel` ends their tasks too.
+    REPORTED: how many points of the journal are missing in the list, and the line that was cut.
+    LOST: those points are not shown; none of them runs twice, and `jobkit cancel` ends their tasks too.
     """
     fresh = set(controller.ended["101"])
     for position in each_cut(run / "points.jsonl"):
@@ -369,8 +369,8 @@ def test_a_journal_of_this_machine(
     """FAULT: `journal.jsonl` of a run on this machine is cut short, its driver alive or killed.
 
     HOW: real: the file cut around the end of each line; a process that holds the driver's lock, and kill -9.
-    REPORTED: `jobkit resume` writes the lost line again and runs nothing while the driver lives, \
-    and all that is not done when it is dead; `jobkit cancel` ends the driver.
+    REPORTED: `jobkit resume` writes the lost line again. While the driver lives it runs nothing; \
+    if the driver is dead, it runs every point that is not done; `jobkit cancel` ends the driver.
     LOST: nothing.
     """
     killed: list[str] = []

@@ -183,7 +183,7 @@ def test_of_two_at_once_one_waits(run: Path) -> None:
         argv = [str(Path(sys.executable).with_name("jobkit")), "verify", str(run)]
         with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as other:
             assert other.stderr is not None
-            assert "another jobkit works on this run: waiting" in other.stderr.readline()
+            assert "is changing this run: waiting" in other.stderr.readline()
             assert not (run / WANTED_FILE).exists()
             fcntl.flock(held, fcntl.LOCK_UN)
             assert other.wait(60) == 0

@@ -22,8 +22,8 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the
     """Show the page TOPIC of the documentation; without TOPIC, list the pages.
 
     A TOPIC may also be a command: then its help is shown, followed by the page of that name if there
-    is one. On a terminal a page is set for it and shown in a pager; elsewhere it is printed as the
-    Markdown that it is.
+    is one. On a terminal the page is formatted and shown in a pager; elsewhere it is printed as
+    Markdown.
 
     \b
       jobkit help
@@ -62,7 +62,7 @@ def _index() -> str:
     rows = re.findall(r"^\| \[[^]]*\]\(([\w-]+)\.md\) \| (.+) \|$", text, re.MULTILINE)
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {purpose}" for name, purpose in rows]
-    end = ["", "jobkit help TOPIC shows a page; jobkit help COMMAND, or jobkit COMMAND --help, a command"]
+    end = ["", "jobkit help TOPIC shows a page; jobkit help COMMAND shows the help of a command"]
     return "\n".join(["Topics", *lines, *end]) + "\n"
 
 

@@ -57,7 +57,7 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
             folded.say(line)
         for one in looked:
             if not one.found:
-                folded.say(f"{one.name}: no directive of Slurm or Grid Engine in it", err=True)
+                folded.say(f"{one.name}: has no directive of Slurm or Grid Engine", err=True)
         folded.say(summary(looked), err=True)
     return FOUND if any(one.findings for one in looked) else 0
 

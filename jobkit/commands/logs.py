@@ -21,8 +21,8 @@ from jobkit import folded
 def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None) -> int:
     """Print the log of POINT, by its number or its id, of the run folder RUN, by default the latest.
 
-    An id may be cut short where no other begins so. The log goes to standard output, with its
-    colours and with all other control characters spelt out; whose it is goes to standard error. A
+    An id may be shortened if no other id begins like it. The log goes to standard output: colours
+    are kept, other control characters are printed as text. Its name goes to standard error. A
     point that ran several times has a log for each job that ran it: a task that the scheduler began
     again by itself goes on in the same one. Points that share a job share its log.
 

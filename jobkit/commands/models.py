@@ -24,7 +24,7 @@ def size_option(default: str) -> Callable[[F], F]:
         type=click.Choice(["full", "tiny"]),
         default=default,
         show_default=True,
-        help="Of the stand-in model; full has the dimensions of Stanza's English model.",
+        help="The size of the stand-in model; full has the dimensions of Stanza's English model.",
     )
 
 

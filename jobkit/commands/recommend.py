@@ -30,7 +30,7 @@ PERCENT = 100
 def recommend(
     run: Path | None, gpu_memory: str | None, gpu: str | None, corpus: str | None, margin: str, as_json: bool
 ) -> int:
-    """Read the folder of one RUN, by default the latest, and say what to do with your whole corpus.
+    """Read the folder of one RUN, by default the latest, and recommend how to run your whole corpus.
 
     The smallest batch within 5 % of the fastest that was measured; the largest one that is safe,
     with a 95 % bound; the cards that it fits on; how long your corpus takes on the card that was
@@ -45,7 +45,7 @@ def recommend(
       jobkit recommend runs/stanza-20260102-101530-3f9a --gpu v100-32,mig-2g.10gb
       jobkit recommend runs/stanza-20260102-101530-3f9a --gpu-memory 48GiB --margin 5%
 
-    Where something cannot be told the output says why. See jobkit help recommend.
+    If something is not known, the output says why. See jobkit help recommend.
     """
     if gpu_memory is not None and gpu is not None:
         raise click.UsageError("--gpu-memory and --gpu say the same: give one of them")

@@ -17,7 +17,7 @@ from jobkit.commands.shared import changed_run, set_option, wait_option
     "only",
     multiple=True,
     metavar="failed|cancelled|missing|OUTCOME",
-    help="Only those, or those whose outcome is OUTCOME, such as timeout; may be repeated. "
+    help="Only these points, or points with this OUTCOME, such as timeout; may be repeated. "
     "Default, if no POINT is named: failed, cancelled and missing.",
 )
 @set_option
@@ -25,7 +25,7 @@ from jobkit.commands.shared import changed_run, set_option, wait_option
     "--machine-gone",
     metavar="NAME",
     default="",
-    help="Of a run without a scheduler: the machine or container NAME that ran it is gone for good.",
+    help="For a run without a scheduler: the machine or container NAME that ran it is gone for good.",
 )
 @click.option("--follow-up", is_flag=True, help="Do only what the policy says: for the job that follows.")
 @wait_option
@@ -40,11 +40,11 @@ def resume(
 ) -> int:
     """Submit the points of the run folder RUN that failed, were cancelled or are missing, and no other.
 
-    With POINTs, numbers or ids, it is just those. A point that is done (out of GPU memory is a
+    With POINTs, numbers or ids, it submits only those. A point that is done (out of GPU memory is a
     result) is never run again, and one that is in the queue or running is not submitted twice: the
-    scheduler is asked first. Every try keeps its own folder. What the policy of the spec says of an
-    outcome is done: more memory after ram_oom, more time after timeout, another node after
-    node_fail; `--set` has the last word. On a cluster it is an array job of just those points;
+    scheduler is asked first. Every try keeps its own folder. The policy of the spec
+    applies: more memory after ram_oom, more time after timeout, another node after node_fail;
+    `--set` overrides it. On a cluster jobkit submits one array job of just those points;
     without a scheduler they run here.
 
     \b
@@ -59,8 +59,8 @@ def resume(
       0  submitted, or there is nothing to run again
       2  a word names no point that could run
       3  the scheduler refused, or does not answer; or points may still run on another machine
-      5  submitted, but the journal could not be written: free space, then type the same again
-    If the points run here, or with --wait, it is that of `jobkit collect`.
+      5  submitted, but the journal could not be written: free space, then run the same command again
+    If the points run here, or with --wait, it is the exit status of `jobkit collect`.
     """
     from jobkit.retries import follow, run_again
     from jobkit.runs_here import refuse_runs, run_named

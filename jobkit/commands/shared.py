@@ -55,7 +55,7 @@ def _latest(ctx: click.Context) -> str:
     except JobkitError:
         return ""
     words = f"jobkit {ctx.info_name} {typed(run)}"
-    return f" What changes a run names it; for the latest: {words}"
+    return f" A command that changes a run needs its name; for the latest: {words}"
 
 
 def changed_run(command: F) -> F:
@@ -83,14 +83,14 @@ def scheduler_option(command: F) -> F:
     return click.option(
         "--scheduler",
         type=click.Choice(["auto", *SCHEDULERS]),
-        help="The scheduler. Default: that of the spec, else the one that is here.",
+        help="The scheduler. Default: the one in the spec, else the one on this machine.",
     )(command)
 
 
 def site_option(command: F) -> F:
     """Add ``--site``."""
     return click.option(
-        "--site", metavar="NAME|FILE", help="The site: a name, or a site file. Default: that of the spec."
+        "--site", metavar="NAME|FILE", help="The site: a name, or a site file. Default: the one in the spec."
     )(command)
 
 
@@ -110,19 +110,19 @@ def gpu_memory_option(old: tuple[str, ...] = ()) -> Callable[[F], F]:
         cls=OldNames,
         old=old,
         metavar="SIZE",
-        help="The GPU memory to plan for, such as 32GiB. Default: that of the spec, else of the GPU.",
+        help="The GPU memory to plan for, such as 32GiB. Default: as in the spec, else that of the GPU.",
     )
 
 
 def json_option(command: F) -> F:
     """Add ``--json``."""
     return click.option(
-        "--json", "as_json", is_flag=True, help="All of it for programs: bytes, seconds, no NaN."
+        "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."
     )(command)
 
 
 def wait_option(command: F) -> F:
     """Add ``--wait``."""
     return click.option(
-        "--wait", is_flag=True, help="Stay until the last point is home, then print the table."
+        "--wait", is_flag=True, help="Wait until the last point has ended, then print the table."
     )(command)

@@ -46,7 +46,7 @@ def sweep(
       jobkit sweep sweeps/demo.yaml --detach
 
     A sweep that has a run already, of the same spec, text, model and points, is not submitted again:
-    jobkit says how far that run is, and what to type. --new starts another.
+    jobkit reports how far that run is, and the next command. --new starts another.
 
     A spec with faults is refused with all of them, each with its place in the file, and nothing
     is submitted. Every key: jobkit help spec.

@@ -14,7 +14,7 @@ from jobkit.units import parse_size
 @changed_run
 @gpu_memory_option(old=("--memory",))
 def verify(run: Path, gpu_memory: str | None) -> int:
-    """Run the largest batch that the points of the run folder RUN predict, and say how far off it was.
+    """Run the largest batch that the points of the run folder RUN predict, and report how far off it was.
 
     It is what `find_max` in a spec does by itself after a sweep: the line is fitted, the largest
     batch whose bound fits is run as a point of its own under the same request, and where it fails
@@ -27,11 +27,11 @@ def verify(run: Path, gpu_memory: str | None) -> int:
       jobkit verify runs/stanza-20260102-101530-3f9a --gpu-memory 16GiB
 
     A batch that the run has measured already is not run again: what it needed is printed instead.
-    No figure of the sweep changes: a trial proves memory, and its speed counts for nothing.
+    No figure of the sweep changes: a trial tests memory, and its speed is not used.
 
     --gpu-memory is what the batch must fit: a size, or `device` for all of the GPU. With a size,
-    PyTorch's allocator is capped to it, the CUDA context on top: so a prediction for a smaller card is
-    proved on a large one. On a CPU nothing is capped, and the memory of the process must stay within it.
+    PyTorch's allocator is capped to it, the CUDA context on top: so a prediction for a smaller GPU is
+    tested on a large one. On a CPU nothing is capped, and the memory of the process must stay within it.
 
     \b
     Exit status:

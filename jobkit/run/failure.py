@@ -25,7 +25,7 @@ _NO_GPU = re.compile(
 CPU_BUILD = re.compile(r"torch \S+ in (?P<python>.+) is a CPU build")
 NOT_ASKED = "the job asks for no GPU"
 NO_DRIVER = "no NVIDIA driver answers"
-NO_CARD = "the job was given no card"
+NO_CARD = "the job was given no GPU"
 OLD_DRIVER = "cannot use the driver"
 """Why there is no GPU: what a message of `Outcome.NO_GPU` holds, by which a remedy is chosen."""
 

@@ -34,7 +34,7 @@ def _is_result(value: object) -> bool:
 ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "items_per_call": ("a whole number above 0", lambda value: _is_count(value) and value > 0),
     "process": (
-        "a jobkit.run.workload.Result with a whole number as load, and a tuple of Entity",
+        "a jobkit.run.workload.Result whose load is a whole number, with a tuple of Entity",
         _is_result,
     ),
     "effective": (
@@ -164,7 +164,7 @@ def lengths(
         answer = found.lengths(paragraphs, ModelRef(**model) if model else None)
     except Exception as error:  # a workload may be anybody's, and a framework raises what it likes
         said = in_words(error, folder_of(name, folder))
-        message = f"workload {name!r}: the lengths of the text could not be found: {said}"
+        message = f"workload {name!r}: the lengths of the text could not be computed: {said}"
         raise JobkitError(message, hint=NEEDLESS) from error
     try:
         rows = [[_length(item) for item in row] for row in answer]
@@ -203,4 +203,4 @@ def _place(thing: object) -> str:
     try:
         return f"{inspect.getsourcefile(cast('Any', thing))}:{inspect.getsourcelines(cast('Any', thing))[1]}"
     except (OSError, TypeError):
-        return "its source is not at hand"
+        return "its source is not available"

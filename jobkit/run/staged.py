@@ -53,7 +53,7 @@ def lacks(folder: Path, name: str) -> str:
     except OSError:
         return f"no {RESOURCES_FILE}"
     except (ValueError, KeyError, TypeError, AttributeError):
-        return f"{RESOURCES_FILE} does not tell of {name}"
+        return f"{RESOURCES_FILE} does not list {name}"
     missing = [path for path in needed if not (folder / path).is_file()]
     return f"no {', '.join(missing)}" if missing else ""
 

@@ -117,7 +117,7 @@ def _open_gpu(state: Try, idle: dict[str, int | None], uuid: str | None) -> None
         return
     state.gpu = gpu.describe(uuid, surroundings.own_pid()) if uuid else None
     if state.gpu is None:
-        unknown = f"NVML knows no card for {NVML_UUID_VARIABLE}={surroundings.visible()!r}"
+        unknown = f"NVML knows no GPU for {NVML_UUID_VARIABLE}={surroundings.visible()!r}"
         raise TryFailed(Outcome.NO_GPU, gpu.lack() or unknown)
     state.readings.device_idle = idle.get(state.gpu.uuid)
 

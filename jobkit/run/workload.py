@@ -133,7 +133,7 @@ def workload_class(name: str, folder: str | None = None) -> type[Workload]:
     return found
 
 
-FORM = f"name one of {', '.join(SHIPPED)}, or module:Class of a module beside the spec"
+FORM = f"name one of {', '.join(SHIPPED)}, or module:Class of a module next to the spec"
 
 
 def _not_imported(name: str, module: str, folder: str | None, error: BaseException) -> JobkitError:

@@ -132,12 +132,12 @@ def test_an_array_that_was_not_taken_is_submitted_by_resume(
 def test_a_disk_that_fills_while_the_scheduler_answers(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
-    """FAULT: the disk of the run folder fills when the scheduler has taken the array.
+    """FAULT: the disk of the run folder fills after the scheduler has accepted the array.
 
     HOW: real: a tmpfs, filled to the last byte by the submit command, Slurm and Grid Engine.
-    REPORTED: "taken as job N, but the journal could not be written", with the file and the reason, exit \
-    code 5; once there is room, `jobkit resume` finds the job by its name and submits nothing again.
-    LOST: nothing, no point runs twice.
+    REPORTED: "slurm accepted job N, but the journal could not be written", with the file and the reason, \
+    and exit code 5; once there is room, `jobkit resume` finds the job by its name and submits nothing.
+    LOST: nothing; no point runs twice.
     """
     with disk(lab.home / "runs", 10) as runs:
         spec = COUNT + "policy: {follow_up: false}\n"
@@ -149,7 +149,7 @@ def test_a_disk_that_fills_while_the_scheduler_answers(
         assert done.returncode == 5, done.stderr
         assert f"{run}/journal.jsonl: No space left on device" in done.stderr
         (taken,) = re.findall(
-            rf"taken as {lab.scheduler} job (\d+), but the journal could not be", done.stderr
+            rf"{lab.scheduler} accepted job (\d+), but the journal could not be", done.stderr
         )
         (run / "filler").unlink()
         later(run)

@@ -102,8 +102,8 @@ def test_after_a_sweep_of_failures_it_says_why_it_tried_nothing(lab: Lab, spec: 
     done = lab.sweep(lab.spec(text), "--wait")
     assert done.returncode == 4, done.stdout + done.stderr
     (trial,) = told(lab)
-    assert (trial.index, trial.message) == (0, "no point has gone well yet")
-    assert "the largest batch was not tried: no point has gone well yet" in " ".join(done.stdout.split())
+    assert (trial.index, trial.message) == (0, "no point has succeeded yet")
+    assert "the largest batch was not tried: no point has succeeded yet" in " ".join(done.stdout.split())
 
 
 def test_a_cancelled_sweep_does_not_hold_its_follower_for_ever(
@@ -118,7 +118,7 @@ def test_a_cancelled_sweep_does_not_hold_its_follower_for_ever(
     cancel = {"slurm": "scancel", "sge": "qdel"}[lab.scheduler]
     subprocess.run([cancel, sweep], check=True, capture_output=True, timeout=60)
     wait_until(lambda: bool(told(lab)), DEADLINE_S)
-    assert told(lab)[-1].message == "no point has gone well yet"
+    assert told(lab)[-1].message == "no point has succeeded yet"
 
 
 def test_a_finished_run_is_verified_by_a_job_of_its_own(lab: Lab, spec: Path, wait_until: Wait) -> None:

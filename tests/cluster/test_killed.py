@@ -67,8 +67,8 @@ def test_kill_9_before_the_worker_starts(halted: Halted) -> None:
     """FAULT: a whole job is killed outright before its worker starts, and another works on the node.
 
     HOW: real: kill -9 of its process group while it makes its environment ready, Slurm and Grid Engine.
-    REPORTED: what the accounting says of it.
-    LOST: nothing; the job that ends next removes what the dead one left on scratch, and no more.
+    REPORTED: what the accounting reports.
+    LOST: nothing; the next job that ends removes the dead job's files on scratch, and no others.
     """
     begins = halted.lab.home / "begins"
     setup = f"[[ $point == 2 ]] || {{ touch '{begins}'; sleep 100; }}"

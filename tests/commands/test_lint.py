@@ -47,7 +47,7 @@ def test_a_clean_script_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_script_for_no_scheduler_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(write("plain.sh", "#!/bin/bash\ntrue\n")) == 0
-    assert "plain.sh: no directive of Slurm or Grid Engine in it" in capsys.readouterr().err
+    assert "plain.sh: has no directive of Slurm or Grid Engine" in capsys.readouterr().err
 
 
 def test_folders_are_looked_for_from_here(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,8 +84,8 @@ def test_a_device_that_is_there_is_opened_and_waited_for(monkeypatch: pytest.Mon
         (None, 1, "0", "1", f"torch 2.5 in {sys.executable} is a CPU build"),
         ("12.4", 1, "0", "0", "the job asks for no GPU (resources.gpus: 0)"),
         ("12.4", None, "0", "1", "no NVIDIA driver answers on this node"),
-        ("12.4", 0, None, "1", "the job was given no card (CUDA_VISIBLE_DEVICES=None)"),
-        ("12.4", 1, "", "1", "the job was given no card (CUDA_VISIBLE_DEVICES='')"),
+        ("12.4", 0, None, "1", "the job was given no GPU (CUDA_VISIBLE_DEVICES=None)"),
+        ("12.4", 1, "", "1", "the job was given no GPU (CUDA_VISIBLE_DEVICES='')"),
         ("12.4", 1, "0", "1", "torch 2.5 for CUDA 12.4 cannot use the driver 470.1"),
     ],
 )

@@ -59,7 +59,7 @@ home=$run/results/$point_id/try-$try
 
 # Whatever happens next: results come home, the exit status is kept, scratch goes last.
 stage=scratch outcome='' message='' signal='' work='' own='' shared='' inputs='' worker='' ender='' sync='' watch=''
-alone() { own=$scratch shared=''; echo "job.sh: this task copies its inputs for itself: $1" >&2 || true; }
+alone() { own=$scratch shared=''; echo "job.sh: this task makes its own copy of the inputs: $1" >&2 || true; }
 fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2 || true; exit 1; }
 copy() { rsync -a "$@"; }
 # What runs in the background is without the locks (8<&- 9<&-): it may outlive this script for a moment.
@@ -153,13 +153,13 @@ scratch="${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"
 mkdir -p "$scratch" || fail scratch_full "no folder could be made in $scratch"
 owner=$(stat -Lc %u "$scratch")
 ((owner == 0 || owner == EUID)) ||
-    fail scratch_full "$scratch belongs to user $owner, who can change what lies in it: name another in the site file"
+    fail scratch_full "$scratch belongs to user $owner, who can change the files in it: name another in the site file"
 own=$scratch/jobkit-$EUID-$HOSTNAME
 mkdir -m 700 "$own" 2>/dev/null || true
 if [[ $(stat -c '%u %A' "$own") != "$EUID "drwx--[-S]--- ]]; then
     alone "$own is not a folder that only user $EUID can enter"
 elif ! { exec 8>>"$own/lock" && lock 300 && ! flock -n "$own/lock" true; }; then  # a lock must shut others out
-    alone "no lock could be had in $own"
+    alone "no file in $own can be locked"
 else
     shared=yes
     sweep || true
