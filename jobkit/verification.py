@@ -55,7 +55,7 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     site = load_site(spec.site, spec.scheduler)
     before = len(trials(run_dir))
     asked_for = submit.wanted(spec, before)
-    next_, _ = foreseen(run_dir, asked_for)
+    next_, final = foreseen(run_dir, asked_for)
     if next_.proved:
         folded.say(f"nothing to try: {next_.message}")
         return 0
@@ -64,6 +64,10 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
         what = f"batch_size {size:,}" if size else "the largest batch"
         folded.say(f"{what} is being tried already: jobkit status {typed(run_dir)} says how far it is")
         return EXIT_TO_COME
+    if final and not next_.index:
+        for line in said([next_]):
+            folded.say(line)
+        return EXIT_FAILED
     warn_again(say, spec, points)
     submit.want(spec, run_dir, render_find(spec, site, points[0], run_dir), after=before)
     if spec.scheduler == "local":

@@ -125,6 +125,10 @@ def whole(run: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
+def unlocked(run: Path) -> dict[str, bytes]:
+    return {name: text for name, text in whole(run).items() if not name.endswith(".lock")}
+
+
 def copied(run: Path) -> Path:
     return Path(shutil.copytree(run, run.with_name("a copy")))
 
@@ -221,15 +225,31 @@ def test_what_is_being_tried_is_not_submitted_again(
     assert verification.verify(run, memory=None) == 5, "its job waits"
     point = find.next_trial(run)
     assert point is not None
-    before = whole(run)
+    before = unlocked(run)
     capsys.readouterr()
     assert verification.verify(run, memory=None) == 5, "its job runs"
     assert f"batch_size {point.params['batch_size']} is being tried already" in capsys.readouterr().out
-    assert {name: text for name, text in whole(run).items() if not name.endswith(".lock")} == {
-        name: text for name, text in before.items() if not name.endswith(".lock")
-    }
+    assert unlocked(run) == before
     assert len(calls.read_text().splitlines()) == 1
     row = f"77_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"
     write_answer(run, "slurm", "accounting", row, argv=["sacct"])
     assert verification.verify(run, memory=None) == 0, "its job has ended, and nothing will try it"
     assert len(calls.read_text().splitlines()) == 2
+
+
+def test_what_cannot_be_predicted_is_no_job(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *first, last = grid((10, 20, 30, 40), device="cpu")
+    for point in first:
+        write_record(run, replace(record(point), memory=Memory(maxrss_bytes=GIB // 100)))
+    assert verification.verify(run, memory=None) == 0, "a point is still to come"
+    (run / "journal.jsonl").unlink()
+    (run / WANTED_FILE).unlink()
+    (tmp_path / "calls").unlink()
+    write_record(run, replace(record(last), memory=Memory(maxrss_bytes=GIB // 100)))
+    before = unlocked(run)
+    assert verification.verify(run, memory=None) == 4
+    assert "the largest batch was not tried: memory does not grow with the load" in capsys.readouterr().out
+    assert not (tmp_path / "calls").exists()
+    assert unlocked(run) == before
