@@ -217,9 +217,11 @@ def test_a_batch_that_was_measured_is_no_job(
 def test_what_is_being_tried_is_not_submitted_again(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for point in grid((10, 20, 30, 40), device="cpu"):
-        size = point.params["batch_size"] * GIB // 100
-        write_record(run, replace(record(point), memory=Memory(maxrss_bytes=size + point.index % 2)))
+    for sweep_point in grid((10, 20, 30, 40), device="cpu"):
+        size = sweep_point.params["batch_size"] * GIB // 100
+        write_record(
+            run, replace(record(sweep_point), memory=Memory(maxrss_bytes=size + sweep_point.index % 2))
+        )
     calls = tmp_path / "calls"
     assert verification.verify(run, memory=None) == 0
     assert verification.verify(run, memory=None) == 5, "its job waits"
