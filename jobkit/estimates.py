@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from jobkit.cards import usable_bytes
 from jobkit.collect import Collected, no_search_for_cycles
 from jobkit.evidence import gather, others
 from jobkit.fit import ENOUGH
-from jobkit.predict import Prediction, predict
+from jobkit.predict import Prediction, capped, predict
 from jobkit.records import Outcome
 from jobkit.run_loads import agreeing, loads_of, read_lengths
 from jobkit.straight import Estimate, largest_batch
+from jobkit.trials import Trial, ended, trials
 from jobkit.units import format_count
 
 
@@ -143,7 +145,19 @@ def _predicted(
     found = (read_lengths(Path(folder)) for folder in rows["folder"].unique())
     lengths = next((one for one in found if one is not None), None)
     loads = agreeing(loads_of(lengths, (one.point for one in records)), evidence.load_by_batch)
-    return predict(evidence, max(0.0, evidence.allocator_bytes(card)), loads)
+    prediction = predict(evidence, max(0.0, evidence.allocator_bytes(card)), loads)
+    return capped(prediction, evidence, loads, _tried(collected, rows["folder"].unique()))
+
+
+def _tried(collected: Collected, folders: Iterable[str]) -> list[Trial]:
+    """Return the trials of some runs, with the outcomes of their points."""
+    found: list[Trial] = []
+    for folder in folders:
+        points = collected.points[(collected.points["folder"] == folder) & collected.points["trial"]]
+        known = points[points["outcome"].notna()]
+        outcomes = zip(known["index"].astype(int), known["outcome"].map(Outcome), strict=True)
+        found += ended(trials(Path(folder)), dict(outcomes))
+    return found
 
 
 def _the_knob(rows: pd.DataFrame, knobs: tuple[str, ...]) -> str | None:

@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit import ledger
+from jobkit.accounts import ended as over
+from jobkit.accounts import read_accounts
 from jobkit.cards import usable_bytes
 from jobkit.errors import JobkitError
 from jobkit.evidence import RAM, Evidence, gather, ram_peak
@@ -28,6 +30,7 @@ from jobkit.records import POINTS_FILE, RESULTS_FOLDER, Outcome, Point, Record
 from jobkit.run import gpu
 from jobkit.run_folder import PointResult, read_run
 from jobkit.run_loads import KNOB, agreeing, loads_of, read_lengths
+from jobkit.submissions import Role
 from jobkit.trials import (
     ALLOCATOR,
     PROCESS,
@@ -35,6 +38,7 @@ from jobkit.trials import (
     WANTED_FILE,
     Trial,
     Wanted,
+    ended,
     said,
     trial_id,
     trials,
@@ -151,10 +155,41 @@ def _measured(record: Record | None) -> int | None:
     return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
 
 
-def proved(run_dir: Path, wanted: Wanted) -> Trial | None:
-    """Return the prediction of a run, if the run has measured that batch already; else ``None``."""
-    trial = _predicted(run_dir, wanted, read_run(run_dir).points, ())
-    return trial if trial.proved else None
+def foreseen(run_dir: Path, wanted: Wanted) -> tuple[Trial, bool]:
+    """Return the trial that the records at home lead to, or why there is none. Write nothing.
+
+    Returns
+    -------
+    tuple of Trial, and bool
+        Whether that is final: no point of the sweep is still to come.
+    """
+    results = read_run(run_dir).points
+    final = all(result.verdict.outcome is not None for result in results if not result.point.trial)
+    return _predicted(run_dir, wanted, results, ()), final
+
+
+def under_way(run_dir: Path, asked: Wanted) -> Trial | None:
+    """Return the trial that a job for the same memory runs or will run; ``None`` if no job does.
+
+    A job counts until it is known to have ended, or to have nothing left to try. The trial of a job
+    that has not begun one has no index.
+    """
+    accounts = read_accounts(run_dir)
+    finds = [sent for sent in accounts.submissions if sent.role is Role.FIND]
+    if not finds or not (run_dir / WANTED_FILE).is_file():
+        return None
+    before = _wanted(run_dir)
+    if (before.memory_bytes, before.ram_bytes) != (asked.memory_bytes, asked.ram_bytes):
+        return None
+    outcomes = {result.point.index: result.verdict.outcome for result in read_run(run_dir).points}
+    done = ended(trials(run_dir), outcomes)[before.after :]
+    last = done[-1] if done else Trial()
+    if done and not (last.under_way or _goes_on(done)):
+        return None
+    tasks = [task for task, _ in finds[-1].tasks()]
+    if last.under_way and last.index in accounts.submitted:
+        tasks.append(accounts.submitted[last.index])
+    return None if set(tasks) <= over(accounts) | accounts.cancelled.keys() else last
 
 
 def _plan(

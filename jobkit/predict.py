@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from jobkit.evidence import Evidence
 from jobkit.fit import CURVED, Fit, doubts
 from jobkit.loads import Loads
+from jobkit.trials import Trial
 from jobkit.units import format_count
 
 TELLS = 2.0
 """A load so many times the largest measured tells a curve from a line."""
+
+ALIKE = 0.99
+"""A trial that failed counts for capacities up to its own, and for those that differ by rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +92,41 @@ def predict(
             *_of_curve(evidence, fit, safe_load, loads),
             *_doubts(evidence, fit, at, loads, saturated=saturated),
         ),
+    )
+
+
+def capped(found: Prediction, evidence: Evidence, loads: Loads | None, tried: Iterable[Trial]) -> Prediction:
+    """Return a prediction that stays below every batch that was tried and did not fit.
+
+    Parameters
+    ----------
+    found
+        The prediction from the sweep.
+    evidence, loads
+        As for `predict`.
+    tried
+        The trials of the run. Those with less memory than the prediction's do not count.
+    """
+    failed = [
+        trial for trial in tried if trial.too_large and trial.capacity_bytes >= ALIKE * found.capacity_bytes
+    ]
+    smallest = min(failed, key=lambda trial: trial.batch_size, default=None)
+    if smallest is None or isinstance(evidence.fit, str):
+        return found
+    load = min(found.safe_load, min(trial.load for trial in failed) - 1)
+    batch = min(_batch(load, evidence.load_by_batch, loads), smallest.batch_size - 1)
+    if batch >= found.safe_batch:
+        return found
+    at = loads.load(batch) if loads else load
+    why = f"batch_size {smallest.batch_size:,} is not safe: a trial of it did not fit into memory"
+    return replace(
+        found,
+        safe_load=load,
+        safe_batch=batch,
+        saturated=False,
+        expected_bytes=evidence.fit.at(at),
+        bound_bytes=evidence.fit.upper(at),
+        doubts=(why, *found.doubts),
     )
 
 

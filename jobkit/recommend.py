@@ -11,7 +11,7 @@ from jobkit.errors import JobkitError
 from jobkit.evidence import RAM, Evidence, gather, others
 from jobkit.fit import Fit
 from jobkit.loads import Loads
-from jobkit.predict import Prediction, predict
+from jobkit.predict import Prediction, capped, predict
 from jobkit.recommendation import (
     MEMORY,
     SATURATION,
@@ -63,7 +63,7 @@ def recommend(material: Material, wishes: Wishes) -> Recommendation:
         batch=batch,
         beware=cautions(material, own.evidence, wishes, batch),
         cards=tuple(
-            _on_card(one, own.evidence, own.loads, wishes.margin, batch.recommended)
+            _on_card(one, material, own, wishes.margin, batch.recommended)
             for one in _cards(own.evidence, wishes)
         ),
         corpus=corpus,
@@ -106,7 +106,7 @@ def _memory(material: Material, wishes: Wishes) -> dict[str, _Memory]:
 def _told(material: Material, wishes: Wishes, evidence: Evidence, records: Sequence[Record]) -> _Memory:
     lengths = material.loads.lengths if material.loads else None
     loads = agreeing(loads_of(lengths, [one.point for one in records]), evidence.load_by_batch)
-    return _Memory(evidence, loads, _largest(evidence, material.resources, loads, wishes.margin))
+    return _Memory(evidence, loads, _largest(material, evidence, loads, wishes.margin))
 
 
 def _others_by_params(records: Sequence[Record]) -> dict[Params, str]:
@@ -187,26 +187,27 @@ def _capacity(evidence: Evidence, resources: Resources | None) -> int | None:
     return usable_bytes(evidence.gpu, evidence.card_bytes) if evidence.card_bytes else None
 
 
-def _largest(
-    evidence: Evidence, resources: Resources | None, loads: Loads | None, margin: float
-) -> Prediction:
-    capacity = _capacity(evidence, resources)
+def _largest(material: Material, evidence: Evidence, loads: Loads | None, margin: float) -> Prediction:
+    capacity = _capacity(evidence, material.resources)
     if capacity is None:
         why = "how much memory there is was not recorded: name it with --gpu-memory"
         return Prediction(capacity_bytes=0, reason=why)
-    return _predicted(evidence, capacity, loads, margin)
+    return _predicted(material, evidence, capacity, loads, margin)
 
 
-def _predicted(evidence: Evidence, card_bytes: float, loads: Loads | None, margin: float) -> Prediction:
+def _predicted(
+    material: Material, evidence: Evidence, card_bytes: float, loads: Loads | None, margin: float
+) -> Prediction:
     capacity = evidence.allocator_bytes(card_bytes)
     if not evidence.load_by_batch:
         why = f"{KNOB} is no knob of this sweep, so no largest one is told"
         return Prediction(capacity_bytes=capacity, reason=why)
-    return predict(evidence, max(0.0, capacity), loads, margin=margin)
+    found = predict(evidence, max(0.0, capacity), loads, margin=margin)
+    return capped(found, evidence, loads, material.too_large)
 
 
-def _on_card(card: Card, evidence: Evidence, loads: Loads | None, margin: float, chosen: Speed) -> OnCard:
-    found = _predicted(evidence, card.usable_bytes, loads, margin)
+def _on_card(card: Card, material: Material, own: _Memory, margin: float, chosen: Speed) -> OnCard:
+    found = _predicted(material, own.evidence, card.usable_bytes, own.loads, margin)
     return OnCard(
         name=card.name,
         usable_bytes=card.usable_bytes,

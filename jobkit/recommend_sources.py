@@ -72,6 +72,11 @@ def read_material(folder: Path) -> Material:
     sweep = [one for one in run.points if not one.point.trial]
     points = [one.point for one in sweep]
     records = [one.chosen.record for one in sweep if one.chosen and one.chosen.record]
+    tried = ended(
+        trials(folder),
+        {one.point.index: one.verdict.outcome for one in run.points},
+        never_began(folder, [one.point for one in run.points if one.point.trial and not one.tries]),
+    )
     return Material(
         run=str(folder),
         records=records,
@@ -84,13 +89,8 @@ def read_material(folder: Path) -> Material:
         to_come=sum(one.verdict.outcome is None for one in sweep),
         failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in sweep),
         notes=(*run.notes, *notes, *more),
-        trials=said(
-            ended(
-                trials(folder),
-                {one.point.index: one.verdict.outcome for one in run.points},
-                never_began(folder, [one.point for one in run.points if one.point.trial and not one.tries]),
-            )
-        ),
+        trials=said(tried),
+        too_large=tuple(trial for trial in tried if trial.too_large),
         ledger=_ledger(records),
     )
 

@@ -13,6 +13,7 @@ from jobkit.records import Batch, Record
 from jobkit.site import Site
 from jobkit.spec import Resources
 from jobkit.speed import KNOB, Duration, Speed
+from jobkit.trials import Trial
 
 THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "sweep"
 
@@ -79,6 +80,8 @@ class Material:
         What could not be read.
     trials
         What became of predictions that this run has tried, in sentences without a full stop.
+    too_large
+        Those of them that did not fit: what is safe lies below them.
     ledger
         What became of what the user has tried in other runs with this workload, model, card and versions.
     """
@@ -95,6 +98,7 @@ class Material:
     failed: int = 0
     notes: tuple[str, ...] = ()
     trials: tuple[str, ...] = ()
+    too_large: tuple[Trial, ...] = ()
     ledger: str | None = None
 
 

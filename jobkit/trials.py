@@ -102,6 +102,12 @@ class Trial:
         return None if not self.measured_bytes else self.expected_bytes / self.measured_bytes - 1
 
     @property
+    def too_large(self) -> bool:
+        """Whether it ran out of memory, was killed for it, or needed more than the capacity."""
+        over = self.measured_bytes is not None and self.measured_bytes > self.capacity_bytes
+        return over or self.killed or self.outcome in {Outcome.GPU_OOM, Outcome.RAM_OOM}
+
+    @property
     def held(self) -> bool:
         """Whether it ran, and is known to have stayed within the capacity."""
         return (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jobkit import folded, local, submit
 from jobkit.errors import JobkitError
-from jobkit.find import proved
+from jobkit.find import foreseen, under_way
 from jobkit.found import warn_again
 from jobkit.launch import EXIT_INTERRUPTED, say
 from jobkit.record_files import read_lines
@@ -21,7 +21,7 @@ from jobkit.trials import said, trials
 from jobkit.typed import typed
 from jobkit.whereabouts import check_place
 
-EXIT_FAILED = 4
+EXIT_FAILED, EXIT_TO_COME = 4, 5
 
 
 def verify(run_dir: Path, *, memory: int | str | None) -> int:
@@ -54,9 +54,20 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     points = _points(run_dir)
     site = load_site(spec.site, spec.scheduler)
     before = len(trials(run_dir))
-    if known := proved(run_dir, submit.wanted(spec, before)):
-        folded.say(f"nothing to try: {known.message}")
+    asked_for = submit.wanted(spec, before)
+    next_, final = foreseen(run_dir, asked_for)
+    if next_.proved:
+        folded.say(f"nothing to try: {next_.message}")
         return 0
+    if spec.scheduler != "local" and (trial := under_way(run_dir, asked_for)):
+        size = trial.batch_size or next_.batch_size
+        what = f"batch_size {size:,}" if size else "the largest batch"
+        folded.say(f"{what} is being tried already: jobkit status {typed(run_dir)} says how far it is")
+        return EXIT_TO_COME
+    if final and not next_.index:
+        for line in said([next_]):
+            folded.say(line)
+        return EXIT_FAILED
     warn_again(say, spec, points)
     submit.want(spec, run_dir, render_find(spec, site, points[0], run_dir), after=before)
     if spec.scheduler == "local":

@@ -130,6 +130,6 @@ def test_a_point_by_hand_changes_no_figure(run: Path, before: dict[str, object])
     assert done.returncode == 0, done.stdout + done.stderr
     assert figures(run) == before
     assert any(
-        "also run by hand, which no figure counts: batch_size-5-r1 (try " in one
+        "also run by hand, which no figure includes: batch_size-5-r1 (try " in one
         for one in collect([run]).notes
     )

@@ -343,7 +343,7 @@ def test_another_card_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(gpu, "describe", lambda *_: replace(GPU, name="NVIDIA A40"))
     run = run_of(tmp_path, device="cuda")
     assert find.next_trial(run) is None
-    assert "the points ran on NVIDIA H200, and this job was given NVIDIA A40" in trials(run)[0].message
+    assert "the points ran on NVIDIA H200, but this job was given NVIDIA A40" in trials(run)[0].message
 
 
 def test_all_of_a_card_is_less_than_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +361,7 @@ def test_all_of_a_card_that_does_not_tell_is_unknown(tmp_path: Path, monkeypatch
     for one in points_of(run):
         write_record(run, replace(measured(one), gpu=replace(GPU, total_bytes=None)))
     assert find.next_trial(run) is None
-    assert "name it in find_max.memory" in trials(run)[0].message
+    assert "set find_max.memory" in trials(run)[0].message
 
 
 def test_all_of_a_cpu_is_what_the_job_asks_for(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_an_estimate_is_near(tmp_path: Path, tiny_model: ModelRef) -> None:
     [
         (
             "raise RuntimeError('no such thing')",
-            r"could not be found: .*own\.py:6: RuntimeError: no such thing",
+            r"could not be computed: .*own\.py:6: RuntimeError: no such thing",
         ),
         ("return [[1]]", r"own\.py:4\): lengths\(\) returned lengths of 1 paragraphs, not 40"),
         ("return 7", r"own\.py:4\): lengths\(\) returned 7, where a list for each paragraph"),

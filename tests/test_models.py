@@ -132,7 +132,7 @@ def test_words_split_in_two_need_their_model(cache: Path, tiny_model: ModelRef) 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"en": {"packages": {}}}', '{"en": "de"}'])
 def test_resources_that_tell_nothing_are_no_model(tmp_path: Path, text: str) -> None:
     (tmp_path / "resources.json").write_text(text)
-    assert "does not tell of en" in lacks(tmp_path, "en")
+    assert "does not list en" in lacks(tmp_path, "en")
 
 
 def test_stanzas_own_folder_is_where_stanza_says(cache: Path) -> None:

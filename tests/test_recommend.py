@@ -14,6 +14,7 @@ from jobkit.measured import Memory
 from jobkit.recommend import recommend
 from jobkit.recommendation import MEMORY, SATURATION, SWEEP, THROUGHPUT, Corpus, Held, Recommendation, Wishes
 from jobkit.records import Outcome, Record
+from jobkit.trials import Trial
 from jobkit.units import GIB
 from tests.builders import grid, record
 from tests.recommendations import (
@@ -90,6 +91,29 @@ def test_a_margin_keeps_memory_free() -> None:
         for margin in (0.0, 0.1)
     )
     assert kept < 0.95 * plain
+
+
+@pytest.mark.parametrize("loads", [LOADS, None])
+def test_a_trial_that_did_not_fit_caps_what_is_safe(loads: Loads | None) -> None:
+    plain = told(loads=loads)
+    size, there = 700, plain.batch.largest.capacity_bytes
+    trial = Trial(index=16, batch_size=size, load=LOADS.own(size), capacity_bytes=there)
+
+    def after(trial: Trial) -> Recommendation:
+        return recommend(replace(material(records(), loads), too_large=(trial,)), NOTHING)
+
+    found = after(replace(trial, outcome=Outcome.GPU_OOM)).batch
+    assert plain.batch.largest.safe_batch > size > found.largest.safe_batch > 0
+    assert found.largest.safe_load < trial.load
+    assert "batch_size 700 is not safe" in found.largest.doubts[0]
+    assert (found.settings, found.recommended) == (plain.batch.settings, plain.batch.recommended)
+    assert after(replace(trial, outcome=Outcome.LOST, killed=True)).batch == found
+    for harmless in (
+        replace(trial, outcome=Outcome.OK, measured_bytes=1),
+        replace(trial, outcome=Outcome.GPU_OOM, capacity_bytes=there / 2),
+        replace(trial, outcome=Outcome.GPU_OOM, batch_size=10**9, load=10**15),
+    ):
+        assert after(harmless).batch == plain.batch
 
 
 def test_cards_come_to_mind_where_none_is_named() -> None:

@@ -243,7 +243,7 @@ def test_a_node_without_locks(tmp_path: Path, lacking: str) -> None:
     run = Run(tmp_path)
     status, said = run.run(1, PATH=str(tools))
     assert status == 0, said
-    assert f"{ALONE}no lock could be had in {run.own()}" in said
+    assert f"{ALONE}no file in {run.own()}" in said
     assert run.record().outcome is Outcome.OK
     assert run.left_on_scratch() == []
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit import local, retries, verification
+from jobkit import find, local, retries, verification
 from jobkit.errors import JobkitError
 from jobkit.measured import Memory
 from jobkit.record_files import append_line, write_atomically
@@ -23,7 +23,7 @@ from jobkit.record_json import to_json
 from jobkit.records import Outcome
 from jobkit.trials import TRIALS_FILE, WANTED_FILE, Trial
 from jobkit.units import GIB
-from tests.builders import ITEMS, grid, record, write_points, write_record
+from tests.builders import ITEMS, grid, record, write_answer, write_points, write_record
 
 SPEC = """\
 name: demo
@@ -125,6 +125,10 @@ def whole(run: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
+def unlocked(run: Path) -> dict[str, bytes]:
+    return {name: text for name, text in whole(run).items() if not name.endswith(".lock")}
+
+
 def copied(run: Path) -> Path:
     return Path(shutil.copytree(run, run.with_name("a copy")))
 
@@ -208,3 +212,46 @@ def test_a_batch_that_was_measured_is_no_job(
     )
     assert not (tmp_path / "calls").exists()
     assert {name: text for name, text in whole(run).items() if not name.endswith(".lock")} == before
+
+
+def test_what_is_being_tried_is_not_submitted_again(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for sweep_point in grid((10, 20, 30, 40), device="cpu"):
+        size = sweep_point.params["batch_size"] * GIB // 100
+        write_record(
+            run, replace(record(sweep_point), memory=Memory(maxrss_bytes=size + sweep_point.index % 2))
+        )
+    calls = tmp_path / "calls"
+    assert verification.verify(run, memory=None) == 0
+    assert verification.verify(run, memory=None) == 5, "its job waits"
+    point = find.next_trial(run)
+    assert point is not None
+    before = unlocked(run)
+    capsys.readouterr()
+    assert verification.verify(run, memory=None) == 5, "its job runs"
+    assert f"batch_size {point.params['batch_size']} is being tried already" in capsys.readouterr().out
+    assert unlocked(run) == before
+    assert len(calls.read_text().splitlines()) == 1
+    row = f"77_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"
+    write_answer(run, "slurm", "accounting", row, argv=["sacct"])
+    assert verification.verify(run, memory=None) == 0, "its job has ended, and nothing will try it"
+    assert len(calls.read_text().splitlines()) == 2
+
+
+def test_what_cannot_be_predicted_is_no_job(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *first, last = grid((10, 20, 30, 40), device="cpu")
+    for point in first:
+        write_record(run, replace(record(point), memory=Memory(maxrss_bytes=GIB // 100)))
+    assert verification.verify(run, memory=None) == 0, "a point is still to come"
+    (run / "journal.jsonl").unlink()
+    (run / WANTED_FILE).unlink()
+    (tmp_path / "calls").unlink()
+    write_record(run, replace(record(last), memory=Memory(maxrss_bytes=GIB // 100)))
+    before = unlocked(run)
+    assert verification.verify(run, memory=None) == 4
+    assert "the largest batch was not tried: memory does not grow with the load" in capsys.readouterr().out
+    assert not (tmp_path / "calls").exists()
+    assert unlocked(run) == before

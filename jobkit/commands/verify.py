@@ -37,6 +37,7 @@ def verify(run: Path, gpu_memory: str | None) -> int:
     Exit status:
       0  the batch held, was measured already, or the job was submitted
       4  none of those tried held, or nothing could be tried
+      5  a job tries that batch already: nothing more is submitted
     """
     from jobkit import verification
     from jobkit.runs_here import run_named
