@@ -47,50 +47,50 @@ def apart(function: str, *arguments: object, say: Say, what: str, cards: bool = 
     JobkitError
         As the function raises it; with any other exception of it, or how the child died.
     """
-    heard: dict[str, Any] = {}
+    reply: dict[str, Any] = {}
     argv = (sys.executable, "-P", "-m", "jobkit.apart", function)
     env = dict([SLEEP_WHILE_WAITING]) | os.environ | ({} if cards else NO_CARDS)
-    done = shell.listen(argv, partial(_hear, heard, say), text=json.dumps(arguments), env=env)
-    if "error" in heard:
-        message, hint, exit_code = heard["error"]
+    done = shell.listen(argv, partial(_receive, reply, say), text=json.dumps(arguments), env=env)
+    if "error" in reply:
+        message, hint, exit_code = reply["error"]
         raise JobkitError(message, hint=hint, exit_code=exit_code)
-    if "fault" in heard:
-        raise JobkitError(f"{what} failed: {heard['fault']}", hint=FIX)
-    if not done.ok or "result" not in heard:
+    if "fault" in reply:
+        raise JobkitError(f"{what} failed: {reply['fault']}", hint=FIX)
+    if not done.ok or "result" not in reply:
         how = f"was killed by signal {-done.status}" if done.status < 0 else f"ended with {done.status}"
         last = done.stderr.strip().rpartition("\n")[2]
         raise JobkitError(f"{what} failed: its process {how}{': ' * bool(last)}{last}", hint=FIX)
-    return heard["result"]
+    return reply["result"]
 
 
-def _hear(heard: dict[str, Any], say: Say, line: str) -> None:
-    told = json.loads(line)
-    if "say" in told:
-        say(told["say"])
-    heard |= told
+def _receive(reply: dict[str, Any], say: Say, line: str) -> None:
+    message = json.loads(line)
+    if "say" in message:
+        say(message["say"])
+    reply |= message
 
 
 def main() -> None:
-    """Call the function that the command line names, and tell what came of it."""
+    """Call the function that the command line names, and send back its result or its error."""
     stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else is printed, by a framework for instance, is no answer
 
-    def tell(**told: object) -> None:
-        stream.write(json.dumps(told) + "\n")
+    def send(**message: object) -> None:
+        stream.write(json.dumps(message) + "\n")
         stream.flush()
 
     module, _, name = sys.argv[1].partition(":")
     arguments = json.load(sys.stdin)
     try:
         function = getattr(importlib.import_module(module), name)
-        tell(result=function(*arguments, say=lambda line: tell(say=line)))
+        send(result=function(*arguments, say=lambda line: send(say=line)))
     except JobkitError as error:
-        tell(error=(error.message, error.hint, error.exit_code))
+        send(error=(error.message, error.hint, error.exit_code))
     except BrokenPipeError:  # the caller has gone
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - a framework raises what it likes: the caller puts it in words
         traceback.print_exc()
-        tell(fault=" ".join(f"{type(error).__name__}: {error}".split()))
+        send(fault=" ".join(f"{type(error).__name__}: {error}".split()))
 
 
 if __name__ == "__main__":
