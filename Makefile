@@ -39,15 +39,20 @@ lint: setup           ## style, types, import layers
 
 # Modules that compute and do no I/O but read a given file: tests take every branch of them. A new
 # module of the kind belongs here; where one is renamed, make stops and names it.
-PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
-	accounts auto axes begin cards cautions choice columns evidence fit in_words jsonl ledger lengths lint loads \
-	log_files log_words nearest outcomes plan policy predecessors predict preflight_report recommend \
-	progress recommend_report recommendation record_json records regression rows sample saved scheduler_lines schema sentences site spec \
-	spec_checks speed standin_gold status_advice status_json status_point status_report straight \
-	students_t submissions timing trials tries units values yaml_files \
-	facts filesystems findings node_probes python_probes site_probes \
-	starter_choice starter_site starter_spec starter_yaml \
-	remedies run/failure run/memory run/order run/summary)
+PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
+	core/begin core/filesystems core/jsonl core/nearest core/record_json core/records core/units \
+	fit/cards fit/evidence fit/fit fit/ledger fit/lengths fit/loads fit/predict fit/regression \
+	fit/speed fit/straight fit/students_t outcome/accounts outcome/log_files outcome/log_words \
+	outcome/outcomes outcome/remedies outcome/submissions outcome/trials outcome/tries planning/auto \
+	planning/plan planning/preflight_report planning/sample planning/standin/standin_gold \
+	report/columns report/predecessors report/recommend/cautions report/recommend/recommend \
+	report/recommend/recommend_report report/recommend/recommendation \
+	report/recommend/scheduler_lines report/rows report/sentences run/failure run/measure/memory \
+	run/order run/summary schedulers/lint setup/facts setup/findings setup/node_probes \
+	setup/python_probes setup/site_probes setup/starter_choice setup/starter_site setup/starter_spec \
+	setup/starter_yaml spec/axes spec/policy spec/schema spec/site spec/spec spec/spec_checks \
+	spec/values spec/yaml_files status/choice status/in_words status/progress status/saved \
+	status/status_advice status/status_json status/status_point status/status_report status/timing)
 
 .PHONY: unit cluster
 unit: model $(PURE)
@@ -58,7 +63,7 @@ cluster: setup
 	$(BIN)/python -m pytest tests/cluster -n 4 --dist loadgroup -rs
 
 docs: setup           ## links, commands and keys in the documentation; its shell blocks are run
-	$(BIN)/python -m pytest tests/test_docs.py tests/test_docs_shell.py -q
+	$(BIN)/python -m pytest tests/pages/test_docs.py tests/pages/test_docs_shell.py -q
 
 test-faults: setup    ## every row of docs/reliability.md (JOBKIT_CLUSTER=1 for those on real schedulers)
 	$(BIN)/python -m pytest tests -m fault -n 2 --dist loadgroup -rs

@@ -10,11 +10,11 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from jobkit.collect import collect
-from jobkit.measured import Memory
-from jobkit.record_json import from_json
-from jobkit.records import Record
-from jobkit.report import render
+from jobkit.core.measured import Memory
+from jobkit.core.record_json import from_json
+from jobkit.core.records import Record
+from jobkit.report.collect import collect
+from jobkit.report.report import render
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "docs" / "benchmarks" / "gpu"

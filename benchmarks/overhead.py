@@ -22,16 +22,17 @@ from typing import TextIO
 
 from benchmarks import raw
 from benchmarks.row import Row
-from jobkit import record_json
-from jobkit.models import find_model
-from jobkit.places import cache_dir
-from jobkit.run import gpu, work
-from jobkit.run.device import Device, open_device
+from jobkit.core import record_json
+from jobkit.core.places import cache_dir
+from jobkit.planning.models import find_model
+from jobkit.planning.sample import sample_text
+from jobkit.run import work
+from jobkit.run.measure import gpu
+from jobkit.run.measure.device import Device, open_device
+from jobkit.run.measure.sampler import Sampling, sampling
 from jobkit.run.order import Call, calls
 from jobkit.run.paragraphs import split_paragraphs
-from jobkit.run.sampler import Sampling, sampling
-from jobkit.run.stanza_ner import StanzaNer
-from jobkit.sample import sample_text
+from jobkit.run.workloads.stanza_ner import StanzaNer
 
 TITLE = "Overhead of measuring"
 MOST = 0.01

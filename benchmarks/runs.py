@@ -6,9 +6,19 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from jobkit.measured import Gpu, Memory, Sampler, Summary
-from jobkit.record_json import from_json, to_json
-from jobkit.records import EXIT_FILE, POINTS_FILE, RECORD_FILE, Job, ModelRef, Outcome, Point, Record, TextRef
+from jobkit.core.measured import Gpu, Memory, Sampler, Summary
+from jobkit.core.record_json import from_json, to_json
+from jobkit.core.records import (
+    EXIT_FILE,
+    POINTS_FILE,
+    RECORD_FILE,
+    Job,
+    ModelRef,
+    Outcome,
+    Point,
+    Record,
+    TextRef,
+)
 
 REPEATS = 10
 GIB = 2**30

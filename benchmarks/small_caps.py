@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import edge
-from jobkit.run import need
+from jobkit.run.measure import need
 
 GIB = 2**30
 TEXTS = ("sample", "sample:3000", "sample:3000<400", "sample:2000<250")

@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from jobkit.look import RunLook, Standing, look
-from jobkit.records import RESULTS, Outcome
+from jobkit.core.records import RESULTS, Outcome
+from jobkit.status.look import RunLook, Standing, look
 
 JOBKIT = [sys.executable, "-m", "jobkit"]
 MOVING = frozenset({Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED})

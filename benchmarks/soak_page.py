@@ -1,6 +1,6 @@
 """The part of docs/reliability.md on the soak, out of docs/benchmarks/soak.json.
 
-``python -m benchmarks.soak_page`` writes it; tests/test_soak_page.py holds the page to it.
+``python -m benchmarks.soak_page`` writes it; tests/pages/test_soak_page.py holds the page to it.
 """
 
 from __future__ import annotations

@@ -10,24 +10,28 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jobkit.errors import JobkitError
-    from jobkit.loaded import Loaded, load
-    from jobkit.plan import plan
-    from jobkit.prepare import prepare
-    from jobkit.render import render
-    from jobkit.spec import load_spec
+    from jobkit.core.errors import JobkitError
+    from jobkit.planning.plan import plan
+    from jobkit.planning.prepare import prepare
+    from jobkit.planning.render import render
+    from jobkit.report.loaded import Loaded, load
+    from jobkit.spec.spec import load_spec
 
 __all__ = ["JobkitError", "Loaded", "load", "load_spec", "plan", "prepare", "render"]
 
-_STAGES = ("plan", "prepare", "render")
-"""Modules that can be called as the function of their name; see `jobkit.stages`."""
-_HOMES = {"JobkitError": "errors", "Loaded": "loaded", "load": "loaded", "load_spec": "spec"}
+_HOMES = {
+    "JobkitError": "core.errors",
+    "Loaded": "report.loaded",
+    "load": "report.loaded",
+    "load_spec": "spec.spec",
+    "plan": "planning.plan",
+    "prepare": "planning.prepare",
+    "render": "planning.render",
+}
 
 
 def __getattr__(name: str) -> object:
     """Import what is asked for by name."""
-    if name in _STAGES:
-        return importlib.import_module(f"jobkit.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"jobkit.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'jobkit' has no attribute {name!r}")

@@ -10,28 +10,39 @@ from pathlib import Path
 
 import click
 
-from jobkit.errors import FULL, MEANINGS, JobkitError, file_error
-from jobkit.folded import say
+from jobkit.core.errors import FULL, MEANINGS, JobkitError, file_error
+from jobkit.core.folded import say
 
-COMMANDS = {
-    "init": "Write a site file from what the scheduler says, and a spec to start from.",
-    "doctor": "Say what is missing on this machine, or on a node, before a sweep works.",
-    "sweep": "Run one tagger once per batch size: submit to Slurm or Grid Engine, or run here.",
-    "preflight": "Say what each batch size will pad to, from the text alone, before any GPU.",
-    "status": "Say how runs stand, why points wait, and what to type next.",
-    "logs": "Print what a point of a run has printed.",
-    "resume": "Run again the points of a run that failed or are missing.",
-    "cancel": "Take back what of a run is in the queue or running.",
-    "throttle": "Change how many jobs of a run work at a time.",
-    "collect": "Turn the records of runs into a scaling table.",
-    "recommend": "Say which batch size, card, time and request a run comes to.",
-    "verify": "Run the largest batch that a run's points predict, and say how far off it was.",
-    "models": "Fetch, build and list models, so that jobs need no network.",
-    "lint": "Say what a scheduler would silently ignore of a job script.",
-    "help": "Show a page of the documentation, or the help of a command.",
-    "schema": "Print the JSON schema of specs, by which an editor checks and completes them.",
+GROUPS = {
+    "prepare": {
+        "init": "Write a site file from what the scheduler says, and a spec to start from.",
+        "doctor": "Say what is missing on this machine, or on a node, before a sweep works.",
+        "preflight": "Say what each batch size will pad to, from the text alone, before any GPU.",
+        "lint": "Say what a scheduler would silently ignore of a job script.",
+        "schema": "Print the JSON schema of specs, by which an editor checks and completes them.",
+        "help": "Show a page of the documentation, or the help of a command.",
+    },
+    "run": {
+        "sweep": "Run one tagger once per batch size: submit to Slurm or Grid Engine, or run here.",
+        "status": "Say how runs stand, why points wait, and what to type next.",
+        "logs": "Print what a point of a run has printed.",
+        "resume": "Run again the points of a run that failed or are missing.",
+        "cancel": "Take back what of a run is in the queue or running.",
+        "throttle": "Change how many jobs of a run work at a time.",
+    },
+    "results": {
+        "collect": "Turn the records of runs into a scaling table.",
+        "recommend": "Say which batch size, card, time and request a run comes to.",
+        "verify": "Run the largest batch that a run's points predict, and say how far off it was.",
+    },
+    "models": {
+        "models": "Fetch, build and list models, so that jobs need no network.",
+    },
 }
-"""Name to first line of help: the modules are imported only when their command runs."""
+"""By folder of `jobkit.commands`, the first line of help: a module is imported when its command runs."""
+TITLES = {"prepare": "Before a run", "run": "A run", "results": "Its results", "models": "Models"}
+COMMANDS = {name: group for group, names in GROUPS.items() for name in names}
+"""The folder of every command."""
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -49,7 +60,7 @@ class Commands(click.Group):
         """Import and return one command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"jobkit.commands.{cmd_name}")
+        module = importlib.import_module(f"jobkit.commands.{COMMANDS[cmd_name]}.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
 
@@ -64,8 +75,9 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
         """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for group, names in GROUPS.items():
+            with formatter.section(TITLES[group]):
+                formatter.write_dl(list(names.items()))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.models import find_model
-from jobkit.places import CACHE_VARIABLE
-from jobkit.records import ModelRef
-from jobkit.run.stanza_ner import SLEEP_WHILE_WAITING
+from jobkit.core.places import CACHE_VARIABLE
+from jobkit.core.records import ModelRef
+from jobkit.planning.models import find_model
+from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING
 from tests.fakes.fixtures import fake_sge, fake_slurm
 
 __all__ = ["fake_sge", "fake_slurm"]  # for all tests: see tests/fakes/README.md

@@ -46,9 +46,9 @@ class NamedRun(click.Argument):
 
 
 def _latest(ctx: click.Context) -> str:
-    from jobkit.errors import JobkitError
-    from jobkit.runs_here import runs_in, usual
-    from jobkit.typed import typed
+    from jobkit.core.errors import JobkitError
+    from jobkit.core.typed import typed
+    from jobkit.status.runs_here import runs_in, usual
 
     try:
         run = runs_in(usual())[0]

@@ -7,9 +7,9 @@ import contextlib
 import sys
 from pathlib import Path
 
-from jobkit import record_files, record_json, records
-from jobkit.errors import JobkitError
-from jobkit.records import Job, Outcome, Point
+from jobkit.core import record_files, record_json, records
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Job, Outcome, Point
 from jobkit.run.record import Task
 from jobkit.run.signals import Signals
 from jobkit.run.work import run

@@ -19,12 +19,13 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
-from jobkit.errors import JobkitError
-from jobkit.record_files import write_atomically
-from jobkit.run import gpu, surroundings
-from jobkit.run.device import open_device
+from jobkit.core.errors import JobkitError
+from jobkit.core.record_files import write_atomically
+from jobkit.run import surroundings
 from jobkit.run.failure import TryFailed
-from jobkit.run.own import whole_class
+from jobkit.run.measure import gpu
+from jobkit.run.measure.device import open_device
+from jobkit.run.workloads.own import whole_class
 
 NEEDS_TORCH = frozenset({"stanza-ner"})
 """The shipped workloads that import torch, on whatever device."""

@@ -6,8 +6,8 @@ import errno
 import re
 import traceback
 
-from jobkit.errors import JobkitError
-from jobkit.records import Outcome
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Outcome
 
 _GPU_OOM = re.compile(
     # cuDNN and cuBLAS report a lack of memory as failures of their own (pytorch#17774).

@@ -6,7 +6,7 @@ import io
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from jobkit.errors import JobkitError
+from jobkit.core.errors import JobkitError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from jobkit import measured
-from jobkit.records import Batch, Job, Outcome, Point, Record
-from jobkit.run import memory, surroundings
+from jobkit.core import measured
+from jobkit.core.records import Batch, Job, Outcome, Point, Record
+from jobkit.run import surroundings
 from jobkit.run.failure import Stopped, outcome_of
-from jobkit.run.sampler import Peaks, Sampling
+from jobkit.run.measure import memory
+from jobkit.run.measure.sampler import Peaks, Sampling
 from jobkit.run.summary import summarise
-from jobkit.run.workload import Entity, Workload
+from jobkit.run.workloads.workload import Entity, Workload
 
 OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 

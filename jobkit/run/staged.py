@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobkit.record_files import write_atomically
-from jobkit.records import ModelRef, Outcome
+from jobkit.core.record_files import write_atomically
+from jobkit.core.records import ModelRef, Outcome
 from jobkit.run.failure import TryFailed
-from jobkit.run.stanza_ner import PROCESSORS
+from jobkit.run.workloads.stanza_ner import PROCESSORS
 
 RESOURCES_FILE = "resources.json"
 MARK = "verified"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from jobkit.measured import Summary
-from jobkit.records import Batch
+from jobkit.core.measured import Summary
+from jobkit.core.records import Batch
 
 
 def summarise(batches: Sequence[Batch], *, items_total: int, batches_total: int) -> Summary:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from jobkit.run import sampler
+from jobkit.run.measure import sampler
 
 RECORDED = (
     "CUDA_VISIBLE_DEVICES",

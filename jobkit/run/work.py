@@ -14,21 +14,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from jobkit import record_files, record_json, records
-from jobkit.errors import JobkitError
-from jobkit.records import Batch, Outcome
-from jobkit.run import gpu, memory, need, room, surroundings
-from jobkit.run.device import Device, open_device
+from jobkit.core import record_files, record_json, records
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Batch, Outcome
+from jobkit.run import room, surroundings
 from jobkit.run.entities import write_entities
 from jobkit.run.failure import Stopped, TryFailed
+from jobkit.run.measure import gpu, memory, need
+from jobkit.run.measure.device import Device, open_device
+from jobkit.run.measure.sampler import Peaks, sampling
 from jobkit.run.order import Call, calls
-from jobkit.run.own import folder_of, open_workload
 from jobkit.run.paragraphs import read_paragraphs
 from jobkit.run.record import Task, Try, now, record_of
-from jobkit.run.sampler import Peaks, sampling
 from jobkit.run.signals import Signals
 from jobkit.run.staged import check_model
-from jobkit.run.workload import Result, Workload
+from jobkit.run.workloads.own import folder_of, open_workload
+from jobkit.run.workloads.workload import Result, Workload
 
 WARM_UP_PARAGRAPHS = 4
 NVML_UUID_VARIABLE = "CUDA_VISIBLE_DEVICES"

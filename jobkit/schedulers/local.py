@@ -1,6 +1,6 @@
 """The machine itself as a scheduler: a driver process that runs one point after the other.
 
-There is no queue to ask; the driver (`jobkit.local`) writes the accounting itself, one JSON
+There is no queue to ask; the driver (`jobkit.submit.local`) writes the accounting itself, one JSON
 object a point.
 """
 
@@ -12,19 +12,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jobkit.errors import JobkitError
-from jobkit.records import Outcome
-from jobkit.schedulers.base import Accounted, Array, Check, JobId, Queued, Remedy, Request, State
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Outcome
+from jobkit.core.shell import Completed
+from jobkit.schedulers.parsing import refused
 from jobkit.schedulers.survey import Answers, Survey
-from jobkit.schedulers.text import refused
-from jobkit.shell import Completed
+from jobkit.schedulers.types import Accounted, Array, Check, JobId, Queued, Remedy, Request, State
 
 NAME = "local"
 OWN_OPTIONS: Mapping[str, str] = {}
 PROGRAMS: tuple[str, ...] = ()
 COMMANDS: tuple[str, ...] = ()
 BUSY = UNSURE = re.compile(r"(?!)")
-"""See `jobkit.schedulers.base.Scheduler`: a machine is never too busy to start a process."""
+"""See `jobkit.schedulers.protocol.Scheduler`: a machine is never too busy to start a process."""
 HANDS_ON = True
 ENVIRONMENT: Mapping[str, str] = {}
 WHOLE = 0
@@ -40,7 +40,7 @@ def process_of(job: JobId) -> str:
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:  # noqa: ARG001 - a driver runs all points
     """Return the command of the driver that runs the whole run folder."""
-    return (sys.executable, "-m", "jobkit.driver", str(Path(script).parent))
+    return (sys.executable, "-m", "jobkit.submit.driver", str(Path(script).parent))
 
 
 def parse_submit(answer: str) -> JobId:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from jobkit.schedulers.base import Request
-from jobkit.schedulers.text import Fault, as_walltime, no_such
-from jobkit.units import format_count, format_memory
+from jobkit.core.units import format_count, format_memory
+from jobkit.schedulers.parsing import Fault, as_walltime, no_such
+from jobkit.schedulers.types import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Mapping
 
-from jobkit.errors import JobkitError
-from jobkit.nearest import nearest
+from jobkit.core.errors import JobkitError
+from jobkit.core.nearest import nearest
 from jobkit.schedulers import local, sge, slurm
-from jobkit.schedulers.base import Scheduler
+from jobkit.schedulers.protocol import Scheduler
 
 SCHEDULERS: Mapping[str, Scheduler] = {"slurm": slurm, "sge": sge, "local": local}
+LAST_RESORT = "local"
 
 
 def own_option(scheduler: str, line: str) -> str | None:
@@ -55,3 +57,15 @@ def by_name(name: str) -> Scheduler:
     if name in SCHEDULERS:
         return SCHEDULERS[name]
     raise JobkitError(f"scheduler: there is none called {name!r}{nearest(name, list(SCHEDULERS))}")
+
+
+def choose_scheduler(name: str) -> tuple[str, str]:
+    """Return the scheduler to use, and why in a few words."""
+    if name != "auto":
+        return name, "as asked"
+    looked_for: list[str] = []
+    for scheduler in SCHEDULERS.values():
+        if scheduler.PROGRAMS and all(shutil.which(program) for program in scheduler.PROGRAMS):
+            return scheduler.NAME, f"{scheduler.PROGRAMS[0]} is on PATH"
+        looked_for += scheduler.PROGRAMS[:1]
+    return LAST_RESORT, f"neither {' nor '.join(looked_for)} is on PATH"

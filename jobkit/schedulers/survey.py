@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from jobkit.core.shell import Completed
 from jobkit.schedulers.queues import Queue
-from jobkit.shell import Completed
 
 Answers = Mapping[str, Completed]
 """What was answered, by the name of the question."""

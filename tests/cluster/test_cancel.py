@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from jobkit.look import RunLook, Standing, look
-from jobkit.records import Outcome
+from jobkit.core.records import Outcome
+from jobkit.status.look import RunLook, Standing, look
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
-from tests.test_job_script import left_on
+from tests.whole.test_job_script import left_on
 
 Wait = Callable[[Callable[[], bool], float], None]
 ALL = range(1, 7)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.look import look
-from jobkit.records import Outcome
+from jobkit.core.records import Outcome
+from jobkit.status.look import look
 from tests.cluster.holds import RELEASE, held_by
 from tests.cluster.test_sweeps import COUNT, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
-from tests.disks import CROWD, disk
+from tests.support.disks import CROWD, disk
 
 Wait = Callable[[Callable[[], bool], float], None]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobkit import records
-from jobkit.records import Outcome
-from tests.test_environments import FAKES, ROOT, made_venv
+from jobkit.core import records
+from jobkit.core.records import Outcome
+from tests.whole.test_environments import FAKES, ROOT, made_venv
 
 JOBKIT = str(Path(sys.executable).with_name("jobkit"))
 QUEUE = {"slurm": "cpu", "sge": "serial.q"}

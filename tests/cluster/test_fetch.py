@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.records import ModelRef
+from jobkit.core.records import ModelRef
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
 

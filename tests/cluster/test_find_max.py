@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.trials import Trial, trials
+from jobkit.outcome.trials import Trial, trials
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
-from tests.test_job_script import left_on
+from tests.whole.test_job_script import left_on
 
 Wait = Callable[[Callable[[], bool], float], None]
 

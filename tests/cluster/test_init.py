@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.site import load_site
-from jobkit.spec import load_spec
+from jobkit.spec.site import load_site
+from jobkit.spec.spec import load_spec
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
 OTHER_SITE = Path(__file__).parents[1] / "data" / "other-site.sh"

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.look import Standing
-from jobkit.records import Outcome
+from jobkit.core.records import Outcome
+from jobkit.status.look import Standing
 from tests.cluster.daemons import said
 from tests.cluster.halted import SGE, Halted, batches, begun, home, record, seen
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
-from tests.disks import disk, read_only
-from tests.test_job_script import left_on
+from tests.support.disks import disk, read_only
+from tests.whole.test_job_script import left_on
 from tests.workloads.broken import fill
 
 pytestmark = pytest.mark.fault

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.lint import lint
-from jobkit.schedulers import slurm_lint
+from jobkit.schedulers.lint import lint
+from jobkit.schedulers.slurm import lint as slurm_lint
 from tests.cluster.daemons import SgeDaemons
 
 Wait = Callable[[Callable[[], bool], float], None]

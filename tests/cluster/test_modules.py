@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from jobkit import records
-from jobkit.records import Outcome
-from tests.test_job_script import Run
+from jobkit.core import records
+from jobkit.core.records import Outcome
+from tests.whole.test_job_script import Run
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
 INIT = Path("/etc/profile.d/modules.sh")

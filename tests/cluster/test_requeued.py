@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from jobkit.look import Standing
-from jobkit.records import Outcome
+from jobkit.core.records import Outcome
+from jobkit.status.look import Standing
 from tests.cluster.daemons import SlurmDaemons, said
 from tests.cluster.halted import SLURM, Halted, batches, begun, home, record, seen
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
-from tests.test_job_script import left_on
+from tests.whole.test_job_script import left_on
 
 pytestmark = pytest.mark.fault
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from jobkit import submit
-from jobkit.look import Standing, look
-from jobkit.prepare import Options, prepare
-from jobkit.records import Exit, Outcome
-from tests.builders import record, write_exit, write_record
+from jobkit.core.records import Exit, Outcome
+from jobkit.planning.prepare import Options, prepare
+from jobkit.status.look import Standing, look
+from jobkit.submit import submit
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.builders import record, write_exit, write_record
 
 Wait = Callable[[Callable[[], bool], float], None]
 

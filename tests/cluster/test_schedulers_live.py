@@ -12,11 +12,12 @@ from uuid import uuid4
 
 import pytest
 
-from jobkit import shell
-from jobkit.records import ACCOUNTING_FILE, Outcome
-from jobkit.schedulers.base import Accounted, Array, JobId, Request, Scheduler, State
+from jobkit.core import shell
+from jobkit.core.records import ACCOUNTING_FILE, Outcome
+from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
-from jobkit.states import ask_accounting, ask_queue
+from jobkit.schedulers.types import Accounted, Array, JobId, Request, State
+from jobkit.status.states import ask_accounting, ask_queue
 
 Wait = Callable[[Callable[[], bool], float], None]
 

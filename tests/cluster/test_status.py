@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from jobkit.records import Outcome
+from jobkit.core.records import Outcome
 from tests.cluster.holds import RELEASE, held_by
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from jobkit import enqueue, submit
-from jobkit.arrays import chunks
-from jobkit.prepare import Options, prepare
-from jobkit.records import ModelRef
+from jobkit.core.records import ModelRef
+from jobkit.planning.prepare import Options, prepare
+from jobkit.planning.texts import find_text
 from jobkit.run.entities import write_entities
 from jobkit.run.paragraphs import read_paragraphs
-from jobkit.run.stanza_ner import StanzaNer
+from jobkit.run.workloads.stanza_ner import StanzaNer
 from jobkit.schedulers.registry import by_name
-from jobkit.texts import find_text
+from jobkit.submit import enqueue, submit
+from jobkit.submit.arrays import chunks
 from tests.cluster.holds import RELEASE, held_by
-from tests.test_job_script import left_on
+from tests.whole.test_job_script import left_on
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "tests" / "workloads"

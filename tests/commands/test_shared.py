@@ -8,10 +8,12 @@ from pathlib import Path
 import click
 import pytest
 
-from jobkit.commands import collect, init, resume, verify
-from jobkit.errors import JobkitError
-from tests.builders import grid, write_points
-from tests.test_docs import commands
+from jobkit.commands.prepare import init
+from jobkit.commands.results import collect, verify
+from jobkit.commands.run import resume
+from jobkit.core.errors import JobkitError
+from tests.pages.test_docs import commands
+from tests.support.builders import grid, write_points
 
 READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "models list", "models path")
 OF_ITS_OWN = {

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from jobkit import shell
-from jobkit.schedulers.base import Accounted, Array, JobId, Queued, Scheduler
+from jobkit.core import shell
+from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.types import Accounted, Array, JobId, Queued
 from tests.fakes.answers import MORE
 
 DATA = Path(__file__).parents[1] / "data"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.shell import Completed, run
+from jobkit.core.shell import Completed, run
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.common.text import CAPTURED
 from tests.fakes.contract import shape

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.records import Outcome
-from jobkit.schedulers.base import Accounted, Array, JobId, State
+from jobkit.core.records import Outcome
+from jobkit.schedulers.types import Accounted, Array, JobId, State
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.contract import Lab, lab_in, until
 

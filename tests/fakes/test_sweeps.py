@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.test_sweeps import QUEUE, REQUESTS, SITE
-from tests.test_job_script import left_on
+from tests.whole.test_job_script import left_on
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
 SPEC = """\

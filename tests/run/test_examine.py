@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from jobkit.run import gpu
 from jobkit.run.examine import examine
-from jobkit.run.gpu import Card
+from jobkit.run.measure import gpu
+from jobkit.run.measure.gpu import Card
 
 
 def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from jobkit.records import Outcome
+from jobkit.core.records import Outcome
 from jobkit.run.failure import Stopped, TryFailed, outcome_of
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.errors import JobkitError
+from jobkit.core.errors import JobkitError
 from jobkit.run.paragraphs import read_paragraphs, split_paragraphs
 
 LINE = st.text(st.sampled_from("ab. \t\u00a0\u0085\u2028é“\x0b\x1c"), max_size=6)

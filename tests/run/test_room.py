@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.run import room
-from tests.disks import disk
+from tests.support.disks import disk
 from tests.workloads.broken import fill
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.records import Batch
+from jobkit.core.records import Batch
 from jobkit.run.summary import quantile, summarise
 
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from jobkit import record_files, record_json, records
-from jobkit.records import Batch, Job, Outcome, Point, Record
+from jobkit.core import record_files, record_json, records
+from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import work
-from jobkit.run.device import Device
 from jobkit.run.entities import read_entities
-from jobkit.run.need import SEARCHED, STEP_BYTES
+from jobkit.run.measure.device import Device
+from jobkit.run.measure.need import SEARCHED, STEP_BYTES
 from jobkit.run.record import Task
 from jobkit.run.signals import CAUGHT, Signals
-from tests.builders import point
-from tests.fake_torch import FakeTorch
+from tests.support.builders import point
+from tests.support.fake_torch import FakeTorch
 from tests.workloads.held import BYTES_PER_LOAD, Held, Tells
 
 TEXT = "Ada.\n\nShe went home.\n\nBeatrice Kelford asked for tea.\n\nNo.\n\nIt rained.\n"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from jobkit.schedulers.base import Array, Request
-from jobkit.shell import Completed
-from tests import surveys
+from jobkit.core.shell import Completed
+from jobkit.schedulers.types import Array, Request
+from tests.support import surveys
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
-from jobkit.errors import JobkitError
+from jobkit.core.errors import JobkitError
+from jobkit.core.shell import Completed, run
 from jobkit.schedulers import local
-from jobkit.schedulers.base import Array, JobId, Queued, Request, State
-from jobkit.shell import Completed, run
+from jobkit.schedulers.types import Array, JobId, Queued, Request, State
 
 ARRAY = Array(first=1, last=3, offset=0, throttle=None)
 ROW = {"job_id": "7", "task": 2, "evidence": "process finished", "host": "n1", "elapsed_s": 1.5}
@@ -19,7 +19,7 @@ def answer(text: str) -> Completed:
 
 
 def test_a_driver_runs_the_whole_run_folder() -> None:
-    assert local.submit_argv("/runs/r1/job.sh", ARRAY)[-3:] == ("-m", "jobkit.driver", "/runs/r1")
+    assert local.submit_argv("/runs/r1/job.sh", ARRAY)[-3:] == ("-m", "jobkit.submit.driver", "/runs/r1")
     assert local.submit_argv("/runs/r1/find.sh", ARRAY, [JobId("7")])[-1] == "/runs/r1", "it does all itself"
     assert local.parse_submit("123\n") == JobId("123")
     with pytest.raises(JobkitError, match="printed no process id"):
@@ -92,7 +92,7 @@ def test_a_machine_is_a_site_without_queues() -> None:
     [
         (
             0,
-            "  7 /usr/bin/python3 -m jobkit.driver /runs/r1\n 8 python jobkit sweep demo.yaml\n",
+            "  7 /usr/bin/python3 -m jobkit.submit.driver /runs/r1\n 8 python jobkit sweep demo.yaml\n",
             "",
             ["7", "8"],
         ),
@@ -110,7 +110,9 @@ def test_what_ps_says_of_drivers(status: int, text: str, error: str, alive: list
 
 
 def test_a_process_of_ones_own_is_found_by_the_real_ps() -> None:
-    with subprocess.Popen(["bash", "-c", "exec -a jobkit.driver cat"], stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        ["bash", "-c", "exec -a jobkit.submit.driver cat"], stdin=subprocess.PIPE
+    ) as process:
         jobs = (JobId(str(process.pid)), JobId("4194304"))
         answer = run(local.queue_argv(jobs))
         assert answer.status in {0, 1}

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from jobkit.schedulers.base import Request
 from jobkit.schedulers.queues import (
     Nodes,
     Queue,
@@ -15,6 +14,7 @@ from jobkit.schedulers.queues import (
     unknown_fault,
     walltime_fault,
 )
+from jobkit.schedulers.types import Request
 
 RequestOf = Callable[..., Request]
 KNOWN = (

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobkit.errors import JobkitError
+from jobkit.core.errors import JobkitError
 from jobkit.schedulers.registry import SCHEDULERS, by_name, own_option
 
 

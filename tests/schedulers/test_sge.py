@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.errors import JobkitError
-from jobkit.records import Outcome
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Outcome
+from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
-from jobkit.schedulers.base import Accounted, Array, JobId, Queued, State
-from jobkit.shell import Completed
+from jobkit.schedulers.types import Accounted, Array, JobId, Queued, State
 
 Captured = Callable[[str], Completed]
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.errors import JobkitError
-from jobkit.records import Outcome
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Outcome
+from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
-from jobkit.schedulers.base import Accounted, Array, JobId, State
-from jobkit.schedulers.text import expand_tasks
-from jobkit.shell import Completed
+from jobkit.schedulers.parsing import expand_tasks
+from jobkit.schedulers.types import Accounted, Array, JobId, State
 
 Captured = Callable[[str], Completed]
 

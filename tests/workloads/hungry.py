@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jobkit.records import ModelRef
-from jobkit.run.count import Count
-from jobkit.run.workload import Result
+from jobkit.core.records import ModelRef
+from jobkit.run.workloads.count import Count
+from jobkit.run.workloads.workload import Result
 
 BYTES_PER_LOAD = 20_000
 PAGE = 4096

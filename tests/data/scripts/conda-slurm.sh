@@ -189,8 +189,8 @@ export JOBKIT_GPUS=1
 # What other points found may make this one needless: then it ends here, before anything is staged.
 stage=gate
 if [[ $scheduler != hand && -d $run/flags ]]; then
-    told=$("$python" -m jobkit.gate "$run" "$point" "$round" --prune --stop-after 2) ||
-        fail environment "$python cannot run jobkit.gate on $HOSTNAME"
+    told=$("$python" -m jobkit.run.gate "$run" "$point" "$round" --prune --stop-after 2) ||
+        fail environment "$python cannot run jobkit.run.gate on $HOSTNAME"
     if [[ $told ]]; then
         outcome=${told%% *} message=${told#* }
         echo "job.sh: $outcome: $message" >&2 || true

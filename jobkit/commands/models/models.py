@@ -1,0 +1,150 @@
+"""``jobkit models``: fetch, build and find models before a job needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from jobkit.commands.shared import json_option, scheduler_option, site_option
+from jobkit.core import folded
+
+F = TypeVar("F", bound=Callable[..., int])
+MIB = 2**20
+EXIT_FAILED = 4
+
+
+def size_option(default: str) -> Callable[[F], F]:
+    """Add ``--size``."""
+    return click.option(
+        "--size",
+        type=click.Choice(["full", "tiny"]),
+        default=default,
+        show_default=True,
+        help="The size of the stand-in model; full has the dimensions of Stanza's English model.",
+    )
+
+
+@click.group("models")
+def models() -> None:
+    """Fetch, build and find models, so that jobs need no network.
+
+    A job never downloads: a model must be on disk before `jobkit sweep` submits anything.
+
+    \b
+      jobkit models fetch en              Stanza's English model, tokenizer and NER
+      jobkit models build --size tiny     jobkit's own trained stand-in, for trying things
+      jobkit models path en               where it lies
+      jobkit models list                  what is on this machine
+    """
+
+
+@models.command("fetch")
+@click.argument("name")
+@click.option("--resources-url", metavar="URL", help="Another place than Stanza's own, such as a mirror.")
+@click.option(
+    "--as-job", is_flag=True, help="Fetch on a node, as a job on the site's CPU queue, and wait for it."
+)
+@scheduler_option
+@site_option
+def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | None, site: str | None) -> int:
+    """Download Stanza's tokenizer and NER model NAME (a language, such as en).
+
+    Every file is held against its checksum. What an interrupted fetch had whole is not fetched
+    again, and a model that stands stays until the new one is whole.
+
+    \b
+      jobkit models fetch en
+      jobkit models fetch en --as-job --site lancaster-hec
+    """
+    if as_job:
+        return _fetch_as_job(name, resources_url, scheduler or "auto", site or "auto")
+    from jobkit.core.places import cache_dir
+    from jobkit.planning.models import fetch_model
+    from jobkit.submit.launch import say
+
+    model = fetch_model(name, cache_dir(), resources_url=resources_url, say=say)
+    folded.say(model.path)
+    return 0
+
+
+def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: str) -> int:
+    from jobkit.planning.prepare import DEFAULT_RUNS_DIR
+    from jobkit.schedulers.registry import by_name, choose_scheduler
+    from jobkit.submit.fetch_job import submit_fetch, wait_for_fetch
+    from jobkit.submit.launch import say
+
+    words = [name, *(["--resources-url", resources_url] if resources_url else [])]
+    run_dir, job = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
+    chosen = choose_scheduler(scheduler)[0]
+    say(f"submitted: {chosen} job {job}; run folder {run_dir}; waiting for it (Ctrl-C leaves the job alone)")
+    well, said = wait_for_fetch(run_dir, job, by_name(chosen))
+    folded.say(said.rstrip())
+    say("fetched" if well else f"the fetch failed; its log stands above and in {run_dir}/logs")
+    return 0 if well else EXIT_FAILED
+
+
+@models.command("build")
+@size_option("tiny")
+def build(size: str) -> int:
+    """Build jobkit's stand-in model now, and print its folder.
+
+    It is a real Stanza tokenizer and NER tagger, trained on text that jobkit generates. Tables
+    and records name it as a stand-in: its speed and memory are real, its English is not.
+    """
+    from jobkit.core.places import cache_dir
+    from jobkit.planning.models import build_stand_in
+    from jobkit.submit.launch import say
+
+    folded.say(build_stand_in(size, cache_dir(), say=say).path)
+    return 0
+
+
+@models.command("list")
+@json_option
+def list_(as_json: bool) -> int:
+    """Print the models that are on this machine, one a line: name, kind, size on disk, folder."""
+    from jobkit.core.places import cache_dir
+    from jobkit.planning.models import list_models
+    from jobkit.planning.standin.standin import read_card
+
+    found = list_models(cache_dir())
+    if as_json:
+        folded.say(folded.as_json([asdict(model) for model in found], indent=1))
+        return 0
+    for model in found:
+        kind = "Stanza's own"
+        if model.stand_in:
+            kind = f"stand-in {model.size}, F1 {read_card(Path(model.path)).f1:.3f}"
+        folded.say(f"{model.name}  {kind:<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
+    if not found:
+        folded.say("no model on this machine; see `jobkit models --help`", err=True)
+    return 0
+
+
+@models.command("path")
+@click.argument("name")
+@size_option("full")
+@click.option(
+    "--fallback", type=click.Choice(["stand-in"]), help="Also name a stand-in that is already built."
+)
+@json_option
+def path(name: str, size: str, fallback: str | None, as_json: bool) -> int:
+    """Print the folder that a spec naming this model would load.
+
+    A stand-in that is not built yet is an error (exit 2), with the command that builds it.
+    """
+    from jobkit.core.errors import JobkitError
+    from jobkit.core.places import cache_dir
+    from jobkit.planning.models import NOT_BUILT, find_model
+    from jobkit.submit.launch import say
+
+    model = find_model(name, size, fallback=fallback, cache=cache_dir(), say=say, build=False)
+    if model.fingerprint == NOT_BUILT:
+        hint = f"jobkit models build --size {size}"
+        raise JobkitError(f"the {size} stand-in is not built yet: there is no {model.path}", hint=hint)
+    folded.say(folded.as_json(asdict(model), indent=1) if as_json else model.path)
+    return 0

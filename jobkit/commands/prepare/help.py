@@ -1,0 +1,123 @@
+"""``jobkit help``: the pages of the documentation, in the terminal."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from jobkit.core import folded
+from jobkit.core.errors import JobkitError
+
+WIDEST = 120
+INDEX = "README"
+
+
+@click.command("help", short_help="Show a page of the documentation, or the help of a command.")
+@click.argument("topic", nargs=-1, metavar="[TOPIC]")
+@click.pass_context
+def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the command's name
+    """Show the page TOPIC of the documentation; without TOPIC, list the pages.
+
+    A TOPIC may also be a command: then its help is shown, followed by the page of that name if there
+    is one. On a terminal the page is formatted and shown in a pager; elsewhere it is printed as
+    Markdown.
+
+    \b
+      jobkit help
+      jobkit help spec
+      jobkit help terms
+      jobkit help sweep
+      jobkit help models fetch
+    """
+    if not topic:
+        folded.say(_index(), nl=False)
+        return 0
+    command, page = _command_help(ctx, topic), _page("-".join(topic))
+    if not command and page is None:
+        raise _unknown(ctx, " ".join(topic))
+    _show(command, page.read_text(encoding="utf-8") if page else "")
+    return 0
+
+
+def _folder() -> Path:
+    from jobkit.core.shipped import shipped_folder
+
+    return shipped_folder("docs")
+
+
+def _pages() -> list[str]:
+    return sorted(path.stem for path in _folder().glob("*.md") if path.stem != INDEX)
+
+
+def _page(name: str) -> Path | None:
+    return _folder() / f"{name}.md" if name in _pages() else None
+
+
+def _index() -> str:
+    """Return the pages with what each is for, in the order of the index, and where commands are."""
+    text = (_folder() / f"{INDEX}.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[[^]]*\]\(([\w-]+)\.md\) \| (.+) \|$", text, re.MULTILINE)
+    width = max(len(name) for name, _ in rows)
+    lines = [f"  {name:<{width}}  {purpose}" for name, purpose in rows]
+    end = ["", "jobkit help TOPIC shows a page; jobkit help COMMAND shows the help of a command"]
+    return "\n".join(["Topics", *lines, *end]) + "\n"
+
+
+def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
+    """Return the help of the command that words name; empty if they name none."""
+    command, context = _command(ctx, words)
+    return "" if command is None else command.get_help(context)
+
+
+def _command(ctx: click.Context, words: tuple[str, ...]) -> tuple[click.Command | None, click.Context]:
+    context = ctx.find_root()
+    command: click.Command | None = context.command
+    for word in words:
+        command = command.get_command(context, word) if isinstance(command, click.Group) else None
+        if command is None:
+            return None, context
+        context = click.Context(command, parent=context, info_name=word)
+    return command, context
+
+
+def _unknown(ctx: click.Context, topic: str) -> JobkitError:
+    from jobkit.core.nearest import advice
+
+    group = ctx.find_root().command
+    commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
+    close = advice(topic, [*_pages(), *commands])
+    return JobkitError(f"no page and no command {topic!r}", hint=close or "jobkit help lists the pages")
+
+
+def _show(command: str, page: str) -> None:
+    if not sys.stdout.isatty():
+        folded.say("\n\n".join(filter(None, (command, page.rstrip("\n")))))
+        return
+    shown = filter(None, (command, _rendered(page) if page else ""))
+    click.echo_via_pager("\n\n".join(shown), color=True)
+
+
+def _rendered(page: str) -> str:
+    """Return a page set for a terminal."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from jobkit.core.folded import terminal_width
+
+    out = StringIO()
+    width = min(WIDEST, terminal_width() or WIDEST)
+    text = Markdown(_without_links(page), hyperlinks=False, code_theme="ansi_dark")
+    Console(file=out, force_terminal=True, width=width).print(text)
+    return out.getvalue()
+
+
+def _without_links(page: str) -> str:
+    """Return a page whose links to other pages are the names that ``jobkit help`` takes."""
+    page = re.sub(r"^<!--.*?-->\n", "", page, flags=re.MULTILINE)
+    page = re.sub(r"\[([^]]+)\]\(([\w-]+)\.md(?:#[^)]*)?\)", r"\1 (`jobkit help \2`)", page)
+    return re.sub(r"\[([^]]+)\]\((?!https?:)[^)]*\)", r"\1", page)

@@ -1,0 +1,25 @@
+"""``jobkit schema``: the JSON schema of specs, for editors."""
+
+from __future__ import annotations
+
+import click
+
+from jobkit.core import folded
+
+
+@click.command("schema", short_help="Print the JSON schema of specs.")
+def schema() -> int:
+    """Print the JSON schema of specs, by which an editor checks and completes a sweep.
+
+    \b
+      jobkit schema > jobkit.schema.json
+
+    Then let the first line of a spec beside it say:
+
+    \b
+      # yaml-language-server: $schema=jobkit.schema.json
+    """
+    from jobkit.spec.schema import schema_text
+
+    folded.say(schema_text(), nl=False)
+    return 0

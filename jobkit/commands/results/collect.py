@@ -1,0 +1,139 @@
+"""``jobkit collect``: what runs brought home, as one table."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from jobkit.commands.shared import gpu_memory_option, json_option
+from jobkit.core import folded
+from jobkit.core.errors import JobkitError
+from jobkit.core.record_files import write_atomically
+from jobkit.core.units import parse_size
+
+WIDE = 120
+STDOUT = Path("-")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(["table", "csv", "json", "md"]),
+    default="table",
+    show_default=True,
+    metavar="[table|csv|md]",
+    help="table and md are for people, in GiB; csv is for programs, in bytes and seconds.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write there, whole or not at all, and print nothing; - is standard output.",
+)
+@gpu_memory_option()
+@json_option
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.{png,svg,pdf}",
+    help="Draw memory and speed there too, with the line, its bound and the knee. Needs jobkit[plot].",
+)
+def collect(
+    paths: tuple[Path, ...],
+    fmt: str,
+    output: Path | None,
+    gpu_memory: str | None,
+    as_json: bool,
+    plot: Path | None,
+) -> int:
+    """Read what runs have brought home and print how speed and memory scale with the batch.
+
+    PATHS are run folders, folders that hold run folders, and logs of the Stanza taggers that
+    came before jobkit, in any mixture. A run may be named without its folder.
+    Without PATHS it is runs/, or where the site says that runs go. Nothing is submitted, asked or
+    changed: what is on disk is read, as often as you like, also while a sweep still runs.
+
+    \b
+      jobkit collect                                  every run under runs/
+      jobkit collect runs/stanza-20260102-101530-3f9a one run
+      jobkit collect runs/ --gpu-memory 80GiB         would a larger card take a larger batch?
+      jobkit collect old.o2650                        a log of the systems before
+      jobkit collect runs/ --format csv --output points.csv
+      jobkit collect runs/stanza-20260102-101530-3f9a --plot scaling.pdf
+
+    One table is printed for each combination of text, model, GPU, software versions and settings:
+    points that differ in one of these are never averaged. Means are over the repeats that went
+    well. Points that failed, or are still to come, stand below with the evidence and what to type.
+    The largest batch that a card takes is predicted with a bound where the points tell what a
+    batch needs, else by a straight line, with a warning; `jobkit recommend RUN` says more.
+
+    csv holds one row per point; --json holds points, sizes (means and standard deviations), groups,
+    estimates and notes.
+
+    \b
+    Exit status:
+      0  every point is done (out of GPU memory is a result, not a failure)
+      2  there is nothing to collect
+      4  some points failed
+      5  some points are still to come
+    """
+    fmt = "json" if as_json else fmt
+    output = None if output == STDOUT else output
+    if output and plot and output.resolve() == plot.resolve():
+        raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")
+    gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
+    paths = _named(paths)
+    # Imported here because pandas and rich take most of a second, which --help need not spend.
+    from jobkit.report.collect import collect as collect_runs
+    from jobkit.report.report import render
+    from jobkit.status.runs_here import how_to_begin
+
+    if plot is not None:
+        from jobkit.report.plot.plot import check_plot
+
+        check_plot(plot)
+    collected = collect_runs(paths)
+    if collected.points.empty:
+        found = "".join(f"\n  {note}" for note in collected.notes)
+        raise JobkitError(f"nothing to collect{found}", hint=how_to_begin())
+    if plot is not None:
+        from jobkit.report.plot.plot import plot as draw
+
+        draw(collected, plot, gpu_memory_bytes=gpu_memory_bytes)
+    color = output is None and sys.stdout.isatty()
+    report = render(collected, fmt, width=_width(), gpu_memory_bytes=gpu_memory_bytes, color=color)
+    if output is None:
+        folded.say(report, nl=False, colours=color)
+    else:
+        _write(output, report)
+    return collected.exit_code
+
+
+def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return what is to be read: of a run that is named alone its folder, of nothing where runs go."""
+    from jobkit.status.runs_here import find_run, how_to_begin, usual
+
+    if paths:
+        return tuple(path if path.exists() else find_run(path) or path for path in paths)
+    if not usual().exists():
+        raise JobkitError(f"nothing to collect: there is no {usual()}/ here", hint=how_to_begin())
+    return (usual(),)
+
+
+def _width() -> int:
+    """Return the terminal's columns; where there is no terminal, COLUMNS or a page's width."""
+    return max(40, shutil.get_terminal_size((WIDE, 24)).columns)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise JobkitError(
+            f"--output {path}: {error.strerror}", hint="name a file in a folder that exists"
+        ) from error

@@ -1,0 +1,1 @@
+"""Commands for a run that goes on: sweep, status, logs, resume, cancel, throttle."""

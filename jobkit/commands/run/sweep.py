@@ -1,0 +1,97 @@
+"""``jobkit sweep``: plan, render, submit, and where asked stay until the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobkit.commands.shared import runs_dir_option, scheduler_option, set_option, site_option, wait_option
+from jobkit.core import folded
+
+
+@click.command("sweep", short_help="Run one tagger once per batch size.")
+@click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
+@set_option
+@scheduler_option
+@site_option
+@runs_dir_option
+@click.option("--dry-run", is_flag=True, help="Print script and submit commands; write and submit nothing.")
+@click.option("--new", is_flag=True, help="Start another run, though this very sweep has one already.")
+@wait_option
+@click.option("--detach", is_flag=True, help="Leave a local run to itself and return at once.")
+def sweep(
+    spec: Path,
+    overrides: tuple[str, ...],
+    scheduler: str | None,
+    site: str | None,
+    runs_dir: Path | None,
+    dry_run: bool,
+    new: bool,
+    wait: bool,
+    detach: bool,
+) -> int:
+    """Run the sweep that the YAML file SPEC describes.
+
+    With a scheduler on this machine (sbatch, else qsub) the sweep becomes one array job, one
+    task for each point; jobkit checks what it can, submits, and returns at once. Without one
+    it runs here, one point at a time, and stays. Every run gets a folder of its own below
+    runs/, which holds all there is to know, in text files.
+
+    \b
+      jobkit sweep sweeps/demo.yaml
+      jobkit sweep sweeps/stanza.yaml --wait
+      jobkit sweep sweeps/stanza.yaml --scheduler sge --site lancaster-hec --dry-run
+      jobkit sweep sweeps/stanza.yaml --set repeats=1 --set resources.memory=16GiB
+      jobkit sweep sweeps/demo.yaml --detach
+
+    A sweep that has a run already, of the same spec, text, model and points, is not submitted again:
+    jobkit reports how far that run is, and the next command. --new starts another.
+
+    A spec with faults is refused with all of them, each with its place in the file, and nothing
+    is submitted. Every key: jobkit help spec.
+    """
+    if wait and detach:
+        raise click.UsageError("--wait and --detach contradict each other")
+    from jobkit.planning.prepare import Options, prepare
+    from jobkit.submit import launch, twins
+
+    options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
+    say = launch.say
+    prepared = prepare(spec, options, build=not dry_run, say=say)
+    if dry_run:
+        if not new:
+            twins.mention(prepared)
+        folded.say(launch.preview(prepared))
+        return 0
+
+    def check() -> None:
+        if not new:
+            twins.refuse(prepared)
+
+    check()
+    if prepared.spec.scheduler != "local":
+        code = launch.on_cluster(prepared, check, wait=wait)
+    elif detach:
+        code = launch.detached(prepared, check)
+    else:
+        code = _stay(prepared.run_dir, launch.here(prepared, check))
+    return _table(prepared.run_dir) if code is None else code
+
+
+def _stay(run_dir: Path, code: int | None) -> int | None:
+    """Run again what the policy says, unless the run ended early."""
+    if code is not None:
+        return code
+    from jobkit.submit.retries import follow
+
+    return follow(run_dir) or None
+
+
+def _table(run_dir: Path) -> int:
+    """Print the scaling table of a finished run; return the exit code of `jobkit collect`."""
+    from jobkit.commands.results.collect import collect
+    from jobkit.core.typed import short
+
+    code: int = collect.main(args=["--", short(run_dir)], prog_name="jobkit collect", standalone_mode=False)
+    return code

@@ -1,0 +1,47 @@
+"""``jobkit throttle``: change how many jobs of a run work at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jobkit.commands.shared import changed_run
+
+
+class _Number(click.IntRange):
+    """A number, and no second run."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's own
+        from jobkit.status.runs_here import refuse_runs
+
+        refuse_runs([str(value)])
+        number: int = super().convert(value, param, ctx)
+        return number
+
+
+@click.command(short_help="Change how many jobs of a run work at a time.")
+@changed_run
+@click.argument("most", metavar="N", type=_Number(min=0))
+def throttle(run: Path, most: int) -> int:
+    """Let N jobs of the run folder RUN work at a time from now on; 0 is any number.
+
+    The spec's max_parallel says how many do so at first. Those that run now are not stopped: where
+    there are more than N, the next begins once enough have ended. Where the run is several array
+    jobs they share N, and each gets one at least.
+
+    \b
+      jobkit throttle runs/stanza-20260102-101530-3f9a 2
+      jobkit throttle runs/stanza-20260102-101530-3f9a 0
+
+    \b
+    Exit status:
+      0  changed
+      2  nothing of the run is in the queue, or it runs on this machine
+      3  the scheduler refused, or does not answer
+    """
+    from jobkit.status.runs_here import run_named
+    from jobkit.submit.throttle import throttle as change
+
+    return change(run_named(run).absolute(), most)

@@ -1,0 +1,151 @@
+"""Sizes, durations and numbers as people and schedulers write them; bytes and seconds inside."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime
+from decimal import Decimal
+
+from jobkit.core.errors import JobkitError
+
+GIB = 2**30
+MOST_BYTES = 2**60
+"""No machine holds more; schedulers count in 64 bits."""
+MOST_SECONDS = 10 * 365 * 86400
+"""Ten years: no job runs longer; Grid Engine counts seconds in 32 bits."""
+
+SIZE_UNITS = {
+    "B": 1,
+    **{f"{letter}{tail}": 1024**power for power, letter in enumerate("KMGT", 1) for tail in ("iB", "")},
+    **{f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)},
+}
+"""``GiB`` and ``G`` are 2**30, as Slurm (sbatch(1), ``--mem``) and Grid Engine (sge_types(1)) mean
+``G``; only ``GB`` is 10**9. Case counts: Grid Engine's ``g`` is 10**9, so a lone ``g`` is refused."""
+
+DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)", re.ASCII)
+_COUNT = re.compile(r"(\d{1,18}) ?([smhd])", re.ASCII)
+_CLOCK = re.compile(r"(?:(\d{1,18})-)?(\d{1,4}):([0-5]\d):([0-5]\d)", re.ASCII)
+
+
+def parse_size(text: str) -> int:
+    """Return a size such as ``8GiB``, ``512M`` or ``30GB`` in bytes.
+
+    Parameters
+    ----------
+    text
+        A positive number, decimals allowed, and a unit of `SIZE_UNITS`. A bare number is
+        refused: schedulers disagree on what it means.
+
+    Raises
+    ------
+    JobkitError
+        Where it is anything else, or not a whole number of bytes above 0 after rounding down, or
+        more than `MOST_BYTES`.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    scale = SIZE_UNITS.get(match[2]) if match else None
+    if match is None or scale is None:
+        hint = "a number and a unit, for instance 30GiB (or G, 2**30 bytes), 512MiB, 30GB (10**9 bytes)"
+        raise JobkitError(f"size {text!r}: not understood", hint=hint)
+    size_bytes = int(Decimal(match[1]) * scale)
+    if size_bytes <= 0:
+        raise JobkitError(f"size {text!r}: must be more than 0", hint="for instance 30GiB")
+    if size_bytes > MOST_BYTES:
+        raise JobkitError(f"size {text!r}: more than any machine has", hint="for instance 30GiB")
+    return size_bytes
+
+
+def parse_duration(text: str) -> int:
+    """Return a duration such as ``00:10:00``, ``1-12:00:00`` or ``90m`` in seconds.
+
+    Parameters
+    ----------
+    text
+        ``HH:MM:SS``, ``D-HH:MM:SS``, or a whole number with one of s, m, h, d. ``MM:SS`` is
+        refused: it is minutes to Slurm and looks like hours to people.
+
+    Raises
+    ------
+    JobkitError
+        Where it is anything else, or 0, or more than `MOST_SECONDS`.
+    """
+    duration_s = _duration_s(text.strip())
+    if duration_s is None:
+        hint = "HH:MM:SS, D-HH:MM:SS, or a number with s, m, h or d; for instance 00:10:00 or 90m"
+        raise JobkitError(f"duration {text!r}: not understood", hint=hint)
+    if duration_s == 0:
+        raise JobkitError(f"duration {text!r}: must be more than 0", hint="for instance 00:10:00")
+    if duration_s > MOST_SECONDS:
+        raise JobkitError(f"duration {text!r}: more than ten years", hint="for instance 00:10:00")
+    return duration_s
+
+
+def _duration_s(text: str) -> int | None:
+    if match := _COUNT.fullmatch(text):
+        return int(match[1]) * DURATION_UNITS[match[2]]
+    match = _CLOCK.fullmatch(text)
+    if match is None or (match[1] is not None and int(match[2]) > 23):  # noqa: PLR2004 - hours of a day
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def format_walltime(duration_s: float) -> str:
+    """Return seconds, rounded up, as ``HH:MM:SS``: the one form that every scheduler reads.
+
+    Hours go past 24 rather than into days, which Grid Engine does not know.
+    """
+    whole = math.ceil(duration_s)
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def format_clock(duration_s: float) -> str:
+    """Return seconds as a person reads a clock: ``0:07``, ``12:30``, ``1:02:03``; hours go past 24."""
+    minutes, seconds = divmod(math.ceil(duration_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def format_about(duration_s: float) -> str:
+    """Return seconds as a rough figure with its units: ``45 s``, ``24 min``, ``5 h 20 min``, ``3 d 4 h``."""
+    minutes = round(duration_s / 60)
+    if duration_s < 90:  # noqa: PLR2004 - below, seconds say more than a whole minute
+        return f"{math.ceil(duration_s)} s"
+    if minutes < 90:  # noqa: PLR2004 - the same, a unit on
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 36 else f"{hours // 24} d {hours % 24} h"  # noqa: PLR2004
+
+
+def format_moment(text: str) -> str:
+    """Return an ISO moment as local time for a person, ``2026-01-02 10:15:30``; what is none as it is."""
+    try:
+        return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError):
+        return text
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number of things: ``1 point``, ``2,000 points``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:
+    """Return bytes as GiB with the unit: ``7.08 GiB``."""
+    return f"{size_bytes / GIB:,.{digits}f} GiB"
+
+
+def format_memory(size_bytes: float) -> str:
+    """Return bytes for a sentence: ``7.08 GiB``, below 1 GiB ``150.0 MiB``."""
+    return format_bytes_gib(size_bytes) if size_bytes >= GIB else f"{size_bytes / 2**20:,.1f} MiB"
+
+
+def format_size(size_bytes: int) -> str:
+    """Return bytes as `parse_size` reads them back, exactly, in the largest unit that is whole."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size_bytes and size_bytes % SIZE_UNITS[unit] == 0:
+            return f"{size_bytes // SIZE_UNITS[unit]}{unit}"
+    return f"{size_bytes}B"

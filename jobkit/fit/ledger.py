@@ -1,0 +1,123 @@
+"""The user's ledger of predictions and what they turned out to be: one JSON line each.
+
+Standard library only: the job that tried a prediction writes its line itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit.core.errors import file_error
+from jobkit.core.jsonl import read_tolerantly
+from jobkit.core.record_files import append_line
+from jobkit.core.record_json import from_json, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One prediction that was tried.
+
+    Attributes
+    ----------
+    at
+        When the try ended, UTC.
+    run_id, index
+        The run, and the point that tried it: an entry is written once.
+    model, gpu, torch, cuda
+        What the prediction is of: a model's fingerprint, a card's name, two versions; ``None``
+        where there is none.
+    allocator, order
+        As in the point.
+    batch_size, load
+        What was tried.
+    capacity_bytes, expected_bytes, bound_bytes, measured_bytes
+        What it had to stay within, what was predicted, and what it needed.
+    outcome
+        Of the try.
+    held
+        Whether it ran and stayed within the capacity.
+    """
+
+    at: str
+    run_id: str
+    index: int
+    workload: str
+    model: str | None
+    gpu: str | None
+    torch: str | None
+    cuda: str | None
+    allocator: str | None
+    order: str
+    batch_size: int
+    load: int
+    capacity_bytes: float
+    expected_bytes: float
+    bound_bytes: float
+    measured_bytes: int | None
+    outcome: str
+    held: bool
+
+    @property
+    def error(self) -> float | None:
+        """(expected - measured) / measured; ``None`` where nothing was measured."""
+        return None if not self.measured_bytes else self.expected_bytes / self.measured_bytes - 1
+
+    @property
+    def above_bound(self) -> bool:
+        """Whether it needed more than the bound said: one in twenty may."""
+        return not self.held or (self.measured_bytes or 0) > self.bound_bytes
+
+
+def entries(path: Path) -> list[Entry]:
+    """Return what the ledger holds; lines that cannot be read are left out."""
+    found, _ = read_tolerantly(path, lambda line, where: from_json(Entry, line, where=where))
+    return list({(one.run_id, one.index): one for one in found}.values())
+
+
+def note(path: Path, entry: Entry) -> None:
+    """Add an entry, once; where the ledger cannot be written, say so: the run folder still has it all."""
+    try:
+        if any((one.run_id, one.index) == (entry.run_id, entry.index) for one in entries(path)):
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        append_line(path, to_json(entry))
+    except OSError as error:
+        said = file_error(error, path).message
+        sys.stderr.write(
+            f"the ledger of predictions was not written: {said}; the run folder keeps this prediction\n"
+        )
+
+
+def summary(
+    known: Iterable[Entry],
+    *,
+    workload: str,
+    model: str | None,
+    gpu: str | None,
+    torch: str | None,
+    cuda: str | None,
+) -> str | None:
+    """Return what became of the predictions of a workload and its model on a card, in a few words.
+
+    Returns
+    -------
+    str or None
+        ``14 predictions, 0 unsafe, worst 1.9 %, 1 above its bound``; ``None`` where there was none.
+        Unsafe is what took more than it might; above its bound is also what merely had luck, for
+        the memory ended far above.
+    """
+    asked = (workload, model, gpu, torch, cuda)
+    alike = [one for one in known if (one.workload, one.model, one.gpu, one.torch, one.cuda) == asked]
+    if not alike:
+        return None
+    unsafe = sum(not one.held for one in alike)
+    errors = [abs(one.error) for one in alike if one.error is not None]
+    worst = f", worst {max(errors):.1%}".replace("%", " %") if errors else ""
+    noun = "prediction" if len(alike) == 1 else "predictions"
+    above = sum(one.above_bound for one in alike)
+    return (
+        f"{len(alike)} {noun}, {unsafe} unsafe{worst}, {above} above {'its' if above == 1 else 'the'} bound"
+    )

@@ -1,0 +1,99 @@
+"""The lengths of a text's items, as data and as a small file; and how they are cut into batches.
+
+Pure, standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from jobkit.core.errors import JobkitError
+
+LENGTHS_FILE = "lengths.json"
+"""Its name in a run folder."""
+SCHEMA = 1
+
+TOKENIZER = "tokenizer"
+"""Lengths as the workload itself finds them."""
+PUNCTUATION = "punctuation"
+"""Lengths estimated from where sentences seem to end."""
+NONE = "none"
+"""No lengths: every paragraph counts 1, so the load is the batch size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """How long the items of a text are, in the units that the framework pads to.
+
+    Attributes
+    ----------
+    paragraphs
+        For each paragraph the length of each of its items, in text order.
+    source
+        How they were found: `TOKENIZER`, `PUNCTUATION` or `NONE`.
+    """
+
+    paragraphs: tuple[tuple[int, ...], ...]
+    source: str = TOKENIZER
+
+    @classmethod
+    def unknown(cls, paragraphs: int) -> Lengths:
+        """Return the lengths of a text of which none are known: the load is then the batch size."""
+        return cls(paragraphs=((1,),) * paragraphs, source=NONE)
+
+    def to_json(self) -> str:
+        """Return the lengths as one line of compact JSON."""
+        data = {"schema": SCHEMA, "source": self.source, "paragraphs": self.paragraphs}
+        return json.dumps(data, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = LENGTHS_FILE) -> Lengths:
+        """Return the lengths that `to_json` wrote.
+
+        Parameters
+        ----------
+        text
+            The JSON.
+        where
+            What it was read from, for the message.
+
+        Raises
+        ------
+        JobkitError
+            Where it is anything else.
+        """
+        try:
+            data = json.loads(text)
+            if data["schema"] != SCHEMA:
+                raise ValueError(f"schema {data['schema']!r}, not {SCHEMA}")  # noqa: TRY301 - told below
+            rows = tuple(tuple(_length(one) for one in row) for row in data["paragraphs"])
+            return cls(paragraphs=rows, source=str(data["source"]))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise JobkitError(f"{where}: no lengths of a text: {error!r}") from error
+
+
+def _length(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no length")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """How a text becomes calls, and a call the chunks that are padded together.
+
+    Attributes
+    ----------
+    paragraphs_per_call
+        Consecutive paragraphs a call; ``None`` for as many as the batch size.
+    sentences_per_ner_batch
+        Items a chunk, never across the end of a call; ``None`` for as many as the batch size.
+    """
+
+    paragraphs_per_call: int | None = None
+    sentences_per_ner_batch: int | None = None
+
+    def at(self, batch_size: int) -> tuple[int, int]:
+        """Return paragraphs a call and items a chunk of a batch size."""
+        return self.paragraphs_per_call or batch_size, self.sentences_per_ner_batch or batch_size

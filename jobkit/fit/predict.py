@@ -1,0 +1,164 @@
+"""The largest batch that fits a capacity: the line of memory, and the loads of the text. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from jobkit.core.units import format_count
+from jobkit.fit.evidence import Evidence
+from jobkit.fit.fit import CURVED, Fit, doubts
+from jobkit.fit.loads import Loads
+from jobkit.outcome.trials import Trial
+
+TELLS = 2.0
+"""A load so many times the largest measured tells a curve from a line."""
+
+ALIKE = 0.99
+"""A trial that failed counts for capacities up to its own, and for those that differ by rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """How large a batch may be, or the reason why that cannot be said.
+
+    Attributes
+    ----------
+    capacity_bytes
+        What must not be exceeded: of the allocator on a GPU, of the process on a CPU.
+    largest_load, safe_load
+        By the line, and by its bound, which a new batch keeps with 95 % confidence.
+    largest_batch, safe_batch
+        The largest batch sizes of this text with such loads; 0 where not even 1 fits.
+    saturated
+        Whether the whole text in one batch stays within the bound: then it is the text that
+        ends the batch, not the memory.
+    expected_bytes, bound_bytes
+        By the line and by the bound, at the load of ``safe_batch``.
+    doubts
+        Sentences without a full stop, the weightiest first.
+    reason
+        Why there is no prediction; empty where there is one.
+    """
+
+    capacity_bytes: float
+    largest_load: float = 0.0
+    safe_load: float = 0.0
+    largest_batch: int = 0
+    safe_batch: int = 0
+    saturated: bool = False
+    expected_bytes: float = 0.0
+    bound_bytes: float = 0.0
+    doubts: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def predict(
+    evidence: Evidence, capacity_bytes: float, loads: Loads | None, *, margin: float = 0.0
+) -> Prediction:
+    """Return how large a batch may be.
+
+    Parameters
+    ----------
+    evidence
+        What was measured.
+    capacity_bytes
+        Of the allocator on a GPU (`Evidence.allocator_bytes` of a card), of the process on a CPU.
+    loads
+        Of the text; where they are unknown the load is taken to grow with the batch size as it
+        did at worst where it was measured, and that is said.
+    margin
+        Share of the capacity to keep free beside what the bound keeps.
+    """
+    fit = evidence.fit
+    if isinstance(fit, str):
+        return Prediction(capacity_bytes=capacity_bytes, reason=fit)
+    largest_load = fit.largest_load(capacity_bytes * (1 - margin))
+    safe_load = fit.safe_load(capacity_bytes, margin)
+    largest, safe = (_batch(load, evidence.load_by_batch, loads) for load in (largest_load, safe_load))
+    at = loads.load(safe) if loads else safe_load
+    saturated = loads is not None and safe >= loads.limit
+    return Prediction(
+        capacity_bytes=capacity_bytes,
+        largest_load=largest_load,
+        safe_load=safe_load,
+        largest_batch=largest,
+        safe_batch=safe,
+        saturated=saturated,
+        expected_bytes=fit.at(at),
+        bound_bytes=fit.upper(at),
+        doubts=(
+            *_of_curve(evidence, fit, safe_load, loads),
+            *_doubts(evidence, fit, at, loads, saturated=saturated),
+        ),
+    )
+
+
+def capped(found: Prediction, evidence: Evidence, loads: Loads | None, tried: Iterable[Trial]) -> Prediction:
+    """Return a prediction that stays below every batch that was tried and did not fit.
+
+    Parameters
+    ----------
+    found
+        The prediction from the sweep.
+    evidence, loads
+        As for `predict`.
+    tried
+        The trials of the run. Those with less memory than the prediction's do not count.
+    """
+    failed = [
+        trial for trial in tried if trial.too_large and trial.capacity_bytes >= ALIKE * found.capacity_bytes
+    ]
+    smallest = min(failed, key=lambda trial: trial.batch_size, default=None)
+    if smallest is None or isinstance(evidence.fit, str):
+        return found
+    load = min(found.safe_load, min(trial.load for trial in failed) - 1)
+    batch = min(_batch(load, evidence.load_by_batch, loads), smallest.batch_size - 1)
+    if batch >= found.safe_batch:
+        return found
+    at = loads.load(batch) if loads else load
+    why = f"batch_size {smallest.batch_size:,} is not safe: a trial of it did not fit into memory"
+    return replace(
+        found,
+        safe_load=load,
+        safe_batch=batch,
+        saturated=False,
+        expected_bytes=evidence.fit.at(at),
+        bound_bytes=evidence.fit.upper(at),
+        doubts=(why, *found.doubts),
+    )
+
+
+def _batch(load: float, load_by_batch: Mapping[int, int], loads: Loads | None) -> int:
+    if loads is not None:
+        return loads.largest_batch(load)
+    return math.floor(load / max((load / batch for batch, load in load_by_batch.items()), default=1.0))
+
+
+def _of_curve(evidence: Evidence, fit: Fit, safe_load: float, loads: Loads | None) -> tuple[str, ...]:
+    """Return that memory grows faster than a line, and which batch size would tell how much faster."""
+    if not fit.curves:
+        return ()
+    batch = _batch(min(safe_load, TELLS * fit.load_max), evidence.load_by_batch, loads)
+    new = batch > max(evidence.load_by_batch, default=0)
+    return (f"{CURVED}: a sweep with batch_size {batch:,} as well shows how much faster" if new else CURVED,)
+
+
+def _doubts(
+    evidence: Evidence, fit: Fit, load: float, loads: Loads | None, *, saturated: bool
+) -> tuple[str, ...]:
+    found = [*doubts(fit, load), *evidence.remarks]
+    if loads is None:
+        found.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
+    elif loads.lengths.source != "tokenizer":
+        found.append(
+            "the load is the batch size, for the workload tells no lengths: long texts hide in it"
+            if loads.lengths.source == "none"
+            else "the lengths are estimated from punctuation"
+        )
+    if saturated and loads is not None:
+        found.append(
+            f"the text ends the batch at {format_count(loads.limit, 'paragraph')}: memory would allow more"
+        )
+    return tuple(found)

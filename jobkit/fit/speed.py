@@ -1,0 +1,251 @@
+"""How fast each setting was, which one to take, and how long a corpus takes with it. Pure.
+
+A difference within the scatter of the repeats is no difference, so scatter goes with every figure:
+two settings are compared by Welch's test, and a time has a prediction interval, for it is about
+one run to come and not about the mean of many.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import fmean, stdev
+
+from jobkit.core.records import Outcome, Record
+from jobkit.core.units import format_count
+from jobkit.fit.students_t import quantile
+
+NEAR = 0.05
+"""The smallest setting within this share of the fastest is the one to take."""
+TWO_SIDED = 0.975
+KNOB = "batch_size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """What the repeats of one setting say of speed.
+
+    Attributes
+    ----------
+    params
+        The knobs.
+    load
+        The largest that was measured; ``None`` where none was.
+    items_per_s, items_per_s_sd
+        Paragraphs a second: mean and standard deviation; ``None`` for the latter of one repeat.
+    seconds_per_item, seconds_per_character
+        Of each repeat.
+    start_s
+        To load the model and to warm up: the mean.
+    starts_s
+        The same of each repeat.
+    """
+
+    params: Mapping[str, int]
+    load: int | None
+    items_per_s: float
+    items_per_s_sd: float | None
+    seconds_per_item: tuple[float, ...]
+    seconds_per_character: tuple[float, ...]
+    start_s: float
+    starts_s: tuple[float, ...]
+
+    @property
+    def repeats(self) -> int:
+        """How many there were."""
+        return len(self.seconds_per_item)
+
+    @property
+    def setting(self) -> str:
+        """The knobs in words: ``batch_size 50``."""
+        return ", ".join(f"{knob} {value:,}" for knob, value in sorted(self.params.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duration:
+    """How long a text takes, from the start of the process.
+
+    Attributes
+    ----------
+    expected_s
+        By the mean of the repeats.
+    low_s, high_s
+        Between which one run lies with 95 % confidence; ``None`` after one repeat.
+    start_s
+        What of it is spent once, before the first paragraph.
+    repeats
+        What it rests on.
+    """
+
+    expected_s: float
+    low_s: float | None
+    high_s: float | None
+    start_s: float
+    repeats: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where and when a point ran: ``place`` is its card, or on a CPU its host; times are ISO 8601."""
+
+    place: str
+    started_at: object
+    ended_at: object
+
+    @property
+    def seconds(self) -> tuple[float, float] | None:
+        """From when to when; ``None`` where that is not known."""
+        try:
+            began, ended = (
+                datetime.fromisoformat(str(at)).timestamp() for at in (self.started_at, self.ended_at)
+            )
+        except (ValueError, OverflowError):
+            return None
+        return (began, ended) if began < ended else None
+
+
+def span(uuid: str | None, host: object, started_at: object, ended_at: object) -> Span:
+    """Return where and when a point ran that has a card, or on a CPU none."""
+    return Span(f"GPU {uuid}" if uuid else f"host {host}", started_at, ended_at)
+
+
+def span_of(record: Record) -> Span:
+    """Return where and when the point of a record ran."""
+    uuid = record.gpu.uuid if record.gpu else None
+    return span(uuid, record.host, record.started_at, record.ended_at)
+
+
+def overlaps(spans: Sequence[Span]) -> list[int | None]:
+    """Return for each point how many others ran at the same time at the same place.
+
+    Points of one place that follow each other, as those that are packed in one job, do not overlap.
+    ``None`` where the times of a point are not known.
+    """
+    times = [one.seconds for one in spans]
+    began: dict[str, list[float]] = defaultdict(list)
+    ended: dict[str, list[float]] = defaultdict(list)
+    for one, known in zip(spans, times, strict=True):
+        if known:
+            began[one.place].append(known[0])
+            ended[one.place].append(known[1])
+    for moments in (*began.values(), *ended.values()):
+        moments.sort()
+    return [
+        bisect_left(began[one.place], known[1]) - bisect_right(ended[one.place], known[0]) - 1
+        if known
+        else None
+        for one, known in zip(spans, times, strict=True)
+    ]
+
+
+def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
+    """Return a warning where points spoilt each other's speed, without a full stop; empty where none did.
+
+    Parameters
+    ----------
+    spans
+        Of the points.
+    others
+        How many others ran at the same time, as `overlaps` counts them.
+    """
+    places = [one.place for one, number in zip(spans, others, strict=True) if number]
+    if not places:
+        return ""
+    there = sorted(set(places))
+    where = there[0] if len(there) == 1 else f"one of {len(there)} hosts or GPUs"
+    return (
+        f"{len(places)} of {format_count(len(spans), 'point')} ran at the same time as another point on "
+        f"{where}: their speeds may not be comparable; `exclusive: true` in the spec keeps points apart"
+    )
+
+
+def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
+    """Return the speed of every setting that went well, the smallest first."""
+    groups: dict[tuple[tuple[str, int], ...], list[Record]] = {}
+    for record in records:
+        summary = record.summary
+        if record.outcome is Outcome.OK and summary and summary.items and summary.work_s > 0:
+            groups.setdefault(tuple(sorted(record.point.params.items())), []).append(record)
+    found = [_speed(dict(params), repeats) for params, repeats in groups.items()]
+    return tuple(sorted(found, key=_size))
+
+
+def _size(speed: Speed) -> tuple[int, int, str]:
+    return speed.params.get(KNOB, 0), speed.load or 0, speed.setting
+
+
+def _speed(params: Mapping[str, int], records: Sequence[Record]) -> Speed:
+    summaries = [record.summary for record in records if record.summary]
+    rates = [one.items / one.work_s for one in summaries]
+    starts = tuple((record.load_s or 0.0) + (record.warm_up_s or 0.0) for record in records)
+    return Speed(
+        params=params,
+        load=max((one.load_max for one in summaries if one.load_max), default=None),
+        items_per_s=fmean(rates),
+        items_per_s_sd=stdev(rates) if len(rates) > 1 else None,
+        seconds_per_item=tuple(one.work_s / one.items for one in summaries),
+        seconds_per_character=tuple(one.work_s / one.characters for one in summaries if one.characters),
+        start_s=fmean(starts),
+        starts_s=starts,
+    )
+
+
+def fastest(found: Sequence[Speed]) -> Speed:
+    """Return the setting of the highest mean."""
+    return max(found, key=lambda one: one.items_per_s)
+
+
+def recommended(found: Sequence[Speed], near: float = NEAR) -> Speed:
+    """Return the smallest setting whose mean is within a share of the fastest."""
+    best = fastest(found).items_per_s
+    return next(one for one in found if one.items_per_s >= (1 - near) * best)
+
+
+def differ(one: Speed, other: Speed) -> bool | None:
+    """Tell whether two means differ by more than their scatter explains, at 95 % (Welch's test).
+
+    ``None`` where a setting ran only once: nothing is known of its scatter.
+    """
+    if one.items_per_s_sd is None or other.items_per_s_sd is None:
+        return None
+    a, b = one.items_per_s_sd**2 / one.repeats, other.items_per_s_sd**2 / other.repeats
+    apart = abs(one.items_per_s - other.items_per_s)
+    if a + b == 0:
+        return apart > 0
+    degrees = (a + b) ** 2 / (a * a / (one.repeats - 1) + b * b / (other.repeats - 1))
+    return apart > quantile(TWO_SIDED, max(1, math.floor(degrees))) * math.sqrt(a + b)
+
+
+def duration(speed: Speed, *, items: int, characters: int | None = None) -> Duration:
+    """Return how long a text takes at a setting, on the machine that was measured.
+
+    The interval is about the whole of a run: its start scatters too, and more than the work of a
+    short text does.
+
+    Parameters
+    ----------
+    speed
+        Of the setting.
+    items
+        Paragraphs of the text.
+    characters
+        Of the text, where known: they tell the work better than the paragraphs do.
+    """
+    by_character = characters is not None and len(speed.seconds_per_character) == speed.repeats
+    each = speed.seconds_per_character if by_character else speed.seconds_per_item
+    amount = characters if by_character and characters is not None else items
+    whole = [start + amount * one for start, one in zip(speed.starts_s, each, strict=True)]
+    expected, half = fmean(whole), None
+    if len(whole) > 1:
+        half = stdev(whole) * quantile(TWO_SIDED, len(whole) - 1) * math.sqrt(1 + 1 / len(whole))
+    return Duration(
+        expected_s=expected,
+        low_s=None if half is None else max(min(speed.starts_s), expected - half),
+        high_s=None if half is None else expected + half,
+        start_s=speed.start_s,
+        repeats=speed.repeats,
+    )

@@ -1,0 +1,64 @@
+"""What a job's log says of how it ended, where nothing better is left: the schedulers' own words. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from jobkit.core.records import Outcome
+
+_SAID: tuple[tuple[re.Pattern[str], Outcome], ...] = (
+    # slurmstepd writes these into the job's log (src/slurmd/slurmstepd/req.c; seen with 22.05.8).
+    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO TIME LIMIT"), Outcome.TIMEOUT),
+    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO PREEMPTION"), Outcome.PREEMPTED),
+    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO NODE FAILURE"), Outcome.NODE_FAIL),
+    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO JOB REQUEUE"), Outcome.CANCELLED),
+    (re.compile(r"(?i)detected \d+ oom[-_ ]kill event|killed by the cgroup out-of-memory"), Outcome.RAM_OOM),
+    (re.compile(r"slurmstepd.*[Ee]xceeded (job|step)?\s*memory limit"), Outcome.RAM_OOM),
+    (re.compile(r"slurmstepd.*CANCELLED AT \S+"), Outcome.CANCELLED),
+    # The job script's own words, where it could not write its exit file.
+    (re.compile(r"job(?:-\d+)?\.sh: (?P<outcome>[a-z_]+): "), Outcome.LOST),
+    (re.compile(r"No space left on device|Disk quota exceeded"), Outcome.SCRATCH_FULL),
+)
+"""From the most telling to the least."""
+
+
+def told(text: str) -> tuple[Outcome, str] | None:
+    """Return the outcome that a log tells, and the line that tells it; ``None`` where none does.
+
+    Parameters
+    ----------
+    text
+        The end of the log. A task that ran twice writes into one log, so the last line that
+        tells counts.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    for pattern, outcome in _SAID:
+        for line in reversed(lines):
+            if found := pattern.search(line):
+                return _own(found) or outcome, line[-300:]
+    return None
+
+
+_FAULT = re.compile(
+    r"Traceback \(most recent call last\)|^Fatal Python error"
+    r"|slurmstepd\S*: |srun: |(?:job(?:-\d+)?|find|follow|fetch)\.sh: |: line \d+: |\b[Ee]rror: "
+    r"|^(?:Killed|Aborted|Bus error|Segmentation fault)|No space left on device|Disk quota exceeded"
+)
+"""Python, the schedulers, the job script, bash, programs, the system."""
+
+
+def is_fault(line: str) -> bool:
+    """Tell whether a line of a log looks like an error."""
+    return _FAULT.search(line) is not None
+
+
+def _own(found: re.Match[str]) -> Outcome | None:
+    """Return the outcome that the job script named."""
+    word = found.groupdict().get("outcome")
+    return Outcome(word) if word in set(Outcome) else None
+
+
+def last_words(text: str) -> str:
+    """Return the last line of a log that says something: of a traceback, the error."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][-300:] if lines else ""

@@ -1,0 +1,119 @@
+"""What to do about each outcome: commands to type, in order. The one table behind every hint. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobkit.core.records import Outcome
+from jobkit.core.torch_build import install
+from jobkit.run.failure import CPU_BUILD, NO_CARD, NO_DRIVER, NOT_ASKED, OLD_DRIVER
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command to type, and what it does."""
+
+    command: str
+    does: str
+
+
+RESUME = "jobkit resume {run}"
+AGAIN = (Step(RESUME, "run it again"),)
+LOG = Step("jobkit logs {run} {point}", "read its log")
+FIXED = Step(f"{RESUME} {{point}}", "once it is fixed")
+LOOK = Step("jobkit doctor --submit", "check from inside a job what is missing")
+CUDA = Step("nvidia-smi", "check there that the driver answers, and which CUDA it supports")
+
+REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
+    Outcome.OK: (),
+    Outcome.GPU_OOM: (),
+    Outcome.PRUNED: (Step(f"{RESUME} {{point}}", "run it anyway"),),
+    Outcome.RAM_OOM: (Step(f"{RESUME} --set resources.memory=SIZE", "again with more memory"),),
+    Outcome.TIMEOUT: (Step(f"{RESUME} --set resources.walltime=HH:MM:SS", "again with more time"),),
+    **dict.fromkeys((Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LOST), AGAIN),
+    Outcome.GPU_BUSY: (Step(RESUME, "once no other process uses the GPU, run it again"),),
+    Outcome.QUEUE_ERROR: (
+        Step("jobkit cancel {run} {point}", "cancel its job, which cannot begin"),
+        Step(RESUME, "once it is fixed"),
+    ),
+    Outcome.NO_GPU: (LOOK, Step(RESUME, "once a job gets a GPU")),
+    Outcome.ENVIRONMENT: (
+        LOG,
+        Step(f"{RESUME} --set environment.venv=FOLDER", "in another environment"),
+        Step(RESUME, "or once this one is fixed"),
+    ),
+    Outcome.MODEL_MISSING: (LOG, Step(RESUME, "once the model is whole")),
+    Outcome.SCRATCH_FULL: (
+        Step(RESUME, "once there is room on the node, or `scratch` in the site file names another place"),
+    ),
+    Outcome.STAGE_IN: (LOG, Step(RESUME, "once text and model are restored")),
+    Outcome.STAGE_OUT: (Step(RESUME, "once there is room in the run folder, run it again"),),
+    Outcome.STOPPED: (Step(RESUME, "once what stopped the sweep is fixed"),),
+    Outcome.BUG: (LOG, FIXED),
+}
+"""By outcome; ``{run}`` and ``{point}`` stand for the run folder and the point's number."""
+
+NO_GPU = {
+    NOT_ASKED: (Step(f"{RESUME} --set resources.gpus=1", "again with a GPU"),),
+    NO_DRIVER: (
+        CUDA,
+        Step(f"{RESUME} --set resources.queue=NAME", "on nodes with an NVIDIA driver"),
+    ),
+    NO_CARD: (LOOK, Step(RESUME, "once `requests.gpus` in the site file asks for one")),
+}
+"""The remedies of `Outcome.NO_GPU` by what its message holds."""
+
+
+def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool = False) -> tuple[Step, ...]:
+    """Return what to type about an outcome, in order.
+
+    Parameters
+    ----------
+    message
+        Of the outcome: it tells which of several remedies holds.
+    run
+        The run folder, as a shell takes it.
+    point
+        The point's number.
+    alone
+        Whether to run this point alone, and not all that failed.
+    """
+    pairs = ((step, _of_point(step.command) if alone else step.command) for step in _steps(outcome, message))
+    return tuple(Step(command.format(run=run, point=point), step.does) for step, command in pairs)
+
+
+KEPT = "kept in "
+"""In the message of `Outcome.STAGE_OUT` where the node's scratch still holds the results."""
+FETCH = Step(
+    "jobkit status {run} {point}",
+    "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it",
+)
+
+
+def _of_point(command: str) -> str:
+    """Return a command for one point, if it would run all points that failed."""
+    return command if "{point}" in command else command.replace(RESUME, f"{RESUME} {{point}}")
+
+
+def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:
+    if outcome is Outcome.STAGE_OUT and KEPT in message:
+        return (FETCH,)
+    if outcome is not Outcome.NO_GPU:
+        return REMEDIES[outcome]
+    if build := CPU_BUILD.search(message):
+        return Step(_plain(install(build["python"])), "install a torch for CUDA"), Step(
+            RESUME, "then run it again"
+        )
+    if OLD_DRIVER in message:
+        return (
+            CUDA,
+            Step(_plain(install("python")), "a torch for that CUDA"),
+            Step(RESUME, "then run it again"),
+        )
+    return next((steps for words, steps in NO_GPU.items() if words in message), REMEDIES[outcome])
+
+
+def _plain(command: str) -> str:
+    """Return a command that `str.format` leaves as it is."""
+    return command.replace("{", "{{").replace("}", "}}")

@@ -1,0 +1,244 @@
+"""Predictions that were tried: the nouns of `jobkit.fit.find`, and the files that hold them.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.jsonl import read_tolerantly
+from jobkit.core.record_files import read_text
+from jobkit.core.record_json import from_json
+from jobkit.core.records import POINTS_FILE, RESULTS, Outcome, Point
+from jobkit.core.units import format_memory
+
+ALLOCATOR = "of the allocator, the CUDA context on top"
+PROCESS = "of the process"
+SUFFIX = "-verify"
+"""Ends the id of a point that tries a prediction; a number follows where the same batch is tried again."""
+_TRIAL = re.compile(rf".*{SUFFIX}(-[0-9]+)?")
+NOT_TRIED = "the largest batch was not tried"
+WANTED_FILE = "find_max.json"
+TRIALS_FILE = "trials.jsonl"
+MOST_TRIALS = 3
+TELLING = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
+"""Outcomes that say whether a prediction was right; a bug or a full scratch says nothing of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be found: ``find_max.json``.
+
+    Attributes
+    ----------
+    memory_bytes
+        The most that torch's allocator may take, or on a CPU the process; ``None`` for all that
+        the card has, or on a CPU ``ram_bytes``.
+    ram_bytes
+        What the job asks of the scheduler.
+    ledger
+        The user's ledger of predictions, absolute.
+    after
+        How many trials there were when it was asked for: these are not counted again.
+    """
+
+    memory_bytes: int | None
+    ram_bytes: int
+    ledger: str
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A prediction and what came of it: a line of ``trials.jsonl``, the last for an index counts.
+
+    Attributes
+    ----------
+    index
+        Of its point; 0 where nothing could be tried.
+    batch_size, load
+        What was tried.
+    capacity_bytes
+        What it had to stay within: of the allocator on a GPU, of the process on a CPU.
+    expected_bytes, bound_bytes
+        By the line and by its bound, before it ran.
+    outcome
+        ``None`` while it runs, or where nothing could be tried.
+    measured_bytes
+        What it needed.
+    memory
+        Which memory the figures are of: `ALLOCATOR` or `PROCESS`.
+    message
+        Why nothing (more) could be tried; of a trial that never began, how to run it.
+    killed
+        Whether it left no record, for it was killed and nobody told the job script why: most likely
+        for its memory.
+    proved
+        Whether it was not run because the run had measured that batch already.
+    """
+
+    index: int = 0
+    batch_size: int = 0
+    load: int = 0
+    capacity_bytes: float = 0.0
+    expected_bytes: float = 0.0
+    bound_bytes: float = 0.0
+    outcome: Outcome | None = None
+    measured_bytes: int | None = None
+    memory: str = ""
+    message: str = ""
+    killed: bool = False
+    proved: bool = False
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it was begun and is not known to have ended."""
+        return bool(self.index) and self.outcome is None
+
+    @property
+    def error(self) -> float | None:
+        """(expected - measured) / measured; ``None`` where nothing was measured."""
+        return None if not self.measured_bytes else self.expected_bytes / self.measured_bytes - 1
+
+    @property
+    def too_large(self) -> bool:
+        """Whether it ran out of memory, was killed for it, or needed more than the capacity."""
+        over = self.measured_bytes is not None and self.measured_bytes > self.capacity_bytes
+        return over or self.killed or self.outcome in {Outcome.GPU_OOM, Outcome.RAM_OOM}
+
+    @property
+    def held(self) -> bool:
+        """Whether it ran, and is known to have stayed within the capacity."""
+        return (
+            self.outcome is Outcome.OK
+            and self.measured_bytes is not None
+            and self.measured_bytes <= self.capacity_bytes
+        )
+
+
+def trials(run_dir: Path) -> list[Trial]:
+    """Return what was tried so far, in order.
+
+    A trial is written before its point. Where the point is missing, the process was killed between
+    the two: it never began, and does not count.
+    """
+    lines, _ = read_tolerantly(run_dir / TRIALS_FILE, lambda line, where: from_json(Trial, line, where=where))
+    # A message is of no point, and each stands for itself: `Wanted.after` counts them.
+    found = list({one.index or -number: one for number, one in enumerate(lines, 1)}.values())
+    if not any(one.under_way for one in found):
+        return found
+    begun = _listed(run_dir)
+    return [one for one in found if not one.under_way or one.index in begun]
+
+
+def _listed(run_dir: Path) -> frozenset[int]:
+    """Return the indices of the points of a run."""
+    lines, _ = read_tolerantly(run_dir / POINTS_FILE, lambda line, where: from_json(Point, line, where=where))
+    return frozenset(one.index for one in lines)
+
+
+def answers(outcome: str, *, trial: bool) -> bool:
+    """Tell whether an outcome answers what a point asked: a trial asks whether memory suffices."""
+    return outcome in RESULTS or (trial and outcome == Outcome.RAM_OOM)
+
+
+def is_trial(point_id: str) -> bool:
+    """Tell whether a point tries a prediction, by its id."""
+    return SUFFIX in point_id and _TRIAL.fullmatch(point_id) is not None
+
+
+def trial_id(setting: str, taken: Container[str]) -> str:
+    """Return an id for a point that tries a setting, such as ``batch_size-100-verify-2``.
+
+    Parameters
+    ----------
+    setting
+        Such as ``batch_size-100``.
+    taken
+        Ids that there are: two points of one id would share their results.
+    """
+    names = (f"{setting}{SUFFIX}{f'-{number}' if number > 1 else ''}" for number in count(1))
+    return next(name for name in names if name not in taken)
+
+
+def ended(
+    found: Sequence[Trial], outcomes: Mapping[int, Outcome | None], idle: Mapping[int, str] | None = None
+) -> list[Trial]:
+    """Return the trials, those that nobody settled with what became of their points.
+
+    Parameters
+    ----------
+    outcomes
+        By the point's index.
+    idle
+        Of those that never began and nothing will begin, how to run them; by the point's index.
+    """
+    idle = idle or {}
+    return [
+        replace(one, outcome=outcomes.get(one.index), message=idle.get(one.index, ""))
+        if one.under_way
+        else one
+        for one in found
+    ]
+
+
+def said(found: Sequence[Trial]) -> tuple[str, ...]:
+    """Return what was tried in sentences, one a trial and none twice, without a full stop."""
+    return tuple(dict.fromkeys(_said(one) for one in found))
+
+
+def _said(trial: Trial) -> str:
+    if not trial.index:
+        return f"{NOT_TRIED}: {trial.message}"
+    within = f"batch_size {trial.batch_size:,} within {format_memory(trial.capacity_bytes)} {trial.memory}"
+    if trial.outcome is None:
+        return f"{within} never began: {trial.message}" if trial.message else f"{within} is being tried"
+    if trial.killed:
+        return f"{within} was tried and killed, most likely for its memory"
+    if trial.outcome is Outcome.OK and trial.measured_bytes is None:
+        return f"{within} ran to its end, and what it needed was not measured"
+    if trial.measured_bytes is None or trial.error is None:
+        return f"{within} was tried and ended as {trial.outcome}"
+    word = "held" if trial.held else "did not hold"
+    needed = f"needed {format_memory(trial.measured_bytes)}, predicted {format_memory(trial.expected_bytes)}"
+    return f"{within} {word}: {needed} ({trial.error:+.1%})"
+
+
+def finished(run_dir: Path) -> bool:
+    """Tell whether the last trial has ended and no other will follow.
+
+    Raises
+    ------
+    JobkitError
+        If the run folder has no ``find_max.json``.
+    """
+    done = trials(run_dir)[read_wanted(run_dir).after :]
+    return bool(done) and not done[-1].under_way and not goes_on(done)
+
+
+def read_wanted(run_dir: Path) -> Wanted:
+    """Read what is to be found.
+
+    Raises
+    ------
+    JobkitError
+        If the run folder has no ``find_max.json``.
+    """
+    path = run_dir / WANTED_FILE
+    try:
+        return from_json(Wanted, read_text(path), where=str(path))
+    except OSError as error:
+        raise JobkitError(f"{path}: {error.strerror}", hint="jobkit verify RUN writes it") from error
+
+
+def goes_on(done: Sequence[Trial]) -> bool:
+    """Tell whether a smaller batch makes sense: the last one ran out of memory, or took too much."""
+    last = done[-1]
+    silent = last.outcome is Outcome.OK and last.measured_bytes is None
+    return len(done) < MOST_TRIALS and not (last.held or silent) and (last.killed or last.outcome in TELLING)

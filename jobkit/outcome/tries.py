@@ -1,0 +1,309 @@
+"""Read the tries of a point, and what the scheduler knows of each."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from jobkit.core.begin import BEGIN_FILE, Begin, read_begin
+from jobkit.core.errors import JobkitError
+from jobkit.core.jsonl import parse_object, read_tolerantly
+from jobkit.core.record_files import open_regular, read_text
+from jobkit.core.record_json import from_dict, from_json
+from jobkit.core.records import (
+    BATCHES_FILE,
+    EXIT_FILE,
+    RECORD_FILE,
+    TRY_PREFIX,
+    Batch,
+    Exit,
+    Outcome,
+    Point,
+    Record,
+    read_exit,
+)
+from jobkit.outcome.accounts import Accounts
+from jobkit.outcome.log_words import last_words, told
+from jobkit.outcome.outcomes import Circumstances, TryFiles, Verdict, judge
+from jobkit.outcome.submissions import Task
+from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.types import Accounted
+
+LOGS_FOLDER = "logs"
+LOG_TAIL_BYTES = 16 * 2**10
+"""How much of a log is read: its end tells how it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A try: what it left, and what became of it.
+
+    Attributes
+    ----------
+    files
+        ``begin`` is read only where there is no record.
+    node
+        Where it ran, as far as is known.
+    account
+        What the scheduler's accounting, or its queue, tells of it; ``None`` where nothing.
+    """
+
+    files: TryFiles
+    verdict: Verdict
+    task: Task | None = None
+    node: str = ""
+    account: Accounted | None = None
+
+
+def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[Tried]:
+    """Yield the tries of a point: those of the scheduler, the latest first, then those by hand.
+
+    Before them comes one of number 0 if the point was submitted since. `counting` says which counts.
+
+    Parameters
+    ----------
+    home
+        The point's folder.
+    numbers
+        Of its tries, the latest first.
+
+    Notes
+    -----
+    The scheduler may run a task again by itself: then one task has several tries and several
+    accounts, both in order. Its last try goes with the last account, and so on backwards; an
+    account of a start that failed (``queue_error``), or of none, goes with none. Where there are
+    fewer accounts than times that the scheduler began it, the latest are still to come.
+    """
+    every = [read_try(home, number, point) for number in numbers]
+    read = [files for files in every if not files.by_hand]
+    tasks = [_task_of(files, accounts, point, latest=place == 0) for place, files in enumerate(read)]
+    superseded = bool(every) and accounts.submitted.get(point.index) not in {None, *tasks}
+    if superseded:
+        yield not_started(point, accounts)
+    later: Counter[Task] = Counter()
+    for files, task in zip(read, tasks, strict=True):
+        own = [one for one, its in zip(read, tasks, strict=True) if task is not None and its == task]
+        accounted = _account(_begun_runs(accounts, task), own, later[task] if task else 0)
+        known = _circumstances(accounts, task, superseded=superseded)
+        if task:
+            known = replace(known, requeued=_began_again(own, later[task]))
+            later[task] += 1
+        verdict = judge(files, accounted, known)
+        verdict = _with_log(verdict, files, f"{home}/../../{LOGS_FOLDER}", point, task)
+        yield Tried(files, verdict, task, _node(files, accounted), accounted)
+        superseded = True
+    for files in every:
+        if files.by_hand:
+            yield Tried(files, judge(files, None, Circumstances()), node=_node(files, None))
+
+
+def counting(tries: Sequence[Tried]) -> Tried | None:
+    """Return the try that counts: the one that went well, else the latest; ``None`` if there is none.
+
+    A try by hand counts only while no other try of the point has begun: a person runs it where and
+    when they like, so it is no measurement of the sweep.
+    """
+    own = [tried for tried in tries if not tried.files.by_hand]
+    among = own if any(tried.files.number for tried in own) else tries
+    return next((tried for tried in among if tried.verdict.outcome is Outcome.OK), next(iter(among), None))
+
+
+def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: Task | None) -> Verdict:
+    """Return a verdict on a try that left no record, with what its log says: the last source asked."""
+    if files.record is not None or task is None or verdict.outcome not in {Outcome.LOST, Outcome.BUG}:
+        return verdict
+    scheduler = SCHEDULERS.get(task.scheduler)
+    name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler else ""
+    text = _tail(f"{logs}/{name}") if name else ""
+    said = told(text) if verdict.outcome is Outcome.LOST else None
+    if said:
+        return replace(verdict, outcome=said[0], evidence=f"{verdict.evidence}; log: {said[1]}")
+    words = last_words(text)
+    return (
+        replace(verdict, evidence=f"{verdict.evidence}; last words of the log: {words}") if words else verdict
+    )
+
+
+def _tail(path: str) -> str:
+    try:
+        with os.fdopen(open_regular(path), "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - LOG_TAIL_BYTES))
+            return stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _task_of(files: TryFiles, accounts: Accounts, point: Point, *, latest: bool) -> Task | None:
+    """Return the task that ran a try: as the try says, else for the latest one as the journal says."""
+    if files.record is not None and files.record.job.job_id:
+        job = files.record.job
+        return Task(job.scheduler, job.job_id, int(job.task_id)) if job.task_id.isdecimal() else None
+    if files.begin is not None:
+        begin = files.begin
+        return Task(begin.scheduler, begin.job, begin.task) if begin.task is not None else None
+    return accounts.submitted.get(point.index) if latest else None
+
+
+def _restart(files: TryFiles) -> int:
+    """Return how often the scheduler had begun the task of a try before."""
+    if files.record is not None:
+        return files.record.job.restart
+    return files.begin.restart if files.begin else 0
+
+
+def _runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
+    return accounts.runs.get(task, ()) if task else ()
+
+
+def _begun_runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
+    return tuple(
+        one for one in _runs(accounts, task) if one.outcome is not Outcome.QUEUE_ERROR and not one.never_began
+    )
+
+
+def _account(runs: Sequence[Accounted], own: Sequence[TryFiles], later: int) -> Accounted | None:
+    """Return the account of one of a task's own tries, after which there were so many later ones."""
+    late = max(0, len(own) - len(runs)) if any(map(_restart, own)) else 0
+    return runs[late - 1 - later] if 0 <= later - late < len(runs) else None
+
+
+def _began_again(own: Sequence[TryFiles], later: int) -> bool:
+    return later > 0 and _restart(own[later - 1]) > _restart(own[later])
+
+
+def _circumstances(accounts: Accounts, task: Task | None, *, superseded: bool) -> Circumstances:
+    if task is None:
+        return Circumstances(superseded=superseded)
+    return Circumstances(
+        gone=accounts.gone.get(task, ""),
+        cancelled=accounts.cancelled.get(task, ""),
+        packed=task in accounts.packed,
+        superseded=superseded,
+    )
+
+
+def _node(files: TryFiles, accounted: Accounted | None) -> str:
+    told = (
+        accounted.node if accounted else "",  # the scheduler's name for it, which it takes back in --exclude
+        files.record.environment.get("HOSTNAME", "")
+        if files.record
+        else "",  # as the job's begin file has it
+        files.record.host if files.record else "",
+        files.begin.host if files.begin else "",
+        files.exit.host if files.exit else "",
+    )
+    return next(filter(None, told), "")
+
+
+def not_started(point: Point, accounts: Accounts, earlier: Task | None = None) -> Tried:
+    """Return what is known of a point that has no try folder of its last task, or of an earlier one."""
+    task = earlier or accounts.submitted.get(point.index)
+    accounted = next(reversed(_runs(accounts, task)), None)
+    verdict = judge(None, accounted, _circumstances(accounts, task, superseded=False))
+    if accounted is None and verdict.outcome is not Outcome.CANCELLED:
+        told = f"{task.scheduler} job {task.job_id}, task {task.task}" if task else "not submitted"
+        words = f"{told}: {verdict.evidence}" if task else told
+        verdict = Verdict(outcome=verdict.outcome, evidence=words)
+    return Tried(TryFiles(number=0), verdict, task, accounted.node if accounted else "", accounted)
+
+
+def names(folder: Path | str) -> set[str]:
+    """Return the names in a folder; none where it cannot be read."""
+    try:
+        return set(os.listdir(folder))  # noqa: PTH208 - names only: 10,000 Path objects cost time
+    except OSError:
+        return set()
+
+
+def try_numbers(home: str) -> list[int]:
+    """Return the numbers of a point's tries, the latest first."""
+    found = (name.removeprefix(TRY_PREFIX) for name in names(home) if name.startswith(TRY_PREFIX))
+    return sorted((int(name) for name in found if name.isdecimal()), reverse=True)
+
+
+def latest_number(home: str) -> int:
+    """Return the number of the latest try that no person ran by hand; 0 if there is none."""
+    for number in try_numbers(home):
+        begin = _read_begin(f"{home}/{TRY_PREFIX}{number}/{BEGIN_FILE}")
+        if not TryFiles(number=number, begin=begin).by_hand:
+            return number
+    return 0
+
+
+def read_try(home: str, number: int, point: Point) -> TryFiles:
+    """Return what one try folder holds; what cannot be read is told, never raised."""
+    folder = f"{home}/{TRY_PREFIX}{number}"
+    problems: list[str] = []
+    record, exit_, begin = None, None, None
+    try:
+        record = _read_record(f"{folder}/{RECORD_FILE}", point)
+    except JobkitError as error:
+        problems.append(error.message)
+    try:
+        exit_ = _read_exit(f"{folder}/{EXIT_FILE}")
+    except JobkitError as error:
+        problems.append(error.message)
+    if record is None:
+        begin = _read_begin(f"{folder}/{BEGIN_FILE}")
+    # A spoilt exit file matters only where there is no record.
+    return TryFiles(number=number, record=record, exit=exit_, begin=begin, problem="; ".join(problems))
+
+
+def _read_record(path: str, point: Point) -> Record | None:
+    try:
+        text = read_text(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        record = from_dict(Record, _with_point(parse_object(text, path), point), where=path)
+    except RecursionError as error:
+        raise JobkitError(f"{path}: nested too deep") from error
+    if _identity(record.point) != _identity(point):
+        of = record.point
+        raise JobkitError(f"{path}: of another point ({of.run_id} {of.point_id}), number {of.index}")
+    return record
+
+
+def _with_point(data: dict[str, Any], point: Point) -> dict[str, Any]:
+    """Return a record's JSON with its point as already read, where it is that one: a third less to read."""
+    told = data.get("point")
+    if not isinstance(told, dict):
+        return data
+    same = (told.get("run_id"), told.get("index"), told.get("point_id")) == _identity(point)
+    return {**data, "point": point} if same else data
+
+
+def _identity(point: Point) -> tuple[str, int, str]:
+    """Return what tells points apart: in old runs two trials of one batch share an id."""
+    return point.run_id, point.index, point.point_id
+
+
+def _read_exit(path: str) -> Exit | None:
+    try:
+        return read_exit(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _read_begin(path: str) -> Begin | None:
+    """Return who runs a try; ``None`` also where the file is not whole, for it only adds."""
+    try:
+        return read_begin(path)
+    except (OSError, JobkitError):
+        return None
+
+
+def read_batches(home: str, number: int, problems: list[str]) -> tuple[Batch, ...]:
+    """Return the batches of a try, and add to ``problems`` what could not be read."""
+    path = Path(home, f"{TRY_PREFIX}{number}", BATCHES_FILE)
+    batches, notes = read_tolerantly(path, lambda line, where: from_json(Batch, line, where=where))
+    problems.extend(notes)
+    return tuple(batches)

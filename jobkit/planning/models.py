@@ -1,0 +1,257 @@
+"""Find the model that a spec names: one that is on disk, or a stand-in; fetch one beforehand.
+
+A job never downloads. stanza is imported only to fetch, and nothing is measured by a process that did.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import platformdirs
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.locks import only_one
+from jobkit.core.places import made_folder, share, writing
+from jobkit.core.records import ModelRef
+from jobkit.core.typed import word
+from jobkit.planning.standin.standin import SIZE_BYTES, is_built, make_standin, standin_path
+from jobkit.run.staged import RESOURCES_FILE, fingerprint, lacks, needed_files
+from jobkit.run.workloads.stanza_ner import PROCESSORS
+
+Say = Callable[[str], None]
+
+FULL = "full"
+LANGUAGE = "en"
+"""The one that the stand-in stands in for."""
+STAND_IN = "stand-in"
+NOT_BUILT = "not-built-yet"
+"""The fingerprint of a stand-in that a run would build first."""
+LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
+"""What Stanza calls its models."""
+
+
+def find_model(
+    name: str,
+    size: str,
+    *,
+    fallback: str | None,
+    cache: Path,
+    say: Say,
+    build: bool = True,
+) -> ModelRef:
+    """Return the model that a spec names, building a stand-in where that is allowed and needed.
+
+    Looked for are the cache (what `fetch_model` wrote), ``$STANZA_RESOURCES_DIR``, then Stanza's
+    own folder. A real model is ``full``; any other size is a stand-in's.
+
+    Parameters
+    ----------
+    name
+        A language as Stanza names it: ``en``.
+    size
+        ``full`` or ``tiny``.
+    fallback
+        ``stand-in`` or ``None``.
+    cache
+        The cache folder.
+    say
+        Told what takes time.
+    build
+        Whether a stand-in is built where it is missing; without, it is described as it would be.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such model and no fallback, with the command that fetches it.
+    """
+    if size == FULL:
+        for place in model_places(name, cache):
+            if not lacks(place, name):
+                return _real(place, name, size)
+    if fallback == STAND_IN and name == LANGUAGE:
+        return build_stand_in(size, cache, say=say) if build else _as_is(size, cache)
+    raise _not_found(name, size, cache)
+
+
+def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
+    """Return the stand-in of a size, built where it is not there yet.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such size.
+    """
+    make_standin(size, cache, say)
+    return _as_is(size, cache)
+
+
+def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) -> ModelRef:
+    """Download Stanza's tokenizer and tagger of a language into the cache, whole or not at all.
+
+    Stanza holds every file against its md5. What an interrupted fetch had whole is kept beside
+    the models, in ``.fetch-NAME``, and is not fetched again.
+
+    Parameters
+    ----------
+    name
+        A language as Stanza names it: ``en``.
+    resources_url
+        A mirror of Stanza's resources, or ``None`` for its own.
+
+    Raises
+    ------
+    JobkitError
+        Where it cannot be had; a model fetched before stays as it was.
+    """
+    if not LANGUAGES.fullmatch(name):
+        raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
+    import stanza
+
+    folder = cache / "models" / name
+    lock = folder.with_name(f".fetch-{name}.lock")
+    with writing(folder.parent):
+        made_folder(folder.parent)
+        lock.touch()
+        share(lock)
+    options = {"resources_url": resources_url} if resources_url else {}
+    say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
+    made = folder.with_name(f".fetch-{name}")
+    busy = partial(say, f"another jobkit is fetching {name}: waiting for it")
+    with only_one(lock, busy):
+        try:
+            stanza.download(name, model_dir=str(made), processors=PROCESSORS, verbose=False, **options)
+        except Exception as error:  # Stanza lets through whatever requests, its hub client and zip raise
+            raise _not_fetched(name, error) from error
+        if missing := lacks(made, name):
+            raise _not_fetched(name, missing)
+        with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
+            _swap(made, folder, Path(scratch) / "old")
+        share(folder)
+    return _real(folder, name, FULL)
+
+
+def model_places(name: str, cache: Path) -> tuple[Path, ...]:
+    """Return the folders where a model may lie, in the order they are looked at."""
+    named = os.environ.get("STANZA_RESOURCES_DIR")
+    places = [cache / "models" / name, Path(named) if named else None, _stanzas_own()]
+    return tuple(place.expanduser().absolute() for place in places if place is not None)
+
+
+def list_models(cache: Path) -> tuple[ModelRef, ...]:
+    """Return the models that are on this machine: fetched ones, Stanza's own, stand-ins."""
+    named = {place for name in _languages(cache) for place in model_places(name, cache)}
+    real = [
+        _real(place, name, FULL)
+        for place in sorted(named)
+        for name in _languages(cache)
+        if (place.parent != cache.absolute() / "models" or place.name == name) and not lacks(place, name)
+    ]
+    built = [_as_is(size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))]
+    return (*real, *built)
+
+
+def _languages(cache: Path) -> list[str]:
+    """Return the names that a model folder on this machine may go by."""
+    folders = [cache / "models", *model_places("", cache)]
+    inside = {
+        path.name for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_dir()
+    }
+    return sorted(name for name in inside if re.fullmatch(r"[a-z]{2,3}(-[a-z]+)?", name))
+
+
+def _real(folder: Path, name: str, size: str) -> ModelRef:
+    return _ref(folder, name, size, stand_in=False)
+
+
+def _as_is(size: str, cache: Path) -> ModelRef:
+    """Return the stand-in as it is, or as it would be."""
+    folder = standin_path(size, cache).absolute()
+    if is_built(folder):
+        if lack := _spoilt(folder):
+            again = f"rm -r {word(str(folder))} && jobkit models build --size {size}"
+            raise JobkitError(f"the {size} {STAND_IN} in {folder} is spoilt: {lack}", hint=again)
+        return _ref(folder, LANGUAGE, size, stand_in=True)
+    return ModelRef(
+        path=str(folder),
+        name=LANGUAGE,
+        size=size,
+        stand_in=True,
+        fingerprint=NOT_BUILT,
+        size_bytes=SIZE_BYTES[size],
+    )
+
+
+def _spoilt(folder: Path) -> str:
+    """Return what a stand-in lacks; empty where it is whole."""
+    return lacks(folder, LANGUAGE) if is_built(folder) else "not built"
+
+
+def _ref(folder: Path, name: str, size: str, *, stand_in: bool) -> ModelRef:
+    resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
+    return ModelRef(
+        path=str(folder),
+        name=name,
+        size=size,
+        stand_in=stand_in,
+        fingerprint=fingerprint(folder, needed_files(resources, name)),
+        size_bytes=sum(path.stat().st_size for path in _staged(folder, name)),
+    )
+
+
+def _staged(folder: Path, language: str) -> Iterator[Path]:
+    """Yield the files that a job copies: the language's folder and the resources."""
+    yield folder / RESOURCES_FILE
+    yield from (path for path in (folder / language).rglob("*") if path.is_file())
+
+
+def _swap(new: Path, folder: Path, old: Path) -> None:
+    """Put a new folder in the place of one that may be there, or leave that one as it was."""
+    had_one = folder.exists()
+    if had_one:
+        folder.replace(old)
+    try:
+        new.replace(folder)
+    except OSError:
+        if had_one:
+            old.replace(folder)
+        raise
+
+
+def _stanzas_own() -> Path | None:
+    """Return Stanza's default model folder without importing Stanza, which takes seconds."""
+    spec = importlib.util.find_spec("stanza")
+    if spec is None or spec.origin is None:
+        return None
+    source = Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
+    found = re.search(r"__resources_version__\s*=\s*['\"]([^'\"]+)", source)
+    if found is None:
+        return None
+    return Path(platformdirs.user_cache_dir("stanza", "StanfordNLP", found[1])) / "resources"
+
+
+def _not_found(name: str, size: str, cache: Path) -> JobkitError:
+    fallback = (
+        f"set `model.fallback: {STAND_IN}`" if name == LANGUAGE else f"only {LANGUAGE} has a {STAND_IN}"
+    )
+    if size != FULL:
+        hint = f"set `model.size: {FULL}`, or {fallback}"
+        return JobkitError(f"model {name!r}: only the {STAND_IN} has the size {size!r}", hint=hint)
+    looked = "; ".join(f"{place} ({lacks(place, name)})" for place in model_places(name, cache))
+    hint = f"jobkit models fetch {name}   (or: {fallback})"
+    return JobkitError(f"model {name!r} is not on this machine; looked in {looked}", hint=hint)
+
+
+def _not_fetched(name: str, why: object) -> JobkitError:
+    reason = " ".join(str(why).split()) or type(why).__name__
+    hint = (
+        f"run `jobkit models fetch {name}` where there is a network, with $JOBKIT_CACHE on a shared disk;"
+        f" or set `model.fallback: {STAND_IN}`"
+    )
+    return JobkitError(f"model {name!r} could not be fetched: {reason}", hint=hint)

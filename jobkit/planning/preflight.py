@@ -1,0 +1,262 @@
+"""What can be known of a sweep from its text alone, before any GPU."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit.core.places import cache_dir
+from jobkit.fit.lengths import NONE
+from jobkit.fit.loads import Loads
+from jobkit.planning import auto
+from jobkit.planning.found import Found, Options, find
+from jobkit.planning.known_lengths import paragraphs_of, text_lengths
+from jobkit.run.order import split_sentences
+from jobkit.run.workloads.count import DEFAULT_BATCH_SIZE
+from jobkit.spec.spec import SweepSpec
+
+LONGEST = 3
+BEGINNING_CHARS = 60
+ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
+"""Batch sizes that are looked at besides those of the spec and those worth measuring."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One of the longest items.
+
+    Attributes
+    ----------
+    length
+        In what the framework pads to.
+    paragraph, item
+        Its place: which paragraph of the text, which item of the paragraph; both from 0.
+    beginning
+        How it begins, as far as punctuation tells.
+    """
+
+    length: int
+    paragraph: int
+    item: int
+    beginning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What is known of one batch size.
+
+    Attributes
+    ----------
+    load
+        The largest of this batch size and of all smaller ones.
+    own_load
+        The largest at exactly this batch size.
+    first_paragraph, from_batch_size
+        The call that makes ``load``: where it begins, from 0, and at which batch size.
+    efficiency, efficiency_sorted
+        Characters over padded characters, as the text stands and if it were sorted by length;
+        ``None`` where no lengths are known.
+    gpu_bytes
+        What the process may take on the card, roughly; ``None`` where nothing is known of it.
+    in_spec, to_measure
+        Whether the spec sweeps it, and whether it is worth measuring.
+    """
+
+    batch_size: int
+    load: int
+    own_load: int
+    first_paragraph: int
+    from_batch_size: int
+    efficiency: float | None
+    efficiency_sorted: float | None
+    gpu_bytes: int | None
+    in_spec: bool
+    to_measure: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A setting that the spec sweeps, and its largest load."""
+
+    params: Mapping[str, int]
+    load: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """All that the text tells.
+
+    Attributes
+    ----------
+    text, workload, model, stand_in, device
+        What the spec names; ``model`` is ``None`` where there is none.
+    source
+        How the lengths were found: `jobkit.fit.lengths.TOKENIZER`, ``PUNCTUATION`` or ``NONE``.
+    paragraphs, items, characters
+        How many; ``items`` is ``None`` where no lengths are known.
+    saturation, limit
+        As in `jobkit.fit.loads.Loads`.
+    measure
+        The batch sizes worth measuring.
+    why
+        What was chosen and why, in a line.
+    gpu_memory_bytes
+        The card that was taken for it; ``None`` where nothing is known of it.
+    gpu_memory_named
+        Whether the user named that card.
+    """
+
+    text: str
+    workload: str
+    model: str | None
+    stand_in: bool
+    device: str
+    source: str
+    paragraphs: int
+    items: int | None
+    characters: int
+    longest: tuple[Item, ...]
+    saturation: int
+    saturation_load: int
+    limit: int
+    measure: tuple[int, ...]
+    why: str
+    gpu_memory_bytes: int | None
+    gpu_memory_named: bool
+    sizes: tuple[Size, ...]
+    settings: tuple[Setting, ...]
+
+
+def preflight(
+    path: Path,
+    overrides: tuple[str, ...] = (),
+    *,
+    fast: bool = False,
+    gpu_memory_bytes: int | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Preflight:
+    """Return what can be known of a sweep before anything runs.
+
+    Parameters
+    ----------
+    path
+        The spec.
+    overrides
+        ``key=value`` of each ``--set``.
+    fast
+        Whether to estimate lengths from punctuation where they take a model.
+    gpu_memory_bytes
+        What the card holds, where it is known.
+    say
+        Told in a line what takes time.
+
+    Raises
+    ------
+    JobkitError
+        As `jobkit.planning.prepare.prepare`.
+    """
+    found = find(path, Options(overrides=overrides), fetch=True, build=not fast, say=say)
+    spec, card = found.spec, gpu_memory_bytes or auto.named_card_bytes(found.spec)
+    lengths = text_lengths(
+        spec.workload,
+        found.text,
+        found.model,
+        cache=cache_dir(),
+        say=say,
+        fast=fast,
+        folder=found.workload_folder,
+    )
+    loads = auto.loads_of(spec, lengths)
+    chosen = auto.choose(spec, found.model, loads, card)
+    if auto.is_auto(spec):
+        spec = auto.decided(spec, chosen.sizes.batch_sizes)
+    return _gathered(found, spec, chosen, card)
+
+
+def _gathered(found: Found, spec: SweepSpec, chosen: auto.Chosen, card: int | None) -> Preflight:
+    loads, paragraphs = chosen.loads, paragraphs_of(found.text)
+    lengths, model = loads.lengths, found.model
+    known = chosen.largest_load is not None
+    return Preflight(
+        text=found.text.name,
+        workload=spec.workload,
+        model=f"{model.name} {model.size}" if model else None,
+        stand_in=bool(model and model.stand_in),
+        device=spec.device,
+        source=lengths.source,
+        paragraphs=len(paragraphs),
+        items=None if lengths.source == NONE else sum(map(len, lengths.paragraphs)),
+        characters=sum(map(len, paragraphs)),
+        longest=tuple(longest(paragraphs, lengths.paragraphs)) if lengths.source != NONE else (),
+        saturation=loads.saturation,
+        saturation_load=loads.load(loads.saturation),
+        limit=loads.limit,
+        measure=chosen.sizes.batch_sizes,
+        why=chosen.line,
+        gpu_memory_bytes=card or (auto.ASSUMED_BYTES if known else None),
+        gpu_memory_named=card is not None,
+        sizes=tuple(_sizes(found, spec, chosen)),
+        settings=tuple(_settings(spec, Loads(lengths))),
+    )
+
+
+def _sizes(found: Found, spec: SweepSpec, chosen: auto.Chosen) -> Iterator[Size]:
+    loads, measure = chosen.loads, set(chosen.sizes.batch_sizes)
+    swept = {row["batch_size"] for row in auto.settings_of(spec) if "batch_size" in row}
+    line = auto.typical(spec.workload, found.model) if chosen.largest_load is not None else None
+    told = loads.lengths.source != NONE
+    looked_at = {size for size in ROUND if size < loads.limit} | {loads.limit} | swept | measure
+    for size in sorted(looked_at):
+        first, source = loads.worst(size)
+        yield Size(
+            batch_size=size,
+            load=loads.load(size),
+            own_load=loads.own(size),
+            first_paragraph=first,
+            from_batch_size=source,
+            efficiency=loads.efficiency(size) if told else None,
+            efficiency_sorted=loads.efficiency_sorted(size) if told else None,
+            gpu_bytes=round(line.at(loads.load(size))) if line else None,
+            in_spec=size in swept,
+            to_measure=size in measure,
+        )
+
+
+def _settings(spec: SweepSpec, loads: Loads) -> Iterator[Setting]:
+    for params in auto.settings_of(spec):
+        yield Setting(params=params, load=loads.of(params, DEFAULT_BATCH_SIZE))
+
+
+def longest(paragraphs: Sequence[str], lengths: Sequence[Sequence[int]]) -> list[Item]:
+    """Return the longest items of a text, the longest first."""
+    places = ((length, -at, -item) for at, row in enumerate(lengths) for item, length in enumerate(row))
+    return [
+        Item(
+            length=length,
+            paragraph=-at,
+            item=-item,
+            beginning=_beginning(paragraphs[-at], lengths[-at], -item),
+        )
+        for length, at, item in heapq.nlargest(LONGEST, places)
+    ]
+
+
+def _beginning(paragraph: str, lengths: Sequence[int], item: int) -> str:
+    """Return how an item begins: the sentence nearest to where its share of the paragraph begins."""
+    sentences = split_sentences(paragraph)
+    starts: list[int] = []
+    for sentence in sentences:
+        starts.append(
+            paragraph.index(sentence, starts[-1] + len(sentences[len(starts) - 1]) if starts else 0)
+        )
+    share = sum(lengths[:item]) / max(sum(lengths), 1)
+    if len(lengths) == 1:
+        start = 0
+    elif len(lengths) == len(sentences):
+        start = starts[item]
+    else:
+        start = min(starts, key=lambda at: abs(at - share * len(paragraph)))
+    words = " ".join(paragraph[start:].split())
+    return words if len(words) <= BEGINNING_CHARS else words[:BEGINNING_CHARS].rstrip() + " ..."

@@ -1,0 +1,200 @@
+"""From a spec file to all that a run needs, nothing submitted and nothing written but the cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.places import cache_dir
+from jobkit.core.records import Point
+from jobkit.core.units import MOST_SECONDS, format_walltime
+from jobkit.fit.lengths import Lengths
+from jobkit.planning import auto
+from jobkit.planning.found import Found, Options, find, idle_gpus, needed_gpus, refuse, warn
+from jobkit.planning.known_lengths import cached_lengths, lengths_or_estimate, text_lengths
+from jobkit.planning.plan import Inputs, plan
+from jobkit.planning.render import render, render_find, render_follow
+from jobkit.schedulers.registry import LAST_RESORT, choose_scheduler
+from jobkit.schedulers.types import Request
+from jobkit.spec.directives import directives
+from jobkit.spec.site import Site
+from jobkit.spec.spec import SweepSpec
+
+__all__ = ["LAST_RESORT", "Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
+
+DEFAULT_RUNS_DIR = "runs"
+RESOURCE = re.compile(r"(?:^|\s)-l\s+(\w+)=", re.MULTILINE)
+"""A resource requested by name in a Grid Engine header line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A run that could be submitted now.
+
+    Attributes
+    ----------
+    spec
+        With everything ``auto`` decided.
+    why
+        Why this scheduler, for a person.
+    run_dir
+        Where the run folder will be; it does not exist yet.
+    script
+        The text of ``job.sh``.
+    lengths
+        Of the text's items: what every command goes by, and what a job on a node may read. ``None``
+        for a preview that would have to run a model to find them.
+    find_script
+        The text of ``find.sh``, where the spec's ``find_max`` wants it run.
+    follow_script
+        The text of ``follow.sh``, where the spec's ``policy`` wants it run, and there is a scheduler.
+    """
+
+    spec: SweepSpec
+    site: Site
+    why: str
+    points: tuple[Point, ...]
+    run_dir: Path
+    script: str
+    lengths: Lengths | None = None
+    find_script: str | None = None
+    follow_script: str | None = None
+
+    @property
+    def inputs(self) -> Inputs:
+        """What its points share, as `jobkit.planning.plan.plan` takes it."""
+        first = self.points[0]
+        return Inputs(
+            run_id=first.run_id,
+            text=first.text,
+            model=first.model,
+            device=first.device,
+            workload_folder=first.workload_folder,
+        )
+
+    @property
+    def request(self) -> Request:
+        """What is asked of the scheduler, in the spec's words."""
+        return request(self.run_dir.name, self.spec, self.site)
+
+
+def request(name: str, spec: SweepSpec, site: Site) -> Request:
+    """Return what a sweep asks of the scheduler, in the spec's words; ``name`` is the job's."""
+    asked = spec.resources
+    return Request(
+        name=name,
+        queue=asked.queue or site.queue,
+        gpus=asked.gpus,
+        gpu_type=asked.gpu_type,
+        cpus=asked.cpus,
+        memory_bytes=asked.memory,
+        walltime_s=asked.walltime * spec.pack,
+        pack=spec.pack,
+        account=asked.account,
+        qos=asked.qos,
+        slots=asked.cpus if "-pe " in (site.requests.cpus or "") else 1,
+        resources=tuple(RESOURCE.findall("\n".join(directives(asked, site)))),
+    )
+
+
+def prepare(
+    path: Path | str,
+    options: Options | None = None,
+    *,
+    build: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> Prepared:
+    """Return the run that a spec describes.
+
+    Parameters
+    ----------
+    path
+        The spec.
+    options
+        What the command line adds; nothing by default.
+    build
+        Whether a missing stand-in model is built and a missing text fetched now; not for
+        ``--dry-run``, which writes nothing.
+    say
+        Told in a line what takes time.
+
+    Raises
+    ------
+    JobkitError
+        With every fault of the spec at once; a missing text, model, site or template is one.
+    """
+    path, options = Path(path), options or Options()
+    found = find(
+        path, options, fetch=build, build=build, say=say, check=refuse if build else partial(warn, say)
+    )
+    spec, lengths = _sized(found, say, build=build)
+    run_dir = _runs_dir(options, found.site) / run_id(spec.name)
+    inputs = Inputs(
+        run_id=run_dir.name,
+        text=found.text,
+        model=found.model,
+        device=spec.device,
+        workload_folder=found.workload_folder,
+    )
+    if idle := idle_gpus(spec, found.site.scheduler, spec.device):
+        say(f"warning: {idle} ({needed_gpus(spec.device)})")
+    points = plan(spec, inputs)
+    spec = shared_by(spec, len(points))
+    if spec.resources.walltime * spec.pack > MOST_SECONDS:
+        each = format_walltime(spec.resources.walltime)
+        message = f"pack: {spec.pack:,} points of {each} each need a job of more than ten years"
+        raise JobkitError(message, hint="lower pack or resources.walltime")
+    script = render(spec, found.site, points[0], run_dir)
+    wanted = spec.find_max is not None and spec.find_max.verify
+    followed = spec.policy.follow_up and spec.scheduler != LAST_RESORT
+    return Prepared(
+        spec=spec,
+        site=found.site,
+        why=found.why,
+        points=points,
+        run_dir=run_dir,
+        script=script,
+        lengths=lengths,
+        find_script=render_find(spec, found.site, points[0], run_dir) if wanted else None,
+        follow_script=render_follow(spec, found.site, points[0], run_dir) if followed else None,
+    )
+
+
+def _sized(found: Found, say: Callable[[str], None], *, build: bool) -> tuple[SweepSpec, Lengths | None]:
+    """Return the spec with ``batch_size: auto`` decided, and the lengths of the text.
+
+    They are found here, once, for all that is asked of the run later; a preview takes no time to
+    find what it does not need.
+    """
+    spec, text, model, folder = found.spec, found.text, found.model, found.workload_folder
+    if auto.is_auto(spec):
+        lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
+        chosen = auto.choose(spec, model, auto.loads_of(spec, lengths), auto.named_card_bytes(spec))
+        say(chosen.line)
+        return auto.decided(spec, chosen.sizes.batch_sizes), lengths
+    if model is not None and not build:
+        return spec, cached_lengths(spec.workload, text, model, cache_dir())
+    return spec, lengths_or_estimate(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
+
+
+def shared_by(spec: SweepSpec, points: int) -> SweepSpec:
+    """Return the spec with no more points a job than there are: the job asks for the walltime of each."""
+    return spec.model_copy(update={"pack": min(spec.pack, points)})
+
+
+def run_id(name: str) -> str:
+    """Return a new run id: the name, the local time, and four random hexadecimal digits."""
+    now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    return f"{name}-{now}-{secrets.token_hex(2)}"
+
+
+def _runs_dir(options: Options, site: Site) -> Path:
+    named = options.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
+    return named.expanduser().absolute()

@@ -1,0 +1,117 @@
+"""Finds templates and fills them in."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import jinja2
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.places import config_folder
+from jobkit.core.shipped import shipped_folder
+
+
+def fill(name: str, own: str | None, values: Mapping[str, object]) -> str:
+    """Return a template with values in it.
+
+    Parameters
+    ----------
+    name
+        The template.
+    own
+        The path of the spec's own template, which no folder is searched for.
+    values
+        What it may use; ``base`` is the shipped template of the scheduler.
+
+    Raises
+    ------
+    JobkitError
+        With the template and its line, where it is faulty or uses a value that there is not.
+    """
+    try:
+        return _templates(own).get_template(name).render(values)
+    except RecursionError as error:
+        hint = f'a template that stands in for a shipped one extends it as "shipped/{values["base"]}"'
+        raise JobkitError(f"template {name}: extends itself", hint=hint) from error
+    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise JobkitError(
+            f"template {_place(error) or name}: {_said(error)}",
+            hint="jobkit help templates-and-sites lists the values that a template may use",
+        ) from error
+
+
+def find_template(name: str, base: Path) -> str:
+    """Return the absolute path of a spec's own template.
+
+    Parameters
+    ----------
+    name
+        As the spec says it.
+    base
+        The spec's folder, which a relative path starts from.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such file.
+    """
+    path = (base / os.path.expanduser(name)).absolute()  # noqa: PTH111 - a Path forgets the ./ of ./~
+    if not path.is_file():
+        raise JobkitError(f"there is no template {path}", hint="write one that says {% extends base %}")
+    return str(path)
+
+
+def _templates(own: str | None) -> jinja2.Environment:
+    """Return where templates are found: the spec's own by its path, the user's, then the shipped."""
+    shipped = jinja2.FileSystemLoader(shipped_folder("templates"))
+    loaders = [
+        jinja2.FunctionLoader(lambda name: _source(name) if name == own else None),
+        jinja2.FileSystemLoader(config_folder() / "templates"),
+        shipped,
+        jinja2.PrefixLoader({"shipped": shipped}),
+    ]
+    environment = jinja2.Environment(  # noqa: S701 - shell, not HTML: every value goes through a quoting filter
+        loader=jinja2.ChoiceLoader(loaders),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(q=shlex.quote, slurm=_slurm_path, sge=_sge_path)
+    return environment
+
+
+def _source(path: str) -> tuple[str, str, Callable[[], bool]]:
+    try:
+        return Path(path).read_text(encoding="utf-8"), path, lambda: True
+    except OSError as error:
+        raise JobkitError(f"template {path}: {error.strerror}", hint="see `template` in the spec") from error
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, jinja2.TemplateNotFound):
+        return f"there is no template {error.name!r} to extend"
+    return str(error)
+
+
+def _place(error: Exception) -> str:
+    """Return ``file:line`` of a template's fault: told by the error, else by its innermost frame."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return f"{error.filename or error.name}:{error.lineno}"
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    own = (frame for frame in frames if not frame.filename.endswith(".py") and frame.filename[:1] != "<")
+    return next((f"{frame.filename}:{frame.lineno}" for frame in own), "")
+
+
+def _slurm_path(path: str) -> str:
+    """Return a path for an ``#SBATCH`` line: ``%`` doubled (sbatch(1), filename pattern), quoted."""
+    return shlex.quote(path.replace("%", "%%"))
+
+
+def _sge_path(path: str) -> str:
+    """Return a path for a ``#$ -o`` line: a colon would name a host before it (qsub(1))."""
+    return shlex.quote(f":{path}" if ":" in path else path)

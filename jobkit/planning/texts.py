@@ -1,0 +1,183 @@
+"""Find the text that a spec names, and see that a job could read it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.places import made_folder, share, writing
+from jobkit.core.record_files import write_atomically
+from jobkit.core.records import TextRef
+from jobkit.core.typed import word
+from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, sample_text, write_sample
+from jobkit.run.paragraphs import split_paragraphs
+
+SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
+"""``sample``, or ``sample:300`` for one of so many paragraphs."""
+MOST_PARAGRAPHS = 9999
+TIMEOUT_S = 60
+BLOCK_BYTES = 1 << 20
+KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
+
+
+def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> TextRef:
+    """Return the text that a spec names.
+
+    Parameters
+    ----------
+    name
+        ``sample`` for the built-in one, ``sample:300`` for one of 300 paragraphs; a path,
+        relative to ``base`` or else to the working folder; or an http(s) address, downloaded once.
+    base
+        The folder of the spec.
+    cache
+        The cache folder: the sample and downloads lie in its ``texts/``.
+    write
+        Whether the cache may be written: without, the sample is described as it would be, and
+        an address must have been downloaded before.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such text, or it is a folder, empty, binary, not UTF-8, or white space.
+    """
+    texts = cache / "texts"
+    if found := SAMPLE.fullmatch(name):
+        return _sample(texts, name, int(found[1] or PARAGRAPHS), write=write)
+    if not name.strip():
+        raise JobkitError("no text is named", hint=f"{KEY_HINT}; without the key it is `sample`")
+    if name.startswith("sample:"):
+        raise JobkitError(
+            f"text {name!r}: the built-in text has 1 to {MOST_PARAGRAPHS:,} paragraphs",
+            hint="name their number, for instance sample:300; or a file as a path with a slash: ./sample:300",
+        )
+    if name.startswith(("http://", "https://")):
+        return _checked(_downloaded(name, texts, write=write), name)
+    return _checked(_on_disk(name, base), name)
+
+
+def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
+    """Return the sample text, generated only where the cache does not have it.
+
+    A cache that is there is written for a dry run too, which would else generate it each time.
+    """
+    note = texts / f"sample-{paragraphs}-of-{generator_version()}.sha256"
+    data = _kept(texts, note)
+    if data is None:
+        data = sample_text(paragraphs).encode()
+        with contextlib.nullcontext() if write else contextlib.suppress(JobkitError):
+            if write or texts.parent.is_dir():
+                write_sample(texts, paragraphs)
+                with writing(texts):
+                    write_atomically(note, hashlib.sha256(data).hexdigest() + "\n")
+                    share(note)
+    return _ref(sample_path(texts, data.decode()), data, name)
+
+
+def _kept(texts: Path, note: Path) -> bytes | None:
+    """Return the text whose checksum a note holds; ``None`` where it is not there, or not as it was."""
+    try:
+        digest = note.read_text(encoding="ascii").strip()
+        data = (texts / f"sample-{digest[:12]}.txt").read_bytes()
+    except (OSError, ValueError):
+        return None
+    return data if hashlib.sha256(data).hexdigest() == digest else None
+
+
+def _ref(path: Path, data: bytes, name: str) -> TextRef:
+    digest = hashlib.sha256(data).hexdigest()
+    return TextRef(path=str(path.absolute()), sha256=digest, size_bytes=len(data), name=name)
+
+
+def _on_disk(name: str, base: Path) -> Path:
+    """Return the file of a path as the spec gives it."""
+    given = Path(os.path.expanduser(name))  # noqa: PTH111 - a Path forgets the ./ of ./~
+    places = [base / given, Path.cwd() / given]  # an absolute path stays what it is
+    for place in places:
+        if place.exists():
+            return place.resolve()
+    looked = " nor ".join(dict.fromkeys(str(place.absolute()) for place in places))
+    raise JobkitError(f"text {name!r}: there is no {looked}", hint=KEY_HINT)
+
+
+def _checked(path: Path, name: str) -> TextRef:
+    """Return a text that has been read whole, as a job will read it."""
+    try:
+        data = path.read_bytes()
+    except IsADirectoryError as error:
+        raise JobkitError(f"text {path}: is a folder", hint="name one file") from error
+    except OSError as error:
+        raise JobkitError(f"text {path}: {error.strerror}", hint=KEY_HINT) from error
+    if not data:
+        raise JobkitError(f"text {path}: is empty", hint=KEY_HINT)
+    if b"\0" in data:
+        at = data.index(b"\0")
+        raise JobkitError(f"text {path}: is binary (a NUL at byte {at})", hint="name a plain UTF-8 text")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        convert = f"iconv -f latin1 -t utf-8 {word(path)} > {word(f'{path}.utf8')}"
+        hint = f"convert it first, for instance: {convert}"
+        raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
+    if not split_paragraphs(text):
+        raise JobkitError(f"text {path}: holds no paragraph, only white space", hint=KEY_HINT)
+    return _ref(path, data, name)
+
+
+def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
+    """Return the file of an address, from the cache or fetched into it."""
+    path = texts / f"url-{hashlib.sha256(address.encode()).hexdigest()[:12]}.txt"
+    if path.exists():
+        return path
+    if not write:
+        command = f"curl -L --create-dirs -o {shlex.quote(str(path))} {shlex.quote(address)}"
+        raise JobkitError(
+            f"text {address}: is not downloaded yet",
+            hint=f"the sweep itself fetches it; for a dry run: {command}",
+        )
+    from urllib.error import HTTPError, URLError  # here, for few texts are fetched
+
+    with writing(texts):
+        made_folder(texts)
+        part = Path(tempfile.mktemp(dir=texts, prefix=path.stem, suffix=".part"))  # noqa: S306 - made by "xb"
+        stream = part.open("xb")  # and not by tempfile, whose files are for their owner alone
+    with stream:
+        try:
+            _fetch(address, stream)
+        except (OSError, ValueError) as error:
+            part.unlink()
+            reason = error.reason if type(error) is URLError else str(error)
+            if isinstance(error, HTTPError):
+                error.close()  # it holds the connection
+            hint = f"fetch it where there is a network and name the file: curl -LO {shlex.quote(address)}"
+            raise JobkitError(f"text {address}: could not be downloaded: {reason}", hint=hint) from error
+    share(part)
+    part.replace(path)
+    return path
+
+
+def _fetch(address: str, into: IO[bytes]) -> None:
+    """Write what an address gives into a file.
+
+    Raises
+    ------
+    OSError
+        Where it cannot be had whole.
+    """
+    from urllib.request import Request, urlopen  # as above
+
+    request = Request(address, headers={"User-Agent": "jobkit"})  # noqa: S310 - http(s) was checked
+    with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the same
+        expected = answer.headers.get("Content-Length")
+        while block := answer.read(BLOCK_BYTES):
+            into.write(block)
+        into.flush()
+    if expected is not None and into.tell() != int(expected):
+        raise OSError(f"{into.tell()} of {expected} bytes came")

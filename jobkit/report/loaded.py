@@ -1,0 +1,68 @@
+"""A run folder for a Python session: its points as objects, and as a DataFrame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobkit.core.errors import JobkitError
+from jobkit.outcome.run_folder import PointResult, is_run_folder, read_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from jobkit.report.collect import Collected
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A run as it was when it was loaded.
+
+    Attributes
+    ----------
+    folder
+        The run folder.
+    points
+        One `jobkit.outcome.run_folder.PointResult` a point, in order: ``point`` as planned, ``verdict``
+        (outcome and evidence), ``chosen.record`` with all that was measured.
+    notes
+        What in the folder could not be read, and why.
+    """
+
+    folder: Path
+    points: tuple[PointResult, ...]
+    notes: tuple[str, ...]
+
+    @cached_property
+    def tables(self) -> Collected:
+        """The tables of ``jobkit collect``, read when first asked for: points, sizes, groups."""
+        from jobkit.report.collect import collect
+
+        return collect([self.folder])
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a point, in bytes and seconds: the columns of ``jobkit collect --format csv``."""
+        return self.tables.points
+
+
+def load(run: Path | str) -> Loaded:
+    """Return what a run has brought home so far.
+
+    Parameters
+    ----------
+    run
+        The run folder.
+
+    Raises
+    ------
+    JobkitError
+        Where it is none.
+    """
+    folder = Path(run)
+    if not is_run_folder(folder):
+        raise JobkitError(f"{run}: not a run folder", hint="name one folder below runs/")
+    read = read_run(folder)
+    return Loaded(folder, read.points, read.notes)

@@ -1,0 +1,1 @@
+"""Memory against load and speed against batch size, as pictures."""

@@ -1,0 +1,141 @@
+"""Read the logs that the taggers before jobkit printed: two runs or more in one file. Pure.
+
+A line is ``<time> - <logger> - <LEVEL> - <message>``; all lines of a run come at its end, a
+run starts at ``Total time:``, and only the ``Mean batch time`` line names the batch size.
+Their "GB" is 2**30 bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+
+from jobkit.core.units import GIB
+
+_NUMBER = r"((?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)"
+"""A number, perhaps with commas between thousands or an exponent."""
+_START = re.compile(rf"Total time: {_NUMBER}s\s*$")
+_BATCH = re.compile(rf"Mean batch time for batch size {_NUMBER}: {_NUMBER}s\s*$")
+_ITEMS = re.compile(rf"Total number of samples: {_NUMBER}\s*$")
+
+MEMORY_LINES = {
+    "Total GPU memory: ": "gpu_capacity_bytes",
+    "Amount of GPU memory used before running script: ": "gpu_before_bytes",
+    "GPU memory used for loading model: ": "gpu_model_bytes",
+    "Peak GPU memory used for processing batch ": "gpu_batch_peak_bytes",
+    "Peak GPU memory used ": "gpu_peak_bytes",
+    "RAM memory used for loading model: ": "ram_model_bytes",
+    "Peak RAM memory used ": "ram_peak_bytes",
+}
+"""The words before the figure, colon or none as the logs have it, and the field it goes to."""
+
+_MEMORY = [(re.compile(rf"{re.escape(words)}{_NUMBER}GB\s*$"), name) for words, name in MEMORY_LINES.items()]
+_GPU_REPORT = re.compile(r"^\| GPU ID: \d+|Max GPU Memory Used \(bytes\)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRun:
+    """One run as a log tells it; what the log does not say is ``None``.
+
+    Attributes
+    ----------
+    batch_size
+        Paragraphs per call.
+    items
+        Paragraphs in all.
+    total_s
+        Of the whole loop, writing included.
+    logged_batch_s
+        What the log calls the mean batch time: ``total_s / items * batch_size``.
+    gpu_model_bytes
+        CUDA context and weights together, above what was used before.
+    gpu_batch_peak_bytes, gpu_peak_bytes
+        Above the model, and in all; sampled every 50 paragraphs.
+    """
+
+    batch_size: int
+    items: int
+    total_s: float
+    logged_batch_s: float
+    gpu_capacity_bytes: int | None = None
+    gpu_before_bytes: int | None = None
+    gpu_model_bytes: int | None = None
+    gpu_batch_peak_bytes: int | None = None
+    gpu_peak_bytes: int | None = None
+    ram_model_bytes: int | None = None
+    ram_peak_bytes: int | None = None
+
+    @property
+    def batches(self) -> int:
+        """How many calls the run made, the last one perhaps partial."""
+        return math.ceil(self.items / self.batch_size)
+
+    @property
+    def batch_mean_s(self) -> float:
+        """The mean seconds of a call, partial ones counted."""
+        return self.total_s / self.batches
+
+
+def is_gpu_report(text: str) -> bool:
+    """Tell whether a text is a DCGM job report, which belongs to a job and names no batch size."""
+    return bool(_GPU_REPORT.search(text))
+
+
+def parse_log(text: str) -> tuple[tuple[LogRun, ...], int]:
+    """Return the runs that a log holds, and how many of its runs are cut short.
+
+    Lines of any other shape are passed over: a job's log holds whatever else was printed.
+    """
+    runs: list[LogRun] = []
+    cut = 0
+    for block in _blocks(text.splitlines()):
+        run = _run(block)
+        if run is None:
+            cut += 1
+        else:
+            runs.append(run)
+    return tuple(runs), cut
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[dict[str, float]]:
+    """Yield the figures of each run, from one ``Total time:`` to the next."""
+    block: dict[str, float] = {}
+    for line in lines:
+        if match := _START.search(line):
+            if block:
+                yield block
+            block = {"total_s": _value(match[1])}
+        elif block:
+            block.update(_figures(line))
+    if block:
+        yield block
+
+
+def _figures(line: str) -> dict[str, float]:
+    if match := _BATCH.search(line):
+        return {"batch_size": _value(match[1]), "logged_batch_s": _value(match[2])}
+    if match := _ITEMS.search(line):
+        return {"items": _value(match[1])}
+    for pattern, name in _MEMORY:
+        if match := pattern.search(line):
+            return {name: round(_value(match[1]) * GIB)}
+    return {}
+
+
+def _value(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def _run(block: dict[str, float]) -> LogRun | None:
+    """Return a run if all its figures stand: it must say its size and count, and end with its RAM."""
+    if not {"batch_size", "items", "ram_peak_bytes"} <= block.keys():
+        return None
+    if block["batch_size"] < 1 or block["items"] < 1 or block["total_s"] <= 0:
+        return None
+    if block["batch_size"] % 1 or block["items"] % 1:
+        return None
+    whole = {f.name for f in fields(LogRun) if f.type != "float"}
+    figures = {name: int(value) if name in whole else value for name, value in block.items()}
+    return LogRun(**figures)  # type: ignore[arg-type]  # the fields named in `whole` are ints by now

@@ -1,0 +1,1 @@
+"""Batch size, GPUs, time and scheduler request for a corpus."""

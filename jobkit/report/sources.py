@@ -1,0 +1,153 @@
+"""Find what can be collected under the paths that a user names; name and skip the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.record_files import read_text
+from jobkit.core.records import Point
+from jobkit.core.typed import typed
+from jobkit.outcome.accounts import Accounts, read_accounts
+from jobkit.outcome.accounts import ended as over
+from jobkit.outcome.identity import is_held, last_driver
+from jobkit.outcome.run_folder import PointResult, each_point, is_run_folder, runs_below
+from jobkit.outcome.submissions import Role
+from jobkit.outcome.trials import WANTED_FILE, ended, said, trials
+from jobkit.report.predecessors import is_gpu_report, parse_log
+from jobkit.report.rows import Row, row_of_point, rows_of_log
+
+MOST_NAMED = 5
+"""So many points are named in one note."""
+LOG_LIMIT_BYTES = 16 * 2**20
+"""A larger file is no tagger's log: a job's log of a day is a few MiB."""
+
+
+def read_sources(paths: Sequence[Path]) -> tuple[list[Row], tuple[str, ...]]:
+    """Return the rows of all runs and logs under the paths, and notes on what was skipped.
+
+    Parameters
+    ----------
+    paths
+        Run folders, folders of run folders, and logs, in any mixture.
+
+    Raises
+    ------
+    JobkitError
+        Where a path does not exist.
+    """
+    rows: list[Row] = []
+    notes: list[str] = []
+    read: dict[str, Path] = {}
+    for path in _entries(paths):
+        found, more = _read(path)
+        name = str(found[0].columns["run"]) if found else ""
+        if name in read:
+            notes.append(f"{path}: the same run as {read[name]}: skipped")
+            continue
+        if name:
+            read[name] = path
+        rows.extend(found)
+        notes.extend(more)
+    return rows, tuple(notes)
+
+
+def _entries(paths: Iterable[Path]) -> list[Path]:
+    """Return the run folders and files: a folder that is no run stands for what lies in it."""
+    entries: dict[Path, Path] = {}
+    for path in paths:
+        if not path.exists():
+            raise JobkitError(
+                f"{path}: no such file or folder", hint="jobkit collect --help shows what to name"
+            )
+        inside = [path] if path.is_file() or is_run_folder(path) else runs_below(path)
+        entries.update((entry.resolve(), entry) for entry in inside)
+    return list(entries.values())
+
+
+def _read(path: Path) -> tuple[list[Row], tuple[str, ...]]:
+    if path.is_dir():
+        if not is_run_folder(path):
+            return [], (f"{path}: not a run folder (no points in points.jsonl): skipped",)
+        return _read_run(path)
+    return _read_log(path)
+
+
+def _read_run(path: Path) -> tuple[list[Row], tuple[str, ...]]:
+    notes: list[str] = []
+    rows, outcomes, waiting = [], {}, []
+    also: list[str] = []
+    alone: list[str] = []
+    for result in each_point(path, notes):
+        rows.append(row_of_point(str(path), result))
+        outcomes[result.point.index] = result.verdict.outcome
+        if result.point.trial and not result.tries:
+            waiting.append(result.point)
+        if result.by_hand:
+            counts = result.chosen is not None and result.chosen.by_hand
+            (alone if counts else also).append(_by_hand(result))
+    tried = said(ended(trials(path), outcomes, never_began(path, waiting)))
+    if not tried and (path / WANTED_FILE).is_file():
+        tried = ("the largest batch has not been tried yet: its job is to come, or its log says why",)
+    if also:
+        notes.append(f"{path}: also run by hand, which no figure includes: {_some(also)}")
+    if alone:
+        notes.append(f"{path}: run only by hand, so that try counts until another try begins: {_some(alone)}")
+    return rows, (*notes, *(f"{path}: {line}" for line in tried))
+
+
+def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
+    """Return how to run each trial without a try that nothing will begin any more, by its index."""
+    accounts = read_accounts(folder) if waiting else None
+    if accounts is None or not _search_over(folder, accounts):
+        return {}
+    how = "what was to run it has ended; jobkit resume {} {} runs it"
+    return {
+        one.index: how.format(typed(folder), one.point_id)
+        for one in waiting
+        if one.index not in accounts.submitted
+    }
+
+
+def _search_over(folder: Path, accounts: Accounts) -> bool:
+    """Tell whether what tries the largest batch is known to have ended: its job, or the driver here."""
+    finds = [task for one in accounts.submissions if one.role is Role.FIND for task, _ in one.tasks()]
+    if finds:
+        return finds[-1] in over(accounts) | accounts.cancelled.keys()
+    driver = last_driver(folder)
+    return driver is not None and driver.reachable and is_held(folder) is False
+
+
+def _by_hand(result: PointResult) -> str:
+    return f"{result.point.point_id} (try {', '.join(map(str, reversed(result.by_hand)))})"
+
+
+def _some(points: Sequence[str]) -> str:
+    more = len(points) - MOST_NAMED
+    return ", ".join(points[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _read_log(path: Path) -> tuple[list[Row], tuple[str, ...]]:
+    """Return the rows of a file, which is a predecessor's log or foreign."""
+    try:
+        text = _text(path)
+    except OSError as error:
+        return [], (f"{path}: cannot be read: {error.strerror}: skipped",)
+    if text is None:
+        return [], (f"{path}: not a log (not a plain file, or too large): skipped",)
+    if not text.strip():
+        return [], (f"{path}: empty: skipped",)
+    runs, cut = parse_log(text)
+    notes = [f"{path}: {cut} of its runs cut short: left out"] if cut else []
+    if not runs and is_gpu_report(text):
+        notes.append(f"{path}: a DCGM report of a whole job, which names no batch size: skipped")
+    elif not runs and not cut:
+        notes.append(f"{path}: neither a run folder nor a log that jobkit knows: skipped")
+    return rows_of_log(str(path), runs), tuple(notes)
+
+
+def _text(path: Path) -> str | None:
+    if not path.is_file() or path.stat().st_size > LOG_LIMIT_BYTES:
+        return None
+    return read_text(path)

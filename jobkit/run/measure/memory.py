@@ -1,0 +1,89 @@
+"""Split memory into context, weights, activations and the rest, from several instruments. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jobkit.core.measured import Memory
+from jobkit.run.measure.sampler import Peaks
+
+TOLERANCE = 0.02
+"""Two instruments that differ by more than this share disagree."""
+
+
+@dataclass(slots=True)
+class Readings:
+    """What was read on the way, in bytes; ``None`` where it could not be."""
+
+    device_idle: int | None = None
+    context: int | None = None
+    weights: int | None = None
+    allocated_peak: int | None = None
+    reserved_peak: int | None = None
+    rss_before: int | None = None
+    rss_model: int | None = None
+    maxrss: int | None = None
+    cgroup_peak: int | None = None
+
+
+def split(readings: Readings, peaks: Peaks | None) -> Memory:
+    """Return the memory of a try.
+
+    Parameters
+    ----------
+    readings
+        By torch, the kernel and NVML at fixed moments.
+    peaks
+        By the sampler process, over the whole try.
+    """
+    activations = _less(readings.allocated_peak, readings.weights)
+    total = process_peak(readings, peaks)
+    return Memory(
+        context_bytes=readings.context,
+        weights_bytes=readings.weights,
+        activations_bytes=activations,
+        other_bytes=_less(total, readings.context, readings.weights, activations),
+        allocated_peak_bytes=readings.allocated_peak,
+        reserved_peak_bytes=readings.reserved_peak,
+        process_peak_bytes=total,
+        device_peak_bytes=peaks.device_bytes if peaks else None,
+        device_idle_bytes=readings.device_idle,
+        rss_peak_bytes=peaks.rss_bytes if peaks else None,
+        maxrss_bytes=readings.maxrss,
+        rss_before_bytes=readings.rss_before,
+        rss_model_bytes=readings.rss_model,
+        cgroup_peak_bytes=readings.cgroup_peak,
+        disagreement=disagreement(readings, peaks),
+    )
+
+
+def process_peak(readings: Readings, peaks: Peaks | None) -> int | None:
+    """Return NVML's peak of the process; where it does not tell, the device's rise above idle."""
+    if peaks is None:
+        return None
+    return peaks.process_bytes or _less(peaks.device_bytes, readings.device_idle)
+
+
+def _less(total: int | None, *parts: int | None) -> int | None:
+    if total is None or any(part is None for part in parts):
+        return None
+    return total - sum(part for part in parts if part is not None)
+
+
+def disagreement(readings: Readings, peaks: Peaks | None) -> str:
+    """Return a sentence where the instruments contradict each other, else an empty string.
+
+    NVML's process peak must cover the context and what torch reserved, and must not exceed
+    them by more than the tolerance: the rest would be memory that nobody accounts for.
+    """
+    total = process_peak(readings, peaks)
+    if total is None or readings.context is None or readings.reserved_peak is None:
+        return ""
+    told = readings.context + readings.reserved_peak
+    if abs(total - told) <= TOLERANCE * total:
+        return ""
+    return f"NVML saw {_mib(total)} at the peak, context and torch's reserve come to {_mib(told)}"
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:,.0f} MiB"

@@ -1,0 +1,1 @@
+"""The workloads that ship with jobkit, and what a workload is."""

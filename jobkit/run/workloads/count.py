@@ -1,0 +1,74 @@
+"""Words per paragraph: a workload that needs no framework, for trying a site and for tests.
+
+Standard library only. So that staging, syncing and ``entities.tsv`` have something to carry, the
+longest word of every paragraph (the first such) is reported as an entity labelled ``WORD``.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from jobkit.core.records import ModelRef
+from jobkit.run.workloads.workload import Entity, Result
+
+DEFAULT_BATCH_SIZE = 32
+"""Paragraphs a call where the sweep does not say."""
+
+_WORD = re.compile(r"\w+")
+
+
+class Count:
+    """Count the words of each paragraph; the load is items x characters of the longest."""
+
+    KNOBS: ClassVar[tuple[str, ...]] = ("batch_size",)
+    NEEDS_MODEL: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._batch_size = DEFAULT_BATCH_SIZE
+        self._largest_call: int | None = None
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
+        """Take the batch size; there is no model, no device and one thread."""
+        del model, device, threads
+        self._batch_size = params.get("batch_size", DEFAULT_BATCH_SIZE)
+
+    def items_per_call(self) -> int:
+        """Return the batch size, in paragraphs."""
+        return self._batch_size
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Count the words (``tokens``) and name each paragraph's longest."""
+        self._largest_call = max(self._largest_call or 0, len(paragraphs))
+        found = [list(_WORD.finditer(paragraph)) for paragraph in paragraphs]
+        longest = max((len(paragraph) for paragraph in paragraphs), default=0)
+        entities = (
+            Entity(number, word.group(), "WORD", word.start(), word.end())
+            for number, words in enumerate(found)
+            if words
+            for word in [max(words, key=lambda match: len(match.group()))]
+        )
+        padded = len(paragraphs) * longest
+        return Result(
+            entities=tuple(entities),
+            load=padded,
+            tokens=sum(len(words) for words in found),
+            padded_chars=padded,
+        )
+
+    @staticmethod
+    def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
+        """Return each paragraph as one item, as long as it has characters."""
+        del model
+        return [[len(paragraph)] for paragraph in paragraphs]
+
+    def effective(self) -> Mapping[str, int | None]:
+        """Return the most paragraphs that one call held; ``None`` before the first."""
+        return {"batch_size": self._largest_call}
+
+    def versions(self) -> Mapping[str, str]:
+        """Return Python's version: nothing else was imported."""
+        return {"python": platform.python_version()}

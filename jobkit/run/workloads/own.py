@@ -1,0 +1,206 @@
+"""A workload of the user's own: what its class must have and return, and what is asked of it beforehand.
+
+Standard library only. A fault of the class is the user's: the message has its file and line.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import ModelRef
+from jobkit.run.failure import in_words
+from jobkit.run.workloads.workload import SHIPPED, Entity, Result, Workload, workload_class
+
+METHODS = ("load", "items_per_call", "process", "effective", "versions")
+HINT = "python -m pydoc jobkit.run.workloads.workload.Workload lists what its class must have and return"
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_result(value: object) -> bool:
+    if not isinstance(value, Result) or not _is_count(value.load) or not isinstance(value.entities, tuple):
+        return False
+    return not value.entities or isinstance(value.entities[0], Entity)  # all of them would take time
+
+
+ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "items_per_call": ("a whole number above 0", lambda value: _is_count(value) and value > 0),
+    "process": (
+        "a jobkit.run.workloads.workload.Result whose load is a whole number, with a tuple of Entity",
+        _is_result,
+    ),
+    "effective": (
+        "a mapping of knobs to whole numbers or None",
+        lambda value: isinstance(value, Mapping) and all(v is None or _is_count(v) for v in value.values()),
+    ),
+    "versions": (
+        "a mapping of names to texts",
+        lambda value: isinstance(value, Mapping) and all(isinstance(v, str) for v in value.values()),
+    ),
+    "attempted_load": ("a whole number", _is_count),
+}
+"""What these methods must return, in words and as a test."""
+
+
+class Held:
+    """A user's workload whose answers are held against `ANSWERS`.
+
+    Parameters
+    ----------
+    name
+        As the spec has it.
+    workload
+        An instance of its class.
+    """
+
+    def __init__(self, name: str, workload: Workload) -> None:
+        self._name, self._workload = name, workload
+
+    def __getattr__(self, method: str) -> Any:  # noqa: ANN401 - whatever the user's class has
+        """Return a method of the user's class, its answers checked."""
+        call = getattr(self._workload, method)
+        if method not in ANSWERS:
+            return call
+        expected, fits = ANSWERS[method]
+
+        def checked(*arguments: object) -> object:
+            answer = call(*arguments)
+            if not fits(answer):
+                raise _fault(self._name, type(self._workload), method, f"returned {answer!r}", expected)
+            return answer
+
+        return checked
+
+
+def open_workload(name: str, folder: str | None) -> Workload:
+    """Return a new workload; one of the user's own with its answers checked.
+
+    Raises
+    ------
+    JobkitError
+        As `whole_class`.
+    """
+    workload = whole_class(name, folder)()
+    return workload if name in SHIPPED else cast("Workload", Held(name, workload))
+
+
+def whole_class(name: str, folder: str | None) -> type[Workload]:
+    """Return the class that a spec's ``workload`` names, if it has all that it must have.
+
+    Parameters
+    ----------
+    name, folder
+        As `jobkit.run.workloads.workload.workload_class` takes them.
+
+    Raises
+    ------
+    JobkitError
+        With all that it lacks.
+    """
+    found = workload_class(name, folder)
+    if not isinstance(found, type):
+        raise JobkitError(f"workload {name!r}: {found!r} is not a class", hint=HINT)
+    lacks = [f"no method {method}" for method in METHODS if not callable(getattr(found, method, None))]
+    knobs = getattr(found, "KNOBS", None)
+    if not isinstance(knobs, tuple | list) or not all(isinstance(knob, str) for knob in knobs):
+        lacks.append("no KNOBS, a tuple of the names that a sweep may vary")
+    if not isinstance(getattr(found, "NEEDS_MODEL", None), bool):
+        lacks.append("no NEEDS_MODEL, True or False")
+    if lacks:
+        raise JobkitError(f"workload {name!r} ({_place(found)}) has {'; '.join(lacks)}", hint=HINT)
+    return found
+
+
+def folder_of(name: str, folder: str | None) -> str | None:
+    """Return where the code of a user's own workload lies; ``None`` of a shipped one."""
+    if name in SHIPPED:
+        return None
+    file = getattr(sys.modules.get(name.partition(":")[0]), "__file__", None)
+    return str(Path(file).parent) if file else folder
+
+
+def traits(name: str, folder: str | None, *, say: Callable[[str], None]) -> tuple[bool, bool, list[str]]:
+    """Return whether a workload needs a model, whether it tells the lengths of a text's items, its knobs."""
+    del say
+    found = whole_class(name, folder)
+    return found.NEEDS_MODEL, callable(getattr(found, "lengths", None)), list(found.KNOBS)
+
+
+def lengths(
+    name: str,
+    folder: str | None,
+    paragraphs: Sequence[str],
+    model: Mapping[str, Any] | None,
+    *,
+    say: Callable[[str], None],
+) -> list[list[int]]:
+    """Return the lengths of a text's items, as a workload finds them.
+
+    Parameters
+    ----------
+    name, folder
+        As for `whole_class`.
+    paragraphs
+        Of the text.
+    model
+        The fields of a `ModelRef`.
+
+    Raises
+    ------
+    JobkitError
+        Where the workload fails, or returns anything else.
+    """
+    del say
+    found: Any = whole_class(name, folder)
+    try:
+        answer = found.lengths(paragraphs, ModelRef(**model) if model else None)
+    except Exception as error:  # a workload may be anybody's, and a framework raises what it likes
+        said = in_words(error, folder_of(name, folder))
+        message = f"workload {name!r}: the lengths of the text could not be computed: {said}"
+        raise JobkitError(message, hint=NEEDLESS) from error
+    try:
+        rows = [[_length(item) for item in row] for row in answer]
+    except TypeError as error:
+        raise _fault(name, found, "lengths", f"returned {_short(answer)}", LENGTHS) from error
+    if len(rows) != len(paragraphs):
+        what = f"returned lengths of {len(rows)} paragraphs, not {len(paragraphs)}"
+        raise _fault(name, found, "lengths", what, LENGTHS)
+    return rows
+
+
+LENGTHS = "a list for each paragraph, with the length of each of its items, a whole number of 0 or more"
+NEEDLESS = "jobkit preflight --fast estimates them without a model; batch sizes in numbers need none"
+
+
+def _length(item: object) -> int:
+    number = operator.index(cast("Any", item))
+    if number < 0:
+        raise TypeError(number)
+    return number
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]} ..."  # noqa: PLR2004 - a line for a person
+
+
+def _fault(name: str, found: type, method: str, what: str, expected: str) -> JobkitError:
+    place = _place(getattr(found, method, found))
+    message = f"workload {name!r} ({place}): {method}() {what}, where {expected} is expected"
+    return JobkitError(message, hint=HINT)
+
+
+def _place(thing: object) -> str:
+    """Return ``file:line`` of a class or a function; as much as is known."""
+    try:
+        return f"{inspect.getsourcefile(cast('Any', thing))}:{inspect.getsourcelines(cast('Any', thing))[1]}"
+    except (OSError, TypeError):
+        return "its source is not available"

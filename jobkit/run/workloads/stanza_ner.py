@@ -1,0 +1,294 @@
+"""Stanza's tokenizer and named-entity tagger as a workload.
+
+Standard library only at import; torch and stanza are imported by `StanzaNer.load`.
+
+What one number means in Stanza is three things, so each has its own knob. Paragraphs a call is
+how many go through the pipeline at once. Sentences an NER batch is how many the tagger pads
+together; it takes them in text order and only from the same call, so a call with few sentences
+caps it. The tokenizer's own batch is counted in paragraphs and is read from the saved model's
+arguments: the pipeline's ``tokenize_batch_size`` goes to another place and changes nothing,
+which is why it is set on the trainer here.
+
+Results do not depend on the batch sizes but for rounding: a sentence is padded differently in
+another batch, kernels add in another order, and two tags whose scores tie to the last digit of a
+32-bit float may then swap.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import ModelRef
+from jobkit.run.workloads.stanza_again import again, columns_of, parts
+from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING, sentence_lengths
+from jobkit.run.workloads.workload import Entity, Heavy, Result
+
+DEFAULT_BATCH_SIZE = 32
+"""Paragraphs a call and sentences an NER batch where the sweep does not say: Stanza's own."""
+
+PROCESSORS = "tokenize,ner"
+
+_BATCH_SIZE_IS = ("paragraphs_per_call", "sentences_per_ner_batch")
+_BLANK = re.compile(r"[\s\u0080-\u009f]+")
+"""What Stanza takes for white space, and writes as a space in a token's text."""
+_TOO_LONG = "<UNK>"
+"""What Stanza writes for a token of more than 1,000 characters."""
+
+
+class StanzaNer:
+    """Tag named entities with a Stanza pipeline; see the module for what the knobs mean."""
+
+    KNOBS: ClassVar[tuple[str, ...]] = (
+        "batch_size",
+        "paragraphs_per_call",
+        "sentences_per_ner_batch",
+        "tokenizer_batch",
+    )
+    NEEDS_MODEL: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._params: Mapping[str, int] = {}
+        self._pipeline: Any = None
+        self._shapes: list[tuple[int, int]] = []  # of the NER batches of a call: sentences, characters
+        self._largest: dict[str, int] = {}  # by knob
+        self._heaviest: tuple[int, list[Any]] = (0, [])  # load and sentences of an NER batch
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
+        """Load the pipeline from a folder, with no network, on exactly this device.
+
+        Parameters
+        ----------
+        model
+            A folder in Stanza's layout that holds one language.
+        device
+            ``cpu`` or ``cuda``.
+        params
+            Values of `KNOBS`; ``batch_size`` stands for ``paragraphs_per_call`` and
+            ``sentences_per_ner_batch`` where these are not given.
+        threads
+            For torch on the CPU.
+
+        Raises
+        ------
+        JobkitError
+            Where the folder holds no language, or several.
+        """
+        if model is None:
+            raise JobkitError("stanza-ner needs a model", hint="see `model` in the spec")
+        os.environ.setdefault(*SLEEP_WHILE_WAITING)
+        import stanza
+        import torch
+
+        torch.set_num_threads(threads)
+        self._params = dict(params)
+        self._pipeline = stanza.Pipeline(
+            lang=language_of(model),
+            dir=str(model),
+            processors=PROCESSORS,
+            download_method=None,
+            device=device,
+            verbose=False,
+            ner_batch_size=self._knob("sentences_per_ner_batch"),
+        )
+        self._set_up_trainers()
+
+    def items_per_call(self) -> int:
+        """Return how many paragraphs go through the pipeline at once."""
+        return self._knob("paragraphs_per_call")
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Tag these paragraphs in one bulk call.
+
+        The load is the largest ``sentences x characters of the longest`` over the NER batches,
+        as the tagger padded them; ``padded_chars`` is their sum.
+
+        Raises
+        ------
+        ValueError
+            Where Stanza's offsets do not fit the paragraph: nothing wrong is ever written.
+        """
+        self._shapes.clear()
+        documents = self._pipeline.bulk_process(list(paragraphs))
+        self._see("paragraphs_per_call", len(paragraphs))
+        entities = (
+            _entity(number, paragraph, entity)
+            for number, (paragraph, document) in enumerate(zip(paragraphs, documents, strict=True))
+            for entity in document.ents
+        )
+        shapes = self._shapes
+        self._keep_heaviest(documents)
+        return Result(
+            entities=tuple(entities),
+            load=max((rows * columns for rows, columns in shapes), default=0),
+            sentences=sum(len(document.sentences) for document in documents),
+            tokens=sum(len(sentence.tokens) for document in documents for sentence in document.sentences),
+            longest_sentence_chars=max((columns for _, columns in shapes), default=0),
+            padded_chars=sum(rows * columns for rows, columns in shapes),
+        )
+
+    def heaviest(self) -> Sequence[Heavy]:
+        """Return the heaviest NER batch so far, and again less some of its sentences.
+
+        Its longest sentence is always among them, so that load falls as the number does.
+        """
+        load, sentences = self._heaviest
+        return self.again(sentences, load // len(sentences)) if sentences else []
+
+    def again(self, sentences: Sequence[Any], columns: int) -> Sequence[Heavy]:
+        """Return an NER batch to be tagged again, whole and in part.
+
+        Parameters
+        ----------
+        sentences
+            Stanza's, tokenised.
+        columns
+            What the longest of them takes.
+        """
+        return parts(self._pipeline.processors["ner"], sentences, columns)
+
+    def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
+        """Tag the heaviest NER batch of these paragraphs by itself, and keep nothing of it."""
+        sentences = [sentence for many in self.tokenised(paragraphs) for sentence in many]
+        size = self._knob("sentences_per_ner_batch")
+        batches = [sentences[first : first + size] for first in range(0, len(sentences), size)]
+        if batches:
+            self.tag_again(max(batches, key=lambda one: len(one) * max(map(columns_of, one))))()
+
+    def attempted_load(self) -> int:
+        """Return the load of the NER batch that was begun last: where a call failed, the one that did."""
+        rows, columns = self._shapes[-1] if self._shapes else (0, 0)
+        return rows * columns
+
+    def tokenised(self, paragraphs: Sequence[str]) -> list[list[Any]]:
+        """Return the sentences of each paragraph, not tagged."""
+        import stanza
+
+        documents = [stanza.Document([], text=paragraph) for paragraph in paragraphs]
+        return [list(one.sentences) for one in self._pipeline.processors["tokenize"].bulk_process(documents)]
+
+    def tag_again(self, sentences: Sequence[Any]) -> Callable[[], object]:
+        """Return a function that runs the tagger alone, on sentences that are tokenised already."""
+        return again(self._pipeline.processors["ner"], sentences)
+
+    def effective(self) -> Mapping[str, int | None]:
+        """Return the largest batches that were really seen; ``None`` before the first call.
+
+        A ``batch_size`` came to the smaller of the two knobs it stands for.
+        """
+        seen = {name: self._largest.get(name) for name in self.KNOBS[1:]}
+        if "batch_size" not in self._params:
+            return seen
+        stood_for = [seen[name] for name in _BATCH_SIZE_IS if name not in self._params]
+        return {"batch_size": min((value for value in stood_for if value is not None), default=None)} | seen
+
+    @staticmethod
+    def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
+        """Return for every sentence of every paragraph the characters that it takes where they are padded.
+
+        Only the tokenizer runs, on the CPU.
+        """
+        if model is None:
+            raise JobkitError("stanza-ner needs a model", hint="see `model` in the spec")
+
+        return sentence_lengths(paragraphs, model)
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of torch, stanza, numpy, and CUDA and cuDNN where torch has them."""
+        import numpy as np
+        import stanza
+        import torch
+
+        found = {
+            "torch": torch.__version__,
+            "stanza": stanza.__version__,
+            "numpy": np.__version__,
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version() if torch.version.cuda else None,
+        }
+        return {name: str(version) for name, version in found.items() if version is not None}
+
+    def _knob(self, name: str) -> int:
+        return self._params.get(name, self._params.get("batch_size", DEFAULT_BATCH_SIZE))
+
+    def _see(self, knob: str, size: int) -> None:
+        self._largest[knob] = max(self._largest.get(knob, 0), size)
+
+    def _set_up_trainers(self) -> None:
+        """Set the tokenizer's batch where it is read, and watch what both models get."""
+        tokenizer = self._pipeline.processors["tokenize"].trainer
+        if "tokenizer_batch" in self._params:
+            tokenizer.args["batch_size"] = self._params["tokenizer_batch"]
+        _watch(tokenizer, self._look_at_tokenizer_batch)
+        for trainer in self._pipeline.processors["ner"].trainers:
+            _watch(trainer, self._look_at_ner_batch)
+
+    def _look_at_tokenizer_batch(self, batch: Any) -> None:  # noqa: ANN401 - Stanza is untyped
+        paragraphs, _ = batch[0].shape
+        self._see("tokenizer_batch", paragraphs)
+
+    def _look_at_ner_batch(self, batch: Any) -> None:  # noqa: ANN401 - Stanza is untyped
+        _directions, sentences, characters = batch[3].shape
+        self._shapes.append((sentences, characters))
+        self._see("sentences_per_ner_batch", sentences)
+
+    def _keep_heaviest(self, documents: Sequence[Any]) -> None:
+        """Keep the sentences of this call's heaviest NER batch if none was heavier before."""
+        shapes = self._shapes
+        place = max(range(len(shapes)), key=lambda at: shapes[at][0] * shapes[at][1], default=0)
+        rows, columns = shapes[place] if shapes else (0, 0)
+        if rows * columns > self._heaviest[0]:
+            first = sum(before for before, _ in shapes[:place])
+            sentences = [sentence for document in documents for sentence in document.sentences]
+            self._heaviest = rows * columns, sentences[first : first + rows]
+
+
+def _watch(trainer: Any, look: Callable[[Any], None]) -> None:  # noqa: ANN401 - Stanza is untyped
+    """Have a look at every batch that goes into one trainer's ``predict``."""
+    predict = trainer.predict
+
+    def predict_watched(batch: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        look(batch)
+        return predict(batch, *args, **kwargs)
+
+    trainer.predict = predict_watched
+
+
+def _entity(number: int, paragraph: str, entity: Any) -> Entity:  # noqa: ANN401 - Stanza is untyped
+    """Return Stanza's entity as a row whose text is what stands at its offsets."""
+    for token in entity.tokens:
+        there = paragraph[token.start_char : token.end_char]
+        if token.text != _TOO_LONG and _BLANK.sub("", there) != _BLANK.sub("", token.text):
+            where = f"paragraph {number} of the call, {token.start_char}:{token.end_char}"
+            raise ValueError(f"{where}: {there!r} stands where Stanza found {token.text!r}")
+    start, end = entity.start_char, entity.end_char
+    return Entity(number, paragraph[start:end], entity.type, start, end)
+
+
+def language_of(model: Path) -> str:
+    """Return the one language that a model folder holds.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no readable ``resources.json``, no language, or more than one.
+    """
+    try:
+        known = json.loads((model / "resources.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise JobkitError(
+            f"model {model}: no readable resources.json: {error}",
+            hint="jobkit models fetch en",
+        ) from error
+    found = sorted(entry.name for entry in model.iterdir() if entry.is_dir() and entry.name in known)
+    if len(found) != 1:
+        raise JobkitError(
+            f"model {model}: holds {', '.join(found) or 'no language'}, where one language is expected",
+            hint="stage one language's folder and resources.json, as job.sh does",
+        )
+    return found[0]

@@ -1,0 +1,139 @@
+"""What more than one scheduler prints: lists of tasks, sizes, durations, names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.nearest import advice
+from jobkit.core.shell import Completed
+from jobkit.schedulers.types import JobId
+
+REFUSED = 3
+"""Exit code where a scheduler's answer to a submission is not one (see docs, exit codes)."""
+
+_MOST_NAMES = 12
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+
+
+def expand_tasks(text: str) -> tuple[int, ...]:
+    """Return the task numbers of a list: ``3``, ``[1,4-8%2]`` (Slurm), ``1,3-9:2`` (Grid Engine).
+
+    A list that was cut off is read as far as it is whole: Slurm without ``SLURM_BITSTR_LEN=0``
+    prints ``[1,4,7,3`` (no bracket, the last number perhaps half) or ``[1,4,...%2]``
+    (measured, Slurm 22.05.8). Words that are no numbers are left out.
+    """
+    parts = text.removeprefix("[").partition("%")[0].removesuffix("]").split(",")
+    if text.startswith("[") and not text.endswith("]"):
+        parts = parts[:-1]
+    tasks: dict[int, None] = {}
+    for part in parts:
+        if found := re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part):
+            first, last, step = (int(group) if group else 0 for group in found.groups())
+            tasks.update(dict.fromkeys(range(first, (last or first) + 1, step or 1)))
+    return tuple(tasks)
+
+
+def task_ranges(tasks: Iterable[int]) -> tuple[str, ...]:
+    """Return task numbers as ranges, in order: ``1-5``, ``9``; both schedulers write them so."""
+    ranges: list[list[int]] = []
+    for task in sorted(set(tasks)):
+        if ranges and task == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [task]
+        else:
+            ranges.append([task])
+    return tuple("-".join(map(str, one)) for one in ranges)
+
+
+def refused(answer: Completed, harmless: re.Pattern[str]) -> str | None:
+    """Return what a command refused, in its words; ``None`` where nothing was.
+
+    Parameters
+    ----------
+    harmless
+        Found in the lines that report what was done, or that a task is over already: both may
+        stand beside a status other than 0.
+    """
+    if answer.ok:
+        return None
+    lines = answer.said.splitlines()
+    if not lines:
+        return f"{answer.argv[0]} ended with status {answer.status}"
+    return "\n".join(line for line in lines if not harmless.search(line)) or None
+
+
+def bytes_of(text: str) -> int | None:
+    """Return a size in bytes: ``323760K``, ``50M``, ``2G``, ``4.688MB``; ``None`` where it is none.
+
+    Both schedulers count in powers of two (sacct(1) MaxRSS; sge_types(1) memory_specifier,
+    whose lower-case multipliers are powers of ten and are not told apart here).
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)B?", text.strip().upper())
+    return int(float(found[1]) * _UNITS[found[2]]) if found else None
+
+
+def seconds_of(text: str) -> float | None:
+    """Return a duration in seconds: ``90``, ``3s``, ``1:00:00``, ``2-00:00:00``; else ``None``.
+
+    ``None`` stands for no limit as well (``infinite``, ``UNLIMITED``, ``INFINITY``).
+    """
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?", text.strip())
+    if not found:
+        return None
+    days, hours, minutes, seconds = (float(group or 0) for group in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def as_walltime(seconds: float) -> str:
+    """Return a duration as the spec writes it: ``HH:MM:SS``."""
+    whole = int(seconds)
+    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a request, and the key to change; as a text both in a line."""
+
+    said: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.said} (change {self.key})"
+
+
+def no_such(kind: str, name: str, known: Iterable[str], key: str) -> Fault:
+    """Return what is wrong with a name that the cluster does not have, with the nearest it has."""
+    names = sorted(set(known))
+    listed = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+    meant = advice(name, names)
+    return Fault(
+        f"the cluster has no {kind} {name!r} (it has: {listed or 'none'}){f'; {meant}' if meant else ''}", key
+    )
+
+
+def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
+    """Return the job id out of what a submit command printed, whatever surrounds it.
+
+    Parameters
+    ----------
+    patterns
+        Tried in this order, each against the whole of every line from the last one up; the
+        groups ``id`` and, where there is one, ``cluster`` are the answer. Wrappers and hooks
+        print lines of their own before the id (dask-jobqueue#227, MISO#105).
+
+    Raises
+    ------
+    JobkitError
+        Where no line matches.
+    """
+    lines = [line.strip() for line in reversed(answer.splitlines())]
+    for pattern in patterns:
+        for found in filter(None, (re.fullmatch(pattern, line) for line in lines)):
+            return JobId(found["id"], found.groupdict().get("cluster") or "")
+    raise JobkitError(
+        f"{command} printed no job id; it said: {answer.strip() or 'nothing'}",
+        hint=f"look with your own eyes whether {command} has made a job, and cancel it",
+        exit_code=REFUSED,
+    )

@@ -1,0 +1,59 @@
+"""Grid Engine: argument lists out, text in."""
+
+from jobkit.schedulers.sge.accounting import accounting_argv, parse_accounting
+from jobkit.schedulers.sge.checks import checks
+from jobkit.schedulers.sge.jobs import (
+    BUSY,
+    ENVIRONMENT,
+    HANDS_ON,
+    NAME,
+    OWN_OPTIONS,
+    PROGRAMS,
+    UNSURE,
+    cancel_argv,
+    limit_argv,
+    log_name,
+    parse_limit,
+    parse_queue,
+    parse_submit,
+    person_argvs,
+    queue_argv,
+    refusal,
+    search_argvs,
+    submit_argv,
+    throttle_argv,
+    too_many,
+)
+from jobkit.schedulers.sge.reasons import explain, remedy
+from jobkit.schedulers.sge.survey import COMMANDS, parse_survey, survey_argvs
+
+__all__ = [
+    "BUSY",
+    "COMMANDS",
+    "ENVIRONMENT",
+    "HANDS_ON",
+    "NAME",
+    "OWN_OPTIONS",
+    "PROGRAMS",
+    "UNSURE",
+    "accounting_argv",
+    "cancel_argv",
+    "checks",
+    "explain",
+    "limit_argv",
+    "log_name",
+    "parse_accounting",
+    "parse_limit",
+    "parse_queue",
+    "parse_submit",
+    "parse_survey",
+    "person_argvs",
+    "queue_argv",
+    "refusal",
+    "remedy",
+    "search_argvs",
+    "submit_argv",
+    "survey_argvs",
+    "throttle_argv",
+    "too_many",
+]

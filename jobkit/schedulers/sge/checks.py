@@ -1,0 +1,90 @@
+"""What Grid Engine is asked before anything is submitted.
+
+``qsub -w v`` finds unknown queues, resources, projects and parallel environments, and too much of
+a consumable, on an empty cluster (``-verify`` would not: it ends with 0 for a queue that does not
+exist; measured, 8.1.9). It does not always name the value to change, so qconf is asked as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from jobkit.core.shell import Completed
+from jobkit.schedulers.parsing import no_such
+from jobkit.schedulers.queues import asked_for, node_fault, unknown_fault, walltime_fault
+from jobkit.schedulers.sge.survey import (
+    INSTANCES,
+    QUEUE,
+    QUEUES,
+    RESOURCES,
+    WALLTIME,
+    queues,
+    queues_on_hosts,
+)
+from jobkit.schedulers.types import Array, Check, Request
+
+
+def submit_words(script: str, array: Array) -> tuple[str, ...]:
+    """Return what follows the options of qsub: the array, its throttle, the script and its offset."""
+    throttle = ("-tc", str(array.throttle)) if array.throttle else ()
+    return ("-t", f"{array.first}-{array.last}", *throttle, script, *array.words)
+
+
+def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
+    """Return the questions to ask before anything is submitted; ``-w v`` uses up a job id."""
+    return (
+        Check(QUEUES, partial(_queue_refusal, request)),
+        Check(RESOURCES, partial(_resource_refusal, request)),
+        Check(INSTANCES, partial(_slots_refusal, request)),
+        Check(("qsub", "-w", "v", *submit_words(script, array)), partial(_verify_refusal, request)),
+    )
+
+
+def _queue_refusal(request: Request, answer: Completed) -> str | None:
+    """Refuse a queue that is not there, and a walltime that none of those asked for allows."""
+    if not answer.ok:
+        return None  # what qconf cannot tell, -w v and the submission will
+    known = queues(answer.stdout).values()
+    asked = asked_for(request.queue, known, QUEUE)
+    fault = unknown_fault(asked, known, QUEUE) or walltime_fault(request, asked, WALLTIME)
+    return str(fault) if fault else None
+
+
+def _slots_refusal(request: Request, answer: Completed) -> str | None:
+    """Refuse more slots than a host of the queues has: ``-w v`` does not say what there is.
+
+    Memory is no reason: what a job asks for may be a limit (``h_vmem``), not room on the host.
+    """
+    asked = queues_on_hosts(answer.stdout if answer.ok else "", request.queue)
+    fault = node_fault(replace(request, cpus=request.slots, gpus=0), asked)
+    return str(fault) if fault else None
+
+
+def _resource_refusal(request: Request, answer: Completed) -> str | None:
+    """Refuse a resource name that the cluster does not have: the site file gives those names."""
+    rows = [line.split() for line in answer.stdout.splitlines() if not line.startswith("#")]
+    known = {name for row in rows for name in row[:2]}  # the name and its shortcut (complex(5))
+    if not answer.ok or not known:
+        return None
+    unknown = [name for name in request.resources if name not in known]
+    key = "the site file or resources.options"
+    return "\n".join(str(no_such("resource", name, known, key)) for name in unknown) or None
+
+
+_LOAD_VALUES = frozenset(
+    f"{what}_{how}" for what in ("mem", "virtual", "swap") for how in ("free", "total", "used")
+)
+"""Of the standard load values (complex(5)) those that jobs ask for."""
+
+
+def _verify_refusal(request: Request, answer: Completed) -> str | None:
+    """Read ``qsub -w v``: its good news stand on stdout, its refusals on stderr (measured).
+
+    It ignores load values (qsub(1)): who asks for one, such as ``mem_free``, is told that no queue
+    is suitable, whatever else is asked for (measured). A name that there is not is refused still.
+    """
+    if answer.ok or ("no suitable queues" in answer.said and not _LOAD_VALUES.isdisjoint(request.resources)):
+        return None
+    said = [line for line in answer.said.splitlines() if line.strip() != "Exiting."]
+    return "qsub refuses the job: " + "\n".join(said).removeprefix("Unable to run job: ")

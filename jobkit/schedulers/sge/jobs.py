@@ -1,0 +1,193 @@
+"""Grid Engine: qsub, qstat, qacct, qdel.
+
+Man pages of Son of Grid Engine 8.1.9: https://manpages.debian.org/bookworm/gridengine-common/
+(qsub.1, qstat.1, qacct.1, sge_status.5, accounting.5, sge_conf.5). "Measured" is the same
+version; the answers stand in tests/data/sge/.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Mapping, Sequence
+
+from jobkit.core.shell import Completed
+from jobkit.schedulers.parsing import expand_tasks, find_job_id, refused, task_ranges
+from jobkit.schedulers.sge.accounting import accounting_argv
+from jobkit.schedulers.sge.checks import submit_words
+from jobkit.schedulers.types import Array, JobId, Queued, State
+
+NAME = "sge"
+OWN_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("-t", "-tc"), "change sweep or max_parallel"),
+    "-N": "change name",
+    **dict.fromkeys(
+        ("-o", "-e", "-j", "-cwd", "-wd"), "logs are in the run folder, which --runs-dir puts elsewhere"
+    ),
+    "-notify": "change warning_s in a site file for an earlier warning",
+    **dict.fromkeys(("-S", "-r", "-terse"), "leave it out"),
+    "-hold_jid": "leave it out: find_max waits by it",
+}
+PROGRAMS: tuple[str, ...] = ("qsub", "qconf")
+"""``qsub`` alone may be PBS's."""
+HANDS_ON = False
+"""qsub(1): only with ``-V``."""
+ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}
+"""qconf then prints a long value on one line, without backslashes (qconf(1))."""
+
+BUSY = re.compile(r"Connection refused|got send error|gdi request rejected|denied: .* currently overloaded")
+"""See `jobkit.schedulers.protocol.Scheduler`: nothing was sent."""
+UNSURE = re.compile(r"failed receiving gdi request|got read error|timeout")
+"""See `jobkit.schedulers.protocol.Scheduler`: qsub had sent the job, and then heard no more."""
+
+_SUBMITTED = (r"(?P<id>\d+)(?:\.\d+-\d+:\d+)?", r".*?Your job(?:-array)? (?P<id>\d+)\b.*")
+
+# sge_status(5): a state is a string of flags; the first flag of this table that it holds tells.
+_FLAGS: Mapping[str, tuple[State, str]] = {
+    "E": (State.ERROR, "in error: `qstat -j ID` says why, `qmod -cj ID` tries again"),
+    "d": (State.ENDING, "being deleted"),
+    "s": (State.RUNNING, "suspended"),
+    "S": (State.RUNNING, "its queue is suspended"),
+    "T": (State.RUNNING, "its queue is suspended by an alarm"),
+    "r": (State.RUNNING, ""),
+    "t": (State.RUNNING, ""),
+    "h": (State.HELD, "held"),
+    "q": (State.PENDING, ""),
+    "z": (State.ENDING, ""),
+}
+
+
+_OVER = re.compile(
+    r"job \"?\d+\"?( task \"\d+\")? (does not exist|is already in deletion)|has (registered|deleted)"
+)
+"""qdel says for each task what became of it, with status 1 where one has ended (measured)."""
+
+
+def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
+    """Return the command that submits ``script`` as one array job; its header says the rest.
+
+    ``-terse`` stands on the command line, not in the header: there it may be ignored. ``-hold_jid``
+    waits for all tasks of an array, whatever became of them (qsub(1)).
+    """
+    waits = ("-hold_jid", ",".join(job.id for job in after)) if after else ()
+    return (PROGRAMS[0], "-terse", *waits, *submit_words(script, array))
+
+
+def parse_submit(answer: str) -> JobId:
+    """Return the job id: ``123``, ``123.1-10:1``, ``Your job-array 123.1-10:1 ("name") ...``.
+
+    Raises
+    ------
+    JobkitError
+        Where there is none.
+    """
+    return find_job_id(answer, _SUBMITTED, PROGRAMS[0])
+
+
+def limit_argv() -> tuple[str, ...]:
+    """Return the command that tells the array limit."""
+    return ("qconf", "-sconf")
+
+
+def parse_limit(answer: str) -> int | None:
+    """Return ``max_aj_tasks``; 0 is no limit (sge_conf(5)), and ``None`` here."""
+    found = re.search(r"^max_aj_tasks\s+(\d+)", answer, re.MULTILINE)
+    return (int(found[1]) or None) if found else None
+
+
+def too_many(answer: str, arrays: Sequence[Array]) -> str | None:
+    """Return why there cannot be so many arrays, ``None`` where there can or nothing is said.
+
+    ``max_jobs`` is for all users and ``max_u_jobs`` for each; 0 is no limit, and an array counts
+    as one job (sge_conf(5)). ``max_aj_instances`` only says how many tasks run at a time.
+    """
+    known = {
+        name: int(most) for name, most in re.findall(r"^(max_(?:u_)?jobs)\s+(\d+)", answer, re.MULTILINE)
+    }
+    below = [name for name, most in known.items() if 0 < most < len(arrays)]
+    if not below:
+        return None
+    name = min(below, key=lambda one: known[one])
+    points = sum(array.tasks for array in arrays)
+    return f"{points:,} points are {len(arrays)} array jobs, but at most {known[name]} are allowed ({name})"
+
+
+def log_name(name: str, job: str, task: int) -> str:
+    """Return the name of a task's log: qsub(1), ``-o`` with a folder."""
+    return f"{name}.o{job}.{task}"
+
+
+def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the commands that look for jobs by their name: all of one's own, and the name's accounting."""
+    return queue_argv(()), accounting_argv((), since, name)
+
+
+def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:
+    """Return the command that changes how many tasks run at a time: qalter(1), ``-tc``; 0 is no limit."""
+    return ("qalter", "-tc", str(most), job.id)
+
+
+def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
+    """Return the command that deletes a job, or only some of its tasks: ``12.7``, ``12.1-5 12.9``.
+
+    qdel ends with 1 and ``denied: job "..." does not exist`` where nothing is left (measured). Its
+    ``-t`` is documented for one range only (qdel(1)).
+    """
+    return ("qdel", *([f"{job.id}.{part}" for part in task_ranges(tasks)] or [job.id]))
+
+
+def refusal(answer: Completed) -> str | None:
+    """Return what was refused of a deletion or a throttle; ``None`` also where all is over."""
+    return refused(answer, _OVER)
+
+
+def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the one command that lists all jobs of their owners: qstat takes no ids where it shows states.
+
+    Without ``-g d``: pending tasks are then one row with all their ranges, never cut (measured
+    with 200 tasks in 24 ranges).
+    """
+    del jobs
+    return ("qstat", "-u", ",".join(users) or getpass.getuser(), "-xml")
+
+
+def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that tell a person what became of jobs: why one waits, and how it ended."""
+    ids = ",".join(job.id for job in jobs)
+    return ("qstat", "-j", ids), accounting_argv(jobs, "", name)
+
+
+def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
+    """Return all of the user's array tasks in the queue, ``None`` where the answer is no answer.
+
+    Running tasks stand in ``queue_info``, pending ones and those in error in ``job_info``. Tasks of
+    other jobs are among them. A finished job is in no list: gone is not done.
+    """
+    from xml.etree import ElementTree as ET  # here, for a submission reads no XML
+
+    try:
+        rows = ET.fromstring(answer.stdout).iter("job_list") if answer.ok else None  # noqa: S314 - qstat's
+    except ET.ParseError:
+        return None
+    if rows is None:
+        return None
+    return tuple(
+        Queued(
+            job_id=row.findtext("JB_job_number", "").strip(),
+            task=task,
+            state=state,
+            reason=reason,
+            name=row.findtext("JB_name", "").strip(),
+            node=row.findtext("queue_name", "").strip().partition("@")[2],
+            start_at=row.findtext("JAT_start_time", "").strip(),
+        )
+        for row in rows
+        for state, reason in [_state(row.findtext("state", "").strip())]
+        for task in expand_tasks(row.findtext("tasks", "").strip())
+    )
+
+
+def _state(flags: str) -> tuple[State, str]:
+    """Return what a string of flags comes to, and why, with the flags as qstat shows them."""
+    state, why = next((told for flag, told in _FLAGS.items() if flag in flags), (State.UNKNOWN, "unknown"))
+    return state, f"{flags}: {why}" if why else ""

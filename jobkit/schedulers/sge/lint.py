@@ -1,0 +1,154 @@
+"""What qsub ignores or takes for something else in a job script. Pure.
+
+qsub reads ``#$`` at the start of any line of the script, wherever it stands. Each rule was measured
+with Son of Grid Engine 8.1.9, and tests/cluster/test_lint.py measures it again.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from posixpath import dirname, join
+
+from jobkit.schedulers.script import Finding, Line, Option, Script, finding, followed, traps, words
+from jobkit.schedulers.sge.rules import FILLED_IN, RULES
+
+MARK = "#$"
+_DIRECTIVE = re.compile(r"#\$\s*-[A-Za-z]")
+_MEANT = re.compile(r"(?:\s+#\$\s*|#\s+\$\s*|\$#\s*|#[S%]\s+)(?P<rest>-[A-Za-z].*)")
+"""Indented, with a space inside, turned round, or with a neighbour of the dollar key."""
+_GPU = re.compile(r"(?i)gpu|cuda|coproc")
+_NAME = re.compile(r"\$(\w+|\{\w+\})")
+_WARNINGS = {"notify": {"USR1", "USR2"}, "s_rt": {"USR1"}}
+"""What comes before KILL, and only where it is asked for: qsub(1) ``-notify``, queue_conf(5) ``s_rt``."""
+_CAUGHT = frozenset({"HUP", "INT", "TERM", "USR1", "USR2"})
+_MEMORY = frozenset(
+    {f"{kind}_{what}" for kind in "hs" for what in ("core", "data", "fsize", "rss", "stack", "vmem")}
+    | {"mem_free", "m_mem_free", "mem_total", "swap_free", "virtual_free", "virtual_total"}
+)
+"""Resources that are memory at every site: queue_conf(5), load_parameters(5)."""
+_FEW_BYTES = 2**20
+
+
+def lint(script: Script) -> tuple[Finding, ...] | None:
+    """Return what is found in a script, by line; ``None`` where it has no directive of Grid Engine's."""
+    read = [line for line in script.lines if _DIRECTIVE.match(line.text)]
+    asked = [line for line in read if not line.here]
+    found = list(_misspelt(script))
+    if not asked:
+        return tuple(found) or None
+    options = [option for line in asked for option in _options(line)]
+    found += [finding(RULES, line, "here-document") for line in read if line.here]
+    found += [*_shape(script, options), *_soft(asked), *_memory(options)]
+    found += [*_folders(script, options), *_joined(options), *_trapped(script, options)]
+    return tuple(sorted(found, key=lambda one: one.line))
+
+
+def _misspelt(script: Script) -> Iterator[Finding]:
+    for line in script.lines:
+        meant = None if line.here else _MEANT.match(line.text)
+        if meant:
+            yield finding(RULES, line, "misspelt", rest=meant["rest"].strip())
+
+
+def _options(line: Line) -> Iterator[Option]:
+    for word, after in followed(words(line.text.removeprefix(MARK))):
+        if word.startswith("-"):
+            yield Option(line, word[1:], after)
+
+
+def _shape(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
+    """Yield what is wrong with line ends, shell and folder; what is missing is told of the first line."""
+    first = script.lines[0]
+    names = {option.name for option in options}
+    if script.crlf:
+        yield finding(RULES, script.lines[script.crlf - 1], "crlf")
+    if "S" not in names:
+        yield finding(RULES, first, "shell")
+    if not names & {"cwd", "wd"}:
+        yield finding(RULES, first, "cwd")
+
+
+def _soft(asked: Sequence[Line]) -> Iterator[Finding]:
+    for line in asked:
+        told = words(line.text.removeprefix(MARK))
+        wishes = _wishes(told)
+        gpu = next((wish for wish in wishes if _GPU.search(wish)), None)
+        if gpu:
+            yield finding(RULES, line, "soft", gpu=gpu)
+        elif "-soft" in told and not wishes:
+            yield finding(RULES, line, "soft-alone")
+
+
+def _wishes(told: Sequence[str]) -> list[str]:
+    """Return what a directive asks for after ``-soft``."""
+    soft, wishes = False, []
+    for word, after in followed(told):
+        soft = word == "-soft" or (soft and word != "-hard")
+        if soft and word in {"-l", "-q"}:
+            wishes.append(after)
+    return wishes
+
+
+def _asked(options: Sequence[Option]) -> Iterator[tuple[Line, str, str]]:
+    """Yield name and value of each resource that is asked for by ``-l``, and its line."""
+    for option in options:
+        if option.name == "l":
+            for one in option.value.split(","):
+                name, _, value = one.partition("=")
+                yield option.line, name, value
+
+
+def _memory(options: Sequence[Option]) -> Iterator[Finding]:
+    for line, name, value in _asked(options):
+        if name in _MEMORY and value.isdecimal() and 0 < int(value) < _FEW_BYTES:
+            yield finding(RULES, line, "memory-unit", name=name, value=value)
+
+
+def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
+    """Yield the folders without which a job does not begin, until somebody looks."""
+    start = None
+    for option in options:
+        if option.name in {"cwd", "wd"}:
+            start = option.value if option.name == "wd" else ""
+            if script.missing(start):
+                yield finding(RULES, option.line, "folder", folder=start, quoted=_quoted(start))
+    for option in options:
+        if option.name in {"o", "e"}:
+            yield from _log(script, option, start)
+
+
+def _log(script: Script, option: Option, start: str | None) -> Iterator[Finding]:
+    """Yield why a log cannot be opened, or goes elsewhere than it says."""
+    host, _, path = option.value.partition(",")[0].rpartition(":")
+    named = set(_NAME.findall(dirname(path)))
+    if unknown := [name for name in _NAME.findall(path) if name not in FILLED_IN]:
+        yield finding(RULES, option.line, "variable", unknown=unknown[0])
+    elif named & {"JOB_ID", "TASK_ID"}:
+        yield finding(RULES, option.line, "folder-number", name=option.name)
+    elif not host and named <= {"HOME", "USER"} and (start is not None or path[:1] in {"/", "$", "~"}):
+        folder = join(start or "", dirname(path))
+        if script.missing(folder):
+            yield finding(RULES, option.line, "folder", folder=folder, quoted=_quoted(folder))
+
+
+def _quoted(path: str) -> str:
+    """Return a path as a person types it: the shell fills in what Grid Engine does."""
+    return path if re.fullmatch(r"[\w./$~+-]+", path) else shlex.quote(path)
+
+
+def _joined(options: Sequence[Option]) -> Iterator[Finding]:
+    last = {option.name: option for option in options}
+    if "e" in last and "j" in last and last["j"].value.startswith("y"):
+        yield finding(RULES, last["e"].line, "joined")
+
+
+def _trapped(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
+    """Yield the first trap of a script that asks for no warning: a KILL cannot be trapped."""
+    asked = {option.name for option in options} | {name for _, name, _ in _asked(options)}
+    sent = {signal for name in asked & set(_WARNINGS) for signal in _WARNINGS[name]}
+    trapped = {name: line for name, line in traps(script).items() if name in _CAUGHT}
+    if trapped and not sent & set(trapped):
+        name, line = next(iter(trapped.items()))
+        yield finding(RULES, line, "signal", name=name)

@@ -1,0 +1,290 @@
+"""What Grid Engine says of its site: queues, resources by the names that it gave them, environments.
+
+Man pages: qconf(1), qstat(1), queue_conf(5), complex(5), sge_pe(5), sge_conf(5).
+"Measured" is Son of Grid Engine 8.1.9; the answers stand in tests/data/sge/.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from jobkit.schedulers.parsing import bytes_of, seconds_of
+from jobkit.schedulers.queues import Asked, Nodes, Queue, asked_for
+from jobkit.schedulers.survey import Answers, Counted, Keeping, Resource, Survey, text_of, unanswered
+
+QUEUE, WALLTIME = "queue", "h_rt"
+COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter")
+"""See `jobkit.schedulers.protocol.Scheduler`."""
+
+QUEUES = ("qconf", "-sq", "*")
+RESOURCES = ("qconf", "-sc")
+INSTANCES = ("qstat", "-F")
+CONTROLLER = "controller"
+_SOURCES = {
+    "queues": "qconf -sq, qstat -F",
+    "resources": "qconf -sc",
+    "environments": "qconf -spl",
+    "accounts": "qconf -sprjl",
+}
+_NOBODY = "jobkit-doctor-asks"
+"""A job name that no job has: what matters is whether qacct finds its file, and how fast."""
+_ENVIRONMENT = "environment "
+_MOST_ENVIRONMENTS = 12
+_COLUMNS = 8
+"""Of a complex (complex(5))."""
+
+# qstat(1), -f: states in which a queue instance starts no job. a, an alarm, passes by itself.
+_SHUT = {"u": "unreachable", "d": "disabled", "D": "disabled", "E": "in error", "s": "suspended"}
+_SHUT |= {"S": "suspended", "C": "suspended", "c": "misconfigured", "o": "orphaned"}
+
+_CONSUMABLE = {"YES": Counted.SLOT, "Y": Counted.SLOT, "JOB": Counted.JOB, "J": Counted.JOB}
+_REQUESTABLE = {"YES", "Y", "FORCED", "F"}
+
+
+def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
+    """Return what to ask next, given what was answered; see `jobkit.schedulers.protocol.Scheduler`."""
+    first = {CONTROLLER: ("qconf", "-sconf"), "version": ("qstat", "-help")}
+    limits = text_of(answers, CONTROLLER)
+    if limits is None:
+        return first
+    then = {
+        "queues": QUEUES,
+        "resources": RESOURCES,
+        "instances": INSTANCES,
+        "qacct": ("qacct", "-j", _NOBODY),
+        **({"projects": ("qconf", "-sprjl")} if _must_charge(limits) else {}),
+    }
+    known = queues(text_of(answers, "queues") or "")
+    environments = sorted({name for queue in known.values() for name in queue.environments}, key=_likely)
+    asked = {f"{_ENVIRONMENT}{name}": ("qconf", "-sp", name) for name in environments[:_MOST_ENVIRONMENTS]}
+    return {**first, **then, **asked}
+
+
+def _likely(name: str) -> tuple[bool, str]:
+    """Sort the environments first that are called as those of one node mostly are."""
+    return not re.search(r"smp|shm|sh[a-z]*mem|thread|openmp|omp", name, re.IGNORECASE), name
+
+
+def parse_survey(answers: Answers) -> Survey:
+    """Return what the answers come to; what was not answered is ``None``, or empty."""
+    controller = answers.get(CONTROLLER)
+    limits = text_of(answers, CONTROLLER) or ""
+    told = text_of(answers, "queues")
+    told_of = text_of(answers, "instances")
+    instances = None if told_of is None else _instances(told_of)
+    listed = text_of(answers, "resources")
+    have = None if listed is None else tuple(_placed(one, instances or ()) for one in resources(listed))
+    gpus = gpu_resource(have or ())
+    projects = text_of(answers, "projects")
+    rules = {
+        name.removeprefix(_ENVIRONMENT): answer.stdout
+        for name, answer in answers.items()
+        if name.startswith(_ENVIRONMENT) and answer.ok
+    }
+    return Survey(
+        product="Grid Engine",
+        queue_noun=QUEUE,
+        walltime_noun=WALLTIME,
+        version=_version(text_of(answers, "version") or ""),
+        trouble="" if controller is None or controller.ok else controller.said,
+        queues=None if told is None else tuple(_seen(one, instances, gpus) for one in queues(told).values()),
+        limits=limits,
+        keeping=_keeping(answers, limits),
+        accounts=None if projects is None else tuple(projects.split()),
+        must_charge=_must_charge(limits),
+        resources=have,
+        gpus=gpus,
+        one_node=tuple(name for name, text in rules.items() if re.search(_ONE_NODE, text, re.MULTILINE)),
+        sources=_SOURCES,
+        silent={name: said for name, said in unanswered(answers).items() if name != "qacct"},
+    )
+
+
+_ONE_NODE = r"^allocation_rule\s+\$pe_slots\b"
+"""All slots of a job on one host: sge_pe(5)."""
+
+
+def queues(text: str) -> dict[str, Queue]:
+    """Return the cluster's queues by name, from ``qconf -sq '*'``.
+
+    A value may have others for some hosts, ``00:10:00,[node1=24:00:00]`` (queue_conf(5)): of the
+    walltimes the longest is taken, for any host may be good enough.
+    """
+    known: dict[str, Queue] = {}
+    for block in re.split(r"^qname\s+", _whole_lines(text), flags=re.MULTILINE)[1:]:
+        name, _, rest = block.partition("\n")
+        known[name.strip()] = _queue(name.strip(), _table(rest))
+    return known
+
+
+def _queue(name: str, row: Mapping[str, str]) -> Queue:
+    walltime = row.get("h_rt", "INFINITY")
+    found = [seconds_of(word) for word in re.split(r"[,\[\]=\s]+", walltime) if word[:1].isdigit()]
+    known = [seconds for seconds in found if seconds is not None]
+    lists = row.get("user_lists", "NONE"), row.get("projects", "NONE")
+    only = [f"{word} {names}" for word, names in zip(("user lists", "projects"), lists, strict=True)]
+    return Queue(
+        name=name,
+        walltime_s=None if "INFINITY" in walltime.upper() else max(known, default=None),
+        closed="" if "BATCH" in row.get("qtype", "BATCH") else "it takes no batch jobs",
+        only="; ".join(one for one in only if not one.endswith("NONE")),
+        environments=tuple(_names(row.get("pe_list", "NONE"))),
+    )
+
+
+def _names(text: str) -> Iterator[str]:
+    """Yield the names of a list that may differ by host: ``smp mpi,[@gpus=smp]`` (queue_conf(5))."""
+    bare = re.sub(r"\[[^=\]]*=", " ", text)
+    yield from dict.fromkeys(word for word in re.split(r"[\s,\[\]]+", bare) if word not in {"", "NONE"})
+
+
+def _whole_lines(text: str) -> str:
+    return re.sub(r"\\\n\s*", "", text)
+
+
+def _table(text: str) -> dict[str, str]:
+    rows = (line.split(maxsplit=1) for line in text.splitlines())
+    return {row[0]: row[1].strip() for row in rows if len(row) > 1}
+
+
+def resources(text: str) -> tuple[Resource, ...]:
+    """Return the resources that a job may ask for, from ``qconf -sc`` (complex(5))."""
+    rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    return tuple(
+        Resource(
+            name=row[0],
+            shortcut=row[1],
+            kind=row[2].upper(),
+            counted=_CONSUMABLE.get(row[5].upper(), Counted.NOT),
+            exclusive=row[2].upper() == "BOOL" and row[3].upper() == "EXCL",
+        )
+        for row in rows
+        if len(row) >= _COLUMNS and row[4].upper() in _REQUESTABLE
+    )
+
+
+def gpu_resource(known: Iterable[Resource]) -> Resource | None:
+    """Return the resource that counts GPUs: each site calls it otherwise (``ngpus``, ``gpu``, ...).
+
+    It is a number with ``gpu``, ``cuda`` or ``coproc`` in its name; of several the one that is
+    counted, that some queue has, and that is called most plainly.
+    """
+    found = [one for one in known if one.kind in _NUMBERS and re.search(_GPU, one.name, re.IGNORECASE)]
+    return min(found, key=_plainness, default=None)
+
+
+_NUMBERS = {"INT", "DOUBLE", "RSMAP"}
+_GPU = r"gpu|cuda|coproc"
+_PLAIN = ("ngpus", "gpu", "gpus", "ngpu", "num_gpu", "num_gpus", "n_gpu", "n_gpus")
+
+
+def _plainness(one: Resource) -> tuple[bool, bool, int, str]:
+    place = _PLAIN.index(one.name.lower()) if one.name.lower() in _PLAIN else len(_PLAIN)
+    return one.counted is Counted.NOT, not one.most, place, one.name
+
+
+@dataclass(slots=True)
+class _Instance:
+    """A queue on a host: its slots, its state, and what it has left of each resource."""
+
+    queue: str
+    host: str
+    slots: int
+    state: str
+    values: dict[str, str] = field(default_factory=dict)
+
+
+def _instances(text: str) -> list[_Instance]:
+    """Return the queue instances of ``qstat -F``, each with its resources.
+
+    ``hc:ngpus=2``: the scope (global, host or queue), the kind (load, fixed or consumable), and what
+    is left of it now (qstat(1), -F).
+    """
+    found: list[_Instance] = []
+    for line in text.splitlines():
+        if head := re.match(r"(\S+)@(\S+)\s+\S+\s+\d+/\d+/(\d+)\s+\S+\s+\S+\s*(\S*)$", line):
+            found.append(_Instance(head[1], head[2], int(head[3]), head[4]))
+        elif found and (value := re.match(r"\s+[ghq][a-zA-Z]:([^=\s]+)=(\S+)", line)):
+            found[-1].values[value[1]] = value[2]
+    return found
+
+
+def _placed(one: Resource, instances: Iterable[_Instance]) -> Resource:
+    """Return a resource with the queues that have it, and the most that a node has left."""
+    most: dict[str, float] = {}
+    for instance in instances:
+        number = bytes_of(instance.values.get(one.name, ""))
+        if number is not None:
+            most[instance.queue] = max(number, most.get(instance.queue, 0))
+    return replace(one, most=most)
+
+
+def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | None) -> Queue:
+    """Return a queue with what its instances tell: nodes, CPUs, memory, GPUs that are free now."""
+    if instances is None:
+        return queue
+    own = [one for one in instances if one.queue == queue.name]
+    if not own:
+        return replace(queue, closed="it has no hosts")
+    shut = [next((word for flag, word in _SHUT.items() if flag in one.state), "") for one in own]
+    free = int(gpus.most.get(queue.name, 0)) if gpus else 0
+    kinds = tuple(map(_node, own))
+    return replace(
+        queue,
+        nodes=len(own),
+        cpus=max(one.slots for one in own),
+        memory_bytes=max(filter(None, (kind.memory_bytes for kind in kinds)), default=None),
+        kinds=kinds,
+        gpus={"": free} if free else {},
+        closed=queue.closed or ("" if "" in shut else f"all of it is {' or '.join(sorted(set(shut)))}"),
+    )
+
+
+def _node(one: _Instance) -> Nodes:
+    memory = bytes_of(one.values.get("mem_total", ""))
+    return Nodes(number=1, names=one.host, cpus=one.slots, memory_bytes=memory)
+
+
+def queues_on_hosts(text: str, names: str | None) -> Asked:
+    """Return the queues of ``qstat -F`` that a request names, as one queue: its hosts with their slots.
+
+    A parallel job may take the slots of several queues on one host (measured, 8.1.9).
+    """
+    instances = _instances(text)
+    asked = asked_for(names, [Queue(name=name) for name in {one.queue for one in instances}], QUEUE)
+    slots: dict[str, int] = {}
+    for one in instances:
+        if any(queue.name == one.queue for queue in asked.queues):
+            slots[one.host] = slots.get(one.host, 0) + one.slots
+    kinds = tuple(Nodes(number=1, names=host, cpus=cpus) for host, cpus in slots.items())
+    return replace(asked, queues=(Queue(name=asked.where, kinds=kinds),))
+
+
+def _version(text: str) -> str:
+    """Return the version: ``SGE 8.1.9`` in the first line of a help text."""
+    found = re.search(r"\d[\w.]*", (text.splitlines() or [""])[0])
+    return found[0] if found else ""
+
+
+def _must_charge(limits: str) -> bool:
+    return bool(re.search(r"^enforce_project\s+true\b", limits, re.MULTILINE | re.IGNORECASE))
+
+
+def _keeping(answers: Answers, limits: str) -> Keeping:
+    """Return whether accounting is on, and whether qacct can read it.
+
+    qacct reads a file, whole (qacct(1)); of a job that there is not it says ``not found``, status 1
+    (measured).
+    """
+    if re.search(r"^reporting_params\s.*\baccounting=false\b", _whole_lines(limits), re.MULTILINE):
+        return Keeping(works=False, said="off (reporting_params has accounting=false)")
+    qacct = answers.get("qacct")
+    if qacct is None:
+        return Keeping(said="not asked")
+    if qacct.ok or "not found" in qacct.said:
+        return Keeping(works=True, said="on (qacct answers)")
+    if "no jobs running since startup" in qacct.said:
+        return Keeping(said="no job has ended here yet, so there is no accounting file")
+    return Keeping(works=False, said=f"does not answer: {qacct.said.strip() or 'nothing was said'}")

@@ -1,0 +1,84 @@
+"""What Slurm is asked before anything is submitted, and what a spec may not say in its place.
+
+``sbatch --test-only`` finds most faults, but accepts a walltime that the partition forbids and
+an unknown account or QOS (measured, Slurm 22.05.8 with ``EnforcePartLimits=NO`` and no
+``AccountingStorageEnforce``: such a job waits for ever or is charged nowhere); and what it says
+does not name the value that is wrong. So sinfo and sacctmgr are asked as well.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Mapping
+from functools import partial
+
+from jobkit.core.shell import Completed
+from jobkit.schedulers.parsing import no_such
+from jobkit.schedulers.queues import asked_for, gpu_fault, node_fault, unknown_fault, walltime_fault
+from jobkit.schedulers.slurm.survey import NODES, PARTITION, partitions
+from jobkit.schedulers.types import Array, Check, Request
+
+OWN_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("--array", "-a"), "change sweep or max_parallel"),
+    **dict.fromkeys(("--job-name", "-J"), "change name"),
+    **dict.fromkeys(
+        ("--output", "-o", "--error", "-e", "--open-mode"),
+        "logs are in the run folder, which --runs-dir puts elsewhere",
+    ),
+    "--signal": "change warning_s in a site file",
+    **dict.fromkeys(("--parsable", "--wrap"), "leave it out"),
+    **dict.fromkeys(("--dependency", "-d"), "leave it out: find_max waits by it"),
+}
+"""See `jobkit.schedulers.protocol.Scheduler`."""
+
+
+def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
+    """Return the questions to ask before anything is submitted.
+
+    ``--test-only`` prints its answer, good or bad, on stderr, and uses up a job id (measured).
+    """
+    tested = ("sbatch", "--test-only", f"--array={array.first}-{array.last}", script)
+    asked = [
+        Check(NODES, partial(_partition_refusal, request)),
+        Check(tested, _test_only_refusal, _start_estimate),
+    ]
+    if request.account:
+        listed = _listed("assoc", f"user={getpass.getuser()}", "format=Account")
+        refusal = partial(_name_refusal, "account of yours", request.account, "resources.account")
+        asked.append(Check(listed, refusal))
+    if request.qos:
+        listed = _listed("qos", "format=Name")
+        asked.append(Check(listed, partial(_name_refusal, "QOS", request.qos, "resources.qos")))
+    return tuple(asked)
+
+
+def _listed(*what: str) -> tuple[str, ...]:
+    return ("sacctmgr", "-n", "-P", "show", *what)
+
+
+def _partition_refusal(request: Request, answer: Completed) -> str | None:
+    if not answer.ok:
+        return None  # what sinfo cannot tell, --test-only and the submission will
+    known = partitions(answer.stdout).values()
+    asked = asked_for(request.queue, known, PARTITION)
+    if unknown := unknown_fault(asked, known, PARTITION):
+        return str(unknown)
+    faults = (walltime_fault(request, asked), gpu_fault(request, asked), node_fault(request, asked))
+    return "\n".join(map(str, filter(None, faults))) or None
+
+
+def _test_only_refusal(answer: Completed) -> str | None:
+    return None if answer.ok else f"sbatch refuses the job: {answer.said}"
+
+
+def _start_estimate(answer: Completed) -> str:
+    """Return when the job would start: ``sbatch: Job 5 to start at 2026-01-02T03:04:05 ...``."""
+    found = re.search(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", answer.said)
+    return f"Slurm expects the first to start at {found[1].replace('T', ' ')}" if found else ""
+
+
+def _name_refusal(kind: str, name: str, key: str, answer: Completed) -> str | None:
+    """Refuse a name that is not in a list; silent where the accounting is off or does not say."""
+    known = set(answer.stdout.split()) if answer.ok else set()
+    return str(no_such(kind, name, known, key)) if known and name not in known else None

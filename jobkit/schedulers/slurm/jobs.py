@@ -1,0 +1,205 @@
+"""Slurm: sbatch, squeue, sacct, scancel; their man pages are at https://slurm.schedmd.com/.
+
+"Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from jobkit.core.shell import Completed
+from jobkit.core.units import format_count
+from jobkit.schedulers.parsing import expand_tasks, find_job_id, refused, seconds_of, task_ranges
+from jobkit.schedulers.slurm.accounting import END_STATES, FORMAT, clusters, rows_of_tasks
+from jobkit.schedulers.types import Array, JobId, Queued, State
+
+NAME = "slurm"
+PROGRAMS: tuple[str, ...] = ("sbatch",)
+HANDS_ON = True
+"""sbatch(1), ``--export``: all, unless told."""
+ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
+"""Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
+
+BUSY = re.compile(r"Rate limit exceeded|Resource temporarily unavailable")
+"""See `jobkit.schedulers.protocol.Scheduler`; slurm.conf(5), ``rl_enable`` (since 23.02)."""
+UNSURE = re.compile(
+    r"Socket timed out|Zero Bytes were transmitted|Message (receive|send) failure|Connection reset"
+)
+"""See `jobkit.schedulers.protocol.Scheduler`: sbatch had sent the job, and then heard no more."""
+
+_SUBMITTED = (
+    r"(?P<id>\d+)(?:;(?P<cluster>\S+))?",
+    r".*?Submitted batch job (?P<id>\d+)(?: on cluster (?P<cluster>\S+))?",
+)
+_QUEUE_COLUMNS = "%i|%T|%r|%N|%M|%S|%j"
+"""Task, state, reason, nodes, time used, (expected) start, name: squeue(1), --format."""
+_MOST_RANGES = 5_000
+"""In one argument: Linux takes 128 KiB (execve(2)), and a range of a large array is 16 characters."""
+_OVER = re.compile(
+    r": No error$|already finished|already completing or completed|Invalid job id specified|expired"
+)
+"""scontrol says for each task what became of it, with status 1 where one has ended (measured)."""
+
+# https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES; an end state is not in the queue.
+_QUEUE_STATES = {
+    "PENDING": State.PENDING,
+    "CONFIGURING": State.PENDING,
+    "REQUEUED": State.PENDING,
+    "REQUEUE_FED": State.PENDING,
+    "REQUEUE_HOLD": State.HELD,
+    "RESV_DEL_HOLD": State.HELD,
+    "SPECIAL_EXIT": State.HELD,
+    "RUNNING": State.RUNNING,
+    "RESIZING": State.RUNNING,
+    "SIGNALING": State.RUNNING,
+    "SUSPENDED": State.RUNNING,
+    "STOPPED": State.RUNNING,
+    "COMPLETING": State.ENDING,
+    "STAGE_OUT": State.ENDING,
+}
+
+# https://slurm.schedmd.com/squeue.html#SECTION_JOB-REASON-CODES: reasons for which a pending
+# task waits for a person, or for ever.
+_WAITING = {
+    "JobHeldUser": State.HELD,
+    "JobHeldAdmin": State.HELD,
+    "launch failed requeued held": State.HELD,
+    "BadConstraints": State.ERROR,
+    "DependencyNeverSatisfied": State.ERROR,
+    "InvalidAccount": State.ERROR,
+    "InvalidQOS": State.ERROR,
+    "PartitionTimeLimit": State.ERROR,
+}
+
+
+def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
+    """Return the command that submits ``script`` as one array job; its header says the rest.
+
+    ``afterany`` waits for all tasks of an array, whatever became of them (sbatch(1)).
+    """
+    waits = (f"--dependency=afterany:{':'.join(job.id for job in after)}",) if after else ()
+    throttle = f"%{array.throttle}" if array.throttle else ""
+    span = f"--array={array.first}-{array.last}{throttle}"
+    return (PROGRAMS[0], "--parsable", *waits, span, script, *array.words)
+
+
+def parse_submit(answer: str) -> JobId:
+    """Return the job id: ``123``, ``123;cluster``, ``Submitted batch job 123 on cluster c``.
+
+    Raises
+    ------
+    JobkitError
+        Where there is none.
+    """
+    return find_job_id(answer, _SUBMITTED, PROGRAMS[0])
+
+
+def limit_argv() -> tuple[str, ...]:
+    """Return the command that tells the array limit."""
+    return ("scontrol", "show", "config")
+
+
+def parse_limit(answer: str) -> int | None:
+    """Return the largest task index: ``MaxArraySize - 1``, or ``max_array_tasks`` where smaller.
+
+    slurm.conf(5): ``MaxArraySize`` is one more than the largest index, and 0 (here: 0 too)
+    turns arrays off; ``max_array_tasks`` in ``SchedulerParameters`` limits their number.
+    """
+    size = re.search(r"^MaxArraySize\s*=\s*(\d+)", answer, re.MULTILINE)
+    number = re.search(r"^SchedulerParameters\s*=.*\bmax_array_tasks=(\d+)", answer, re.MULTILINE)
+    limits = [max(int(size[1]) - 1, 0)] if size else []
+    return min([*limits, *([int(number[1])] if number else [])], default=None)
+
+
+def too_many(answer: str, arrays: Sequence[Array]) -> str | None:
+    """Return why the controller cannot hold so many tasks, ``None`` where it can or does not say.
+
+    slurm.conf(5), ``MaxJobCount``: the most jobs that slurmctld holds at a time, and each task of
+    an array counts as one. sbatch would not say so: it tries again and again.
+    """
+    found = re.search(r"^MaxJobCount\s*=\s*(\d+)", answer, re.MULTILINE)
+    points = sum(array.tasks for array in arrays)
+    if not found or points <= int(found[1]):
+        return None
+    most = format_count(int(found[1]), "job")
+    return f"{format_count(points, 'point')}, but the controller holds at most {most} (MaxJobCount)"
+
+
+def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - the header says %A_%a.out
+    """Return the name of a task's log: what templates/slurm.sh.j2 asks for."""
+    return f"{job}_{task}.out"
+
+
+def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the commands that look for jobs by their name: in the queue, and in the accounting."""
+    queue = ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, "--name", name)
+    return queue, ("sacct", "-n", "-P", "-D", "-S", since, "--name", name, FORMAT)
+
+
+def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:
+    """Return the command that changes how many tasks run at a time: scontrol(1), ``ArrayTaskThrottle``."""
+    return ("scontrol", *clusters((job,)), "update", f"JobId={job.id}", f"ArrayTaskThrottle={most}")
+
+
+def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
+    """Return the command that cancels a job, or only some of its tasks: ``12_7``, ``12_[1-5,9]``.
+
+    scancel is silent, with status 0, about a job or task that it does not know (measured).
+    """
+    ranges = task_ranges(tasks)
+    parts = [",".join(ranges[start : start + _MOST_RANGES]) for start in range(0, len(ranges), _MOST_RANGES)]
+    words = [f"{job.id}_{part}" if part.isdecimal() else f"{job.id}_[{part}]" for part in parts]
+    return ("scancel", *clusters((job,)), *(words or [job.id]))
+
+
+def refusal(answer: Completed) -> str | None:
+    """Return what was refused of a cancellation or a throttle; ``None`` also where all is over."""
+    return refused(answer, _OVER)
+
+
+def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the one command that lists what the queue still holds, a task a line (``-r``)."""
+    del users  # squeue finds jobs by their ids
+    ids = ",".join(job.id for job in jobs)
+    return ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, *clusters(jobs), "-j", ids)
+
+
+def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
+    """Return the tasks still in the queue, ``None`` where the answer is no answer.
+
+    squeue ends with 1 and ``Invalid job id specified`` where it is asked for one job and has
+    forgotten it (``MinJobAge`` after its end): nothing is left. Of several ids it drops those
+    it does not know without a word (measured).
+    """
+    if not answer.ok:
+        return () if "Invalid job id specified" in answer.said else None
+    return tuple(
+        Queued(
+            job_id=job,
+            task=task,
+            state=state,
+            reason="" if reason == "None" else reason,
+            name=name,
+            node=node,
+            elapsed_s=None if state is State.PENDING else seconds_of(elapsed),
+            start_at="" if start == "N/A" else start,
+        )
+        for job, listed, _, (word, reason, node, elapsed, start, name) in rows_of_tasks(answer.stdout, 7)
+        if (state := _queue_state(word, reason)) is not None
+        for task in expand_tasks(listed)
+    )
+
+
+def _queue_state(word: str, reason: str) -> State | None:
+    if word in END_STATES:
+        return None
+    state = _QUEUE_STATES.get(word, State.UNKNOWN)
+    return _WAITING.get(reason, state) if state is State.PENDING else state
+
+
+def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that tell a person what became of jobs: the queue's and the accounting's."""
+    del name  # both find jobs by their ids; with them sacct looks back without end
+    ids = ",".join(job.id for job in jobs)
+    return ("squeue", *clusters(jobs), "-j", ids), ("sacct", *clusters(jobs), "-j", ids)

@@ -1,0 +1,180 @@
+"""What sbatch ignores or takes for something else in a job script. Pure.
+
+sbatch reads ``#SBATCH`` at the start of a line, down to the first command (sbatch(1), DESCRIPTION).
+Each rule was measured with Slurm 22.05.8, and tests/cluster/test_lint.py measures it again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from posixpath import dirname, join
+
+from jobkit.schedulers.script import (
+    Finding,
+    Line,
+    Option,
+    Script,
+    finding,
+    followed,
+    signal_name,
+    traps,
+    words,
+)
+from jobkit.schedulers.slurm.rules import RULES
+
+MARK = "#SBATCH"
+_MEANT = re.compile(r"\s*#(?P<gap>[!@\s]*)(?P<word>[A-Za-z]+)[\s:=]*(?P<rest>-{1,2}[A-Za-z].*)")
+_ALIKE = 0.75
+"""How alike a word and SBATCH are to be, by difflib: a letter missing, doubled or out of place."""
+_COMMAND = re.compile(r"\s[^-\s]\S*\.(?:sh|bash|slurm|sbatch|job|sub|py)(?:\s|$)|--wrap\b|\\$")
+"""What a comment has that shows a command to type: a script, a command in place of one, more lines."""
+_SHORT = {"o": "output", "e": "error", "a": "array", "D": "chdir"}
+_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
+_LONG = ("output", "error", "array", "chdir", "signal", "open-mode", *_MEMORY)
+_SHORTEST = 3
+"""Letters by which getopt_long(3) tells these options from others."""
+ONE_DASH = (
+    *("error", "exclude", "exclusive", "export", "export-file", "extra-node-info", "hint", "hold", "input"),
+    *("open-mode", "output", "overcommit", "oversubscribe", "qos", "signal", "sockets-per-node"),
+)
+"""Long options that sbatch takes with one dash without a word; of the others it says that they are wrong."""
+_FEW_MEBIBYTES = 100
+_OF_THE_JOB = re.compile(r"%\d*[AaJj]")
+"""What of a filename pattern is known only once there is a job: sbatch(1), filename pattern."""
+_OF_THE_TASK = re.compile(r"%\d*[aJj]")
+_PATTERN = re.compile(r"%\d*[A-Za-z]")
+_QUOTED = re.compile(r"\"(?P<double>[^\"]*)\"|'[^']*'")
+_VARIABLE = re.compile(r"\$[A-Za-z_{(]|`")
+
+
+def lint(script: Script) -> tuple[Finding, ...] | None:
+    """Return what is found in a script, by line; ``None`` where it has no directive of Slurm's."""
+    found = [*_misspelt(script), *_late(script)]
+    asked = [line for line in script.lines if line.header and line.text.startswith(MARK)]
+    if not asked and not found:
+        return None
+    options = [option for line in asked for option in _options(line)]
+    found += [*_shape(script), *_one_dash(asked), *_variables(asked), *_memory(options)]
+    found += [*_folders(script, options), *_shared_log(options), *_signal(script, options)]
+    return tuple(sorted(found, key=lambda one: one.line))
+
+
+def _misspelt(script: Script) -> Iterator[Finding]:
+    for line in script.lines:
+        meant = None if line.here or line.text.startswith(MARK) else _MEANT.match(line.text)
+        if meant and _alike(meant["word"]) and not _shown(meant):
+            yield finding(RULES, line, "misspelt", rest=meant["rest"].strip())
+
+
+def _alike(word: str) -> bool:
+    return difflib.SequenceMatcher(None, "sbatch", word.lower()).ratio() >= _ALIKE
+
+
+def _shown(meant: re.Match[str]) -> bool:
+    """Tell whether a comment shows a command: ``# sbatch --array=1-3 job.sh 7``."""
+    return meant["word"].islower() and bool(meant["gap"]) and bool(_COMMAND.search(meant["rest"].rstrip()))
+
+
+def _late(script: Script) -> Iterator[Finding]:
+    first = next((line for line in script.lines if not line.header), None)
+    for line in script.lines:
+        if first and not (line.header or line.here) and line.text.startswith(MARK):
+            yield finding(RULES, line, "late", first=first.number, command=first.text.strip())
+
+
+def _shape(script: Script) -> Iterator[Finding]:
+    """Yield what is wrong with line ends and first line."""
+    first = script.lines[0]
+    if not first.text.startswith("#!"):
+        yield finding(RULES, first, "no-interpreter")
+    elif not first.text[2:].lstrip().startswith("/"):
+        yield finding(RULES, first, "interpreter")
+    if script.crlf:
+        yield finding(RULES, script.lines[script.crlf - 1], "crlf")
+
+
+def _options(line: Line) -> Iterator[Option]:
+    """Yield the options of a directive as getopt_long(3) reads them."""
+    for word, after in followed(words(line.text.removeprefix(MARK))):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            yield Option(line, _long(name), value if equals else after)
+        elif word.startswith("-") and word[1:2] in _SHORT:
+            yield Option(line, _SHORT[word[1]], word[2:] or after)
+
+
+def _long(name: str) -> str:
+    """Return a long option's whole name; it may be cut short."""
+    if name in _LONG or len(name) < _SHORTEST:
+        return name
+    return next((known for known in _LONG if known.startswith(name)), name)
+
+
+def _one_dash(asked: Sequence[Line]) -> Iterator[Finding]:
+    for line in asked:
+        for word in words(line.text.removeprefix(MARK)):
+            name = word[1:].partition("=")[0]
+            if word.startswith("-") and name in ONE_DASH:
+                yield finding(RULES, line, "one-dash", name=name, letter=name[0], word=word)
+
+
+def _variables(asked: Sequence[Line]) -> Iterator[Finding]:
+    """Yield what looks like a variable, unless single quotes say that it is none."""
+    for line in asked:
+        if _VARIABLE.search(_QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])):
+            yield finding(RULES, line, "variable")
+
+
+def _memory(options: Sequence[Option]) -> Iterator[Finding]:
+    asked = {option.name: option for option in options if option.name in _MEMORY}
+    if len(asked) > 1:
+        first, second, *_ = asked
+        yield finding(RULES, asked[second].line, "memory-twice", first=first, second=second)
+    for option in asked.values():
+        if option.value.isdecimal() and 0 < int(option.value) < _FEW_MEBIBYTES:
+            yield finding(RULES, option.line, "memory-unit", name=option.name, value=option.value)
+
+
+def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
+    """Yield the folders without which a job dies."""
+    start = ""
+    for option in options:
+        if option.name == "chdir":
+            start = option.value
+            yield from _folder(script, option, start)
+    for option in options:
+        folder = dirname(option.value) if option.name in {"output", "error"} else ""
+        if folder and "\\" not in option.value:
+            yield from _folder(script, option, join(start, folder))
+
+
+def _folder(script: Script, option: Option, folder: str) -> Iterator[Finding]:
+    plain = folder.replace("%%", "")
+    there = folder.replace("%%", "%")
+    if _OF_THE_JOB.search(plain):
+        yield finding(RULES, option.line, "folder-number", name=option.name)
+    elif folder.startswith("~"):
+        yield finding(RULES, option.line, "folder-home")
+    elif not _PATTERN.search(plain) and script.missing(there):
+        yield finding(RULES, option.line, "folder", folder=there, quoted=shlex.quote(there))
+
+
+def _shared_log(options: Sequence[Option]) -> Iterator[Finding]:
+    last = {option.name: option for option in options}
+    if "array" not in last or ("open-mode" in last and last["open-mode"].value.startswith("a")):
+        return
+    for name in ("output", "error"):
+        path = last[name].value if name in last else "/dev/null"
+        if not path.startswith("/dev/") and not _OF_THE_TASK.search(path.replace("%%", "")):
+            yield finding(RULES, last[name].line, "shared-log", name=name, root=re.sub(r"\.\w+$", "", path))
+
+
+def _signal(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
+    asked = next((option for option in reversed(options) if option.name == "signal"), None)
+    whom, _, what = asked.value.rpartition(":") if asked else ("", "", "")
+    line = traps(script).get(signal_name(what.partition("@")[0]))
+    if asked and line and "B" not in whom:
+        yield finding(RULES, asked.line, "signal", line=line.number, what=what)

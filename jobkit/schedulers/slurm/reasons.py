@@ -1,0 +1,82 @@
+"""Why a task waits on Slurm, in plain words, and what a person can do about it.
+
+The words are those of squeue(1), JOB REASON CODES: https://slurm.schedmd.com/job_reason_codes.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jobkit.schedulers.parsing import task_ranges
+from jobkit.schedulers.types import JobId, Queued, Remedy, State
+
+# The first that a reason begins with tells. Limits have hundreds of names: what they share tells.
+_WORDS: Mapping[str, str] = {
+    "Resources": "what it needs is in use",
+    "Priority": "others are before it",
+    "JobArrayTaskLimit": "as many run as may at a time",
+    "DependencyNeverSatisfied": "what it waits for can never come true",
+    "Dependency": "waits for another job to end",
+    "BeginTime": "not before a set time, as after a requeue",
+    "JobHeldUser": "held by its owner",
+    "JobHeldAdmin": "held by an administrator: ask them",
+    "launch failed requeued held": "its launch failed, so Slurm holds it",
+    "JobLaunchFailure": "its launch failed",
+    "BadConstraints": "no node has what it asks for",
+    "InvalidAccount": "the account is not known",
+    "InvalidQOS": "the QOS is not known",
+    "PartitionTimeLimit": "the partition allows no walltime so long",
+    "PartitionNodeLimit": "the partition has no nodes so many, or some are down",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition takes no jobs just now",
+    "PartitionConfig": "the partition does not allow it",
+    "ReqNodeNotAvail": "the nodes that it could run on are down, drained or reserved",
+    "Nodes required for job are DOWN": "the nodes that it could run on are down, drained or reserved",
+    "NodeDown": "the nodes that it could run on are down",
+    "ReservationDeleted": "its reservation is gone",
+    "Reservation": "waits for its reservation",
+    "Licenses": "waits for a licence",
+    "QOS": "a limit of the QOS is reached",
+    "MaxCpuPerAccount": "a limit of the account is reached",
+    "MaxMemPerLimit": "asks for more memory than is allowed",
+    "Assoc": "a limit of the account is reached",
+    "MaxJobs": "as many jobs run as are allowed",
+    "Cleaning": "its last run is being cleaned up",
+    "Prolog": "its node is being made ready",
+    "SystemFailure": "Slurm itself failed on it",
+    "FedJobLock": "waits for the other clusters to answer",
+}
+
+_KEYS: Mapping[str, str] = {
+    "BadConstraints": "resources.constraint",
+    "InvalidAccount": "resources.account",
+    "InvalidQOS": "resources.qos",
+    "PartitionTimeLimit": "resources.walltime",
+}
+"""What to change in the spec where Slurm will never begin it as it is."""
+
+_RELEASED = ("JobHeldUser", "launch failed requeued held")
+"""scontrol(1), release: for these the owner can do it."""
+
+
+def explain(one: Queued) -> str:
+    """Return why a task waits: Slurm's word and what it means; empty where Slurm gives no reason."""
+    if not one.reason:
+        return ""
+    words = next((words for begin, words in _WORDS.items() if one.reason.startswith(begin)), "")
+    return f"{one.reason}: {words}" if words else one.reason
+
+
+def remedy(job: JobId, tasks: tuple[int, ...], one: Queued) -> Remedy | None:
+    """Return what a person can do for tasks that wait alike; ``None`` where they need nobody.
+
+    scontrol takes array tasks as a list in brackets: ``release 12_[3,7-9]`` (measured).
+    """
+    if one.state not in {State.HELD, State.ERROR}:
+        return None
+    if one.reason.startswith(_RELEASED):
+        clusters = ("-M", job.cluster) if job.cluster else ()
+        named = ",".join(task_ranges(tasks))
+        target = f"{job.id}_{named}" if named.isdecimal() else f"{job.id}_[{named}]"
+        return Remedy(argv=("scontrol", *clusters, "release", target))
+    return Remedy(key=_KEYS.get(one.reason, ""))

@@ -1,0 +1,195 @@
+"""What Slurm says of its site: its partitions, limits, accounts, and whether it keeps account.
+
+Man pages: sinfo(1), scontrol(1), sacct(1), sacctmgr(1), slurm.conf(5), gres.conf(5).
+"Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jobkit.schedulers.parsing import bytes_of, seconds_of
+from jobkit.schedulers.queues import Nodes, Queue
+from jobkit.schedulers.survey import Answers, Keeping, Survey, text_of, unanswered
+
+PARTITION = "partition"
+COMMANDS: tuple[str, ...] = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr")
+"""See `jobkit.schedulers.protocol.Scheduler`."""
+
+# -a: hidden partitions too; -e: a line for each kind of node. %P name, %l MaxTime, %G GRES, %a up or
+# down, %D nodes of this kind, %c CPUs and %m MiB of one of them (sinfo(1)).
+NODES = ("sinfo", "-a", "-e", "-h", "-o", "%P|%l|%G|%a|%D|%c|%m")
+_COLUMNS = NODES[-1].count("|")
+
+_SOURCES = {"queues": "sinfo, scontrol show partition", "accounts": "sacctmgr show user"}
+CONTROLLER, CONFIG = "controller", "config"
+
+
+def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
+    """Return what to ask next, given what was answered; see `jobkit.schedulers.protocol.Scheduler`.
+
+    A controller that is down is told by ``scontrol ping`` at once, by ``sinfo`` after 9 s (measured).
+    """
+    first = {CONTROLLER: ("scontrol", "ping"), "version": ("sinfo", "--version")}
+    if CONTROLLER not in answers or not answers[CONTROLLER].ok:
+        return first
+    user = getpass.getuser()
+    return {
+        **first,
+        CONFIG: ("scontrol", "show", "config"),
+        "nodes": NODES,
+        # Without -a: those that this user may see (scontrol(1)).
+        "partitions": ("scontrol", "-o", "show", "partition"),
+        "sacct": ("sacct", "-n", "-P", "-X", "-S", "now"),
+        "accounts": (
+            *("sacctmgr", "-n", "-P", "show", "user", user),
+            *("withassoc", "format=DefaultAccount,Account"),
+        ),
+    }
+
+
+def parse_survey(answers: Answers) -> Survey:
+    """Return what the answers come to; what was not answered is ``None``, or empty."""
+    controller = answers.get(CONTROLLER)
+    nodes = text_of(answers, "nodes")
+    limits = text_of(answers, CONFIG) or ""
+    config = _config(limits)
+    accounts, account = _accounts(text_of(answers, "accounts"))
+    return Survey(
+        product="Slurm",
+        queue_noun=PARTITION,
+        walltime_noun="MaxTime",
+        version=_version(text_of(answers, "version") or ""),
+        trouble="" if controller is None or controller.ok else controller.said,
+        cluster=config.get("ClusterName", ""),
+        queues=None if nodes is None else _with_access(partitions(nodes), text_of(answers, "partitions")),
+        limits=limits,
+        keeping=_keeping(answers, config),
+        accounts=accounts,
+        account=account,
+        must_charge="associations" in config.get("AccountingStorageEnforce", ""),
+        sources=_SOURCES,
+        silent=unanswered(answers),
+    )
+
+
+def partitions(text: str) -> dict[str, Queue]:
+    """Return the partitions by name, from what ``sinfo`` prints of `NODES`.
+
+    There is a line for each kind of node; the largest counts.
+    """
+    known: dict[str, Queue] = {}
+    for line in text.splitlines():
+        if line.count("|") == _COLUMNS:
+            queue = _row(*line.strip().split("|"))
+            known[queue.name] = _joined(known[queue.name], queue) if queue.name in known else queue
+    return known
+
+
+def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
+    """Return what one line says."""
+    nodes, cpus, mebibytes = node
+    gpus: dict[str, int] = {}
+    # gpu:v100:2(S:0-1), gpu:2, gpu:a100_3g.20gb:4 (gres.conf(5))
+    for kind, count in re.findall(r"\bgpu(?::([^:,(\s]+))?:(\d+)", gres):
+        gpus[kind] = max(int(count), gpus.get(kind, 0))
+    kind = Nodes(
+        number=int(nodes) if nodes.isdigit() else 0,
+        cpus=int(cpus) if cpus.isdigit() else None,
+        memory_bytes=bytes_of(f"{mebibytes}M"),
+        gpus=gpus,
+    )
+    return Queue(
+        name=name.removesuffix("*"),
+        default=name.endswith("*"),
+        walltime_s=seconds_of(_with_seconds(max_time)),
+        gpus=gpus,
+        nodes=kind.number,
+        cpus=kind.cpus,
+        memory_bytes=kind.memory_bytes,
+        kinds=(kind,) if kind.number else (),
+        closed="" if state == "up" else f"it is {state}",
+    )
+
+
+def _joined(one: Queue, other: Queue) -> Queue:
+    """Return what two lines say of the same partition."""
+    kinds = {*one.gpus, *other.gpus}
+    return replace(
+        one,
+        gpus={kind: max(one.gpus.get(kind, 0), other.gpus.get(kind, 0)) for kind in sorted(kinds)},
+        nodes=one.nodes + other.nodes,
+        kinds=(*one.kinds, *other.kinds),
+        cpus=max(filter(None, (one.cpus, other.cpus)), default=None),
+        memory_bytes=max(filter(None, (one.memory_bytes, other.memory_bytes)), default=None),
+    )
+
+
+def _with_seconds(max_time: str) -> str:
+    """Return sinfo's ``2-00`` and ``1-00:00`` with all their parts (sbatch(1), --time)."""
+    days, dash, rest = max_time.rpartition("-")
+    return f"{days}-{rest}{':00' * (2 - rest.count(':'))}" if dash else max_time
+
+
+def _with_access(known: Mapping[str, Queue], text: str | None) -> tuple[Queue, ...]:
+    """Return the partitions with what ``scontrol -o show partition`` says of who may use them."""
+    if text is None:
+        return tuple(known.values())
+    rows = [_pairs(line) for line in text.splitlines()]
+    seen = {row.get("PartitionName", ""): row for row in rows}
+    return tuple(_opened(queue, seen.get(name)) for name, queue in known.items())
+
+
+def _opened(queue: Queue, row: Mapping[str, str] | None) -> Queue:
+    """Return a partition with why it takes no jobs, and whom it is for (scontrol(1), slurm.conf(5))."""
+    if row is None:
+        return replace(queue, closed=queue.closed or "it is hidden from you")
+    if row.get("RootOnly") == "YES":
+        return replace(queue, closed="only root may use it")
+    limits = {word: row.get(f"Allow{word}", "ALL") for word in ("Groups", "Accounts", "Qos")}
+    only = [f"{word.lower()} {names}" for word, names in limits.items() if names != "ALL"]
+    return replace(queue, only="; ".join(only))
+
+
+def _pairs(line: str) -> dict[str, str]:
+    return {name: value for name, sign, value in (word.partition("=") for word in line.split()) if sign}
+
+
+def _version(text: str) -> str:
+    """Return the version: ``slurm 23.11.4``, ``slurm-wlm 22.05.8`` (Debian)."""
+    return next(reversed(text.split()), "")
+
+
+def _config(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, sign, value in pairs if sign}
+
+
+def _keeping(answers: Answers, config: Mapping[str, str]) -> Keeping:
+    """Return whether accounting is on and answers.
+
+    ``accounting_storage/none`` keeps nothing (slurm.conf(5)); with a slurmdbd that is down sacct
+    ends with 1 at once, and jobs go on (measured).
+    """
+    if config.get("AccountingStorageType", "").endswith("/none"):
+        return Keeping(works=False, said="off (AccountingStorageType is accounting_storage/none)")
+    sacct = answers.get("sacct")
+    if sacct is None:
+        return Keeping(said="not asked")
+    if not sacct.ok:
+        return Keeping(works=False, said=f"does not answer: {_last_line(sacct.said)}")
+    return Keeping(works=True, said="on (sacct answers)")
+
+
+def _last_line(text: str) -> str:
+    return text.strip().splitlines()[-1] if text.strip() else "nothing was said"
+
+
+def _accounts(text: str | None) -> tuple[tuple[str, ...] | None, str]:
+    """Return the user's accounts, and the one that jobs are charged to: ``default|account`` a line."""
+    rows = [line.split("|") for line in (text or "").splitlines() if line.count("|") == 1]
+    names = tuple(dict.fromkeys(account for _, account in rows if account))
+    return None if text is None else names, next((default for default, _ in rows if default), "")

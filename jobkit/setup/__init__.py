@@ -1,0 +1,1 @@
+"""Before the first run: `jobkit doctor` looks, `jobkit init` writes."""

@@ -1,0 +1,236 @@
+"""Everything that must be true on this machine before a sweep works, in the order that a newcomer reads."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+from jobkit.core import shell
+from jobkit.core.errors import JobkitError
+from jobkit.core.places import cache_dir
+from jobkit.planning.found import idle_gpus, needed_gpus
+from jobkit.planning.render import SCRATCH_MARGIN_BYTES, render_errand
+from jobkit.schedulers.survey import Survey
+from jobkit.schedulers.types import Array, Request
+from jobkit.setup import machine_probes, site_probes
+from jobkit.setup.doctor_case import Case, inputs_of, needs_model
+from jobkit.setup.facts import ANSWER_FILE, EXAMINED_FILE, PROGRAMS, Facts, read_facts
+from jobkit.setup.findings import Finding, Status, fine, missing, warning
+from jobkit.setup.node_probes import MACHINE, Wanted, look, programs
+from jobkit.setup.python_probes import PYTHON
+from jobkit.spec.axes import settings
+from jobkit.spec.spec import SweepSpec
+from jobkit.spec.values import Auto
+from jobkit.submit.enqueue import clean_environment
+
+BODY = "doctor.sh.j2"
+STEP_LIMIT_S = 60
+"""How long one step of a look may take: torch from a cold file server takes most of a minute."""
+LOOK_LIMIT_S = 180.0
+ASK_LIMIT_S = 20.0
+ONE_TASK = Array(first=1, last=1, offset=0, throttle=None)
+
+HERE, INPUTS, PYTHON_HERE = "This machine", "Folders and inputs", "Python, as a job would have it"
+
+
+def safely(where: str, name: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield findings; a file system that fails under them is a finding too, and ends them."""
+    try:
+        yield from findings
+    except OSError as error:
+        yield from under(where, [missing(name, str(error))])
+
+
+def under(where: str, findings: Iterator[Finding] | Sequence[Finding]) -> Iterator[Finding]:
+    """Yield findings with their heading."""
+    return (replace(one, where=where) for one in findings)
+
+
+def opening(case: Case) -> Iterator[Finding]:
+    """Yield what can be told before the scheduler is asked."""
+    first = [machine_probes.jobkit_itself(), *(one for one in case.opening if one.name == "spec")]
+    yield from under(HERE, [*first, machine_probes.commands(case.scheduler, _no_scheduler(case))])
+
+
+def _no_scheduler(case: Case) -> str:
+    return f"{case.why}: points would run here, one at a time"
+
+
+def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
+    """Yield what the scheduler's answers come to, for a point of the spec."""
+    if case.local:
+        return
+    found = [site_probes.controller(survey)]
+    found += [one for one in case.opening if one.name == "site file"]
+    try:
+        request = case.request()
+    except JobkitError as error:
+        found.append(missing("job script", error.message, error.hint))
+    else:
+        if not survey.trouble:
+            found += site_probes.look(survey, _asking(case, survey, request))
+            if idle := idle_gpus(case.spec, case.scheduler.NAME, case.device):
+                found.append(warning("GPUs in use", idle, needed_gpus(case.device)))
+            found.append(_tried(case, request, found))
+    yield from under(survey.product, found)
+
+
+def _asking(case: Case, survey: Survey, request: Request) -> site_probes.Asking:
+    return site_probes.Asking(
+        request=request,
+        requests=case.site.requests,
+        memory_per=case.site.memory_per,
+        queue_key=_queue_key(case),
+        limit=case.scheduler.parse_limit(survey.limits),
+        points=_points(case.spec) if case.given else 0,
+    )
+
+
+def _points(spec: SweepSpec) -> int:
+    """Return how many points a spec has; 0 where its batch sizes are still to be chosen."""
+    axes = spec.sweep
+    if any(isinstance(values, Auto) for values in axes.product.values()):
+        return 0
+    return len(settings(axes.product, axes.zip, axes.include, axes.exclude)) * spec.repeats
+
+
+def _queue_key(case: Case) -> str:
+    if case.spec.resources.queue:
+        return "resources.queue in the spec"
+    return f"`queue` in {case.site_file}" if case.site.queue else "`queue` in the site file"
+
+
+def _tried(case: Case, request: Request, told: Sequence[Finding]) -> Finding:
+    """Return what the scheduler itself says of a job like a point's: it submits nothing."""
+    name = "job"
+    with tempfile.TemporaryDirectory(prefix="jobkit-doctor-") as folder:
+        script = Path(folder) / "job.sh"
+        try:
+            script.write_text(script_for(case, Path(folder), case.spec), encoding="utf-8")
+        except (JobkitError, OSError) as error:
+            return missing(name, str(error))
+        checks = case.scheduler.checks(str(script), ONE_TASK, request)
+        asked = [one for one in checks if str(script) in one.argv]
+        answers = [
+            (one, shell.run(one.argv, env=clean_environment(), timeout_s=ASK_LIMIT_S)) for one in asked
+        ]
+    refused = [text for one, answer in answers if (text := one.refusal(answer))]
+    if refused:
+        known = any(one.status is Status.MISSING for one in told)
+        mend = (
+            "mend what is missing above first" if known else "change the site file's `requests` or `options`"
+        )
+        return missing(name, "\n".join(refused), mend)
+    outlook = [text for one, answer in answers if (text := one.outlook(answer))]
+    return fine(name, "; ".join([f"{asked[0].argv[0]} would take a job like a point's", *outlook]))
+
+
+def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False) -> str:
+    """Return the script that looks around, as a job of a spec, or to be run here.
+
+    Raises
+    ------
+    JobkitError
+        As `jobkit.planning.render.render_errand`.
+    """
+    values = {
+        "warning_s": 0,
+        "programs": PROGRAMS,
+        "limit_s": STEP_LIMIT_S,
+        "seen": seen_from(case),
+        "examine": ["--device", case.device, *_workload_words(case)],
+    }
+    return render_errand(spec, case.site, run_dir, BODY, values, bare=bare)
+
+
+def _workload_words(case: Case) -> list[str]:
+    return ["--workload", case.spec.workload, "--folder", case.workload_folder]
+
+
+def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
+    """Yield whether folders take what a sweep writes, and whether text and model are there.
+
+    Parameters
+    ----------
+    nodes_tell
+        Whether a node will tell which folders it sees: then there is no need to guess.
+    """
+    shared = not (case.local or nodes_tell)
+    found = [machine_probes.run_folders(case.runs_dir, shared=shared), machine_probes.cache(shared=shared)]
+    if case.given:
+        found.append(machine_probes.text(case.spec, case.base))
+    if needs_model(case):
+        found.append(machine_probes.model(case.spec, needed=case.given))
+    yield from under(INPUTS, found)
+
+
+def python_here(case: Case) -> Iterator[Finding]:
+    """Yield what a job's Python has, looked at on this machine with a job's environment."""
+    with tempfile.TemporaryDirectory(prefix="jobkit-doctor-") as name:
+        folder = Path(name)
+        try:
+            script = script_for(case, folder, case.spec, bare=True)
+            (folder / "look.sh").write_text(script, encoding="utf-8")
+        except (JobkitError, OSError) as error:
+            yield from under(PYTHON_HERE, [missing("job script", str(error))])
+            return
+        shell.run(("bash", str(folder / "look.sh")), env=_job_environment(case), timeout_s=LOOK_LIMIT_S)
+        facts = facts_in(folder)
+    probes = (*MACHINE, *PYTHON) if case.local else (programs, *PYTHON)
+    yield from under(PYTHON_HERE, look(facts, wanted(case, on_node=case.local), probes))
+
+
+def _job_environment(case: Case) -> Mapping[str, str]:
+    """Return the variables that a job would begin with: Grid Engine hands none on (qsub(1), -V)."""
+    if case.scheduler.HANDS_ON:
+        return clean_environment()
+    kept = {
+        name: os.environ[name]
+        for name in ("HOME", "USER", "LOGNAME", "SHELL", "TMPDIR")
+        if name in os.environ
+    }
+    return {"PATH": "/usr/local/bin:/bin:/usr/bin", **kept}
+
+
+def facts_in(folder: Path) -> Facts:
+    """Return what the script left in a folder; nothing where it left nothing."""
+    texts: list[str | None] = []
+    for file in (ANSWER_FILE, EXAMINED_FILE):
+        try:
+            texts.append((folder / file).read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            texts.append(None)
+    return read_facts(texts[0] or "", texts[1])
+
+
+def wanted(case: Case, *, on_node: bool) -> Wanted:
+    """Return what a point of the case needs of a machine."""
+    environment = case.spec.environment
+    return Wanted(
+        device=case.device,
+        workload=case.spec.workload,
+        gpus=case.spec.resources.gpus,
+        scratch_bytes=SCRATCH_MARGIN_BYTES + sum(map(_size, inputs_of(case))),
+        seen=seen_from(case),
+        python="python" if environment.conda or environment.venv else "jobkit's own Python",
+        on_node=on_node,
+        jobkit=metadata.version("jobkit"),
+        given=case.given,
+        rsync=not case.local,
+    )
+
+
+def seen_from(case: Case) -> tuple[str, ...]:
+    """Return what a node must see of this machine's folders."""
+    cache = cache_dir()
+    return tuple(map(str, [*([cache] if cache.is_dir() else []), *inputs_of(case)]))
+
+
+def _size(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())

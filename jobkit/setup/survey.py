@@ -1,0 +1,49 @@
+"""Ask a scheduler what it says of its site, each question with a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jobkit.core import shell
+from jobkit.core.shell import Completed
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.survey import Survey
+from jobkit.submit.enqueue import clean_environment
+
+TIMEOUT_S = 20.0
+"""squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""
+
+
+def ask_site(scheduler: Scheduler, timeout_s: float | None = None) -> Survey:
+    """Return what a scheduler says of its site.
+
+    Parameters
+    ----------
+    timeout_s
+        How long one question may take; by default `TIMEOUT_S`. After one that took longer no other
+        is asked: whoever waits for the answers has waited long enough, and a controller in trouble
+        is left in peace.
+    """
+    answers: dict[str, Completed] = {}
+    environment = {**clean_environment(), **scheduler.ENVIRONMENT}
+    while new := _new(scheduler, answers):
+        for name, argv in new.items():
+            answers[name] = _ask(argv, environment, timeout_s or TIMEOUT_S, answers)
+    return scheduler.parse_survey(answers)
+
+
+def _new(scheduler: Scheduler, answers: Mapping[str, Completed]) -> dict[str, tuple[str, ...]]:
+    """Return the questions that were not asked yet."""
+    return {name: argv for name, argv in scheduler.survey_argvs(answers).items() if name not in answers}
+
+
+def _ask(
+    argv: tuple[str, ...],
+    environment: Mapping[str, str],
+    timeout_s: float,
+    answers: Mapping[str, Completed],
+) -> Completed:
+    hung = next((one for one in answers.values() if one.status == shell.NO_ANSWER), None)
+    if hung is None:
+        return shell.run(argv, env=environment, timeout_s=timeout_s)
+    return Completed(argv, shell.NO_ANSWER, "", f"not asked, for {hung.said}")

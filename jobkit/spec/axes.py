@@ -1,0 +1,113 @@
+"""The settings of a sweep: product of the axes, ``zip``, ``include``, ``exclude``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from jobkit.core.nearest import nearest
+from jobkit.run.workloads.workload import knobs
+from jobkit.spec.values import AUTO, AUTO_KNOB
+
+Loc = tuple[int | str, ...]
+
+
+def settings(
+    axes: Mapping[str, Sequence[int]],
+    zipped: Mapping[str, Sequence[int]],
+    include: Sequence[Mapping[str, int]],
+    exclude: Sequence[Mapping[str, int]],
+) -> tuple[dict[str, int], ...]:
+    """Return the settings of a sweep, each once, in the order of the axes.
+
+    Parameters
+    ----------
+    axes
+        Knob to values: every combination of them.
+    zipped
+        Knobs that advance together; as one more axis.
+    include
+        Settings to add, whatever ``exclude`` says.
+    exclude
+        A setting is dropped if it agrees with all knobs of one of these.
+    """
+    rows = [dict(zip(zipped, values, strict=True)) for values in zip(*zipped.values(), strict=True)] or [{}]
+    if not (axes or zipped):
+        rows = [] if include else [{}]
+    combined = [
+        {**dict(zip(axes, values, strict=True)), **row} for values in product(*axes.values()) for row in rows
+    ]
+    kept = [setting for setting in combined if not any(_matches(setting, rule) for rule in exclude)]
+    unique = {tuple(sorted(setting.items())): dict(setting) for setting in [*kept, *include]}
+    return tuple(unique.values())
+
+
+def _matches(setting: Mapping[str, int], rule: Mapping[str, int]) -> bool:
+    return bool(rule) and all(setting.get(knob) == value for knob, value in rule.items())
+
+
+def axis_faults(axes: Mapping[str, Any], workload: str) -> Iterator[tuple[Loc, str]]:
+    """Yield ``(place below sweep, what is wrong)`` for raw YAML of any shape."""
+    known = knobs(workload)
+    mapping = axes.get("zip") if isinstance(axes.get("zip"), dict) else {}
+    if known is not None:
+        yield from unknown_knobs(axes, known)
+    yield from _uneven(mapping or {})
+    yield from _auto(axes)
+    yield from _twice(axes, mapping or {})
+    yield from _no_points(axes)
+
+
+def unknown_knobs(
+    axes: Mapping[str, Any], known: Sequence[str], owner: str = ""
+) -> Iterator[tuple[Loc, str]]:
+    """Yield ``(place below sweep, what is wrong)`` for each knob of a sweep that a workload does not have.
+
+    Parameters
+    ----------
+    known
+        What the workload has.
+    owner
+        A class of the user's own, which can be changed: the message names it, and what it has.
+    """
+    zipped = axes.get("zip")
+    names: list[Loc] = [(name,) for name in axes if name not in {"zip", "include", "exclude"}]
+    names += [("zip", name) for name in zipped] if isinstance(zipped, dict) else []
+    names += [loc for key in ("include", "exclude") for loc in _setting_names(key, axes.get(key))]
+    holds = f": the KNOBS of {owner} holds {', '.join(known) or 'nothing'}" if owner else ""
+    for loc in names:
+        if loc[-1] not in known:
+            more = holds or nearest(str(loc[-1]), list(known))
+            yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{more}"
+
+
+def _setting_names(key: str, rows: object) -> list[Loc]:
+    if not isinstance(rows, list):
+        return []
+    return [(key, i, name) for i, row in enumerate(rows) if isinstance(row, dict) for name in row]
+
+
+def _uneven(zipped: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+    lengths = {name: len(values) for name, values in zipped.items() if isinstance(values, list)}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        yield ("zip",), f"sweep.zip: knobs that advance together need as many values each: {told}"
+
+
+def _auto(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+    for name, values in axes.items():
+        if values == AUTO and name not in {AUTO_KNOB, "zip", "include", "exclude"}:
+            yield (name,), f"sweep.{name}: only {AUTO_KNOB} may be {AUTO!r}"
+
+
+def _twice(axes: Mapping[str, Any], zipped: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+    for name in zipped:
+        if name in axes:
+            yield ("zip", name), f"sweep.zip.{name}: an axis of its own too; keep one of the two"
+
+
+def _no_points(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+    for name, values in axes.items():
+        if isinstance(values, list) and not values and name not in {"include", "exclude"}:
+            yield (name,), f"sweep.{name}: no values, so the sweep has no points"

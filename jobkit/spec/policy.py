@@ -1,0 +1,193 @@
+"""What is to be done about each outcome: the spec's ``policy``, and what it comes to for a try. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+from jobkit.core.records import Outcome
+
+FACTOR_PATTERN = r"^x\d+(\.\d+)?$"
+
+
+def _factor(value: object) -> object:
+    """Return the number of ``x1.5``."""
+    wanted = "a factor is written like x1.5, and is more than 1"
+    if not isinstance(value, str) or not value.startswith("x"):
+        raise ValueError(wanted)
+    try:
+        number = float(value[1:])
+    except ValueError as error:
+        raise ValueError(wanted) from error
+    if not 1 < number <= 100:  # noqa: PLR2004 - a hundredfold is a slip of the pen
+        raise ValueError(wanted)
+    return number
+
+
+Factor = Annotated[
+    float,
+    BeforeValidator(_factor),
+    PlainSerializer(lambda value: f"x{value:g}"),
+    WithJsonSchema({"type": "string", "pattern": FACTOR_PATTERN}),
+]
+"""How many times as much: ``x1.5``."""
+
+Tries = Annotated[int, Field(ge=0, le=10)]
+"""How often a point is run again for one outcome; 0 for never."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class RamOom(_Part):
+    """Again with more memory.
+
+    Attributes
+    ----------
+    memory
+        How many times as much as the try before had.
+    tries
+        How often.
+    """
+
+    memory: Factor = 1.5
+    tries: Tries = 2
+
+
+class Timeout(_Part):
+    """Again with a longer walltime.
+
+    Attributes
+    ----------
+    walltime
+        How many times as long as the try before had.
+    tries
+        How often.
+    """
+
+    walltime: Factor = 2.0
+    tries: Tries = 1
+
+
+class Again(_Part):
+    """Again as it was.
+
+    Attributes
+    ----------
+    tries
+        How often.
+    """
+
+    tries: Tries = 2
+
+
+class Bug(_Part):
+    """When to give the sweep up.
+
+    Attributes
+    ----------
+    stop_after
+        How many points must fail the same way before those still to come end at once as
+        ``stopped``; 0 for never.
+    """
+
+    stop_after: Annotated[int, Field(ge=0)] = 2
+
+
+class Policy(_Part):
+    """What is done about each outcome.
+
+    Attributes
+    ----------
+    gpu_oom
+        ``prune`` leaves larger loads on the same kind of card out; ``keep`` runs them all the same.
+    ram_oom
+        Again with more memory.
+    timeout
+        Again with a longer walltime.
+    preempted, node_fail
+        Again as it was, unless the scheduler does so by itself; after ``node_fail`` without that node.
+    bug
+        When to give the sweep up: also for ``environment``, ``model_missing`` and ``no_gpu``.
+    follow_up
+        Whether a small job waits for the sweep to end and does all this, so that nobody need be
+        logged in. Without it `jobkit resume` does it.
+    """
+
+    gpu_oom: Literal["prune", "keep"] = "prune"
+    ram_oom: RamOom = RamOom()
+    timeout: Timeout = Timeout()
+    preempted: Again = Again()
+    node_fail: Again = Again()
+    bug: Bug = Bug()
+    follow_up: bool = True
+
+
+class Change(BaseModel):
+    """How a point is to be run again.
+
+    Attributes
+    ----------
+    memory, walltime
+        How many times as much as the spec asks for.
+    exclude
+        Nodes to stay away from.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    memory: float = 1.0
+    walltime: float = 1.0
+    exclude: tuple[str, ...] = ()
+
+
+def retry(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change | None:
+    """Return how a point is to be run again, ``None`` where it is not.
+
+    Parameters
+    ----------
+    policy
+        The spec's.
+    ended
+        Outcome and node of each try so far, the oldest first; the last one decides.
+    """
+    if not ended or ended[-1][0] is None:
+        return None
+    outcomes = [outcome for outcome, _ in ended]
+    return growth(policy, ended) if outcomes.count(outcomes[-1]) <= _tries(policy, outcomes[-1]) else None
+
+
+def growth(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change:
+    """Return what a point gets by its tries so far, the oldest first, however often it may run again.
+
+    What was too little once is too little, whatever came after it.
+    """
+    outcomes = [outcome for outcome, _ in ended]
+    nodes = {node: None for outcome, node in ended if outcome is Outcome.NODE_FAIL and node}
+    return Change(
+        memory=policy.ram_oom.memory ** outcomes.count(Outcome.RAM_OOM),
+        walltime=policy.timeout.walltime ** outcomes.count(Outcome.TIMEOUT),
+        exclude=tuple(nodes),
+    )
+
+
+def _tries(policy: Policy, outcome: Outcome | None) -> int:
+    return (
+        {
+            Outcome.RAM_OOM: policy.ram_oom.tries,
+            Outcome.TIMEOUT: policy.timeout.tries,
+            Outcome.PREEMPTED: policy.preempted.tries,
+            Outcome.NODE_FAIL: policy.node_fail.tries,
+        }.get(outcome, 0)
+        if outcome
+        else 0
+    )
+
+
+def grown(value: int, factor: float, *, step: int) -> int:
+    """Return a value so many times as large, rounded up to a whole step."""
+    return math.ceil(value * factor / step) * step

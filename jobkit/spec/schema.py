@@ -1,0 +1,80 @@
+"""The JSON schema of specs, for editors: made from the model, its words from the docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from jobkit.run.workloads.workload import SHIPPED, knobs
+from jobkit.spec.spec import Axes, SweepSpec
+from jobkit.spec.values import AUTO, AUTO_KNOB
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+FILE = "jobkit.schema.json"
+"""Its name beside the shipped sweeps, which name it in their first line."""
+
+
+def schema_text() -> str:
+    """Return the schema of `jobkit.spec.spec.SweepSpec` as JSON, as `jobkit schema` prints it."""
+    return json.dumps(spec_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def spec_schema() -> dict[str, Any]:
+    """Return the schema of a spec: every key with its type, its default and what it means."""
+    whole: dict[str, Any] = SweepSpec.model_json_schema()
+    parts: dict[str, dict[str, Any]] = whole.pop("$defs")
+    models = {kind.__name__: kind for kind in _models(SweepSpec)}
+    for name, part in [("SweepSpec", whole), *parts.items()]:
+        _describe(part, models[name])
+    _add_knobs(parts[Axes.__name__])
+    return {"$schema": DIALECT, **whole, "$defs": parts}
+
+
+def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
+    """Return a model and those that its keys hold."""
+    annotations = [field.annotation for field in model.model_fields.values()]
+    kinds = [kind for one in annotations for kind in (one, *get_args(one))]
+    below = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return [model, *(one for kind in below for one in _models(kind))]
+
+
+def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
+    """Put the words of the docstring into a part of the schema, and defaults as YAML has them."""
+    summary, told = docstring(model)
+    defaults = model.model_construct().model_dump(mode="json", warnings=False)
+    part["description"] = summary
+    part.pop("title", None)
+    for name, key in part["properties"].items():
+        key.pop("title", None)
+        key.pop("default", None)
+        key["description"] = told[name]
+        if "$ref" not in key and name in defaults:
+            key["default"] = defaults[name]
+
+
+def docstring(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
+    """Return the first line of a model's docstring, and what its Attributes say of each key."""
+    summary, _, rest = inspect.cleandoc(model.__doc__ or "").partition("\n")
+    _, _, section = rest.partition("Attributes\n----------\n")
+    found = re.findall(r"^(\w[\w, ]*)\n((?:(?: +.*)?\n)+)", section + "\n", re.MULTILINE)
+    words = {
+        name: " ".join(text.replace("``", "`").split()) for names, text in found for name in names.split(", ")
+    }
+    return summary, words
+
+
+def _add_knobs(axes: dict[str, Any]) -> None:
+    """Name the knobs of the shipped workloads, so that an editor offers them."""
+    values = axes["additionalProperties"]
+    for knob in dict.fromkeys(knob for workload in SHIPPED for knob in knobs(workload) or ()):
+        of = " and ".join(workload for workload in SHIPPED if knob in (knobs(workload) or ()))
+        what = f"A knob of {of}: a list of values, or one; combined with those of the other knobs."
+        allowed = values
+        if knob == AUTO_KNOB:
+            allowed = {"anyOf": [*values["anyOf"], {"const": AUTO}]}
+            what += " `auto`: those worth measuring, chosen from the text."
+        axes["properties"][knob] = {**allowed, "description": what}

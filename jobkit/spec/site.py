@@ -1,0 +1,186 @@
+"""What this cluster calls its queue, its GPUs, its memory and its scratch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.nearest import SCHEDULER_WORDS, nearest
+from jobkit.core.places import config_folder
+from jobkit.core.shipped import shipped_folder
+from jobkit.schedulers.registry import own_option
+from jobkit.spec.values import Line, SchedulerName, Word
+from jobkit.spec.yaml_files import read_document, refuse, validated
+
+
+class Requests(BaseModel):
+    """How the site spells what a sweep asks for: one header line each, of one option or several.
+
+    The words in braces are filled in; ``null`` means that the site has no such thing.
+    ``{memory}`` is in the scheduler's units (``8G``, ``1500M``: powers of 1024). ``{exclude}``
+    has commas between the nodes, ``{exclude_bars}`` the ``|`` of Grid Engine's patterns.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    queue: Line | None = None
+    gpus: Line | None = None
+    gpu_type: Line | None = None
+    cpus: Line | None = None
+    memory: Line | None = None
+    walltime: Line | None = None
+    account: Line | None = None
+    qos: Line | None = None
+    mail: Line | None = None
+    constraint: Line | None = None
+    exclude: Line | None = None
+    reservation: Line | None = None
+    exclusive: Line | None = None
+
+
+class Site(BaseModel):
+    """A site file, whole.
+
+    Attributes
+    ----------
+    scheduler
+        The scheduler that the site runs.
+    about
+        One line for a person.
+    queue
+        The queue or partition that jobs go to unless the spec names another; ``null`` for the
+        scheduler's default.
+    cpu_queue
+        The one for work without a GPU, such as `jobkit models fetch --as-job`; ``null`` for ``queue``.
+    requests
+        See `Requests`. ``gpu_type`` replaces ``gpus`` where the spec names a type.
+    memory_per
+        Whether the scheduler counts memory for the job or for each slot (CPU).
+    options
+        Further header lines for every job.
+    scratch
+        A shell expression for the node's scratch folder, such as ``/disk/scratch/$USER``;
+        ``null`` for ``$SLURM_TMPDIR``, ``$TMPDIR`` or ``/tmp``, the first that is set.
+    setup
+        Shell lines to run before the environment is activated.
+    sync_interval_s
+        How often results are brought home while the job runs.
+    warning_s
+        How long before the walltime the job asks to be warned.
+    kill_wait_s
+        How long the scheduler leaves a cancelled job before it kills it.
+    runs_dir
+        Where run folders go on this site; ``null`` for ``runs/`` here.
+    pack
+        How many points share a job where the spec does not say: for sites that forbid many short jobs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    MEANT: ClassVar = {
+        word: key.replace("resources.", "requests.")
+        for word, key in SCHEDULER_WORDS.items()
+        if key.removeprefix("resources.") in Requests.model_fields
+    }
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    scheduler: SchedulerName
+    about: str = ""
+    queue: Word | None = None
+    cpu_queue: Word | None = None
+    requests: Requests = Requests()
+    memory_per: Literal["job", "slot"] = "job"
+    options: list[Line] = []
+    scratch: str | None = None
+    setup: list[str] = []
+    sync_interval_s: Annotated[int, Field(ge=1)] = 30
+    warning_s: Annotated[int, Field(ge=0)] = 60
+    kill_wait_s: Annotated[int, Field(ge=1)] = 30
+    runs_dir: str | None = None
+    pack: Annotated[int, Field(ge=1)] = 1
+
+
+def load_site(name: str, scheduler: str) -> Site:
+    """Return the site that a spec names.
+
+    Parameters
+    ----------
+    name
+        ``auto`` (the user's own ``site.yaml`` if it is for this scheduler, else the shipped
+        default of the scheduler), the name of a site file, or a path to one.
+    scheduler
+        The scheduler that will be used; the site must be one of its.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such site, it has faults, or it is for another scheduler.
+    """
+    site = _read(find_site(name, scheduler))
+    if site.scheduler != scheduler:
+        raise JobkitError(
+            f"site {name!r} is for {site.scheduler}, not for {scheduler}",
+            hint=f"pass --scheduler {site.scheduler}, or name another site",
+        )
+    return site
+
+
+def find_site(name: str, scheduler: str) -> Path:
+    """Return the file of the site that a spec names, as `load_site` reads it.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such site; with ``auto`` where the user's own has faults.
+    """
+    return _own_or_default(scheduler) if name == "auto" else _find(name)
+
+
+def own_site() -> Path:
+    """Return where the user's own site file lies, or would lie: what ``site: auto`` finds."""
+    return config_folder() / "site.yaml"
+
+
+def whole_name(name: str, scheduler: str) -> str:
+    """Return a site as a spec anywhere else may name it: by its name, or by its absolute path."""
+    path = find_site(name, scheduler)
+    return path.stem if path.parent in _folders() else str(path.absolute())
+
+
+def _folders() -> tuple[Path, Path]:
+    return config_folder() / "sites", shipped_folder("templates") / "sites"
+
+
+def _own_or_default(scheduler: str) -> Path:
+    own = own_site()
+    if own.is_file() and _read(own).scheduler == scheduler:
+        return own
+    return _find(f"{scheduler}-default")
+
+
+def _find(name: str) -> Path:
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        return Path(os.path.expanduser(name))  # noqa: PTH111 - a Path forgets the ./ of ./~
+    for folder in _folders():
+        if (path := folder / f"{name}.yaml").is_file():
+            return path
+    known = sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})
+    raise JobkitError(
+        f"no site {name!r}{nearest(name, known)}",
+        hint="name a shipped site, one in your config folder's sites/, or a path ending in .yaml",
+    )
+
+
+def _read(path: Path) -> Site:
+    document = read_document(path)
+    site = validated(document, Site)
+    for number, line in enumerate(site.options if site else ()):
+        if what := own_option(site.scheduler if site else "", line):
+            document.faults.append(document.fault(("options", number), f"options.{number}: {what}"))
+    refuse(document, "every key of a site file: jobkit help templates-and-sites", nested=True)
+    assert site is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
+    return site

@@ -1,0 +1,321 @@
+"""Read a YAML file against a pydantic model and name every fault by file:line:column.
+
+PyYAML speaks YAML 1.1, where ``24:00:00`` is 86400 and ``on`` is a bool; the loader here leaves
+both as text, for a walltime is written with colons and nobody means a bool by ``no``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from yaml.constructor import ConstructorError
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.nearest import meant, nearest
+from jobkit.core.record_files import open_regular
+
+Loc = tuple[int | str, ...]
+M = TypeVar("M", bound=BaseModel)
+
+
+# libyaml's parser and emitter where PyYAML has them: ten times as fast as those in Python.
+_SafeLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SafeDumper: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Loader(_SafeLoader):  # type: ignore[valid-type,misc]  # one of two classes
+    """PyYAML's safe loader with YAML 1.2's idea of a number and of a bool."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - PyYAML's own signature
+        """Return the value of a node; a value that its tag does not allow is a fault with its place."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+            said = f"{str(node.value)[:40]!r} is no {_tag_of(node)}"
+            raise ConstructorError(None, None, said, node.start_mark) from error
+
+
+def _tag_of(node: yaml.Node) -> str:
+    return str(node.tag).replace("tag:yaml.org,2002:", "!!")
+
+
+def _no_such_tag(_loader: _Loader, node: yaml.Node) -> None:
+    raise ConstructorError(None, None, f"{_tag_of(node)} is not used here", node.start_mark)
+
+
+_Loader.yaml_constructors = {
+    f"tag:yaml.org,2002:{tag}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{tag}"]
+    for tag in ("null", "bool", "int", "float", "str", "seq", "map")
+} | {None: _no_such_tag}
+
+
+_PLAIN = {
+    "tag:yaml.org,2002:bool": (r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    "tag:yaml.org,2002:int": (r"^[-+]?(?:0|[1-9][0-9]*)$", "-+0123456789"),
+    "tag:yaml.org,2002:float": (
+        r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$",
+        "-+.0123456789",
+    ),
+}
+_Loader.yaml_implicit_resolvers = {
+    first: [pair for pair in pairs if pair[0] not in _PLAIN and not pair[0].endswith(":timestamp")]
+    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _tag, (_pattern, _first) in _PLAIN.items():
+    _Loader.add_implicit_resolver(_tag, re.compile(_pattern), list(_first))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One thing wrong in a file: sorts by place."""
+
+    line: int
+    column: int
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+@dataclass(slots=True)
+class Document:
+    """A YAML file, read: its data, and where each key stands.
+
+    Attributes
+    ----------
+    path
+        As the user wrote it.
+    data
+        The mapping that the file holds, with the overrides in it.
+    overrides
+        The keys given by ``--set``, and how they were written.
+    """
+
+    path: str
+    node: yaml.Node | None
+    data: dict[str, Any]
+    overrides: dict[Loc, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def fault(self, loc: Loc, what: str, *, on_key: bool = False) -> Fault:
+        """Return a fault at the deepest part of ``loc`` that stands in the file."""
+        for length in range(len(loc), 0, -1):
+            if loc[:length] in self.overrides:
+                return Fault(0, 0, f"--set {self.overrides[loc[:length]]}", what)
+        mark = _locate(self.node, loc, on_key=on_key) if self.node else None
+        return self.fault_at(mark, what) if mark else Fault(1, 1, f"{self.path}:1:1", what)
+
+    def fault_at(self, mark: yaml.Mark, what: str) -> Fault:
+        """Return a fault at a place of the file."""
+        line, column = mark.line + 1, mark.column + 1
+        return Fault(line, column, f"{self.path}:{line}:{column}", what)
+
+
+def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
+    """Read a YAML mapping and put ``key=value`` overrides into it.
+
+    Parameters
+    ----------
+    path
+        The file.
+    overrides
+        Each ``dotted.key=value``; the value is YAML.
+
+    Raises
+    ------
+    JobkitError
+        Where the file cannot be read or is no YAML mapping.
+    """
+    try:
+        text = _read(path)
+        node, data = _composed(text)
+    except OSError as error:
+        raise JobkitError(f"{path}: {error.strerror}", hint="name a YAML file that exists") from error
+    except UnicodeDecodeError as error:
+        raise JobkitError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise JobkitError(_syntax(path, error), hint="mend the YAML there") from error
+    if not isinstance(node, yaml.MappingNode):
+        raise JobkitError(f"{path}:1:1: not a mapping of keys to values", hint="see jobkit help spec")
+    document = Document(str(path), node, data)
+    try:
+        document.faults += [document.fault_at(mark, what) for mark, what in _odd(node)]
+    except RecursionError as error:
+        raise JobkitError(
+            f"{path}: an alias stands inside its own anchor", hint="write the value out"
+        ) from error
+    for override in overrides:
+        _override(document, override)
+    if any(NUL in fault.what for fault in document.faults):
+        refuse(document, "write it without \\0")  # at once: a check may open a file of that name
+    return document
+
+
+def _read(path: Path) -> str:
+    """Return a file's text; a FIFO only if a shell made it (``<(command)``), for others may block."""
+    if str(path).startswith(("/dev/", "/proc/")):
+        return path.read_text(encoding="utf-8")
+    with os.fdopen(open_regular(path), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def _composed(text: str) -> tuple[yaml.Node | None, Any]:
+    """Return a text's node, which knows its places, and its data, parsed once for both."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        return node, loader.construct_document(node) if node else None
+    finally:
+        loader.dispose()
+
+
+def validated(document: Document, model: type[M]) -> M | None:
+    """Return the document as the model, or ``None`` with the faults added to the document."""
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        for found in error.errors():
+            what = _words(found["type"], found["msg"], found["input"], found["loc"], model)
+            document.faults.append(
+                document.fault(found["loc"], what, on_key=found["type"] in {"extra_forbidden", "missing"})
+            )
+    return None
+
+
+def refuse(document: Document, what: str, *, nested: bool = False) -> None:
+    """Raise all faults of the document at once.
+
+    Parameters
+    ----------
+    document
+        What was read.
+    what
+        To type or read next.
+    nested
+        Whether another file names this one: that one's message counts, and says what was not done.
+
+    Raises
+    ------
+    JobkitError
+        With one line a fault, in the order of the file, where there is any.
+    """
+    if not document.faults:
+        return
+    lines = [str(fault).replace("\n", "\n  ") for fault in sorted(set(document.faults))]
+    count = f"{len(lines)} fault{'s' * (len(lines) > 1)}"
+    head = f"{document.path} has faults" if nested else f"{document.path}: {count}, nothing was done"
+    raise JobkitError("\n".join([head, *(f"  {line}" for line in lines)]), hint=what)
+
+
+def _syntax(path: Path, error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+    return f"{path}{at}: not YAML: {getattr(error, 'problem', None) or error}"
+
+
+MOST_SHOWN = 120
+"""Characters of an override in a message."""
+NUL = "a NUL character, which no file name, variable or line of a script can hold"
+
+
+def _pairs(node: yaml.Node) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+    return {key.value: (key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+
+
+def _odd(node: yaml.Node) -> Iterator[tuple[yaml.Mark, str]]:
+    """Yield keys that are given twice and texts with a NUL character, each with its place."""
+    if isinstance(node, yaml.ScalarNode) and "\0" in node.value:
+        yield node.start_mark, f"{node.value[:40]!r}: {NUL}"
+    children = node.value if isinstance(node, yaml.SequenceNode) else ()
+    seen: dict[str, int] = {}
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        line = key.start_mark.line + 1
+        if str(key.value) in seen:
+            yield key.start_mark, f"{key.value}: given twice, first on line {seen[str(key.value)]}"
+        seen.setdefault(str(key.value), line)
+        children = (*children, key, value)
+    for child in children:
+        yield from _odd(child)
+
+
+def _locate(node: yaml.Node, loc: Loc, *, on_key: bool) -> Any:  # noqa: ANN401 - PyYAML's marks are untyped
+    """Return the mark of the deepest node that loc reaches; parts that name no node are skipped."""
+    mark = node.start_mark
+    for part in loc:
+        if isinstance(node, yaml.MappingNode) and str(part) in (pairs := _pairs(node)):
+            key, node = pairs[str(part)]
+            mark = key.start_mark if on_key or not node.start_mark else node.start_mark
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            mark = node.start_mark
+    return mark
+
+
+def _override(document: Document, override: str) -> None:
+    """Put one ``dotted.key=value`` into the data, or add the fault."""
+    dotted, equals, text = override.partition("=")
+    loc: Loc = tuple(dotted.strip().split("."))
+    shown = override if len(override) <= MOST_SHOWN else f"{override[:MOST_SHOWN]}..."
+    here = Fault(0, 0, f"--set {shown}", "not key=value, for instance resources.cpus=4")
+    if not equals or not all(loc):
+        document.faults.append(here)
+        return
+    try:
+        node, value = _composed(text)
+        document.faults += [Fault(0, 0, here.where, what) for _, what in (_odd(node) if node else ())]
+    except (yaml.YAMLError, UnicodeError, RecursionError) as error:
+        said = getattr(error, "problem", None) or "it cannot be read"
+        document.faults.append(Fault(0, 0, here.where, f"the value is not YAML: {said}"))
+        return
+    target: Any = document.data
+    for part in loc[:-1]:
+        if not isinstance(target.get(str(part)), dict):
+            target[str(part)] = {}
+        target = target[str(part)]
+    target[str(loc[-1])] = value
+    document.overrides[loc] = shown
+
+
+def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseModel]) -> str:
+    """Return a fault of pydantic's in words that name the key, the value and the nearest key."""
+    names = [part for part in loc if isinstance(part, int) or not part.startswith("function-")]
+    key = ".".join(str(part) for part in names)
+    if kind == "extra_forbidden":
+        keys = list(_part(model, loc[:-1]).model_fields)
+        other = meant(names, getattr(model, "MEANT", {}), keys)
+        return f"{key}: no such key{other or nearest(str(loc[-1]), keys)}"
+    if kind == "missing":
+        return f"{key}: missing"
+    if kind in {"model_type", "dict_type"}:
+        return f"{key}: {value!r}: should be a mapping of {_noun(_part(model, loc))} to values"
+    said = message.removeprefix("Value error, ").removeprefix("Input ")
+    return f"{key}: {value!r}: {said[:1].lower()}{said[1:]}"
+
+
+def _noun(part: type[BaseModel]) -> str:
+    """Return what the keys of a part are called: its ``KEYS`` where it has keys of the user's own."""
+    return str(getattr(part, "KEYS", "keys"))
+
+
+def _part(model: type[BaseModel], loc: Loc) -> type[BaseModel]:
+    """Return the part of a model that ``loc`` stands in, in lists of parts and optional parts too."""
+    for part in loc:
+        annotation = model.model_fields[str(part)].annotation if str(part) in model.model_fields else None
+        kinds = (kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type))
+        model = next((kind for kind in kinds if issubclass(kind, BaseModel)), model)
+    return model
+
+
+def as_yaml(data: Mapping[str, Any]) -> str:
+    """Return a mapping as YAML that this module reads back to the same data."""
+    return yaml.dump(
+        dict(data), Dumper=_SafeDumper, sort_keys=False, allow_unicode=True, default_flow_style=False
+    )

@@ -1,0 +1,1 @@
+"""Everything that changes a run: submit, resubmit, cancel, throttle, run here."""

@@ -1,0 +1,25 @@
+"""``python -m jobkit.submit.driver RUN``, a detached local run: all points, then what the policy says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from jobkit.submit.launch import EXIT_INTERRUPTED
+from jobkit.submit.local import as_driver, drive
+from jobkit.submit.retries import follow
+
+
+def main() -> int:
+    """Drive the run folder that the command line names; return the exit code."""
+    run_dir = Path(sys.argv[1])
+    try:
+        with as_driver(run_dir) as job_id:
+            drive(run_dir, lambda _: None, job_id)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return follow(run_dir)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""What `jobkit sweep` does once a run is prepared: preview, run here, detach, or submit."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobkit.core import folded, shell
+from jobkit.core.errors import JobkitError
+from jobkit.core.typed import short, typed
+from jobkit.core.units import format_count, format_size, format_walltime
+from jobkit.outcome.submissions import Role
+from jobkit.outcome.trials import MOST_TRIALS
+from jobkit.planning.prepare import Prepared
+from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.types import JobId
+from jobkit.spec.spec import Resources, SweepSpec
+from jobkit.submit import arrays, local, submit
+
+if TYPE_CHECKING:
+    from jobkit.core.records import Point
+    from jobkit.spec.policy import Policy
+    from jobkit.status.look import RunLook
+
+EXIT_INTERRUPTED = 130
+
+
+def say(text: str) -> None:
+    """Print a line for a person, on stderr: stdout is for what was asked for."""
+    folded.say(text, err=True)
+
+
+def preview(prepared: Prepared) -> str:
+    """Return the script and the commands that would submit it, as the shell would take them."""
+    lines = [prepared.script.rstrip("\n"), "", f"# Nothing was written or submitted ({headline(prepared)})."]
+    lines += [f"# The script would be {prepared.run_dir}/job.sh, submitted by:"]
+    return "\n".join([*lines, *(f"#   {shlex.join(argv)}" for argv in submit_commands(prepared))])
+
+
+def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
+    """Return the submit commands of a run, one an array, and those of the jobs that follow.
+
+    Where the controller does not answer, for the scheduler is not on this machine, one array
+    is taken to hold all points.
+
+    Raises
+    ------
+    JobkitError
+        Where the controller's limits forbid so many points.
+    """
+    scheduler = by_name(prepared.spec.scheduler)
+    round_ = submit.first_round(prepared)
+    try:
+        limits = arrays.ask_limits(scheduler, once=True)
+    except JobkitError:
+        limits = ""
+        say(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
+    cut = arrays.arrays_within(
+        scheduler, limits, len(round_.tasks), prepared.spec.max_parallel, round_.listed
+    )
+    commands = [scheduler.submit_argv(str(prepared.run_dir / "job.sh"), array) for array in cut]
+    if scheduler.NAME == "local":
+        return commands
+    jobs = [JobId(f"JOB{number}") for number, _ in enumerate(cut, 1)]
+    following = {
+        submit.FIND_SCRIPT: arrays.following(len(prepared.points)) if prepared.find_script else None,
+        submit.FOLLOW_SCRIPT: submit.ONE_TASK if prepared.follow_script else None,
+    }
+    followers = [
+        scheduler.submit_argv(str(prepared.run_dir / script), array, jobs)
+        for script, array in following.items()
+        if array
+    ]
+    return commands + followers
+
+
+def headline(prepared: Prepared) -> str:
+    """Return in a line what is about to run, where, and why there."""
+    spec = prepared.spec
+    settings = len(prepared.points) // spec.repeats
+    points = format_count(len(prepared.points), "point")
+    points += f" ({format_count(settings, 'setting')} x {spec.repeats})"
+    where = "this machine" if spec.scheduler == "local" else f"{spec.scheduler}, site {prepared.site.name}"
+    return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
+
+
+def here(prepared: Prepared, check: submit.Check) -> int | None:
+    """Run all points on this machine, with progress; return an exit code if it did not get so far."""
+    from jobkit.status import watch  # brings rich, which a submission that returns at once does not need
+
+    say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {short(prepared.run_dir)}")
+    submit.write_run(prepared, check)
+    try:
+        with (
+            local.as_driver(prepared.run_dir) as job_id,
+            watch.Progress(prepared.run_dir, prepared.points) as progress,
+        ):
+            local.drive(prepared.run_dir, progress.tick, job_id)
+    except KeyboardInterrupt:
+        say(f"interrupted; what was measured is in {short(prepared.run_dir)}")
+        say(f"  see it    jobkit collect {typed(prepared.run_dir)}")
+        say(f"  go on     jobkit resume {typed(prepared.run_dir)}")
+        return EXIT_INTERRUPTED
+    return None
+
+
+def detached(prepared: Prepared, check: submit.Check) -> int:
+    """Start the local run in a process of its own and return."""
+    say(f"{headline(prepared)}\n{asked(prepared)}")
+    submit.write_run(prepared, check)
+    run_dir = prepared.run_dir
+    argv = by_name("local").submit_argv(str(run_dir / "job.sh"), submit.ONE_TASK)
+    pid = shell.detach(argv, run_dir / "logs" / "driver.out")
+    _done(prepared, f"running here as process {pid}", _cancel(prepared))
+    return 0
+
+
+def asked(prepared: Prepared) -> str:
+    """Return in a line what is about to be asked for, and what it comes to at most.
+
+    A job that shares points asks for the walltime of all of them. The one that tries the largest
+    batch asks for that of one point; here each trial has it.
+    """
+    spec, asked = prepared.spec, prepared.spec.resources
+    trials = (MOST_TRIALS if spec.scheduler == "local" else 1) if prepared.find_script else 0
+    each_s = asked.walltime * (len(prepared.points) + trials)
+    with_find = ", the largest batch included" if prepared.find_script else ""
+    if spec.scheduler == "local":
+        walltime = format_walltime(asked.walltime)
+        return f"one point at a time, {walltime} each at most: at most {_hours(each_s)} hours{with_find}"
+    unit, number = ("GPU", asked.gpus) if asked.gpus else ("CPU", asked.cpus)
+    retries = ", retries not counted" if prepared.follow_script else ""
+    most = f"at most {_hours(number * each_s)} {unit}-hours{with_find}{retries}"
+    return f"asking for {_each(asked)} a point{_beside(spec)}: {most}"
+
+
+def _each(asked: Resources) -> str:
+    """Return what a point gets: ``1 v100 GPU, 2 CPUs, 8GiB of memory and 00:10:00``."""
+    kind = f" {asked.gpu_type}" if asked.gpu_type else ""
+    what = [f"{asked.gpus}{kind} GPU{'s' if asked.gpus > 1 else ''}"] if asked.gpus else []
+    what += [f"{asked.cpus} CPU{'s' if asked.cpus > 1 else ''}", f"{format_size(asked.memory)} of memory"]
+    what += ["a node to itself"] if asked.exclusive else []
+    return f"{', '.join(what)} and {format_walltime(asked.walltime)}"
+
+
+def _beside(spec: SweepSpec) -> str:
+    together = f", {spec.pack} points a job" if spec.pack > 1 else ""
+    jobs = "jobs " if spec.pack > 1 else ""
+    return together + (f", {spec.max_parallel} {jobs}at a time" if spec.max_parallel else "")
+
+
+def _hours(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
+
+
+def on_cluster(prepared: Prepared, check: submit.Check = lambda: None, *, wait: bool) -> int | None:
+    """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
+    say(f"{headline(prepared)}\n{asked(prepared)}")
+    taken = submit.submit(prepared, say, check)
+    scheduler = by_name(prepared.spec.scheduler)
+    jobs = ", ".join(str(one.job) for one in taken.jobs if one.role is Role.POINTS)
+    jobs += "".join(f"; job {one.job} {WAITS[one.role]}" for one in taken.jobs if one.role in WAITS)
+    if taken.refused:
+        say(f"no job follows the sweep, for it was refused; retries wait for jobkit resume: {taken.refused}")
+    if not wait:
+        _done(prepared, f"submitted: {scheduler.NAME} job {jobs}", _cancel(prepared))
+        return 0
+    say(f"submitted: {scheduler.NAME} job {jobs}\nrun folder: {short(prepared.run_dir)}")
+    return stay(prepared.run_dir, prepared.points, prepared.spec.policy)
+
+
+WAITS = {
+    Role.FIND: "waits for it and tries the largest batch",
+    Role.FOLLOW: "waits for it and runs again what the policy says",
+}
+
+
+def _cancel(prepared: Prepared) -> str:
+    return f"jobkit cancel {typed(prepared.run_dir)}"
+
+
+def stay(run_dir: Path, points: Sequence[Point], policy: Policy, before: RunLook | None = None) -> int | None:
+    """Wait for points of a submitted run; Ctrl-C leaves the job alone.
+
+    Parameters
+    ----------
+    before
+        The run before these points were submitted again.
+    """
+    from jobkit.status import watch  # as above
+
+    try:
+        watch.until_done(run_dir, points, policy, before)
+    except KeyboardInterrupt:
+        say("no longer waiting; the job goes on")
+        say(f"  progress     jobkit status {typed(run_dir)}\n  cancel       jobkit cancel {typed(run_dir)}")
+        return EXIT_INTERRUPTED
+    return None
+
+
+def _done(prepared: Prepared, what: str, cancel: str) -> None:
+    run_dir, run = short(prepared.run_dir), typed(prepared.run_dir)
+    say(what)
+    say(f"  run folder   {run_dir}")
+    say(f"  progress     jobkit status {run}")
+    say(f"  results      jobkit collect {run}")
+    say(f"  logs         {run_dir}/logs/")
+    say(f"  cancel       {cancel}")

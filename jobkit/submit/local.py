@@ -1,0 +1,268 @@
+"""Run the points of a run folder here, one after the other, through submitit's local executor.
+
+submitit keeps the process group, the logs and the clean-up; the walltime and the devices are
+ours, for its own defaults are two minutes and no device at all (submitit 1.5, LocalExecutor).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from jobkit.core import record_files, record_json
+from jobkit.core.records import ACCOUNTING_FILE, POINTS_FILE, Outcome, Point
+from jobkit.fit.find import next_trial
+from jobkit.outcome import journal
+from jobkit.outcome.identity import driving
+from jobkit.outcome.trials import WANTED_FILE
+from jobkit.planning.render import script_name
+from jobkit.schedulers.local import log_name
+from jobkit.spec.site import load_site
+from jobkit.spec.spec import SweepSpec, load_spec
+
+POLL_S = 0.2
+END_GRACE_S = 30.0
+"""How long a stopped point may take to bring its results home."""
+
+PID_FILE = "logs/running.pid"
+_NAME_AND_EXEC = 'echo $$ >"$1"; exec >>"$2" 2>&1; shift 2; exec "$@"'
+"""submitit's cancel leaves the command alive, so the command tells its process id first; and its log
+is named by submitit's process, which nobody knows later, so the command has one of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a point is warned and when it is killed, in seconds after its start."""
+
+    warn_s: int
+    kill_after_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """Points that are driven one after the other, by one script.
+
+    Attributes
+    ----------
+    points
+        Their indices; ``None`` for all of the run.
+    spec
+        With the walltime that they get; ``None`` for the run's own.
+    round
+        Of the run: which script it is.
+    given
+        What a person set for these points: ``key=value``.
+    """
+
+    points: Sequence[int] | None = None
+    spec: SweepSpec | None = None
+    round: int = 1
+    given: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def as_driver(run_dir: Path) -> Iterator[str]:
+    """Be the driver of a run; yield its job id. Being told to end is journalled.
+
+    Raises
+    ------
+    JobkitError, OSError
+        As `jobkit.outcome.identity.driving`.
+    KeyboardInterrupt
+        Also for TERM and HUP.
+    """
+    with ended_by_signals(), driving(run_dir) as job_id:
+        try:
+            yield job_id
+        except KeyboardInterrupt:
+            journal.note(run_dir, "cancelled", job_id=job_id, cluster="", status=0, said="interrupted")
+            raise
+
+
+def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: Leg | None = None) -> None:
+    """Run points of a run folder in turn, by default all; then the largest batch where it is wanted.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, written.
+    tick
+        Called with the running point, a few times a second.
+    job_id
+        As `as_driver` yields it.
+    leg
+        Which points, and how.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After the running point has been told to end and its results are home.
+    """
+    leg = leg or Leg()
+    left = [one for one in _points(run_dir) if leg.points is None or one.index in leg.points]
+    _drive_points(run_dir, left, leg, tick, job_id)
+    if leg.round == 1 and (run_dir / WANTED_FILE).is_file():
+        find_largest(run_dir, tick, job_id)
+
+
+def _drive_points(
+    run_dir: Path, left: list[Point], leg: Leg, tick: Callable[[Point], None], job_id: str
+) -> None:
+    limits = _limits(leg.spec or load_spec(run_dir / "sweep.yaml"))
+    script = script_name(leg.round)
+    span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
+    span["round"] = leg.round
+    span |= {} if leg.points is None else {"only": list(leg.points)}
+    span |= {"given": leg.given} if leg.given else {}
+    span |= {"job_id": job_id, "cluster": platform.node()}
+    argv = [sys.executable, "-m", "jobkit.submit.driver", str(run_dir)]
+    journal.note(run_dir, "submitting", scheduler="local", argv=argv, **span)
+    journal.note(run_dir, "submitted", scheduler="local", **span)
+    try:
+        while left:
+            start = time.monotonic()
+            command = _command(run_dir, script, limits, _log(run_dir, job_id, left[0]))
+            evidence = _run_point(run_dir, left[0], command, job_id, functools.partial(tick, left[0]))
+            _account(run_dir, left.pop(0), job_id, evidence, time.monotonic() - start)
+    except KeyboardInterrupt:
+        for point in left:
+            _account(run_dir, point, job_id, "interrupted", 0.0, Outcome.CANCELLED)
+        raise
+
+
+def find_largest(run_dir: Path, tick: Callable[[Point], None], job_id: str) -> None:
+    """Try the largest batch that the run's points predict, and step down where it fails.
+
+    Parameters
+    ----------
+    run_dir, tick, job_id
+        As for `drive`.
+    """
+    limits = _limits(load_spec(run_dir / "sweep.yaml"))
+    while point := next_trial(run_dir):
+        span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
+        journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster=platform.node(), **span)
+        start = time.monotonic()
+        command = _command(run_dir, script_name(1), limits, _log(run_dir, job_id, point))
+        evidence = _run_point(run_dir, point, command, job_id, functools.partial(tick, point))
+        _account(run_dir, point, job_id, evidence, time.monotonic() - start)
+
+
+def _points(run_dir: Path) -> Iterator[Point]:
+    path = run_dir / POINTS_FILE
+    for number, line in record_files.read_lines(path):
+        yield record_json.from_json(Point, line, where=f"{path}:{number}")
+
+
+def _limits(spec: SweepSpec) -> Limits:
+    walltime_s = spec.resources.walltime
+    warning_s = max(1, min(load_site(spec.site, "local").warning_s, walltime_s // 4))
+    return Limits(warn_s=walltime_s - warning_s, kill_after_s=warning_s)
+
+
+def _run_point(run_dir: Path, point: Point, command: list[str], job_id: str, tick: Callable[[], None]) -> str:
+    """Run one point to its end; return how its process ended, in two words."""
+    pid_file = run_dir / PID_FILE
+    job = _start(run_dir, command, job_id, point)
+    try:
+        while not job.done():
+            tick()
+            time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        _stop(pid_file, job)
+        raise
+    finally:
+        pid_file.unlink(missing_ok=True)
+        for path in (job.paths.submitted_pickle, job.paths.result_pickle):
+            path.unlink(missing_ok=True)
+    return f"process {_ENDS.get(job.state, job.state.lower())}"
+
+
+_ENDS = {"NO PROCESS AND NO RESULT": "lost"}
+"""submitit's states of a job, other than FINISHED and INTERRUPTED, in a plain word."""
+
+
+def _log(run_dir: Path, job_id: str, point: Point) -> Path:
+    return run_dir / "logs" / log_name(point.run_id, job_id, point.index)
+
+
+def _command(run_dir: Path, script: str, limits: Limits, log: Path) -> list[str]:
+    """Return the command of one point: timeout(1) warns it with USR1, and kills it later."""
+    timeout = ["timeout", "--signal=USR1", f"--kill-after={limits.kill_after_s}", str(limits.warn_s)]
+    run = ["bash", str(run_dir / script), "--offset", "0"]
+    named = ["jobkit-point", str(run_dir / PID_FILE), str(log)]
+    return ["bash", "-c", _NAME_AND_EXEC, *named, *timeout, *run]
+
+
+def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:  # noqa: ANN401 - submitit is untyped
+    import submitit
+
+    executor = submitit.LocalExecutor(folder=run_dir / "logs")
+    executor.update_parameters(timeout_min=60 * 24 * 365, stderr_to_stdout=True)
+    env = {**os.environ, "JOBKIT_JOB": job_id, "JOBKIT_TASK": str(point.index)}
+    # Ctrl-C reaches the whole process group of a terminal: the job must not die of it before
+    # `_stop` has told it to bring its results home. An ignored signal stays so in children.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return executor.submit(submitit.helpers.CommandFunction(command, env=env))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(pid_file: Path, job: Any) -> None:  # noqa: ANN401 - submitit is untyped
+    """Tell the running point to end, and wait until it has brought its results home."""
+    with contextlib.suppress(OSError, ValueError):
+        os.kill(int(pid_file.read_text(encoding="ascii")), signal.SIGTERM)
+    deadline = time.monotonic() + END_GRACE_S
+    while not job.done() and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def _account(
+    run_dir: Path, point: Point, job_id: str, evidence: str, elapsed_s: float, outcome: Outcome | None = None
+) -> None:
+    row = {
+        "job_id": job_id,
+        "task": point.index,
+        "outcome": outcome,
+        "evidence": evidence,
+        "host": platform.node(),
+        "elapsed_s": round(elapsed_s, 3),
+    }
+    line = {
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "kind": "accounting",
+        "scheduler": "local",
+        "argv": [],
+        "status": 0,
+        "stdout": json.dumps(row),
+        "stderr": "",
+    }
+    record_files.append_line(run_dir / ACCOUNTING_FILE, json.dumps(line))
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Take TERM and HUP for Ctrl-C inside the block: the running point must not be left alone."""
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

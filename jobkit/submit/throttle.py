@@ -1,0 +1,85 @@
+"""What `jobkit throttle` does: change how many tasks of a run work at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.typed import typed
+from jobkit.outcome.submissions import Role, Submission
+from jobkit.schedulers.registry import by_name
+from jobkit.status.look import RunLook, look
+from jobkit.submit import enqueue
+from jobkit.submit.arrays import share
+from jobkit.submit.enqueue import REFUSED
+from jobkit.submit.launch import say
+from jobkit.submit.resume import alone
+
+
+def throttle(run_dir: Path, most: int) -> int:
+    """Let so many tasks of a run work at a time; return the exit code.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, absolute.
+    most
+        How many; 0 for any number.
+
+    Raises
+    ------
+    JobkitError
+        Where nothing of the run is in the queue, or it runs here; exit code 3 where the scheduler
+        does not answer, or refuses.
+    """
+    with alone(run_dir, say):
+        (seen,) = look([run_dir])
+        jobs = _live(seen)
+        each = share(most, len(jobs)) or 0
+        refusals = []
+        for one in jobs:
+            refused = enqueue.throttle(by_name(one.scheduler), run_dir, one.job, each)
+            if refused:
+                refusals.append(f"{one.scheduler} did not change job {one.job}: {refused}")
+    if refusals:
+        raise JobkitError(
+            "\n".join(refusals), hint=f"jobkit status {typed(run_dir)} tells what runs", exit_code=REFUSED
+        )
+    say(f"{run_dir.name}: {_told(most, each, jobs)}")
+    return 0
+
+
+def _live(seen: RunLook) -> list[Submission]:
+    """Return the arrays of points that the queue holds tasks of.
+
+    Raises
+    ------
+    JobkitError
+        As `throttle`.
+    """
+    if seen.silent:
+        message = f"{', '.join(seen.silent)} does not answer, so nothing was changed"
+        raise JobkitError(message, hint="try again when it does", exit_code=REFUSED)
+    run = typed(seen.folder)
+    held = {(task.scheduler, task.job_id) for task in seen.queued}
+    jobs = [
+        one for one in seen.submissions if one.role is Role.POINTS and (one.scheduler, one.job.id) in held
+    ]
+    if not jobs:
+        raise JobkitError(
+            "none of its points is in the queue or running: there is nothing to throttle",
+            hint=f"jobkit resume {run} --set max_parallel=N submits points again with another number",
+        )
+    if not by_name(jobs[0].scheduler).throttle_argv(jobs[0].job, 0):
+        raise JobkitError(
+            "a run on this machine has one point at a time", hint=f"jobkit cancel {run} stops it"
+        )
+    return jobs
+
+
+def _told(most: int, each: int, jobs: list[Submission]) -> str:
+    if not most:
+        return "any number at a time"
+    if len(jobs) == 1:
+        return f"at most {most} at a time"
+    return f"at most {each} at a time in each of {len(jobs)} array jobs, {each * len(jobs)} in all"

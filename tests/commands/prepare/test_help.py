@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobkit import cli
+from jobkit.core.errors import JobkitError
+
+ROOT = Path(__file__).parents[3]
+PAGES = {path.stem for path in (ROOT / "docs").glob("*.md")}
+NAMED = re.compile(r"jobkit help (?!lists)([a-z][a-z-]+)")
+
+
+def help_of(*topic: str) -> str:
+    from click.testing import CliRunner
+
+    done = CliRunner().invoke(cli.app, ["help", *topic], standalone_mode=False)
+    if done.exception:
+        raise done.exception
+    return done.stdout
+
+
+def test_the_topics_are_the_pages_each_with_its_purpose() -> None:
+    listed = re.findall(r"^  ([\w-]+)  +\S.*$", help_of(), re.MULTILINE)
+    assert sorted(listed) == sorted(PAGES - {"README"})
+
+
+def test_a_page_is_printed_as_it_is_where_there_is_no_terminal() -> None:
+    assert help_of("spec").rstrip() == (ROOT / "docs" / "spec.md").read_text(encoding="utf-8").rstrip()
+
+
+@pytest.mark.parametrize("words", [("sweep",), ("models", "fetch"), ("models",)])
+def test_a_command_shows_its_help(words: tuple[str, ...]) -> None:
+    assert help_of(*words).startswith(f"Usage: {cli.app.name} {' '.join(words)} ")
+
+
+def test_a_command_that_has_a_page_shows_both() -> None:
+    text = help_of("lint")
+    assert text.startswith("Usage: ")
+    assert (ROOT / "docs" / "lint.md").read_text(encoding="utf-8").rstrip() in text
+
+
+@pytest.mark.parametrize(
+    ("topic", "hint"), [("spek", "did you mean 'spec'?"), ("zzzz", "jobkit help lists the pages")]
+)
+def test_what_is_no_topic_is_refused(topic: str, hint: str) -> None:
+    with pytest.raises(JobkitError, match=f"no page and no command '{topic}'") as caught:
+        help_of(topic)
+    assert caught.value.hint == hint
+
+
+def test_on_a_terminal_a_page_is_set_for_it() -> None:
+    here, there = pty.openpty()
+    environment = {**os.environ, "PAGER": "cat", "TERM": "xterm"}
+    argv: list[str | Path] = [Path(sys.executable).with_name("jobkit"), "help", "walk-away"]
+    with subprocess.Popen(argv, stdout=there, stdin=there, env=environment) as process:
+        os.close(there)
+        read = b""
+        try:
+            while data := os.read(here, 65536):
+                read += data
+        except OSError:  # the other end is closed
+            pass
+        assert process.wait(60) == 0
+    os.close(here)
+    text = read.decode()
+    assert "\x1b[" in text
+    assert "<!-- not run" not in text
+    assert "](" not in text, "no link is left"
+    assert "jobkit help spec" in text
+
+
+def test_every_topic_that_is_named_exists_and_no_hint_names_a_file() -> None:
+    named = []
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *_sources()]:
+        for topic in NAMED.findall(path.read_text(encoding="utf-8")):
+            named.append(topic)
+            assert topic in PAGES or _is_command(topic), f"{path}: jobkit help {topic}"
+    assert len(named) > 20
+    for path in _sources():
+        text = re.sub(r'"""(.|\n)*?"""|#[^\n]*', "", path.read_text(encoding="utf-8"))
+        shown = re.findall(r"docs/[\w-]+\.md", text)
+        assert not shown or path.name == "cards.py", f"{path}: an installed jobkit has no {shown[0]}"
+
+
+def _sources() -> list[Path]:
+    files = (path for folder in ("jobkit", "templates", "sweeps") for path in (ROOT / folder).rglob("*.*"))
+    return [path for path in files if path.suffix in {".py", ".yaml", ".j2"}]
+
+
+def _is_command(topic: str) -> bool:
+    return topic in cli.COMMANDS

@@ -1,0 +1,112 @@
+"""The command, over a real run of ``count`` made here, and over records of a GPU."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from jobkit.commands.results.recommend import recommend
+from jobkit.core.errors import JobkitError
+from tests.support.recommendations import records, write_run
+
+SPEC = """\
+name: words
+workload: count
+text: sample:200
+sweep: {batch_size: [5, 20, 60, 120, 200]}
+repeats: 2
+device: cpu
+resources: {gpus: 0, cpus: 1, memory: 1GiB}
+scheduler: local
+"""
+
+
+ONE_RUN = pytest.mark.xdist_group("recommend")  # one worker, so that there is one run
+
+
+@pytest.fixture(scope="module")
+def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a sweep of ``count`` that ran here."""
+    folder = tmp_path_factory.mktemp("real")
+    (folder / "words.yaml").write_text(SPEC, encoding="utf-8")
+    env = {"PATH": "/usr/bin:/bin", "JOBKIT_CACHE": str(folder / "cache"), "HOME": str(folder)}
+    argv = [sys.executable, "-m", "jobkit", "sweep", "words.yaml"]
+    subprocess.run(argv, cwd=folder, env=env, check=True, capture_output=True, timeout=300)
+    (run,) = (folder / "runs").iterdir()
+    return run
+
+
+def run(*args: str | Path) -> int:
+    status: int = recommend.main([str(arg) for arg in args], standalone_mode=False)
+    return status
+
+
+@ONE_RUN
+def test_a_real_run_on_this_cpu(
+    real_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JOBKIT_CACHE", str(real_run.parents[1] / "cache"))
+    assert run(real_run, "--corpus", "100000") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("count: sample:200, on a CPU\n10 points that went well, of 5 settings: ")
+    assert "\nTake batch_size " in out
+    assert "\n  Largest safe" in out
+    assert "\nTime for 100,000 paragraphs, with batch_size " in out
+    assert "(t, n=2)" in out
+    assert "#SBATCH --time=00:05:00\n" in out
+    assert "#$ -l h_rt=00:05:00\n" in out
+    assert "--gres" not in out
+    assert " CPU-minutes (10 tries)" in out
+
+
+@ONE_RUN
+def test_json_is_in_bytes_and_seconds(
+    real_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JOBKIT_CACHE", str(real_run.parents[1] / "cache"))
+    assert run(real_run, "--json", "--corpus", real_run.parents[1] / "words.yaml") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["schema"], told["measured"]["capacity_bytes"]) == (1, 2**30)
+    assert told["request"]["memory_bytes"] == 2**30
+    assert told["corpus"]["characters"] == len(SPEC)
+    assert told["time"]["low_s"] < told["time"]["expected_s"] < told["time"]["high_s"]
+    assert len(told["batch"]["settings"]) == 5
+
+
+def test_cards_by_name_or_by_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(tmp_path / "demo", records())
+    assert run(folder, "--gpu", "t4,H100") == 0
+    assert "\nt4 " in (out := capsys.readouterr().out)
+    assert "\nh100 " in out
+    assert run(folder, "--gpu-memory", "3GiB", "--margin", "5%") == 0
+    assert "\n3GiB " in capsys.readouterr().out
+    with pytest.raises(click.UsageError, match="say the same"):
+        run(folder, "--gpu", "t4", "--gpu-memory", "3GiB")
+    with pytest.raises(JobkitError, match="did you mean 't4'"):
+        run(folder, "--gpu", "t44")
+
+
+@pytest.mark.parametrize("margin", ["half", "1", "-0.1", "100%", "nan"])
+def test_a_margin_is_a_share(margin: str, tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="no share"):
+        run(tmp_path, "--margin", margin)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="not a run folder"):
+        run(tmp_path)
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "demo", records())
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    kept = tmp_path / "kept"
+    shutil.copytree(folder, kept)
+    assert run(folder) == 0
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.folded import Visible, Whole, as_json, for_csv, for_markdown, page, printable
+
+RUN = Path(__file__).parents[2] / "docs/benchmarks/gpu/stanza-20261121-034558-42cc"
+SPEC = "name: d\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1]}\nscheduler: local\n"
+
+
+def test_parts_stand_apart_and_empty_ones_are_left_out() -> None:
+    assert page([["a", "b"], [], ["c"]]) == "a\nb\n\nc\n"
+
+
+def test_long_lines_go_on_below_unless_they_are_to_be_copied() -> None:
+    words = "  " + "word " * 20
+    command = "  Prove it: jobkit verify " + "x" * 60
+    table = Whole("1  " * 30)
+    first, *others = page([[words, command, table]], 40).splitlines()
+    assert len(first) <= 40
+    assert others[0].startswith("    word")
+    assert others[-2:] == [command, table]
+
+
+@given(st.text(), st.integers(40, 80))
+def test_nothing_is_lost_and_no_terminal_obeys(text: str, width: int) -> None:
+    told = page([[text]], width)
+    assert told.replace("\n", "").replace(" ", "").isprintable() or not text.isprintable()
+    assert printable(text).isascii() or not text.isascii()
+    assert "".join(printable(text).split()) == "".join(told.split())
+    assert "\x1b" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("a\x1b[31m\x07", "a\\x1b[31m\\x07"), ("a\u202eb", "a\\u202eb"), ("é\xa0x", "é\xa0x")]
+)
+def test_control_characters_are_spelt_out(text: str, told: str) -> None:
+    assert printable(text) == told
+
+
+def shown(folder: Path, *words: str, columns: str = "60") -> list[str]:
+    """Return the lines that a command prints on a terminal."""
+    here, there = pty.openpty()
+    with subprocess.Popen(
+        [Path(sys.executable).with_name("jobkit"), *words],
+        cwd=folder,
+        stdout=there,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": columns, "JOBKIT_CACHE": str(folder)},
+    ):
+        os.close(there)
+        told = b""
+        try:
+            while some := os.read(here, 65536):
+                told += some
+        except OSError:  # how Linux tells the end of a pseudo-terminal
+            os.close(here)
+    return told.decode().splitlines()
+
+
+def test_a_narrow_terminal_is_not_overrun(tmp_path: Path) -> None:
+    told = shown(tmp_path, "recommend", str(RUN), "--corpus", "2e6", "--gpu", "t4")
+    assert any("Take batch_size" in line for line in told)
+    over = [line for line in told if len(line) > 60 and "stanza-20261121" not in line]
+    assert over == []
+
+
+def test_a_text_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("Here \x1b[2J\x1b]0;owned\x07 it is.\n", encoding="utf-8")
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    told = shown(tmp_path, "preflight", "spec.yaml")
+    assert any("Here \\x1b[2J\\x1b]0;owned\\x07 it is." in line for line in told)
+    assert not any("\x1b" in line or "\x07" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@x", "'@x"),
+        ("+cmd", "'+cmd"),
+        ("-2+3", "'-2+3"),
+        ("-2.5e3", "-2.5e3"),
+        ("\t=1", "\\t=1"),
+        ("\r=1", "\\r=1"),
+        ("＝1", "'＝1"),  # noqa: RUF001 - on purpose
+        ("p001", "p001"),
+    ],
+)
+def test_no_cell_is_a_formula_and_numbers_stay(text: str, cell: str) -> None:
+    assert for_csv(text) == cell
+
+
+@given(st.text())
+def test_json_for_a_terminal_reads_as_the_same(text: str) -> None:
+    told = as_json({"said": text}, indent=1)
+    assert json.loads(told) == {"said": text}
+    assert printable(told.replace("\n", "")) == told.replace("\n", "")
+
+
+@given(st.text(alphabet="\x1b[3;1mé\r\nax\x9b\u202e"), st.integers(1, 9))
+def test_a_log_in_pieces_reads_as_the_whole(text: str, size: int) -> None:
+    data = text.encode()
+    whole = Visible().through(data, last=True)
+    pieces = [data[place : place + size] for place in range(0, len(data), size)]
+    seen = Visible()
+    assert b"".join([*(seen.through(piece) for piece in pieces), seen.through(b"", last=True)]) == whole
+
+
+def test_a_log_keeps_colours_and_shows_what_else_it_holds() -> None:
+    data = b"\x1b[1;32mok\x1b[0m 10%\r 20%\r\n\x1b[2J\xff\tend"
+    assert Visible().through(data, last=True) == b"\x1b[1;32mok\x1b[0m 10%\n 20%\n\\x1b[2J\\xff\tend"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("batch_size 50: 60 %", "batch_size 50: 60 %"),
+        ("# head", "\\# head"),
+        ("2. second", "2\\. second"),
+        ("0.557", "0.557"),
+        ("a|b *c* [d](e)", "a\\|b \\*c\\* \\[d\\](e)"),
+        ("<b>&amp;", "&lt;b&gt;&amp;amp;"),
+        ("see http://x.y/z, or a@b.com", "see `http://x.y/z,` or `a@b.com`"),
+    ],
+)
+def test_markdown_shows_a_line_as_it_is(line: str, told: str) -> None:
+    assert for_markdown(line) == told

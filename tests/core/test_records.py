@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core import record_files, record_json, records
+from jobkit.core.errors import JobkitError
+from jobkit.core.measured import Memory, Need
+from jobkit.core.records import Batch, Exit, Job, Outcome, Point, Record, TextRef
+
+POINT = Point(
+    run_id="r-1",
+    index=1,
+    point_id="batch_size-2-r1",
+    workload="count",
+    params={"batch_size": 2},
+    repeat=1,
+    text=TextRef(path="/t", sha256="0" * 64, size_bytes=3, name="sample"),
+    model=None,
+    device="cpu",
+    order="load",
+    allocator=None,
+    threads=2,
+)
+RECORD = Record(
+    point=POINT,
+    try_number=1,
+    outcome=Outcome.OK,
+    job=Job(scheduler="hand"),
+    host="n1",
+    started_at="2026-01-01T00:00:00+00:00",
+    ended_at="2026-01-01T00:00:01+00:00",
+    inert=("batch_size",),
+    memory=Memory(context_bytes=3),
+)
+
+
+NEED = Need(
+    load=9,
+    allocated_bytes=100,
+    reserved_bytes=120,
+    passed_bytes=110,
+    failed_bytes=108,
+    tries=5,
+    seconds=0.5,
+)
+
+
+def test_a_record_reads_back_as_it_was() -> None:
+    assert record_json.from_json(Record, record_json.to_json(RECORD), where="x") == RECORD
+
+
+def test_several_of_a_kind_read_back_each_as_it_was() -> None:
+    told = replace(RECORD, needs=(NEED, replace(NEED, load=8)), point=replace(POINT, cap_bytes=2**30))
+    back = record_json.from_json(Record, record_json.to_json(told), where="x")
+    assert back == told
+    assert [type(one) for one in back.needs] == [Need, Need]
+    assert type(back.needs) is tuple
+
+
+def test_a_record_of_an_earlier_jobkit_tells_no_needs() -> None:
+    data = json.loads(record_json.to_json(RECORD))
+    for name in ("needs", "failed_load", "retries"):
+        del data[name]
+    del data["point"]["cap_bytes"]
+    assert record_json.from_dict(Record, data, where="x") == RECORD
+
+
+def test_keys_of_a_later_jobkit_are_ignored_and_a_later_schema_is_not() -> None:
+    data = json.loads(record_json.to_json(RECORD))
+    assert record_json.from_dict(Record, {**data, "later": 1}, where="x") == RECORD
+    with pytest.raises(JobkitError, match="schema 2 is newer"):
+        record_json.from_dict(Record, {**data, "schema": 2}, where="x")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"outcome": "fine"}, "x: 'fine' is no Outcome"),
+        ({"try_number": "1"}, "x: '1' where int is expected"),
+        ({"point": None}, "x: not a Point: 'None'"),
+        ({"inert": "a"}, "x: 'a' where list is expected"),
+        ({"memory": {"context_bytes": []}}, r"x: \[\] where int is expected"),
+        ({"needs": {}}, "x: {} where list is expected"),
+        ({"needs": [3]}, "x: not a Need: '3'"),
+        ({"needs": [{"load": 3}]}, "x: not a Need: lacks allocated_bytes, reserved_bytes, passed_bytes,"),
+        ({"needs": [json.loads(record_json.to_json(NEED)) | {"load": "9"}]}, "x: '9' where int is expected"),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, object], said: str) -> None:
+    data = {**json.loads(record_json.to_json(RECORD)), **change}
+    with pytest.raises(JobkitError, match=said):
+        record_json.from_dict(Record, data, where="x")
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(
+        JobkitError, match=r"not a Batch: lacks index, first_item, items, characters, load, seconds"
+    ):
+        record_json.from_json(Batch, "{}", where="x")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(json_values)
+def test_any_json_is_a_record_or_a_jobkit_error(value: object) -> None:
+    with pytest.raises(JobkitError):
+        record_json.from_json(Record, json.dumps(value), where="x")
+
+
+@given(st.integers(0, 2000))
+def test_a_half_written_record_is_a_jobkit_error(cut: int) -> None:
+    text = record_json.to_json(RECORD)[:-1]
+    with pytest.raises(JobkitError):
+        record_json.from_json(Record, text[: cut % len(text)], where="x")
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    record_files.write_atomically(path, "one")
+    record_files.write_atomically(path, "two")
+    assert path.read_text(encoding="utf-8") == "two"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_lines_are_numbered_as_an_editor_does(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    for line in ("a", "", "b"):
+        record_files.append_line(path, line)
+    assert list(record_files.read_lines(path)) == [(1, "a\n"), (3, "b\n")]
+
+
+def test_an_exit_file(tmp_path: Path) -> None:
+    path = tmp_path / "exit"
+    path.write_text("status=1\nstage=stage_in\noutcome=stage_in\nsignal=\nmessage=a = b\nscratch=\nhost=n1\n")
+    expected = Exit(status=1, stage="stage_in", outcome=Outcome.STAGE_IN, message="a = b", host="n1")
+    assert records.read_exit(path) == expected
+
+
+@pytest.mark.parametrize("text", ["", "status=\n", "stage=run\n", "status=0\noutcome=nonsense\n"])
+def test_what_is_no_exit_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "exit"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(JobkitError, match="not an exit file"):
+        records.read_exit(path)
+
+
+@pytest.mark.parametrize("value", [3, "text", Record])
+def test_only_a_dataclass_is_written(value: object) -> None:
+    with pytest.raises(TypeError, match="not a dataclass"):
+        record_json.to_json(value)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import pytest
+
+from jobkit.core import shell
+
+
+def test_what_a_command_says_is_returned_with_its_status() -> None:
+    done = shell.run(["bash", "-c", "echo out; printf 'err\\xff' >&2; exit 3"])
+
+    assert (done.status, done.stdout, done.stderr) == (3, "out\n", "err\N{REPLACEMENT CHARACTER}")
+    assert not done.ok
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "said"), [(None, 127, "command not found"), (0o644, 126, "denied")]
+)
+def test_a_command_that_cannot_be_run_is_an_answer(
+    tmp_path: Path, mode: int | None, status: int, said: str
+) -> None:
+    program = tmp_path / "sinfo"
+    if mode is not None:
+        program.write_text("#!/bin/sh\n", encoding="utf-8")
+        program.chmod(mode)
+
+    done = shell.run([str(program)])
+
+    assert done.status == status
+    assert said in done.stderr
+
+
+def test_a_wrapper_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    """The child of a wrapper holds the streams open: to kill the wrapper alone would be to wait for it."""
+    pid = tmp_path / "pid"
+    began = time.monotonic()
+
+    done = shell.run(["bash", "-c", f"sleep 300 & echo $! >{pid}; wait"], timeout_s=0.5)
+
+    assert done.status == shell.NO_ANSWER
+    assert done.said == "bash: no answer within 0.5 s"
+    assert time.monotonic() - began < 10
+    assert _ends(int(pid.read_text(encoding="ascii")))
+
+
+def test_one_that_has_left_its_session_is_not_waited_for(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    began = time.monotonic()
+    try:
+        done = shell.run(["bash", "-c", f"setsid sleep 300 & echo $! >{pid}; wait"], timeout_s=0.5)
+
+        assert done.status == shell.NO_ANSWER
+        assert time.monotonic() - began < 10
+    finally:
+        os.kill(int(pid.read_text(encoding="ascii")), signal.SIGKILL)
+
+
+def test_an_interrupt_kills_the_command_and_goes_on_up(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+
+    def begun() -> bool:
+        """Whether the command runs, and the main thread has come back from starting it."""
+        frame = sys._current_frames()[threading.main_thread().ident or 0]
+        calls = {frame.f_code.co_name for frame, _ in traceback.walk_stack(frame)}
+        return "communicate" in calls and pid.exists() and bool(pid.read_text(encoding="ascii").strip())
+
+    def interrupt() -> None:
+        end = time.monotonic() + 30
+        while not begun() and time.monotonic() < end:
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        shell.run(["bash", "-c", f"echo $$ >{pid}; exec sleep 300"])
+    thread.join()
+    assert _ends(int(pid.read_text(encoding="ascii")))
+
+
+def _ends(pid: int) -> bool:
+    """Tell whether a process that was killed ends: the kernel takes its time on a busy machine."""
+    deadline = time.monotonic() + 10
+    while _lives(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not _lives(pid)
+
+
+def _lives(pid: int) -> bool:
+    """Tell whether a process runs; one that has ended and is still to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_the_environment_is_whole() -> None:
+    argv = [sys.executable, "-c", "import os; print(os.environ.get('HOME'), os.environ['ONLY'])"]
+
+    assert shell.run(argv, env={"ONLY": "this"}).stdout == "None this\n"

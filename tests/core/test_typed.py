@@ -1,0 +1,126 @@
+"""Every command that is printed can be pasted, whatever the folder is called."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.typed import short, typed, word
+from jobkit.submit.retries import run_again
+from tests.support.swept import BUG, OK, Sweep
+from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture
+
+BIN = Path(sys.executable).parent
+SPEC = """\
+name: t
+workload: count
+text: text.txt
+sweep: {batch_size: [1]}
+repeats: 1
+resources: {gpus: 0}
+scheduler: local
+"""
+COMMAND = re.compile(r"jobkit (?:status|collect|resume|cancel|logs|doctor|sweep) (?:'[^']*'|\S)+(?: \d\b)?")
+RUNS = "-r u n s"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with a space in its name, where jobkit runs without a scheduler."""
+    folder = tmp_path / "my proj"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("PATH", f"{BIN}:/usr/bin:/bin")
+    (folder / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+    (folder / "a spec.yaml").write_text(SPEC, encoding="utf-8")
+    return folder
+
+
+def shell(line: str) -> tuple[int, str]:
+    """Paste a line into a shell; return its status and all that it said."""
+    done = subprocess.run(
+        ["bash", "-c", line],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def pasted(text: str) -> list[str]:
+    """Paste all commands that stand in a text; return them. All must find what they name."""
+    commands = list(dict.fromkeys(COMMAND.findall(text)))
+    for command in commands:
+        code, said = shell(command)
+        assert code in {0, 4, 5}, (command, said)
+    return commands
+
+
+def test_a_path_below_here_is_told_from_here(here: Path) -> None:
+    assert short(here / "runs" / "demo") == "runs/demo"
+    assert short(here.parent) == str(here.parent)
+    assert typed(here / "a b") == "'a b'"
+    assert typed(here / "-a") == "./-a"
+
+
+@pytest.mark.parametrize("path", ["runs/demo", "a b", "-a b", "it's", "~x", "$HOME", "-"])
+def test_a_word_is_one_word_and_no_option(path: str) -> None:
+    (told,) = shlex.split(word(path))
+    assert Path(told) == Path(path)
+    assert not told.startswith("-")
+
+
+def test_what_a_sweep_prints_can_be_pasted(here: Path) -> None:
+    sweep = f"jobkit sweep 'a spec.yaml' '--runs-dir={RUNS}'"
+    code, said = shell(f"{sweep} --detach")
+    assert code == 0, said
+    (run,) = (here / RUNS).iterdir()
+    named = f"'./{RUNS}/{run.name}'"
+    assert pasted(said) == [f"jobkit {verb} {named}" for verb in ("status", "collect", "cancel")]
+    assert f"jobkit collect {named}" in pasted(shell(sweep)[1])
+    assert f"jobkit collect {named}" in pasted(shell(f"jobkit status {named}")[1])
+
+
+def test_what_a_sweep_says_of_a_failure_can_be_pasted(here: Path) -> None:
+    code, said = shell(f"jobkit sweep 'a spec.yaml' '--runs-dir={RUNS}' --set environment.venv=nowhere")
+    assert code == 4, said
+    (run,) = (here / RUNS).iterdir()
+    named = f"'./{RUNS}/{run.name}'"
+    assert pasted(said) == [f"jobkit logs {named} 1", f"jobkit resume {named}"]
+
+
+def test_what_init_and_doctor_print_can_be_pasted(here: Path) -> None:
+    (command,) = pasted(shell("jobkit init 'a b' --scheduler local")[1])
+    assert command == "jobkit doctor 'a b/first.yaml'"
+    assert (here / "a b" / "first.yaml").is_file()
+    said = shell("jobkit doctor 'a spec.yaml'")[1]
+    assert COMMAND.findall(said)[-1] == "jobkit sweep 'a spec.yaml'"
+
+
+def test_what_says_where_a_run_was_moved_from_can_be_pasted(here: Path) -> None:
+    shell("jobkit sweep 'a spec.yaml' '--runs-dir=old runs'")
+    (run,) = (here / "old runs").iterdir()
+    (here / "-new").mkdir()
+    run.rename(here / "-new" / run.name)
+    said = shell(f"jobkit resume ./-new/{run.name}")[1]
+    back = said.strip().rpartition("move it back: ")[2]
+    assert back == f"mv ./-new/{run.name} 'old runs/{run.name}'"
+    assert shell(back)[0] == 0
+    assert run.is_dir()
+
+
+def test_what_resume_says_names_the_run_from_here(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(sweep.run.parent)
+    sweep.ended(OK, OK, BUG, OK, OK, OK)
+    assert run_again(sweep.run, (), ()) == 0
+    assert f"jobkit status {sweep.run.name}\n" in capsys.readouterr().err

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.units import (
+    SIZE_UNITS,
+    format_about,
+    format_bytes_gib,
+    format_clock,
+    format_count,
+    format_memory,
+    format_moment,
+    format_size,
+    format_walltime,
+    parse_duration,
+    parse_size,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("30GiB", 30 * 2**30),
+        ("30G", 30 * 2**30),
+        ("30GB", 30 * 10**9),
+        ("1.5 GiB", 3 * 2**29),
+        (" 512M ", 512 * 2**20),
+        ("7B", 7),
+        ("2TiB", 2 * 2**40),
+    ],
+)
+def test_sizes(text: str, size_bytes: int) -> None:
+    assert parse_size(text) == size_bytes
+
+
+@pytest.mark.parametrize(
+    "text", ["", "30", "G", "30g", "-1G", "0G", "0.1B", "1e3G", "1,5G", "٣G", "30 G B", "inf"]
+)
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(JobkitError, match="size"):
+        parse_size(text)
+
+
+@given(st.integers(1, 2**60))
+def test_a_size_survives_the_round_trip(size_bytes: int) -> None:
+    assert parse_size(format_size(size_bytes)) == size_bytes
+
+
+@given(st.integers(1, 10**6), st.sampled_from(sorted(SIZE_UNITS)))
+def test_every_unit_scales(number: int, unit: str) -> None:
+    assert parse_size(f"{number}{unit}") == number * SIZE_UNITS[unit]
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_size_or_a_clear_error(text: str) -> None:
+    try:
+        parsed = parse_size(text)
+    except JobkitError as error:
+        fault = error
+    else:
+        assert parsed > 0
+        return
+    assert repr(text) in fault.message
+    assert fault.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_s"),
+    [
+        ("00:10:00", 600),
+        ("48:00:00", 172_800),
+        ("1-12:00:00", 129_600),
+        ("90m", 5400),
+        ("2h", 7200),
+        ("45s", 45),
+        ("3d", 259_200),
+    ],
+)
+def test_durations(text: str, duration_s: int) -> None:
+    assert parse_duration(text) == duration_s
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10", "10:00", "00:60:00", "00:00:60", "1-24:00:00", "00:00:00", "0m", "-1h", "1.5h", "1w"]
+)
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(JobkitError, match="duration"):
+        parse_duration(text)
+
+
+@given(st.integers(1, 9999 * 3600))
+def test_a_walltime_survives_the_round_trip(duration_s: int) -> None:
+    assert parse_duration(format_walltime(duration_s)) == duration_s
+
+
+def test_a_walltime_rounds_up() -> None:
+    assert format_walltime(599.1) == "00:10:00"
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"), [(8 * 2**30, "8GiB"), (1536 * 2**20, "1536MiB"), (2**40, "1TiB"), (1025, "1025B")]
+)
+def test_a_size_is_written_in_the_largest_unit_that_is_whole(size_bytes: int, text: str) -> None:
+    assert format_size(size_bytes) == text
+
+
+def test_gib_are_labelled() -> None:
+    assert format_bytes_gib(7.0809 * 2**30) == "7.08 GiB"
+    assert format_bytes_gib(1500 * 2**30, 0) == "1,500 GiB"
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "clock", "about"),
+    [
+        (0, "0:00", "0 s"),
+        (0.2, "0:01", "1 s"),
+        (89, "1:29", "89 s"),
+        (90, "1:30", "2 min"),
+        (1440, "24:00", "24 min"),
+        (3600, "1:00:00", "60 min"),
+        (5400, "1:30:00", "1 h 30 min"),
+        (129_570, "35:59:30", "1 d 12 h"),
+        (129_600, "36:00:00", "1 d 12 h"),
+    ],
+)
+def test_a_duration_for_a_person(duration_s: float, clock: str, about: str) -> None:
+    assert (format_clock(duration_s), format_about(duration_s)) == (clock, about)
+
+
+def test_memory_below_a_gibibyte_keeps_its_digits() -> None:
+    assert format_memory(150 * 2**20) == "150.0 MiB"
+    assert format_memory(2**30) == "1.00 GiB"
+    assert format_memory(0.0) == "0.0 MiB"
+
+
+def test_a_moment_is_told_in_local_time_to_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/London")
+    time.tzset()
+    try:
+        assert format_moment("2026-07-21T12:24:06.024+00:00") == "2026-07-21 13:24:06"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [format_moment(text) for text in ("noon", "0001-01-01T00:00:00+23:59", "")] == [
+        "noon",
+        "0001-01-01T00:00:00+23:59",
+        "",
+    ]
+
+
+def test_one_thing_is_no_several() -> None:
+    assert [format_count(number, "point") for number in (0, 1, 2000)] == [
+        "0 points",
+        "1 point",
+        "2,000 points",
+    ]
+
+
+def test_a_size_that_no_machine_has_is_refused() -> None:
+    assert parse_size(f"{2**20}TiB") == 2**60
+    for text in ("99999999999TiB", "9" * 400 + "B"):
+        with pytest.raises(JobkitError, match="more than any machine has"):
+            parse_size(text)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.fit.ledger import Entry, entries, note, summary
+
+ENTRY = Entry(
+    at="2026-01-02T10:16:30+00:00",
+    run_id="demo-1",
+    index=6,
+    workload="stanza-ner",
+    model="f1",
+    gpu="NVIDIA H200",
+    torch="2.5.0",
+    cuda="12.4",
+    allocator=None,
+    order="load",
+    batch_size=300,
+    load=90_000,
+    capacity_bytes=16e9,
+    expected_bytes=15e9,
+    bound_bytes=15.9e9,
+    measured_bytes=15_000_000_000,
+    outcome="ok",
+    held=True,
+)
+
+
+def told(known: list[Entry]) -> str | None:
+    return summary(known, workload="stanza-ner", model="f1", gpu="NVIDIA H200", torch="2.5.0", cuda="12.4")
+
+
+def test_an_entry_is_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "jobkit" / "ledger.jsonl"
+    assert entries(path) == []
+    for one in (ENTRY, ENTRY, replace(ENTRY, index=7), replace(ENTRY, run_id="demo-2")):
+        note(path, one)
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 3
+    assert entries(path) == [ENTRY, replace(ENTRY, index=7), replace(ENTRY, run_id="demo-2")]
+
+
+def test_a_ledger_that_cannot_be_written_does_no_harm_and_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    note(tmp_path / "file" / "ledger.jsonl", ENTRY)
+    assert f"not written: {tmp_path}/file: File exists" in capsys.readouterr().err.replace(
+        "/ledger.jsonl", ""
+    )
+    (tmp_path / "folder").mkdir()
+    note(tmp_path / "folder", ENTRY)
+    assert entries(tmp_path / "folder") == []
+
+
+def test_a_spoilt_line_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    path.write_text('{"at": 3}\nnonsense\n[]\n', encoding="utf-8")
+    note(path, ENTRY)
+    assert entries(path) == [ENTRY]
+
+
+def test_what_became_of_the_predictions_of_a_kind() -> None:
+    assert told([]) is None
+    others = [replace(ENTRY, gpu="NVIDIA A40"), replace(ENTRY, model=None), replace(ENTRY, workload="count")]
+    assert told(others) is None
+    assert told([ENTRY]) == "1 prediction, 0 unsafe, worst 0.0 %, 0 above the bound"
+    over = replace(ENTRY, expected_bytes=15.285e9)
+    failed = replace(ENTRY, measured_bytes=None, held=False)
+    assert told([ENTRY, over, failed]) == "3 predictions, 1 unsafe, worst 1.9 %, 1 above its bound"
+    assert told([failed]) == "1 prediction, 1 unsafe, 1 above its bound"
+    lucky = replace(ENTRY, capacity_bytes=80e9, measured_bytes=16_000_000_000)
+    assert told([lucky, failed]) == "2 predictions, 1 unsafe, worst 6.2 %, 2 above the bound"
+
+
+def test_an_error_is_a_share_of_what_was_measured() -> None:
+    assert replace(ENTRY, expected_bytes=18.75e9).error == 0.25
+    assert replace(ENTRY, measured_bytes=None).error is None

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.errors import JobkitError
+from jobkit.fit.lengths import NONE, PUNCTUATION
+from jobkit.fit.loads import FLOOR, Cut, Lengths, Loads, measuring_sizes, sizes
+
+PARAGRAPHS = st.lists(st.lists(st.integers(1, 60), max_size=5), min_size=1, max_size=14)
+FIXED = st.none() | st.integers(1, 9)
+CUTS = st.builds(lambda p, s: Cut(paragraphs_per_call=p, sentences_per_ner_batch=s), FIXED, FIXED)
+
+
+def lengths(paragraphs: list[list[int]]) -> Lengths:
+    return Lengths(paragraphs=tuple(map(tuple, paragraphs)))
+
+
+def novel(paragraphs: int, seed: int = 1) -> Loads:
+    """Return the loads of something like a novel: log-normal sentences, none to five a paragraph."""
+    dice = random.Random(seed)  # noqa: S311 - not cryptography
+    rows = [
+        [min(int(dice.lognormvariate(4.3, 0.7)) + 2, 1500) for _ in range(dice.randint(0, 5))]
+        for _ in range(paragraphs)
+    ]
+    return Loads(lengths(rows))
+
+
+def chunks(paragraphs: list[list[int]], cut: Cut, batch_size: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield first paragraph of the call and chunk, in the plainest way."""
+    per_call = cut.paragraphs_per_call or batch_size
+    per_chunk = cut.sentences_per_ner_batch or batch_size
+    for first in range(0, len(paragraphs), per_call):
+        items = [item for row in paragraphs[first : first + per_call] for item in row]
+        for start in range(0, len(items), per_chunk):
+            yield first, items[start : start + per_chunk]
+
+
+def plain_load(paragraphs: list[list[int]], cut: Cut, batch_size: int) -> int:
+    return max((len(chunk) * max(chunk) for _, chunk in chunks(paragraphs, cut, batch_size)), default=0)
+
+
+@given(PARAGRAPHS, CUTS, st.integers(1, 80))
+def test_loads_are_those_of_plain_counting(rows: list[list[int]], cut: Cut, size: int) -> None:
+    loads = Loads(lengths(rows), cut)
+    assert loads.own(size) == plain_load(rows, cut, size)
+    assert loads.load(size) == max(plain_load(rows, cut, smaller) for smaller in range(1, size + 1))
+
+
+@given(PARAGRAPHS, CUTS, st.integers(1, 80))
+def test_the_worst_call_makes_the_load(rows: list[list[int]], cut: Cut, size: int) -> None:
+    loads = Loads(lengths(rows), cut)
+    first, source = loads.worst(size)
+    assert 1 <= source <= size
+    made = [len(chunk) * max(chunk) for at, chunk in chunks(rows, cut, source) if at == first]
+    assert max(made, default=0) == loads.load(size)
+
+
+def test_a_larger_batch_may_pad_less_and_the_load_never_falls() -> None:
+    last = Loads(lengths([[1], [1], [1], [9]]))
+    assert [last.own(size) for size in (2, 3, 4)] == [18, 9, 36]
+    assert [last.load(size) for size in (2, 3, 4)] == [18, 18, 36]
+    assert [last.worst(size) for size in (1, 2, 3, 4)] == [(3, 1), (2, 2), (2, 2), (0, 4)]
+    assert [last.largest_batch(limit) for limit in (8, 9, 18, 35.9, 36, 1_000)] == [0, 1, 3, 3, 4, 4]
+
+
+def test_a_sentence_that_always_stands_alone_never_fills_its_chunk() -> None:
+    loads = Loads(lengths([[1], [1], [9]]), Cut(sentences_per_ner_batch=2))
+    assert [loads.load(size) for size in (1, 2, 3, 9)] == [9, 9, 9, 9]
+    assert loads.saturation == 1
+
+
+@given(PARAGRAPHS, CUTS)
+def test_saturation_is_where_it_stops_to_grow(rows: list[list[int]], cut: Cut) -> None:
+    loads = Loads(lengths(rows), cut)
+    final = loads.load(10_000)
+    assert loads.load(loads.saturation) == final
+    assert loads.saturation == 1 or loads.load(loads.saturation - 1) < final
+
+
+@given(PARAGRAPHS, CUTS, st.integers(0, 3_000))
+def test_the_largest_batch_is_the_last_that_fits(rows: list[list[int]], cut: Cut, limit: int) -> None:
+    loads = Loads(lengths(rows), cut)
+    fitting = [size for size in range(1, loads.limit + 1) if loads.load(size) <= limit]
+    assert loads.largest_batch(limit) == max(fitting, default=0)
+
+
+@given(PARAGRAPHS, CUTS, st.integers(1, 40))
+def test_efficiency_is_that_of_plain_counting(rows: list[list[int]], cut: Cut, size: int) -> None:
+    loads = Loads(lengths(rows), cut)
+    padded = sum(len(chunk) * max(chunk) for _, chunk in chunks(rows, cut, size))
+    characters = sum(map(sum, rows))
+    assert loads.efficiency(size) == (characters / padded if padded else 1)
+    assert 0 < loads.efficiency_sorted(size) <= 1
+
+
+def test_sorting_by_length_saves_padding() -> None:
+    loads = novel(500)
+    assert loads.efficiency(50) < 0.5
+    assert loads.efficiency_sorted(50) > 0.75
+
+
+def test_the_limit_is_what_a_call_can_hold() -> None:
+    rows = lengths([[1, 1], [1], [1, 1, 1]])
+    assert Loads(rows).limit == 3
+    assert Loads(rows, Cut(paragraphs_per_call=2)).limit == 3
+    assert Loads(rows, Cut(paragraphs_per_call=1)).limit == 3
+    assert Loads(rows, Cut(sentences_per_ner_batch=2)).limit == 3
+
+
+def test_the_load_of_a_setting_of_knobs() -> None:
+    rows = [[10, 20], [30], [5, 5, 5]]
+    loads = Loads(lengths(rows))
+    assert loads.of({"batch_size": 2}, 32) == loads.own(2)
+    assert loads.of({}, 2) == loads.own(2)
+    assert loads.of({"paragraphs_per_call": 3, "batch_size": 2}, 32) == 2 * 30
+    assert loads.of({"paragraphs_per_call": 3, "sentences_per_ner_batch": 9}, 32) == 6 * 30
+
+
+def test_without_lengths_the_load_is_the_batch_size() -> None:
+    loads = Loads(Lengths.unknown(40))
+    assert [loads.load(size) for size in (1, 7, 40, 50)] == [1, 7, 40, 40]
+    assert loads.lengths.source == NONE
+    assert len(measuring_sizes(loads)) == 5
+
+
+def test_an_empty_text_has_no_load() -> None:
+    loads = Loads(lengths([]))
+    assert (loads.load(3), loads.saturation, loads.limit, loads.worst(3)) == (0, 1, 1, (0, 1))
+    assert (loads.efficiency(3), loads.efficiency_sorted(3)) == (1, 1)
+    assert measuring_sizes(loads) == ()
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [Cut(), Cut(sentences_per_ner_batch=32), Cut(paragraphs_per_call=32), Cut(paragraphs_per_call=1)],
+)
+@pytest.mark.untraced
+def test_all_batch_sizes_of_a_longer_text_take_a_little_longer(cut: Cut) -> None:
+    def takes_s(paragraphs: int) -> float:
+        lengths = novel(paragraphs).lengths
+        start = time.process_time()
+        assert Loads(lengths, cut).load(paragraphs)
+        return time.process_time() - start
+
+    takes_s(100)
+    growth = min(takes_s(8_000) / takes_s(1_000) for _ in range(4))
+    assert growth < 24  # 64 where the time goes with the square
+
+
+def test_lengths_are_read_back_as_they_were_written() -> None:
+    found = Lengths(paragraphs=((1, 2), (), (3,)), source=PUNCTUATION)
+    assert found.to_json() == '{"schema":1,"source":"punctuation","paragraphs":[[1,2],[],[3]]}'
+    assert Lengths.from_json(found.to_json()) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema":2,"source":"tokenizer","paragraphs":[]}',
+        '{"schema":1,"paragraphs":[]}',
+        '{"schema":1,"source":"tokenizer","paragraphs":[[-1]]}',
+        '{"schema":1,"source":"tokenizer","paragraphs":[[true]]}',
+        '{"schema":1,"source":"tokenizer","paragraphs":[1]}',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_lengths_is_refused(text: str) -> None:
+    with pytest.raises(JobkitError, match=r"^/run/lengths\.json: no lengths of a text"):
+        Lengths.from_json(text, where="/run/lengths.json")
+
+
+def test_the_sizes_are_spread_evenly_in_load_up_to_a_quarter() -> None:
+    loads = novel(2_000)
+    found = [loads.load(size) for size in measuring_sizes(loads)]
+    top = loads.load(loads.limit) / 4
+    assert [round(load / top, 1) for load in found] == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert found == [loads.own(size) for size in measuring_sizes(loads)]
+
+
+def test_the_sizes_stay_below_a_quarter_of_the_card() -> None:
+    loads = novel(2_000)
+    found = measuring_sizes(loads, 200_000)
+    assert 0.9 * 50_000 < loads.load(found[-1]) <= 50_000
+    assert len(found) == 5
+
+
+def test_the_sizes_lie_above_the_floor_where_the_text_permits() -> None:
+    loads = novel(300)
+    assert loads.load(measuring_sizes(loads, 30_000)[0]) >= FLOOR
+    assert len(measuring_sizes(loads, 30_000)) == 5
+
+
+def test_a_short_text_is_measured_as_far_as_it_goes() -> None:
+    assert measuring_sizes(Loads(lengths([[30], [20], [10], [10]]))) == (1, 2, 3, 4)
+    few = sizes(Loads(lengths([[30], [20]])))
+    assert few.batch_sizes == (1, 2)
+    assert few.why == "the text makes too few distinct loads (2) for a line: a longer text tells more"
+
+
+def test_a_card_too_small_is_told() -> None:
+    loads = Loads(lengths([[900]] * 50))
+    assert sizes(loads, 800) == ((), "not even a batch size of 1, a load of 900, fits into 800")
+    assert sizes(loads, 2_000).batch_sizes == (1, 2)
+    assert sizes(loads, 2_000).why == "only 2 batch sizes with loads of their own fit into 2,000"
+    assert sizes(loads, 1_000).why == "only 1 batch size fits into 1,000"
+
+
+@given(PARAGRAPHS, CUTS, st.none() | st.floats(1, 5_000), st.integers(1, 6))
+def test_sizes_are_ascending_of_distinct_loads_and_fit(
+    rows: list[list[int]], cut: Cut, largest_load: float | None, points: int
+) -> None:
+    loads = Loads(lengths(rows), cut)
+    found, why = sizes(loads, largest_load, points)
+    made = [loads.own(size) for size in found]
+    assert len(found) <= points
+    assert made == sorted(set(made))
+    assert all(size <= loads.limit for size in found)
+    assert largest_load is None or all(load <= largest_load for load in made)
+    possible = [size for size in loads.steps if largest_load is None or loads.load(size) <= largest_load]
+    assert len(found) == min(points, len(possible)) or len(found) >= 4
+    assert bool(why) == (len(found) < min(points, 4))
+
+
+def test_a_card_that_the_model_alone_fills_is_no_matter_of_the_text() -> None:
+    loads = Loads(Lengths(paragraphs=((900,), (900,))))
+    assert sizes(loads, 0.0) == ((), "what the model takes alone is more than there is")

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from math import sqrt
+
+import pytest
+
+from jobkit.core.records import Outcome, Record
+from jobkit.fit.speed import (
+    Span,
+    Speed,
+    differ,
+    duration,
+    fastest,
+    overlap_words,
+    overlaps,
+    recommended,
+    speeds,
+)
+from tests.support.builders import grid, point, record
+
+
+def speed(*rates: float, size: int = 50, start_s: float = 0.0) -> Speed:
+    """Return the speed of repeats at so many paragraphs a second."""
+    points = [replace(point(params={"batch_size": size}), repeat=n) for n in range(len(rates))]
+    told = [
+        replace(record(p, work_s=881 / rate), load_s=start_s) for p, rate in zip(points, rates, strict=True)
+    ]
+    (found,) = speeds(told)
+    return found
+
+
+def test_repeats_are_one_setting_and_the_smallest_stands_first() -> None:
+    told: list[Record] = [record(p, work_s=9 - p.repeat) for p in grid([100, 50], repeats=2)]
+    small, large = speeds(told)
+    assert (small.setting, large.setting) == ("batch_size 50", "batch_size 100")
+    assert small.items_per_s == pytest.approx((881 / 8 + 881 / 7) / 2)
+    assert small.items_per_s_sd == pytest.approx(abs(881 / 8 - 881 / 7) / sqrt(2))
+    assert small.seconds_per_character == pytest.approx((8 / 170_000, 7 / 170_000))
+    assert (small.repeats, small.load, small.start_s) == (2, 45_000, 4)
+
+
+def test_only_what_went_well_and_has_figures_counts() -> None:
+    well = record(point())
+    assert well.summary
+    none = replace(well, summary=replace(well.summary, items=0))
+    assert speeds([replace(well, outcome=Outcome.GPU_OOM), replace(well, summary=None), none]) == ()
+    (alone,) = speeds(
+        [replace(well, load_s=None, summary=replace(well.summary, characters=0, load_max=None))]
+    )
+    assert (alone.items_per_s_sd, alone.seconds_per_character, alone.load, alone.start_s) == (
+        None,
+        (),
+        None,
+        0,
+    )
+
+
+def test_the_smallest_within_five_percent_is_taken() -> None:
+    found = (speed(90, size=20), speed(96, size=50), speed(100, size=100), speed(99, size=200))
+    assert fastest(found).params == {"batch_size": 100}
+    assert recommended(found).params == {"batch_size": 50}
+    assert recommended(found, near=0.2).params == {"batch_size": 20}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        ((100, 102), (101, 103), False),
+        ((100, 102, 101), (201, 203, 202), True),
+        ((100, 100), (200, 200), True),
+        ((100, 100), (100, 100), False),
+        ((100,), (200, 201), None),
+        ((100, 101), (200,), None),
+    ],
+)
+def test_a_difference_within_the_scatter_is_none(
+    one: tuple[float, ...], other: tuple[float, ...], told: object
+) -> None:
+    assert differ(speed(*one), speed(*other)) is told
+
+
+def test_time_has_an_interval_for_one_run_to_come() -> None:
+    # Seconds a paragraph 0.009 and 0.011: sd 0.00141; t of one degree of freedom 12.706.
+    found = duration(speed(1 / 0.009, 1 / 0.011, start_s=4), items=1_000)
+    half = 1_000 * 0.002 / sqrt(2) * 12.7062 * sqrt(1.5)
+    assert found.expected_s == pytest.approx(14)
+    assert found.low_s == 4, "never less than it takes to start"
+    assert found.high_s == pytest.approx(14 + half, rel=1e-4)
+    assert (found.start_s, found.repeats) == (4, 2)
+
+
+def test_the_start_scatters_too() -> None:
+    """Three repeats that work alike and start apart: each lies in the interval."""
+    one = speed(100, 100, 100)
+    found = duration(replace(one, start_s=6.0, starts_s=(4.0, 6.0, 8.0)), items=881)
+    assert found.expected_s == pytest.approx(6 + 8.81)
+    half = 2 * 4.30265 * sqrt(4 / 3)
+    assert found.high_s == pytest.approx(found.expected_s + half, rel=1e-4)
+    assert found.low_s == pytest.approx(found.expected_s - half, rel=1e-4)
+
+
+def test_of_one_repeat_there_is_no_interval() -> None:
+    found = duration(speed(100), items=1_000)
+    assert found.expected_s == pytest.approx(10)
+    assert (found.low_s, found.high_s) == (None, None)
+
+
+def test_characters_tell_the_work_better_where_they_are_known() -> None:
+    found = duration(speed(100), items=1, characters=2 * 170_000)
+    assert found.expected_s == pytest.approx(2 * 8.81)
+    silent = replace(speed(100), seconds_per_character=())
+    assert duration(silent, items=100, characters=170_000).expected_s == pytest.approx(1)
+
+
+def at(place: str, began: int, ended: int) -> Span:
+    return Span(place, f"2026-01-02T10:00:{began:02}+00:00", f"2026-01-02T10:00:{ended:02}+00:00")
+
+
+def test_overlaps_are_counted_at_one_place_only() -> None:
+    packed = [at("host a", 0, 5), at("host a", 5, 9), at("host a", 9, 12)]
+    assert overlaps(packed) == [0, 0, 0]
+    assert overlap_words(packed, overlaps(packed)) == ""
+    shared = [at("host a", 0, 6), at("host a", 5, 9), at("host b", 0, 59), at("card 1", 0, 59)]
+    unknown = [Span("host a", None, None), Span("host a", "noon", ""), at("host a", 7, 7)]
+    assert overlaps([*shared, *unknown]) == [1, 1, 0, 0, None, None, None]
+    both = [*shared, at("host b", 3, 4)]
+    assert "4 of 5 points ran at the same time as another point on one of 2 hosts" in overlap_words(
+        both, overlaps(both)
+    )
+
+
+def test_overlaps_of_a_large_sweep_take_no_time() -> None:
+    spans = [
+        Span(f"host {n % 50}", f"2026-01-02T10:{n % 60:02}:00", "2026-01-02T12:00:00") for n in range(20_000)
+    ]
+    began = time.monotonic()
+    assert min(one or 0 for one in overlaps(spans)) > 300
+    assert time.monotonic() - began < 1

@@ -1,0 +1,403 @@
+"""The pages say what the code does: keys, fields, words, commands and links, held against the code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from jobkit import cli
+from jobkit.core import measured, records
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import ModelRef, Outcome, TextRef
+from jobkit.planning.plan import Inputs, plan
+from jobkit.planning.render import _values
+from jobkit.report import columns, rows
+from jobkit.run.workloads.workload import SHIPPED, Workload, knobs
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.spec.site import Site, load_site
+from jobkit.spec.spec import SweepSpec, load_spec
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md"), ROOT / "tests" / "data" / "README.md"])
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+MINIMAL = "name: minimal\n"
+FENCE = re.compile(r"^```(.*)\n((?:(?!```).*\n)*)```$", re.MULTILINE)
+RESERVED = "reserved: nothing in this version sets it"
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def blocks(text: str, info: str) -> list[str]:
+    """Return the fenced blocks of a page whose first line is ``` and ``info``."""
+    return [body for word, body in FENCE.findall(text) if word == info]
+
+
+def section(text: str, heading: str) -> str:
+    """Return what stands under a heading, up to the next heading of any level."""
+    found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#+ |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"no heading {heading!r}"
+    return found[1]
+
+
+def table(text: str) -> list[list[str]]:
+    """Return the cells of the table rows of a text, without heads and rules."""
+    lines = [line.strip() for line in text.splitlines() if line.lstrip().startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for n, row in enumerate(cells) if not _is_head(cells, n)]
+
+
+def _is_head(cells: list[list[str]], n: int) -> bool:
+    return any(set("".join(row)) <= set("-: ") for row in cells[n : n + 2])
+
+
+def coded(text: str) -> list[str]:
+    """Return what stands in backticks."""
+    return re.findall(r"`([^`]+)`", text)
+
+
+def named(text: str) -> list[str]:
+    """Return what the first column of a text's tables has in backticks."""
+    return [name for row in table(text) for name in coded(row[0])]
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        kinds = [
+            one
+            for one in (field.annotation, *get_args(field.annotation))
+            if isinstance(one, type) and issubclass(one, BaseModel)
+        ]
+        if not kinds or kinds[0] is not field.annotation:
+            yield prefix + name
+        for kind in kinds:
+            yield from keys(kind, f"{prefix}{name}.")
+
+
+def default(model: BaseModel, key: str) -> Any:
+    """Return a default as YAML would have it; of a part that is left out, what it would be if given."""
+    dumped = {**model.model_dump(mode="json"), **_left_out(model, key)}
+    for part in key.split("."):
+        dumped = dumped[part]
+    return dumped
+
+
+def _left_out(model: BaseModel, key: str) -> dict[str, Any]:
+    name, _, below = key.partition(".")
+    if not below or getattr(model, name) is not None:
+        return {}
+    kind = get_args(type(model).model_fields[name].annotation)[0]
+    return {name: kind().model_dump(mode="json")}
+
+
+def slugs(path: Path) -> set[str]:
+    """Return the anchors that GitHub makes of a page's headings."""
+    heads = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        target, _, anchor = link.partition("#")
+        if target.startswith(("https:", "http:", "mailto:")):
+            continue
+        there = (path.parent / target).resolve() if target else path
+        assert there.exists(), f"{link}: there is no {there}"
+        assert not anchor or anchor in slugs(there), f"{link}: no such heading"
+
+
+def test_pages_that_the_code_names_are_there() -> None:
+    sources = [
+        ROOT / "pyproject.toml",
+        *_files("jobkit", "*.py"),
+        *_files("sweeps", "*"),
+        *_files("templates", "*"),
+    ]
+    for path in sources:
+        for name in re.findall(r"\bdocs/[\w.-]+\.md\b", path.read_text(encoding="utf-8")):
+            assert (ROOT / name).is_file(), f"{path}: {name}"
+
+
+def _files(folder: str, pattern: str) -> list[Path]:
+    return [path for path in (ROOT / folder).rglob(pattern) if path.is_file() and path.suffix != ".pyc"]
+
+
+def test_every_page_is_in_the_index() -> None:
+    assert set(re.findall(r"\]\((\S+?)\)", page("README.md"))) >= {p.name for p in DOCS.glob("[!R]*.md")}
+
+
+def test_the_table_of_the_spec_has_every_key() -> None:
+    assert named(section(page("spec.md"), "Every key")) == list(keys(SweepSpec))
+
+
+SPEC_ROWS = table(section(page("spec.md"), "Every key"))
+
+
+@pytest.mark.parametrize("row", SPEC_ROWS, ids=[row[0].strip("`") for row in SPEC_ROWS])
+def test_a_key_of_the_spec_has_its_default_and_an_example_that_loads(row: list[str], tmp_path: Path) -> None:
+    key, kind, shown, meaning, example = row
+    assert kind
+    assert meaning
+    path = tmp_path / "spec.yaml"
+    path.write_text(MINIMAL, encoding="utf-8")
+    load_spec(path, [f"{key.strip('`')}={example.strip('`')}"])
+    if shown != "required":
+        assert yaml.safe_load(shown.strip("`")) == default(SweepSpec(name="minimal"), key.strip("`"))
+
+
+def test_the_knobs_of_every_workload_are_told() -> None:
+    text = section(page("spec.md"), "The sweep")
+    known = {name for workload in SHIPPED for name in knobs(workload) or ()}
+    assert {name for row in table(text) for name in coded(row[1])} == known
+    assert set(named(text)) == set(SHIPPED)
+
+
+def test_there_is_something_to_try() -> None:
+    """An empty list of parameters would pass in silence."""
+    assert blocks(page("spec.md"), "yaml spec")
+    assert blocks(page("templates-and-sites.md"), "yaml site")
+    assert typed()
+
+
+@pytest.mark.parametrize("text", blocks(page("spec.md"), "yaml spec"))
+def test_every_spec_on_the_page_loads(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(text, encoding="utf-8")
+    load_spec(path)
+
+
+def test_the_faults_on_the_page_are_those_that_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (faulty,) = blocks(page("spec.md"), "yaml faulty")
+    Path("bad.yaml").write_text(faulty, encoding="utf-8")
+    with pytest.raises(JobkitError) as raised:
+        load_spec(Path("bad.yaml"), ["resources.gpus=-1"])
+    assert blocks(page("spec.md"), "text") == [f"jobkit: {raised.value}\n"]
+
+
+SITE_ROWS = table(section(page("templates-and-sites.md"), "Every key of a site file"))
+
+
+def test_the_table_of_the_site_file_has_every_key() -> None:
+    assert [coded(row[0])[0] for row in SITE_ROWS] == list(keys(Site))
+
+
+@pytest.mark.parametrize("row", SITE_ROWS, ids=[row[0].strip("`") for row in SITE_ROWS])
+def test_a_key_of_the_site_file_has_its_default(row: list[str]) -> None:
+    key, shown, meaning = row
+    assert meaning
+    if shown != "required":
+        known = "" if shown == "empty" else yaml.safe_load(shown.strip("`"))
+        assert known == default(Site(name="minimal", scheduler="local"), key.strip("`"))
+
+
+@pytest.mark.parametrize("text", blocks(page("templates-and-sites.md"), "yaml site"))
+def test_every_site_on_the_page_loads(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(text, encoding="utf-8")
+    load_site(str(path), yaml.safe_load(text)["scheduler"])
+
+
+def test_the_shipped_sites_are_told() -> None:
+    shipped = {path.stem for path in (ROOT / "templates" / "sites").glob("*.yaml")}
+    assert set(named(section(page("templates-and-sites.md"), "The shipped sites"))) == shipped
+
+
+def test_the_values_that_a_template_may_use_are_told() -> None:
+    told = named(section(page("templates-and-sites.md"), "The values that a template may use"))
+    assert set(told) == set(_template_values())
+
+
+def _template_values() -> dict[str, object]:
+    text = TextRef(path="/t", sha256="0", size_bytes=1, name="sample")
+    model = ModelRef(path="/m", name="en", size="tiny", stand_in=True, fingerprint="f", size_bytes=1)
+    spec = SweepSpec(name="minimal")
+    (point, *_) = plan(spec, Inputs(run_id="minimal-1", text=text, model=model, device="cpu"))
+    return _values(spec, load_site("slurm-default", "slurm"), point, Path("/runs/minimal-1"))
+
+
+def test_the_blocks_of_the_template_are_told() -> None:
+    body = (ROOT / "templates" / "job.sh.j2").read_text(encoding="utf-8")
+    told = named(section(page("templates-and-sites.md"), "Templates"))
+    assert set(told) == set(re.findall(r"\{% block (\w+) %\}", body))
+
+
+OUTCOME_ROWS = table(section(page("structure.md"), "Outcomes"))
+
+
+def test_every_outcome_is_told() -> None:
+    assert [coded(row[0])[0] for row in OUTCOME_ROWS] == [str(outcome) for outcome in Outcome]
+
+
+def test_an_outcome_is_called_reserved_if_nothing_sets_it() -> None:
+    sources = "".join(
+        path.read_text(encoding="utf-8") for path in _files("jobkit", "*.py") if path.name != "records.py"
+    )
+    unused = {str(outcome) for outcome in Outcome if f"Outcome.{outcome.name}" not in sources}
+    assert {coded(row[0])[0] for row in OUTCOME_ROWS if row[1] == RESERVED} == unused
+
+
+@pytest.mark.parametrize("name", ["structure.md", "commands.md"])
+def test_every_exit_code_is_told(name: str) -> None:
+    _, _, status = (cli.app.help or "").partition("Exit status\n")
+    codes = {line.split()[0] for line in status.splitlines() if line.strip()}
+    assert {row[0] for row in table(section(page(name), _heading_of_codes(name)))} == codes
+
+
+def _heading_of_codes(name: str) -> str:
+    return next(line.strip("# ") for line in page(name).splitlines() if line.lower().endswith(" exit codes"))
+
+
+@pytest.mark.parametrize(
+    ("heading", "kinds"),
+    [
+        ("batches.jsonl: Batch", (records.Batch,)),
+        ("record.json: Record", (records.Record,)),
+        ("Point", (records.Point,)),
+        ("TextRef and ModelRef", (records.TextRef, records.ModelRef)),
+        ("Job", (records.Job,)),
+        ("Gpu", (measured.Gpu,)),
+        ("Memory", (measured.Memory,)),
+        ("Need", (measured.Need,)),
+        ("Sampler", (measured.Sampler,)),
+        ("Summary", (measured.Summary,)),
+    ],
+)
+def test_every_field_is_told(heading: str, kinds: tuple[type[records.Point], ...]) -> None:
+    told = named(section(page("what-is-measured.md"), heading))
+    assert set(told) == {field.name for kind in kinds for field in fields(kind)}
+    assert len(told) == len(set(told))
+
+
+def test_the_lines_of_the_exit_file_are_told() -> None:
+    told = named(section(page("run-by-hand.md"), "The exit file"))
+    assert set(told) == {field.name for field in fields(records.Exit)}
+
+
+def test_every_column_of_the_table_is_told() -> None:
+    told = named(section(page("what-is-measured.md"), "The table"))
+    heads = {column.head.replace("\n", " ") for column in columns.COLUMNS}
+    assert set(told) == heads | {"batch_size", "n", "outcome", "no effect of"}
+
+
+def test_every_column_of_csv_is_told() -> None:
+    told = named(section(page("what-is-measured.md"), "Columns of csv and json"))
+    assert sorted(told) == sorted({*rows.FIXED, "speedup", "group", "size"})
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(cli.app)
+    for name in cli.COMMANDS:
+        command = cli.app.get_command(context, name)
+        assert command is not None
+        yield f"jobkit {name}", command
+        if isinstance(command, click.Group):
+            yield from ((f"jobkit {name} {sub}", one) for sub, one in command.commands.items())
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands()), ids=[name for name, _ in commands()])
+def test_every_command_and_option_is_told(name: str, command: click.Command) -> None:
+    told = section(page("commands.md"), name)
+    options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+    written = set(re.findall(r"--[a-z][\w-]+", told))
+    assert written >= options
+    assert written <= options | {"--help"}
+
+
+def test_every_environment_variable_is_told() -> None:
+    used = {
+        name
+        for path in (*_files("jobkit", "*.py"), *_files("templates", "*"), *_files("tests", "conftest.py"))
+        for name in re.findall(r"\bJOBKIT_[A-Z]+\b", path.read_text(encoding="utf-8"))
+    }
+    told = named(section(page("commands.md"), "Environment variables"))
+    assert {name for name in told if name.startswith("JOBKIT_")} == used
+
+
+def test_the_rooms_are_drawn_and_described() -> None:
+    rooms = {path.name for path in (ROOT / "jobkit").iterdir() if (path / "__init__.py").exists()}
+    text = section(page("structure.md"), "The rooms")
+    assert set(re.findall(r"^\*\*`(\w+)/`\*\*", text, re.MULTILINE)) == rooms
+    drawing = text.partition("```")[2].partition("```")[0]
+    assert set(re.findall(r"(\w+)/", drawing)) >= rooms
+
+
+@pytest.mark.parametrize(
+    ("heading", "wanted"),
+    [
+        ("At run time", PYPROJECT["project"]["dependencies"]),
+        ("For development", PYPROJECT["project"]["optional-dependencies"]["dev"]),
+    ],
+)
+def test_every_dependency_is_told(heading: str, wanted: list[str]) -> None:
+    told = [row[0] for row in table(section(page("dependencies.md"), heading))]
+    assert told == [re.split(r"[<>=!~\[ ]", requirement)[0] for requirement in wanted]
+
+
+@pytest.mark.parametrize(("heading", "protocol"), [("A scheduler", Scheduler), ("A workload", Workload)])
+def test_every_name_of_a_protocol_is_told(heading: str, protocol: type) -> None:
+    told = named(section(page("adding-a-scheduler.md"), heading))
+    members = {name for name in vars(protocol) if not name.startswith("_")}
+    assert set(told) == members | set(protocol.__annotations__)
+
+
+def test_the_modules_that_name_a_scheduler_are_told() -> None:
+    text = section(page("adding-a-scheduler.md"), "A scheduler")
+    for path in _files("jobkit", "*.py"):
+        if '"sge"' in path.read_text(encoding="utf-8") and path.parent.name != "sge":
+            assert f"(../{path.relative_to(ROOT)})" in text
+
+
+def test_the_targets_of_make_are_there() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for row in table((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+        (target,) = coded(row[0])
+        assert re.search(rf"^{target.removeprefix('make ')}:", makefile, re.MULTILINE), target
+
+
+def typed() -> list[tuple[str, str]]:
+    """Return the jobkit commands in the shell blocks of all pages."""
+    found = []
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        for block in (*blocks(text, "sh"), *blocks(text, "bash"), *blocks(text, "console")):
+            lines = block.replace("\\\n", " ").splitlines()
+            found += [(path.name, line) for line in lines if re.match(r"(\$ )?(\S*/)?jobkit ", line)]
+    return found
+
+
+@pytest.mark.parametrize(("name", "line"), typed())
+def test_the_commands_on_the_pages_are_ones_that_jobkit_takes(name: str, line: str) -> None:
+    del name
+    lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
+    _, *words = takewhile(lambda word: not set(word) <= set("|;&<>()"), lexer)
+    _parse(cli.app, "jobkit", words, None)
+
+
+def _parse(command: click.Command, name: str, words: list[str], parent: click.Context | None) -> None:
+    """Let click read the words of a command, and run nothing."""
+    try:
+        context = command.make_context(name, words, parent=parent)
+    except click.exceptions.Exit:
+        return  # --help or --version
+    if isinstance(command, click.Group):
+        found, below, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert below is not None
+        _parse(below, found or "", rest, context)

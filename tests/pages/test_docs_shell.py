@@ -1,0 +1,299 @@
+"""The shell blocks of README.md and docs/, run by bash in a folder where the README's world exists.
+
+The blocks of a page run in order, and each begins in the folder where the one before ended. Output
+that a page shows is compared: the rest of a ``console`` block, and a ``text`` block that follows a
+shell block under the same heading. What cannot run without cluster, GPU or network has an invisible
+comment above its block, ``<!-- not run: needs a cluster -->``, or, of some lines of it,
+``<!-- not run, lines 2-3: needs a cluster -->``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jobkit.core.records import ModelRef
+from tests.pages.test_docs import DOCS, FENCE, ROOT, blocks, page
+
+pytestmark = pytest.mark.xdist_group("docs-shell")  # one worker, so that there is one world
+
+SHELL = {"sh", "bash", "console"}
+OTHER = {"", "text", "python", "yaml", "json", "jinja"}
+REASONS = {"needs a cluster", "needs a GPU", "needs the network", "calls make", "takes minutes"}
+"""Why a block may stand unrun."""
+
+MARK = re.compile(r"<!-- not run(?:, lines? (\d+)(?:-(\d+))?)?: ([^>]*) -->\n")
+MARKS_ABOVE = re.compile(rf"(?:{MARK.pattern})*\Z")
+ELSEWHERE = {"python-api.md"}
+"""Pages that a test of their own runs whole, Python and shell in turn."""
+PAGES = [path for path in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))) if path.name not in ELSEWHERE]
+
+RUN = "stanza-20260102-101530-3f9a"
+"""The run folder that docs/run-by-hand.md goes through."""
+SWEEP = ["--set", "workload=count", "--set", "repeats=1", "--set", "sweep.batch_size=[50, 100, 150]"]
+SCHEDULERS = {"sbatch", "qsub"}
+LEFT_OUT = ("JOBKIT", "XDG", "SLURM", "SGE", "COV")
+"""How names of environment variables begin that no page's command gets."""
+BLOCK_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Block:
+    """Commands of a page that run in one shell, and what the page says that they print."""
+
+    line: int
+    commands: tuple[str, ...]
+    shown: str | None = None
+
+
+def shell_blocks(text: str) -> Iterator[Block]:
+    """Yield what is to be run of a page."""
+    for fence in FENCE.finditer(text):
+        if fence[1] not in SHELL:
+            continue
+        line = text.count("\n", 0, fence.start()) + 2
+        marked = unrun(text[: fence.start()])
+        if fence[1] == "console":
+            yield from (one for one in console(fence[2], line) if not marked & {0, one.line - line + 1})
+        elif commands := tuple(
+            command for n, command in enumerate(joined(fence[2]), start=1) if not marked & {0, n}
+        ):
+            yield Block(line, commands, shown_after(text, fence.end()))
+
+
+def joined(body: str) -> list[str]:
+    """Return the lines of a block, those that a backslash continues as one."""
+    return re.sub(r"\\\n *", "", body).splitlines()
+
+
+def unrun(above: str) -> set[int]:
+    """Return which lines of a block are marked, by what stands above it; 0 stands for all."""
+    marks = MARKS_ABOVE.search(above)
+    found = MARK.finditer(marks[0] if marks else "")
+    return {n for one in found for n in range(int(one[1] or 0), int(one[2] or one[1] or 0) + 1)}
+
+
+def console(body: str, line: int) -> Iterator[Block]:
+    """Yield each command of a console block with its output."""
+    for one in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", body, re.MULTILINE):
+        yield Block(line + body.count("\n", 0, one.start()), (one[1],), one[2])
+
+
+def shown_after(text: str, end: int) -> str | None:
+    """Return the text block that follows a shell block under the same heading: what it prints."""
+    following = FENCE.search(text, end)
+    if following is None or following[1] != "text":
+        return None
+    return None if re.search(r"^#", text[end : following.start()], re.MULTILINE) else following[2]
+
+
+@dataclass(frozen=True)
+class World:
+    """A folder where the pages' commands find what they speak of, and nothing of this machine's."""
+
+    folder: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment, without the user's own, and clusters."""
+        outer = {name: value for name, value in os.environ.items() if not name.startswith(LEFT_OUT)}
+        home = self.folder / "home"
+        return outer | {
+            "HOME": str(home),
+            "PATH": f"{Path(sys.executable).parent}:{self.folder / 'programs'}",
+            "XDG_CONFIG_HOME": str(home / ".config"),
+            "JOBKIT_CACHE": str(home / "cache"),
+            "JOBKIT_LEDGER": str(home / "ledger.jsonl"),
+        }
+
+    def fill(self) -> None:
+        """Lay out what the README has before it: a checkout, a site of one's own, a run."""
+        shutil.copytree(ROOT / "sweeps", self.folder / "sweeps")
+        shutil.copytree(DOCS, self.folder / "docs")
+        sites = self.folder / "home" / ".config" / "jobkit" / "sites"
+        sites.mkdir(parents=True)
+        (mine,) = blocks(page("templates-and-sites.md"), "yaml site")
+        (sites / "mine.yaml").write_text(mine, encoding="utf-8")
+        self.write_letters()
+        self.link_programs()
+        self.run_sweep()
+
+    def write_letters(self) -> None:
+        """Write the README's own spec, with the light workload in place of the tagger, and a text for it."""
+        (body,) = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "yaml")
+        spec = yaml.safe_load(body)
+        spec |= {"workload": "count", "repeats": 1, "resources": spec["resources"] | {"gpus": 0}}
+        (self.folder / "letters.yaml").write_text(json.dumps(spec), encoding="utf-8")
+        text = self.folder / spec["text"]
+        text.parent.mkdir()
+        paragraphs = [f"Letter {n} came{' by the evening post' * (n % 7)}." for n in range(300)]
+        text.write_text("\n\n".join(paragraphs), encoding="utf-8")
+
+    def link_programs(self) -> None:
+        """Put on PATH all programs of the system but the schedulers."""
+        programs = self.folder / "programs"
+        programs.mkdir()
+        for program in Path("/usr/bin").iterdir():
+            if program.name not in SCHEDULERS:
+                (programs / program.name).symlink_to(program)
+
+    def run_sweep(self) -> None:
+        """Make the run folder with the light workload, and give it the name that the pages use."""
+        argv = ["jobkit", "sweep", "sweeps/stanza.yaml", "--scheduler", "local", *SWEEP]
+        subprocess.run(
+            [*argv, "--set", "resources.gpus=0"], cwd=self.folder, env=self.env, check=True, timeout=60
+        )
+        (made,) = (self.folder / "runs").iterdir()
+        for path in made.rglob("*"):
+            if path.is_file():
+                path.write_text(path.read_text(encoding="utf-8").replace(made.name, RUN), encoding="utf-8")
+        made.rename(made.with_name(RUN))
+
+    def run(self, block: Block, start: Path) -> tuple[subprocess.CompletedProcess[str], Path]:
+        """Run a block from a folder; return what it said and the folder where it ended."""
+        ended = self.folder / "ended-in"
+        script = "\n".join(["set -euo pipefail", *block.commands, f"pwd >'{ended}'"])
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=start,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=BLOCK_TIMEOUT_S,
+        )
+        return done, Path(ended.read_text(encoding="utf-8").strip()) if done.returncode == 0 else start
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, tiny_model: ModelRef) -> World:
+    """Return a world whose cache has the stand-in: that a command trains it is tested elsewhere."""
+    made = World(tmp_path_factory.mktemp("world"))
+    models = made.folder / "home" / "cache" / "models"
+    models.mkdir(parents=True)
+    (models / Path(tiny_model.path).name).symlink_to(tiny_model.path)
+    made.fill()
+    return made
+
+
+@pytest.fixture(scope="module")
+def jq() -> None:
+    """Have jq on this machine; installed only where clusters may be (JOBKIT_CLUSTER=1)."""
+    if Path("/usr/bin/jq").exists():
+        return
+    if os.environ.get("JOBKIT_CLUSTER") != "1":
+        pytest.skip("jq is not installed: set JOBKIT_CLUSTER=1")
+    with (Path(tempfile.gettempdir()) / "jobkit-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(["apt-get", "update", "-qq"], check=True, stdout=sys.stderr)
+        subprocess.run(["apt-get", "install", "-y", "-qq", "jq"], check=True, stdout=sys.stderr)
+
+
+RUNNABLE = {path: list(shell_blocks(path.read_text(encoding="utf-8"))) for path in PAGES}
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in PAGES if RUNNABLE[path]], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_the_shell_blocks_of_a_page_run(path: Path, request: pytest.FixtureRequest) -> None:
+    if any(re.search(r"\bjq\b", command) for block in RUNNABLE[path] for command in block.commands):
+        request.getfixturevalue("jq")
+    world: World = request.getfixturevalue("world")
+    here = world.folder
+    for block in RUNNABLE[path]:
+        done, here = world.run(block, here)
+        where = f"{path.relative_to(ROOT)}:{block.line}"
+        assert done.returncode == 0, f"{where}: status {done.returncode}\n{done.stdout}{done.stderr}"
+        assert block.shown is None or done.stdout == block.shown, f"{where} shows something else"
+
+
+@pytest.mark.skipif("PYTEST_XDIST_WORKER" not in os.environ, reason="there is one process")
+def test_groups_have_effect(request: pytest.FixtureRequest) -> None:
+    said = "say --dist loadgroup; see pyproject.toml on versions of pytest with which it has no effect"
+    assert request.node.nodeid.endswith("@docs-shell"), said
+
+
+def test_there_is_something_to_run() -> None:
+    """An empty list of parameters would pass in silence."""
+    assert sum(len(block.commands) for found in RUNNABLE.values() for block in found) >= 15
+    assert any(block.shown for found in RUNNABLE.values() for block in found)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_block_that_is_not_run_says_why(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert {mark[3] for mark in MARK.finditer(text)} <= REASONS, "the reason is none of the list"
+    assert text.count("<!-- not run") == sum(
+        len(MARK.findall(marks[0]))
+        for fence in FENCE.finditer(text)
+        if fence[1] in SHELL and (marks := MARKS_ABOVE.search(text[: fence.start()]))
+    ), "a mark that is misspelt, or that does not stand right above a shell block"
+    for fence in FENCE.finditer(text):
+        last = max(unrun(text[: fence.start()]), default=0)
+        assert last <= len(joined(fence[2])), "a mark of a line that the block does not have"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_shell_block_hides(path: Path) -> None:
+    """A block that is indented, or called otherwise, would neither run nor need a mark."""
+    text = path.read_text(encoding="utf-8")
+    fences = FENCE.findall(text)
+    assert len(re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)) == 2 * len(fences), (
+        "indented, or not closed"
+    )
+    for word, body in fences:
+        assert word in SHELL or word.partition(" ")[0] in OTHER, f"{word!r} is none of the kinds"
+        assert word != "console" or body.startswith("$ "), "a console block that begins with no command"
+        assert word in SHELL or not re.search(r"^(\$|jobkit [a-z]+) ", body, re.MULTILINE), (
+            "a command in a block of text"
+        )
+
+
+PAGE_OF_MARKS = """\
+<!-- not run: needs a GPU -->
+```sh
+one
+```
+<!-- not run, line 1: needs the network -->
+<!-- not run, lines 3-4: needs a cluster -->
+```sh
+one
+two \\
+  and more
+three
+four
+```
+prints
+```text
+what two says
+```
+```console
+$ five
+what five says
+$ six
+```
+# Another heading
+```text
+no output
+```
+"""
+
+
+def test_what_is_read_of_a_page() -> None:
+    assert list(shell_blocks(PAGE_OF_MARKS)) == [
+        Block(8, ("two and more",), "what two says\n"),
+        Block(19, ("five",), "what five says\n"),
+        Block(21, ("six",), ""),
+    ]

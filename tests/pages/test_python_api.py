@@ -1,0 +1,69 @@
+"""The examples of docs/python-api.md, run in order in an empty folder, and what they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+import jobkit
+from jobkit.core.errors import JobkitError
+
+PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
+FENCE = re.compile(r"^```(python|sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def steps() -> Iterator[tuple[str, str, str]]:
+    """Yield each block to run: its language, its text, and what it should print."""
+    blocks = FENCE.findall(PAGE.read_text(encoding="utf-8"))
+    for (language, text), following in zip(blocks, [*blocks[1:], ("", "")], strict=True):
+        if language != "text":
+            yield language, text, following[1] if following[0] == "text" else ""
+
+
+def test_the_examples_print_what_stands_under_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    names: dict[str, object] = {}
+    ran = 0
+    for language, text, printed in steps():
+        if language == "sh":
+            subprocess.run(text, shell=True, check=True, capture_output=True, timeout=120)  # noqa: S602 - the page's
+            continue
+        with redirect_stdout(StringIO()) as said:
+            exec(compile(text, str(PAGE), "exec"), names)  # noqa: S102 - the page's own examples
+        assert said.getvalue() == printed
+        ran += 1
+    assert ran >= 6
+
+
+def test_every_name_is_there_and_on_the_page() -> None:
+    table = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(table) == sorted(jobkit.__all__)
+    assert set(dir(jobkit)) >= set(jobkit.__all__)
+    assert all(callable(getattr(jobkit, name)) for name in jobkit.__all__)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'plann'"):
+        getattr(jobkit, "plann")  # noqa: B009 - mypy knows that it is not there
+
+
+@pytest.mark.parametrize("order", ["jobkit.planning.plan, jobkit.planning.render", "jobkit.planning.prepare"])
+def test_a_stage_is_callable_whatever_was_imported_before(order: str) -> None:
+    code = f"import {order}\nimport jobkit\nassert callable(jobkit.plan) and callable(jobkit.render)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="not a run folder"):
+        jobkit.load(tmp_path)

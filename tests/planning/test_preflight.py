@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.places import CACHE_VARIABLE, cache_dir
+from jobkit.core.records import ModelRef
+from jobkit.core.units import GIB
+from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
+from jobkit.fit.loads import Loads
+from jobkit.planning import auto
+from jobkit.planning.known_lengths import text_lengths
+from jobkit.planning.preflight import longest, preflight
+from jobkit.planning.sample import LONG_SENTENCE_CHARS, SEED, generate
+from jobkit.planning.texts import find_text
+from tests.support.builders import own_workload
+
+SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [3, 200]}\nresources: {gpus: 0}\n"
+RECORDS = Path(__file__).parents[2] / "docs" / "benchmarks" / "gpu"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """Return the spec of a text of 100 paragraphs, the 8th of which is long."""
+    paragraphs = ["word " * (500 if n == 7 else 9 + n % 5) for n in range(100)]
+    (tmp_path / "text.txt").write_text("\n\n".join(paragraphs), encoding="utf-8")
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def kept(kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the command find the tiny stand-in that the tests share."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
+    return kept_cache
+
+
+def test_what_the_text_tells(spec: Path) -> None:
+    found = preflight(spec)
+    assert (found.source, found.paragraphs, found.items, found.model) == (TOKENIZER, 100, 100, None)
+    first = found.longest[0]
+    assert (first.length, first.paragraph, first.item) == (2_501, 7, 0)
+    assert first.beginning.startswith("word word ")
+    by_size = {one.batch_size: one for one in found.sizes}
+    assert {1, 2, 3, 5, 10, 20, 50, 100, 200} | set(found.measure) == set(by_size)
+    assert by_size[100].load == by_size[200].load == found.saturation_load == 100 * 2_501
+    assert (found.saturation, found.limit) == (100, 100)
+    assert [size for size, one in by_size.items() if one.in_spec] == [3, 200]
+    assert [size for size, one in by_size.items() if one.to_measure] == list(found.measure)
+    assert by_size[3].first_paragraph == 6
+    assert by_size[1].efficiency == 1
+    assert all(one.gpu_bytes is None for one in found.sizes)
+
+
+def test_auto_is_what_is_worth_measuring(spec: Path) -> None:
+    found = preflight(spec, ("sweep.batch_size=auto",))
+    assert len(found.measure) == 5
+    assert [one.params["batch_size"] for one in found.settings] == list(found.measure)
+    assert all(one.in_spec == one.to_measure for one in found.sizes)
+
+
+def test_without_lengths_the_batch_size_is_the_load(spec: Path) -> None:
+    found = preflight(spec, (f"workload={own_workload(spec.parent, 'lengths = None')}",))
+    assert (found.source, found.items, found.longest) == (NONE, None, ())
+    assert all(one.load == min(one.batch_size, 100) for one in found.sizes)
+    assert found.sizes[0].efficiency is None
+
+
+def test_in_haste_no_model_is_touched(spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    model = ("workload=stanza-ner", "model={size: full, fallback: stand-in}", "text=sample:50")
+    found = preflight(spec, model, fast=True, gpu_memory_bytes=8 * GIB)
+    assert (found.source, found.model, found.stand_in) == (PUNCTUATION, "en full", True)
+    assert not (tmp_path / "cache" / "models").exists()
+    assert found.gpu_memory_named
+    sizes = [one.gpu_bytes for one in found.sizes]
+    assert sizes == sorted(size for size in sizes if size is not None)
+    assert preflight(spec, model, fast=True).gpu_memory_bytes is None  # on a CPU there is no card
+    on_gpu = preflight(spec, (*model, "device=cuda"), fast=True)
+    assert (on_gpu.gpu_memory_bytes, on_gpu.gpu_memory_named) == (24 * GIB, False)
+
+
+def test_the_loads_are_those_of_the_records_of_a_gpu(kept: Path, tiny_model: ModelRef) -> None:
+    """The full-size stand-in has a tokenizer of its own; the largest loads come out the same."""
+    text = find_text("sample", base=kept, cache=kept)
+    loads = Loads(text_lengths("stanza-ner", text, tiny_model, cache=cache_dir(), say=print))
+    records = [json.loads(path.read_text()) for path in RECORDS.glob("*/results/*/*/record.json")]
+    assert len(records) > 20
+    for one in records:
+        assert loads.own(one["point"]["params"]["batch_size"]) == one["summary"]["load_max"]
+
+
+def test_other_knobs_have_their_loads_told(spec: Path) -> None:
+    sweep = "sweep={paragraphs_per_call: [10, 50], sentences_per_ner_batch: 20}"
+    model = ("workload=stanza-ner", "model={size: full, fallback: stand-in}", "text=sample:60")
+    found = preflight(spec, (sweep, *model), fast=True)
+    assert [one.params for one in found.settings] == [
+        {"paragraphs_per_call": size, "sentences_per_ner_batch": 20} for size in (10, 50)
+    ]
+    assert not any(one.in_spec for one in found.sizes)
+
+
+def test_a_faulty_spec_is_refused(spec: Path) -> None:
+    with pytest.raises(JobkitError, match=r"text 'gone\.txt'"):
+        preflight(spec, ("text=gone.txt",))
+
+
+def test_the_longest_are_named_by_place_and_beginning() -> None:
+    paragraphs = ["Hm. This is a longer one, as they go. It ends.\n", "One sentence only.\n"]
+    found = longest(paragraphs, [[4, 40, 9], [19]])
+    assert [(one.length, one.paragraph, one.item) for one in found] == [(40, 0, 1), (19, 1, 0), (9, 0, 2)]
+    assert [one.beginning for one in found] == [
+        "This is a longer one, as they go. It ends.",
+        "One sentence only.",
+        "It ends.",
+    ]
+
+
+def test_a_beginning_is_found_where_punctuation_sees_other_sentences() -> None:
+    (first, *_) = longest(["Ah! Oh! " + "It was long, long ago " * 9], [[9, 200]])
+    assert first.beginning.startswith(("It was long", "Oh! It was long"))
+    assert first.beginning.endswith(" ...")
+    assert longest(["..."], [[3]])[0].beginning == "..."
+    assert longest([], []) == []
+
+
+@pytest.mark.parametrize("paragraphs", [2, 3, 17, 300, 881])
+def test_the_sample_of_any_length_has_the_longest_sentence(paragraphs: int) -> None:
+    lengths = [end - start for row in generate(SEED, paragraphs).sentences for start, end in row]
+    assert max(lengths) > LONG_SENTENCE_CHARS - 25
+
+
+def test_the_memory_that_find_max_names_is_that_of_the_card(kept: Path, tmp_path: Path) -> None:
+    del kept
+    path = tmp_path / "spec.yaml"
+    for device, memory, expected in (
+        ("cuda", "16GiB", (16 * GIB, True)),
+        ("cuda", "device", (auto.ASSUMED_BYTES, False)),
+        ("cpu", "16GiB", (None, False)),
+    ):
+        keys = f"name: t\ntext: sample:60\ndevice: {device}\nfind_max: {{memory: {memory}}}\n"
+        path.write_text(f"{keys}model: {{fallback: stand-in}}\nsweep: {{batch_size: auto}}\n")
+        found = preflight(path, fast=True)
+        assert (found.gpu_memory_bytes, found.gpu_memory_named) == expected
+        assert found.measure

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.measured import Memory
+from jobkit.core.records import Outcome, Record
+from jobkit.core.units import GIB
+from jobkit.fit.cards import CARDS, Card, cards
+from jobkit.fit.evidence import ALLOCATED, NEED, RAM, gather
+from jobkit.fit.lengths import Lengths
+from jobkit.fit.loads import Loads
+from jobkit.outcome.trials import Trial
+from jobkit.report.recommend.recommend import recommend
+from jobkit.report.recommend.recommendation import (
+    MEMORY,
+    SATURATION,
+    SWEEP,
+    THROUGHPUT,
+    Corpus,
+    Held,
+    Recommendation,
+    Wishes,
+)
+from tests.support.builders import grid, record
+from tests.support.recommendations import (
+    BYTES_PER_LOAD,
+    CONTEXT_BYTES,
+    FIXED_BYTES,
+    LOADS,
+    material,
+    measured,
+    records,
+)
+
+NOTHING = Wishes()
+
+
+def told(*said: Record, wishes: Wishes = NOTHING, loads: Loads | None = LOADS) -> Recommendation:
+    return recommend(material(said or records(), loads), wishes)
+
+
+def true_largest(card_bytes: int) -> int:
+    """Return the largest batch by the line that the needs were made with."""
+    return LOADS.largest_batch((card_bytes - CONTEXT_BYTES - FIXED_BYTES) / BYTES_PER_LOAD)
+
+
+def on_cpu(sizes: Sequence[int] = (40, 85, 130, 175, 220)) -> list[Record]:
+    found = []
+    for one in grid(sizes, device="cpu"):
+        load = LOADS.own(one.params["batch_size"])
+        told = record(one)
+        assert told.summary
+        peak = Memory(maxrss_bytes=GIB + 4_000 * load)
+        found.append(replace(told, summary=replace(told.summary, load_max=load), memory=peak))
+    return found
+
+
+def test_the_smallest_within_five_percent_is_recommended() -> None:
+    found = told()
+    assert found.batch.recommended.params == {"batch_size": 175}
+    assert found.batch.fastest.params == {"batch_size": 220}
+    assert found.batch.apart is False
+    assert found.batch.binds == THROUGHPUT
+    assert (found.measured.points, len(found.batch.settings), found.measured.kind) == (15, 5, NEED)
+    assert found.measured.capacity_bytes == CARDS["h200"].usable_bytes
+    assert found.measured.overhead_bytes == CONTEXT_BYTES
+
+
+def test_where_the_text_ends_it_says_so() -> None:
+    found = told().batch.largest
+    assert (found.safe_batch, found.saturated, found.reason) == (881, True, "")
+
+
+@pytest.mark.parametrize("name", ["mig-1g.5gb", "mig-2g.10gb"])
+def test_the_largest_batch_of_a_card_is_near_the_truth_and_never_above(name: str) -> None:
+    (card,) = told(wishes=Wishes(cards=cards(name))).cards
+    truth = true_largest(card.usable_bytes)
+    assert 0.97 * truth < card.prediction.safe_batch <= truth
+    assert abs(card.prediction.largest_batch / truth - 1) < 0.01
+    assert (card.name, card.fits, card.link) == (name, True, CARDS[name].link)
+
+
+def test_a_card_may_be_too_small_for_the_recommended_batch() -> None:
+    small = Card(name="1GiB", usable_bytes=GIB)
+    (card,) = told(wishes=Wishes(cards=(small,))).cards
+    assert card.fits is False
+    assert card.prediction.safe_batch < 175
+    tiny = Card(name="tiny", usable_bytes=CONTEXT_BYTES // 2)
+    (card,) = told(wishes=Wishes(cards=(tiny,))).cards
+    assert (card.fits, card.prediction.safe_batch) == (False, 0)
+
+
+def test_a_margin_keeps_memory_free() -> None:
+    plain, kept = (
+        told(wishes=Wishes(cards=cards("mig-1g.5gb"), margin=margin)).cards[0].prediction.safe_batch
+        for margin in (0.0, 0.1)
+    )
+    assert kept < 0.95 * plain
+
+
+@pytest.mark.parametrize("loads", [LOADS, None])
+def test_a_trial_that_did_not_fit_caps_what_is_safe(loads: Loads | None) -> None:
+    plain = told(loads=loads)
+    size, there = 700, plain.batch.largest.capacity_bytes
+    trial = Trial(index=16, batch_size=size, load=LOADS.own(size), capacity_bytes=there)
+
+    def after(trial: Trial) -> Recommendation:
+        return recommend(replace(material(records(), loads), too_large=(trial,)), NOTHING)
+
+    found = after(replace(trial, outcome=Outcome.GPU_OOM)).batch
+    assert plain.batch.largest.safe_batch > size > found.largest.safe_batch > 0
+    assert found.largest.safe_load < trial.load
+    assert "batch_size 700 is not safe" in found.largest.doubts[0]
+    assert (found.settings, found.recommended) == (plain.batch.settings, plain.batch.recommended)
+    assert after(replace(trial, outcome=Outcome.LOST, killed=True)).batch == found
+    for harmless in (
+        replace(trial, outcome=Outcome.OK, measured_bytes=1),
+        replace(trial, outcome=Outcome.GPU_OOM, capacity_bytes=there / 2),
+        replace(trial, outcome=Outcome.GPU_OOM, batch_size=10**9, load=10**15),
+    ):
+        assert after(harmless).batch == plain.batch
+
+
+def test_cards_come_to_mind_where_none_is_named() -> None:
+    assert told().cards[0].name == "mig-2g.10gb"
+    assert told(wishes=Wishes(cards=())).cards == ()
+
+
+def test_fewer_than_four_loads_are_refused_with_the_reason() -> None:
+    found = told(*records(sizes=(40, 130, 220)))
+    assert found.batch.largest.reason == "3 distinct loads measured, and a line with an error needs 4"
+    assert found.batch.leave_largest_out is None
+    assert {one.fits for one in found.cards} == {None}
+    assert found.batch.recommended.params == {"batch_size": 220}
+    assert found.batch.binds is None
+
+
+def test_the_largest_measured_binds_by_memory_or_by_the_text() -> None:
+    points = grid((40, 85, 130, 175, 220), 2)
+    growing = [measured(one, one.params["batch_size"] + one.repeat) for one in points]
+    assert told(*growing).batch.binds == SATURATION
+    small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
+    found = told(*small)
+    assert (found.batch.binds, found.batch.apart) == (SWEEP, None)
+    assert found.batch.recommended is found.batch.fastest
+
+
+def test_what_is_recommended_is_safe_or_it_is_said() -> None:
+    """Also with a margin: a batch that ran within the bound's reach may not run again."""
+    growing = [measured(one, one.params["batch_size"]) for one in grid((40, 85, 130, 175, 220), 2)]
+    small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
+    seen: list[tuple[int, str | None]] = []
+    for percent in range(0, 100, 5):
+        found = told(*small, wishes=Wishes(cards=(), margin=percent / 100))
+        size, safe = found.batch.recommended.params["batch_size"], found.batch.largest.safe_batch
+        seen.append((size, found.batch.binds))
+        if size > safe:
+            assert (size, found.batch.binds) == (40, MEMORY)
+            said = f"batch_size 40 ran, and yet takes more than is safe (batch_size {safe} is)"
+            assert found.beware[0].startswith(said) or not safe
+    assert seen[0] == (220, SWEEP)
+    assert {(175, MEMORY), (130, MEMORY), (85, MEMORY), (40, MEMORY)} <= set(seen)
+
+
+def test_without_lengths_the_load_grows_with_the_batch_and_that_is_said() -> None:
+    found = told(loads=None)
+    assert "the lengths of the text are unknown" in " ".join(found.beware)
+    assert "the text has only 881 paragraphs" in " ".join(found.beware)
+    other = told(loads=Loads(Lengths.unknown(881)))
+    assert other.batch.largest == found.batch.largest, "batch sizes are not taken for loads"
+
+
+def test_a_sweep_of_another_knob_has_no_largest_batch() -> None:
+    changed = [
+        replace(
+            one, point=replace(one.point, params={"sentences_per_ner_batch": one.point.params["batch_size"]})
+        )
+        for one in records()
+    ]
+    found = told(*changed)
+    assert found.batch.largest.reason == "batch_size is no knob of this sweep, so no largest one is told"
+    assert found.batch.recommended.setting == "sentences_per_ner_batch 175"
+
+
+def test_what_was_measured_without_needs_is_said() -> None:
+    bare = [
+        replace(one, needs=(), memory=replace(one.memory, allocated_peak_bytes=need.allocated_bytes))
+        for one in records()
+        for need in one.needs
+    ]
+    found = told(*bare)
+    assert found.measured.kind == ALLOCATED
+    assert any(one.startswith("what the batches need was not measured") for one in found.beware)
+
+
+def test_on_a_cpu_it_is_the_ram_that_was_asked_for() -> None:
+    found = told(*on_cpu())
+    assert (found.measured.kind, found.measured.capacity_bytes, found.cards) == (RAM, 8 * GIB, ())
+    assert found.batch.largest.safe_batch == 881
+    assert found.cost.seconds == 5 * 60 * 2, "two threads each"
+    assert found.request is not None
+    assert found.request.gpus == 0
+    with pytest.raises(JobkitError, match="ran on a CPU"):
+        told(*on_cpu(), wishes=Wishes(cards=cards("h100")))
+
+
+def test_without_a_capacity_nothing_is_predicted() -> None:
+    found = recommend(replace(material(on_cpu()), resources=None), NOTHING)
+    assert found.batch.largest.reason.startswith("how much memory there is was not recorded")
+    assert found.request is None
+
+
+def test_records_that_say_nothing_together_are_refused() -> None:
+    lost = [replace(one, outcome=Outcome.TIMEOUT) for one in records()]
+    with pytest.raises(JobkitError, match="no point has succeeded") as caught:
+        told(*lost)
+    assert "jobkit collect runs/demo" in (caught.value.hint or "")
+    mixed = [replace(one, point=replace(one.point, order="text")) for one in records()[:3]]
+    with pytest.raises(JobkitError, match="differ in order of work: load, text"):
+        told(*records()[3:], *mixed)
+    with pytest.raises(JobkitError, match="no point has recorded its speed"):
+        told(*(replace(one, summary=None) for one in records()))
+
+
+def test_time_is_of_one_pass_unless_a_corpus_is_named() -> None:
+    found = told()
+    assert (found.corpus.name, found.corpus.paragraphs) == ("sample", 881)
+    assert found.time.expected_s == pytest.approx(5.5 + 881 / 301, rel=1e-3)
+    large = told(wishes=Wishes(corpus=Corpus(paragraphs=8_810)))
+    assert large.time.expected_s == pytest.approx(5.5 + 8_810 / 301, rel=1e-3)
+
+
+def test_the_cost_is_that_of_every_try() -> None:
+    known = Held(started_at="2026-01-02T10:00:00+00:00", ended_at="2026-01-02T10:00:30+00:00")
+    spoilt = Held(started_at="2026-01-02T10:00:00", ended_at=known.ended_at)
+    found = recommend(replace(material(records()), held=(known, known, Held(), spoilt)), NOTHING).cost
+    assert (found.seconds, found.tries, found.unknown) == (60, 4, 2)
+
+
+def test_the_ledger_is_quoted() -> None:
+    known = replace(material(records()), ledger="14 predictions, 0 unsafe", trials=("it held",))
+    found = recommend(known, NOTHING)
+    assert (found.ledger, found.trials) == ("14 predictions, 0 unsafe", ("it held",))
+
+
+def test_each_value_of_another_knob_has_a_line_of_its_own() -> None:
+    """One line through both would be of neither."""
+    both = []
+    for one in records():
+        for value in (1, 2):
+            point = replace(one.point, params={**one.point.params, "sentences_per_ner_batch": 10 * value})
+            more = tuple(replace(need, passed_bytes=150 * value * need.passed_bytes) for need in one.needs)
+            both.append(replace(one, point=point, needs=more))
+    lines = {}
+    for value in (1, 2):
+        alone = [one for one in both if one.point.params["sentences_per_ner_batch"] == 10 * value]
+        lines[f"sentences_per_ner_batch {10 * value}"] = told(*alone).batch.largest
+    found = told(*both).batch
+    (other,) = found.lines
+    assert {found.others: found.largest, other.others: other.largest} == lines
+    assert other.largest.safe_batch != found.largest.safe_batch
+    assert found.recommended.params["sentences_per_ner_batch"] == int(found.others.split()[-1])
+    assert "another knob than batch_size" in str(gather(both))
+    unused = [replace(one, inert=("sentences_per_ner_batch",)) for one in both]
+    assert not isinstance(gather(unused), str), "a knob that does nothing needs no line of its own"
+
+
+def test_points_that_ran_at_the_same_time_are_a_caution() -> None:
+    said = records()
+    assert not any("at the same time" in one for one in told(*said).beware)
+    said[1] = replace(said[1], started_at=said[0].started_at)
+    assert any(one.startswith("2 of 15 points ran at the same time") for one in told(*said).beware)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.measured import Memory
+from jobkit.core.records import Outcome
+from jobkit.core.units import GIB
+from jobkit.report.collect import collect
+from jobkit.report.columns import COLUMNS, LEGENDS, Strip, narrowed, strips, without_repetition
+from jobkit.report.report import render
+from tests.support.builders import grid, record, write_points, write_record
+
+Rows = list[Mapping[str, object]]
+
+
+def sizes(run: Path, inert: tuple[str, ...] = ()) -> Rows:
+    """Return the rows of the sizes of a run whose knobs perhaps did not take effect."""
+    write_points(run, points := grid([50, 100]))
+    for p in points:
+        write_record(run, replace(record(p), inert=inert if p.index == 1 else ()))
+    rows = collect([run]).sizes.to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def cells(found: list[Strip]) -> dict[str, tuple[str, ...]]:
+    return {strip.name: strip.cells for strip in found}
+
+
+def test_a_knob_without_effect_is_named_beside_its_size(tmp_path: Path) -> None:
+    shown = cells(strips(sizes(tmp_path / "some", ("batch_size",)), ["batch_size"]))
+    assert shown["inert"] == ("batch_size", "")
+    assert "inert" not in cells(strips(sizes(tmp_path / "none"), ["batch_size"]))
+
+
+def test_every_column_has_a_legend() -> None:
+    assert {column.family for column in COLUMNS} <= LEGENDS.keys()
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12))
+def test_narrowing_takes_the_most_dispensable_first_and_never_those_that_stay(ranks: list[int]) -> None:
+    found = [Strip(str(at), "", "size", rank, ("1",)) for at, rank in enumerate([0, *ranks])]
+    for highest in sorted({*ranks} - {0}, reverse=True):
+        left = narrowed(found)
+        assert left == [strip for strip in found if strip.rank < highest]
+        found = left
+    assert narrowed(found) is None
+
+
+def test_the_sum_goes_where_its_parts_are_shown(tmp_path: Path) -> None:
+    found = strips(sizes(tmp_path / "run"), ["batch_size"])
+    assert "model_bytes" not in cells(without_repetition(found))
+    parts = [strip for strip in found if strip.name != "weights_bytes"]
+    assert "model_bytes" in cells(without_repetition(parts))
+
+
+def test_a_mean_over_fewer_points_than_the_row_says_so(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50], repeats=3))
+    for p in points:
+        told = record(p)
+        write_record(run, told if p.repeat == 1 else replace(told, memory=Memory(maxrss_bytes=GIB)))
+    sizes_ = collect([run]).sizes
+    assert sizes_[["n", "items_per_s_n", "gpu_peak_bytes_n"]].to_numpy().tolist() == [[3, 3, 1]]
+    report = render(collect([run]), width=200)
+    assert " 1.50 (n=1)" in report
+    assert report.count("(n=1): the mean is over that many points") == 1
+    assert "(n=1):" not in render(collect([write_one(tmp_path / "one")]), width=200)
+
+
+def write_one(run: Path) -> Path:
+    write_points(run, points := grid([50]))
+    write_record(run, record(points[0]))
+    return run
+
+
+def test_a_speed_up_names_the_size_that_it_is_over(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([25, 50, 100]))
+    for p in points[1:]:
+        write_record(run, record(p))
+    for outcome in (Outcome.TIMEOUT, Outcome.GPU_OOM):
+        write_record(run, replace(record(points[0]), outcome=outcome, summary=None))
+        report = render(collect([run]), width=200)
+        assert "speed-up: over batch_size 50\n" in report
+    assert "Fastest: batch_size 50, the smallest that succeeded." in report

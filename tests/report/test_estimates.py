@@ -1,0 +1,110 @@
+"""The prediction that stands in the place of the straight line; the line itself is in test_report.py."""
+
+from __future__ import annotations
+
+import gc
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.records import Outcome
+from jobkit.core.units import GIB
+from jobkit.fit.cards import CARDS
+from jobkit.fit.lengths import LENGTHS_FILE
+from jobkit.report.collect import collect
+from jobkit.report.estimates import estimates
+from jobkit.report.report import render
+from tests.support.builders import GPU
+from tests.support.recommendations import CONTEXT_BYTES, records, write_run
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_run(Path("runs/demo"), records())
+
+
+def test_the_prediction_is_printed_in_place_of_the_line(run: Path) -> None:
+    report = render(collect([run]), width=200, gpu_memory_bytes=4 * GIB)
+    assert "straight line" not in report
+    assert "Largest safe batch_size: " in report
+    assert "3.33 GiB for the allocator" in report
+    assert "at most 3.3" in report
+    assert report.endswith("  Cards, time and scheduler lines: jobkit recommend runs/demo\n")
+    report = render(collect([run]), width=200)
+    assert "Largest safe batch_size: 881, where the text ends; 139.12 GiB for the allocator" in report
+    assert "  Beware: the text ends the batch at 881 paragraphs" in report
+
+
+def test_json_has_both(run: Path) -> None:
+    (told,) = json.loads(render(collect([run]), "json"))["estimates"]
+    assert told["by_knob"]["largest"] > 881
+    assert (told["prediction"]["safe_batch"], told["run"]) == (881, "runs/demo")
+    assert told["prediction"]["capacity_bytes"] == CARDS["h200"].usable_bytes - CONTEXT_BYTES
+
+
+def test_the_lengths_of_the_run_tell_the_batch(run: Path) -> None:
+    (with_lengths,) = estimates(collect([run]), 4 * GIB)
+    (run / LENGTHS_FILE).unlink()
+    (without,) = estimates(collect([run]), 4 * GIB)
+    assert with_lengths.prediction is not None
+    assert without.prediction is not None
+    assert without.prediction.safe_load == with_lengths.prediction.safe_load
+    assert "the lengths of the text are unknown" in " ".join(without.prediction.doubts)
+
+
+def test_with_fewer_than_four_loads_or_none_the_line_stays(tmp_path: Path) -> None:
+    few = write_run(tmp_path / "few", records(sizes=(40, 130, 220)))
+    bare = write_run(tmp_path / "bare", [replace(one, needs=()) for one in records()])
+    for folder in (few, bare):
+        (told,) = estimates(collect([folder]))
+        assert told.prediction is None
+        assert "straight line" in render(collect([folder]), width=200)
+
+
+def test_needs_that_do_not_grow_are_refused_with_the_reason(tmp_path: Path) -> None:
+    flat = [
+        replace(one, needs=tuple(replace(need, passed_bytes=GIB) for need in one.needs)) for one in records()
+    ]
+    report = render(collect([write_run(tmp_path / "flat", flat)]), width=200)
+    assert "No estimate of the largest batch_size: memory does not grow with the load" in report
+    assert ": jobkit recommend " in report
+
+
+def test_without_a_capacity_or_a_batch_size_there_is_no_prediction(tmp_path: Path) -> None:
+    nameless = [replace(one, gpu=replace(GPU, total_bytes=None)) for one in records()]
+    (told,) = estimates(collect([write_run(tmp_path / "nameless", nameless)]))
+    assert told.prediction is None
+    other = [
+        replace(one, point=replace(one.point, params={"tokenizer_batch": one.point.index}))
+        for one in records()
+    ]
+    (told,) = estimates(collect([write_run(tmp_path / "other", other)]))
+    assert told.prediction is None
+
+
+def test_a_batch_that_ran_out_of_memory_is_kept_for_the_fit(tmp_path: Path) -> None:
+    told = records()
+    failed = replace(told[-1], outcome=Outcome.GPU_OOM, needs=(), failed_load=200_000)
+    found = collect([write_run(tmp_path / "demo", [*told[:-1], failed])])
+    assert [one.outcome for one in found.needs[0]].count(Outcome.GPU_OOM) == 1
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_pythons_search_for_cycles_is_left_as_it_was(run: Path, *, on: bool) -> None:
+    if not on:
+        gc.disable()
+    try:
+        estimates(collect([run]))
+        assert gc.isenabled() is on
+    finally:
+        gc.enable()
+
+
+def test_a_card_on_which_nothing_fits_is_not_said_to_take_anything(tmp_path: Path) -> None:
+    report = render(collect([write_run(tmp_path / "run", records())]), width=200, gpu_memory_bytes=2**20)
+    assert "Largest safe batch_size: 0, by the line itself 0; " in report
+    assert "Not even a batch of 1 fits: with none at all it is " in report
+    assert "It needs" not in report

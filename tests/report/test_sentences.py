@@ -1,0 +1,99 @@
+"""The sentences one by one; whole reports are in test_report.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from jobkit.core.records import Exit, Outcome, Record
+from jobkit.report.collect import Collected, collect
+from jobkit.report.sentences import count_lines, fastest_line, heading, missing_lines, setting
+from tests.support.builders import GPU, grid, point, record, write_exit, write_points, write_record
+
+Row = Mapping[str, object]
+
+
+def collected(run: Path, records: Sequence[Record]) -> Collected:
+    write_points(run, [one.point for one in records])
+    for one in records:
+        write_record(run, one)
+    return collect([run])
+
+
+def rows(table: pd.DataFrame) -> list[Row]:
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def title(found: Collected) -> list[str]:
+    (group,) = rows(found.groups)
+    return heading(group, rows(found.sizes))
+
+
+def test_a_card_is_named_with_its_size_as_far_as_both_are_known(tmp_path: Path) -> None:
+    known = record(point())
+    cards = {
+        "NVIDIA H200 (140.0 GiB)": GPU,
+        "NVIDIA H200": replace(GPU, total_bytes=None),
+        "NVIDIA A100 MIG 10GiB": replace(GPU, name="NVIDIA A100 MIG 10GiB"),
+        "a GPU of unknown name": None,
+    }
+    for number, (words, gpu) in enumerate(cards.items()):
+        (first, *_) = title(collected(tmp_path / str(number), [replace(known, gpu=gpu)]))
+        assert first == f"stanza-ner: sample (881 paragraphs) on {words}"
+
+
+def test_a_workload_without_a_model_names_none(tmp_path: Path) -> None:
+    light = replace(point(device="cpu"), workload="count", model=None)
+    assert title(collected(tmp_path, [record(light)]))[1].startswith("largest batch first")
+
+
+def test_versions_are_told_where_there_are_any(tmp_path: Path) -> None:
+    told = record(point(device="cpu"))
+    *_, last = title(collected(tmp_path / "told", [told]))
+    assert last == "stanza 1.10.1, torch 2.5.0"
+    *_, last = title(collected(tmp_path / "silent", [replace(told, versions={})]))
+    assert last == "largest batch first, CPU threads: 2"
+
+
+def test_out_of_gpu_memory_needs_no_advice_and_a_bug_does(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50, 600]))
+    write_exit(run, points[0], Exit(status=1, stage="run"))
+    write_exit(run, points[1], Exit(status=3, stage="run", outcome=Outcome.GPU_OOM, message="no room"))
+    found = collect([run])
+    assert missing_lines(found) == (
+        "p001 (batch_size 50, repeat 1): bug: exit file: status 1 in step run, but no record is home",
+        f"  read its log: jobkit logs {run} 1; once it is fixed: jobkit resume {run} 1",
+        "p002 (batch_size 600, repeat 1): gpu_oom: exit file: no room",
+    )
+    assert count_lines(found) == "Points: 1 failed, of 2"
+
+
+@pytest.mark.parametrize(
+    ("speedups", "said"),
+    [
+        ([1.0], ()),
+        ([1.0, math.nan], ()),
+        ([1.0, 0.8], ("Fastest: batch_size 50, the smallest that succeeded.",)),
+        (
+            [1.0, 1.25],
+            ("Fastest: batch_size 100, 1.25 times as fast as batch_size 50: 20 % less time.",),
+        ),
+        (
+            [math.nan, 1.0, 1.25],
+            ("Fastest: batch_size 150, 1.25 times as fast as batch_size 100: 20 % less time.",),
+        ),
+    ],
+)
+def test_the_fastest_size_is_told_where_two_compare(speedups: list[float], said: tuple[str, ...]) -> None:
+    rows = [{"batch_size": 50 * at, "speedup": speedup} for at, speedup in enumerate(speedups, 1)]
+    assert fastest_line(rows, ["batch_size"]) == said
+
+
+def test_a_knob_that_a_row_does_not_have_is_left_out() -> None:
+    row = {"batch_size": 50.0, "other": math.nan, "third": None}
+    assert setting(row, list(row)) == "batch_size 50"

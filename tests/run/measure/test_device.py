@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from types import SimpleNamespace
+
+import pynvml
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.records import Outcome
+from jobkit.run.failure import TryFailed
+from jobkit.run.measure import gpu
+from jobkit.run.measure.device import Device, open_device
+from tests.support.fake_torch import FakeTorch, OutOfMemoryError
+
+GIB = 2**30
+
+
+def test_a_cpu_has_no_allocator_to_ask_or_to_cap() -> None:
+    device = open_device("cpu")
+    device.cap(GIB)
+    device.empty_cache()
+    device.reset_peaks()
+    device.synchronise()
+    assert (device.peaks(), device.retries(), device.allocated_bytes()) == ((None, None), None, None)
+    assert device.cuda_uuid is None
+    with pytest.raises(TypeError, match="a CPU has no allocator"):
+        device.known_peaks()
+
+
+def test_peaks_and_retries_are_those_of_the_allocator() -> None:
+    torch = FakeTorch(8 * GIB)
+    device = Device("cuda", torch)
+    torch.hold(GIB)
+    assert device.known_peaks() == device.peaks() == (GIB, GIB * 11 // 10)
+    device.reset_peaks()
+    device.empty_cache()
+    assert (device.peaks(), torch.emptied, device.allocated_bytes()) == ((0, 0), 1, 1000)
+    device.cap(GIB * 107 // 100)
+    torch.hold(GIB)
+    assert device.retries() == 1
+
+
+@given(st.integers(2**30, 2**38), st.floats(0, 2))
+def test_a_cap_lets_all_of_it_be_reserved_and_next_to_nothing_more(total: int, share: float) -> None:
+    torch = FakeTorch(total)
+    cap = int(share * total)
+    Device("cuda", torch).cap(cap)
+    assert min(cap, total) <= torch.cap_bytes <= min(cap + 1024, total)
+
+
+def test_a_cap_holds_until_it_is_lifted() -> None:
+    torch = FakeTorch(8 * GIB)
+    device = Device("cuda", torch)
+    device.cap(GIB)
+    with pytest.raises(OutOfMemoryError):
+        torch.hold(2 * GIB)
+    device.cap(None)
+    torch.hold(2 * GIB)
+    assert torch.cap_bytes == 8 * GIB
+
+
+def test_the_uuid_is_that_of_cuda_where_it_tells_one() -> None:
+    torch = FakeTorch(GIB)
+    assert Device("cuda", torch).cuda_uuid == "abc"
+    torch.uuid = ""
+    assert Device("cuda", torch).cuda_uuid is None
+
+
+def test_a_device_that_is_there_is_opened_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = FakeTorch(8 * GIB)
+    monkeypatch.setattr(importlib, "import_module", lambda _: torch)
+    device = open_device("cuda")
+    device.synchronise()
+    assert (device.name, device.torch, torch.waited) == ("cuda", torch, 1)
+
+
+@pytest.mark.parametrize(
+    ("built", "cards", "visible", "asked", "why"),
+    [
+        (None, 1, "0", "1", f"torch 2.5 in {sys.executable} is a CPU build"),
+        ("12.4", 1, "0", "0", "the job asks for no GPU (resources.gpus: 0)"),
+        ("12.4", None, "0", "1", "no NVIDIA driver answers on this node"),
+        ("12.4", 0, None, "1", "the job was given no GPU (CUDA_VISIBLE_DEVICES=None)"),
+        ("12.4", 1, "", "1", "the job was given no GPU (CUDA_VISIBLE_DEVICES='')"),
+        ("12.4", 1, "0", "1", "torch 2.5 for CUDA 12.4 cannot use the driver 470.1"),
+    ],
+)
+def test_without_a_device_a_try_never_falls_back(
+    built: str | None,
+    cards: int | None,
+    visible: str | None,
+    asked: str,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = SimpleNamespace(
+        cuda=SimpleNamespace(is_available=lambda: False),
+        version=SimpleNamespace(cuda=built),
+        __version__="2.5",
+    )
+    monkeypatch.setattr(importlib, "import_module", lambda _: torch)
+    monkeypatch.setattr(gpu, "nvml", lambda: contextlib.nullcontext(cards is not None))
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: cards)
+    monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "470.1")
+    monkeypatch.setenv(gpu.ASKED_VARIABLE, asked)
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(TryFailed) as caught:
+        open_device("cuda")
+    assert caught.value.outcome is Outcome.NO_GPU
+    assert caught.value.message == f"CUDA was asked for, but {why}"
+
+
+def test_without_torch_it_is_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(TryFailed, match="device cuda needs torch") as caught:
+        open_device("cuda")
+    assert caught.value.outcome is Outcome.ENVIRONMENT

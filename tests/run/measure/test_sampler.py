@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from jobkit.run.measure import sampler
+from jobkit.run.measure.sampler import Follower, Peaks, sampling
+
+MIB = 2**20
+
+
+def test_it_follows_this_process_and_answers() -> None:
+    with sampling(None) as following:
+        marked = following.ask("mark")
+        block = bytearray(64 * MIB)
+        block[::4096] = b"x" * len(block[::4096])
+        seen = following.ask("peaks")
+    assert marked is not None
+    assert seen is not None
+    assert marked.rss_bytes is not None
+    assert seen.rss_bytes is not None
+    assert seen.rss_bytes >= marked.rss_bytes + 60 * MIB
+    assert seen.device_bytes is None
+    assert seen.samples >= 1
+
+
+def test_a_dead_sampler_answers_none() -> None:
+    with sampling(None) as following:
+        process = following._process
+        process.kill()
+        process.wait()
+        assert following.ask("peaks") is None
+
+
+def test_it_ends_with_its_parent() -> None:
+    code = (
+        "import os, subprocess, sys\n"
+        "from jobkit.run.measure.sampler import sampling\n"
+        "with sampling(None) as s:\n"
+        "    s.ask('mark'); print(s._process.pid, flush=True); os._exit(9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    stat = Path(f"/proc/{int(done.stdout)}/stat")
+    deadline = time.monotonic() + 10
+    while stat.exists() and ") Z " not in stat.read_text() and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not stat.exists() or ") Z " in stat.read_text()
+
+
+def test_the_tree_holds_children() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in sampler.tree(os.getpid())
+        child.communicate(b"\n")
+
+
+def test_a_process_that_has_gone_has_no_memory() -> None:
+    assert sampler.rss_bytes(2**22 + 1) is None
+
+
+def test_peaks_never_fall_and_marks_start_averages_anew() -> None:
+    follower = Follower(os.getpid(), None)
+    follower.slow()
+    follower.peaks = Peaks(rss_bytes=2**50, samples=7, power_w=[3.0])
+    follower.fast()
+    assert follower.peaks.rss_bytes == 2**50
+    assert follower.peaks.samples == 8
+    follower.mark()
+    assert (follower.peaks.samples, follower.peaks.power_w) == (0, [])
+
+
+def test_it_sees_most_spikes_of_20_ms_in_their_size() -> None:
+    sizes = [(32 + 4 * n) * MIB for n in range(10)]  # each higher than the last, for peaks never fall
+    seen = 0
+    with sampling(None) as following:
+        following.ask("mark")
+        base = sampler.rss_bytes(os.getpid()) or 0
+        for size in sizes:
+            _spike(size, 0.02)
+            peaks = following.ask("peaks")
+            assert peaks is not None
+            assert peaks.rss_bytes is not None
+            seen += abs(peaks.rss_bytes - base - size) <= 2 * MIB
+    assert seen >= 8
+
+
+def _spike(size: int, seconds: float) -> None:
+    """Hold so much more memory for so long, from its last page on."""
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE) as block:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            block[0] = 1

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.schedulers.script import Finding, read_script
+from jobkit.schedulers.sge.lint import lint
+from jobkit.schedulers.sge.rules import RULES
+
+START = "#!/bin/bash\n#$ -S /bin/bash -cwd\n"
+
+
+def found(text: str, *folders: str) -> tuple[Finding, ...]:
+    findings = lint(read_script(text, lambda path: path in folders))
+    assert findings is not None
+    return findings
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("# $ -l h_rt=100", "misspelt"),
+        (" #$ -l h_rt=100", "misspelt"),
+        ("$# -l h_rt=100", "misspelt"),
+        ("#S -l h_rt=100", "misspelt"),
+        ("#% -l h_rt=100", "misspelt"),
+        ("#$ -j y -e there/err", "joined"),
+        ("#$ -e there/err\n#$ -j yes", "joined"),
+        ("#$ -soft", "soft-alone"),
+        ("#$ -soft -hard -l ngpus=1", "soft-alone"),
+        ("#$ -soft -l ngpus=1", "soft"),
+        ("#$ -l h_rt=10 -soft -q gpu.q", "soft"),
+        ("#$ -hard -soft -l arch=x -l cuda=1", "soft"),
+        ("trap 'save' TERM", "signal"),
+        ("trap 'save' USR2\n#$ -l s_rt=100,h_rt=200", "signal"),
+        ("cat <<E\n#$ -N other\nE", "here-document"),
+        ("#$ -l h_vmem=8", "memory-unit"),
+        ("#$ -l h_rt=10,mem_free=4000", "memory-unit"),
+        ("#$ -o there/$FOO", "variable"),
+        ("#$ -e $SCRATCH/x", "variable"),
+        ("#$ -o there/${USER}", "variable"),
+        ("#$ -o nowhere/", "folder"),
+        ("#$ -o nowhere/x,other:y", "folder"),
+        ("#$ -e :/nowhere/x", "folder"),
+        ("#$ -wd /nowhere", "folder"),
+        ("#$ -o $HOME/nowhere/$JOB_ID", "folder"),
+        ("#$ -o logs/$JOB_ID/log", "folder-number"),
+        ("#$ -e logs/$TASK_ID/log", "folder-number"),
+        ("#$ -N x\r", "crlf"),
+    ],
+)
+def test_what_is_found(lines: str, expected: str) -> None:
+    findings = found(f"{START}{lines}\n", "there", "logs")
+    assert [one.rule for one in findings] == [expected]
+    (one,) = findings
+    assert one.text == f"{START}{lines}".split("\n")[one.line - 1].removesuffix("\r")
+    assert one.effect == RULES[expected].effect
+    assert "{}" not in one.told + one.mend
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "##$ -l h_rt=100",
+        "# $1 is the text, $2 -l the language",
+        "#$-N glued",
+        "#$\t-N tab # -soft -l gpu=1",
+        "echo hello\n#$ -l h_rt=100",
+        "#$ -soft -l arch=lx-amd64",
+        "#$ -soft -l arch=lx-amd64 -hard -l ngpus=1",
+        "#$ -l ngpus=1 -soft -l mem_free=9G",
+        "#$ -j y",
+        "#$ -j n -e there/err",
+        "#$ -notify\ntrap 'save' USR2 TERM",
+        "#$ -l s_rt=100,h_rt=200\ntrap 'save' USR1",
+        "trap finish EXIT",
+        "#$ -l h_vmem=8G,h_rt=10",
+        "#$ -l h_vmem=8000000000",
+        "#$ -o there",
+        "#$ -o there/$USER.$JOB_NAME.$HOSTNAME.$JOB_ID.$TASK_ID",
+        "#$ -o $HOME/there/x",
+        "#$ -o node7:/nowhere/x",
+        "#$ -o there/$JOB_NAME/x",
+        "#$ -o 'unclosed",
+        "#$ -N x -o",
+    ],
+)
+def test_what_is_left_alone(lines: str) -> None:
+    assert found(f"{START}{lines}\n", "there", "$HOME/there", "/work") == ()
+
+
+def test_shell_and_folder_are_asked_for_once() -> None:
+    findings = found("#!/bin/bash\n\n#$ -N x\n#$ -l h_rt=10\n")
+    assert [(one.line, one.rule) for one in findings] == [(1, "shell"), (1, "cwd")]
+
+
+def test_a_folder_of_ones_own_to_begin_in() -> None:
+    start = "#!/bin/bash\n#$ -S /bin/bash -wd /work -o logs/\n"
+    assert found(start, "/work", "/work/logs") == ()
+    (one,) = found(start, "/work", "logs")
+    assert one.mend == "mkdir -p /work/logs"
+
+
+def test_without_a_known_folder_a_relative_log_is_left_alone() -> None:
+    assert [one.rule for one in found("#$ -S /bin/sh -o nowhere/x\n")] == ["cwd"]
+    assert [one.rule for one in found("#$ -S /bin/sh -o ~/nowhere/x\n")] == ["cwd", "folder"]
+
+
+def test_a_script_without_a_directive_is_of_another_kind() -> None:
+    assert lint(read_script("#!/bin/bash\n#SBATCH -n 1\necho $# -l\ntrap 'x' USR1\n")) is None
+    assert lint(read_script("cat <<E >job.sh\n#$ -cwd\nE\nqsub job.sh\n")) is None
+
+
+def test_a_directive_that_is_misspelt_is_told_also_where_it_is_the_only_one() -> None:
+    assert [one.rule for one in found("# $ -cwd\n")] == ["misspelt"]
+
+
+WORDS = ["#$", "-soft", "-l", "gpu=1", "-o", "a/$X", "-j", "y", "-e", "trap", "<<E", "E", "\n", "\r"]
+
+
+@given(st.lists(st.sampled_from(WORDS) | st.text()))
+def test_no_text_is_too_odd(parts: list[str]) -> None:
+    for one in lint(read_script(" ".join(parts), lambda _: False)) or ():
+        assert one.rule in RULES
+        assert one.told
+        assert one.mend

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.shell import Completed
+from jobkit.schedulers import sge
+from jobkit.schedulers.sge.survey import gpu_resource, parse_survey, queues, resources, survey_argvs
+from jobkit.schedulers.survey import Counted, Resource
+from tests.support import surveys
+
+Captured = Callable[[str], Completed]
+FILES = surveys.FILES["sge"]
+
+
+def answers(site: str) -> dict[str, Completed]:
+    return surveys.answers_of("sge", site)
+
+
+def test_what_is_asked_is_what_was_captured(captured: Captured) -> None:
+    up = answers("other") | {"projects": captured("sge/other-projects")}
+    asked = survey_argvs(up)
+
+    assert {name: answer.argv for name, answer in up.items()} == asked
+
+
+def test_one_answer_leads_to_another_question() -> None:
+    up = answers("lab")
+    assert set(survey_argvs({})) == {"version", "controller"}
+    second = survey_argvs({name: up[name] for name in ("version", "controller")})
+    assert set(second) == set(FILES)
+    assert set(survey_argvs(up)) == {*FILES, "environment smp"}
+
+
+def test_a_qmaster_that_is_down_is_asked_no_more(captured: Captured) -> None:
+    down = {"controller": captured("sge/down-config")}
+    assert set(survey_argvs(down)) == {"version", "controller"}
+
+    told = parse_survey(down)
+    assert "unable to send message to qmaster" in told.trouble
+    assert (told.queues, told.resources, told.accounts, told.version) == (None, None, None, "")
+    assert told.keeping.works is None
+
+
+def test_the_test_cluster() -> None:
+    told = parse_survey(answers("lab"))
+
+    assert (told.version, told.trouble, told.must_charge) == ("8.1.9", "", False)
+    assert told.keeping.works
+    assert told.one_node == ("smp",)
+    assert sge.parse_limit(told.limits) == 75000
+    assert told.queues is not None
+    assert [(queue.name, queue.gpus, queue.cpus) for queue in told.queues] == [
+        ("gpu.q", {"": 2}, 8),
+        ("serial.q", {"": 2}, 8),
+    ]
+    assert told.queues[0].memory_bytes == pytest.approx(23.5 * 2**30, rel=0.01)
+    assert told.resources is not None
+    ngpus = gpu_resource(told.resources)
+    assert ngpus is not None
+    assert (ngpus.name, ngpus.counted, ngpus.most) == ("ngpus", Counted.SLOT, {"gpu.q": 2, "serial.q": 2})
+    assert told.silent == {}, "that a job is not found is an answer"
+
+
+def test_a_site_with_queues_of_every_kind(captured: Captured) -> None:
+    told = parse_survey(answers("other") | {"projects": captured("sge/other-projects")})
+
+    assert told.queues is not None
+    known = {queue.name: queue for queue in told.queues}
+    assert {name: queue.closed for name, queue in known.items() if queue.closed} == {
+        "inter.q": "it takes no batch jobs",
+        "off.q": "it has no hosts",
+        "shut.q": "all of it is disabled",
+    }
+    assert known["staff.q"].only == "user lists staff"
+    assert known["gpu.q"].walltime_s == 48 * 3600
+    assert known["gpu.q"].gpus == {"": 4}
+    assert known["all.q"].gpus == {}, "none is left there, or none is there"
+    assert known["all.q"].environments == ("mpi", "mpi-8", "threads")
+    assert set(told.one_node) == {"threads", "whole-node"}
+    assert (told.must_charge, told.accounts) == (True, ("nlp", "physics"))
+    assert told.keeping.works is None, "no job has ended there yet"
+    assert told.resources is not None
+    kinds = {one.name: one for one in told.resources}
+    assert kinds["h_vmem"].counted is Counted.SLOT
+    assert kinds["h_vmem"].most["gpu.q"] == 180 * 2**30
+    assert "gpu_idle" not in kinds, "nobody may ask for it"
+    gpu = gpu_resource(told.resources)
+    assert gpu is not None
+    assert (gpu.name, gpu.counted) == ("gpu", Counted.JOB)
+
+
+@pytest.mark.parametrize(
+    ("answer", "works", "said"),
+    [
+        (Completed(("qacct",), 124, "", "qacct: no answer within 20 s"), False, "no answer within 20 s"),
+        (Completed(("qacct",), 1, "", ""), False, "nothing was said"),
+        (Completed(("qacct",), 0, "=====\n", ""), True, "on"),
+    ],
+)
+def test_how_qacct_answers(answer: Completed, works: bool, said: str) -> None:  # noqa: FBT001 - a parameter
+    told = parse_survey(answers("lab") | {"qacct": answer})
+
+    assert told.keeping.works is works
+    assert said in told.keeping.said
+
+
+def test_accounting_that_is_switched_off() -> None:
+    off = answers("lab")
+    text = off["controller"].stdout.replace("accounting=true", "joblog=false \\\n   accounting=false")
+    told = parse_survey(off | {"controller": Completed(("qconf",), 0, text, "")})
+
+    assert told.keeping.works is False
+    assert "accounting=false" in told.keeping.said
+
+
+def test_without_qstat_nothing_is_known_of_hosts() -> None:
+    some = answers("other")
+    del some["instances"]
+    told = parse_survey(some)
+
+    assert told.queues is not None
+    assert [queue.name for queue in told.queues if queue.closed] == ["inter.q"]
+    assert told.resources is not None
+    assert not any(one.most for one in told.resources)
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (["gpu_mem", "gpu", "ngpus"], "ngpus"),
+        (["coproc_v100", "slots"], "coproc_v100"),
+        (["num_GPUs", "gpu_temp"], "num_GPUs"),
+        (["slots"], None),
+    ],
+)
+def test_the_resource_that_counts_gpus(names: list[str], chosen: str | None) -> None:
+    known = [Resource(name=name, kind="INT", counted=Counted.SLOT) for name in names]
+    found = gpu_resource(known)
+
+    assert (found.name if found else None) == chosen
+
+
+def test_a_resource_that_is_counted_and_somewhere_comes_first() -> None:
+    here = {"gpu.q": 2.0}
+    known = [
+        Resource(name="gpu", kind="INT"),
+        Resource(name="cuda", kind="INT", counted=Counted.JOB),
+        Resource(name="my_gpus", kind="RSMAP", counted=Counted.JOB, most=here),
+        Resource(name="gpu_ram", kind="MEMORY", counted=Counted.JOB, most=here),
+    ]
+    found = gpu_resource(known)
+
+    assert found is not None
+    assert found.name == "my_gpus"
+
+
+def test_a_queue_on_several_hosts_that_differ() -> None:
+    text = "qname a.q\npe_list NONE\nh_rt 0:10:0,\\\n     [n1=1:0:0]\nqtype BATCH\n"
+    instances = (
+        "a.q@n1   BIP   0/1/4   0.1   lx-amd64   d\n\thl:mem_total=8.000G\n\thc:gpu=1\n"
+        "a.q@n2   BIP   0/0/16  -NA-  lx-amd64   au\n"
+    )
+    config = Completed(("qconf",), 0, "max_aj_tasks 75000\n", "")
+    complexes = "gpu gpu INT <= YES YES 0 0\nload l DOUBLE <= NO NO 0 0\nshort row\n"
+    told = parse_survey(
+        {
+            "controller": config,
+            "queues": Completed(("qconf",), 0, text, ""),
+            "resources": Completed(("qconf",), 0, complexes, ""),
+            "instances": Completed(("qstat",), 0, instances, ""),
+        }
+    )
+
+    assert told.queues is not None
+    (queue,) = told.queues
+    assert (queue.walltime_s, queue.nodes, queue.cpus, queue.memory_bytes) == (3600, 2, 16, 8 * 2**30)
+    assert queue.closed == "all of it is disabled or unreachable"
+    assert queue.gpus == {"": 1}
+
+
+WORD = st.text("abcdefg_", min_size=1, max_size=6)
+
+
+@given(st.lists(st.tuples(WORD, st.sampled_from(["YES", "NO", "JOB"])), unique_by=lambda row: row[0]))
+def test_every_resource_is_found_again(rows: list[tuple[str, str]]) -> None:
+    text = "".join(f"{name} {name} INT <= YES {counted} 0 0\n" for name, counted in rows)
+    known = resources(f"#name shortcut type\n{text}")
+
+    assert [one.name for one in known] == [name for name, _ in rows]
+    assert [one.counted is Counted.NOT for one in known] == [counted == "NO" for _, counted in rows]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_no_answer_is_too_odd(text: str) -> None:
+    said = Completed(("x",), 0, text, text)
+    told = parse_survey(dict.fromkeys([*FILES, "projects", "environment x"], said))
+    survey_argvs(dict.fromkeys(FILES, said))
+
+    assert told.trouble == ""
+
+
+@given(st.lists(WORD, unique=True))
+def test_every_queue_is_found_again(names: list[str]) -> None:
+    text = "\n".join(f"qname   {name}\nh_rt 1:00:00\nqtype BATCH" for name in names)
+
+    assert list(queues(text)) == names

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from jobkit.core.shell import Completed
+from jobkit.schedulers import slurm
+from jobkit.schedulers.types import Array, Request
+
+Captured = Callable[[str], Completed]
+RequestOf = Callable[..., Request]
+
+
+def refusals(answers: dict[str, Completed], request: Request, array: Array) -> list[str]:
+    asked = slurm.checks("job.sh", array, request)
+    said = [check.refusal(answers[check.argv[4 if check.argv[0] == "sacctmgr" else 0]]) for check in asked]
+    return [text for text in said if text]
+
+
+@pytest.fixture
+def answers(captured: Captured) -> dict[str, Completed]:
+    return {
+        "sinfo": captured("slurm/sinfo"),
+        "sbatch": captured("slurm/test-only-ok"),
+        "assoc": captured("slurm/associations"),
+        "qos": captured("slurm/qos"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"queue": "gqu"}, "no partition 'gqu' (it has: cpu, gpu, high, low); did you mean 'gpu'?"),
+        ({"walltime_s": 7200}, "walltime 02:00:00 is longer than partition 'cpu' allows: at most 01:00:00"),
+        (
+            {"cpus": 64},
+            "partition 'cpu' has no node with 64 CPUs: 2 nodes have 8 CPUs, 7.81 GiB, 2 x v100",
+        ),
+        ({"memory_bytes": 64 * 2**30}, "no node with 64.00 GiB of memory: 2 nodes have 8 CPUs, 7.81 GiB"),
+        ({"queue": "gpu", "gpus": 5}, "partition 'gpu' has at most 2 GPUs a node; asked for: 5"),
+        (
+            {"gpus": 1, "gpu_type": "v10"},
+            "no GPU type in partition 'cpu' 'v10' (it has: v100); did you mean 'v100'?",
+        ),
+        ({"account": "rot"}, "no account of yours 'rot' (it has: root); did you mean 'root'?"),
+        ({"qos": "norml"}, "no QOS 'norml' (it has: normal); did you mean 'normal'?"),
+    ],
+)
+def test_a_refusal_names_the_value_and_what_to_change(
+    changes: dict[str, object], words: str, answers: dict[str, Completed], request_of: RequestOf, array: Array
+) -> None:
+    (said,) = refusals(answers, request_of(**changes), array)
+
+    assert words in said
+    assert "(change " in said
+
+
+def test_when_the_first_would_start_is_told(captured: Captured, request_of: RequestOf, array: Array) -> None:
+    tested = slurm.checks("job.sh", array, request_of())[1]
+    assert re.fullmatch(
+        r"Slurm expects the first to start at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
+        tested.outlook(captured("slurm/test-only-ok")),
+    )
+    assert tested.outlook(captured("slurm/test-only-partition")) == ""
+
+
+def test_what_is_right_is_not_refused(
+    answers: dict[str, Completed], request_of: RequestOf, array: Array
+) -> None:
+    request = request_of(
+        queue="gpu,cpu", gpus=2, gpu_type="v100", walltime_s=3600, account="root", qos="normal"
+    )
+
+    assert refusals(answers, request, array) == []
+
+
+def test_a_partition_without_gpus(answers: dict[str, Completed], request_of: RequestOf, array: Array) -> None:
+    answers["sinfo"] = Completed(
+        ("sinfo",), 0, "cpu*|2-00:00:00|(null)|up|1|8|8000\nbig|infinite|gpu:2(S:0-1)|up|1|8|8000\n", ""
+    )
+
+    (said,) = refusals(answers, request_of(gpus=1), array)
+    assert "partition 'cpu' has no GPUs" in said
+    assert refusals(answers, request_of(gpus=2, queue="big", walltime_s=10**7), array) == []
+
+
+def test_lines_of_a_wrapper_around_sinfo_are_passed_over(
+    answers: dict[str, Completed], request_of: RequestOf, array: Array
+) -> None:
+    plain = answers["sinfo"]
+    noisy = f"Welcome to the cluster | news: none\n{plain.stdout}\n"
+    answers["sinfo"] = Completed(plain.argv, 0, noisy, "")
+
+    assert refusals(answers, request_of(queue="cpu"), array) == []
+    (said,) = refusals(answers, request_of(queue="gqu"), array)
+    assert "(it has: cpu, gpu, high, low)" in said
+
+
+@pytest.mark.parametrize("name", ["partition", "gres", "gpus", "memory", "array", "script"])
+def test_what_test_only_refuses_is_passed_on(
+    name: str, captured: Captured, answers: dict[str, Completed], request_of: RequestOf, array: Array
+) -> None:
+    answers["sbatch"] = captured(f"slurm/test-only-{name}")
+
+    (said,) = refusals(answers, request_of(), array)
+
+    assert said.startswith("sbatch refuses the job: ")
+
+
+def test_where_accounting_is_off_no_account_is_refused(
+    captured: Captured, answers: dict[str, Completed], request_of: RequestOf, array: Array
+) -> None:
+    for name in ("associations-none", "sacctmgr-off"):
+        answers["assoc"] = captured(f"slurm/{name}")
+        assert refusals(answers, request_of(account="nobody"), array) == []

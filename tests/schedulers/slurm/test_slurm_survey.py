@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.shell import Completed
+from jobkit.schedulers import slurm
+from jobkit.schedulers.slurm.survey import parse_survey, partitions, survey_argvs
+from jobkit.schedulers.survey import Survey
+from tests.support import surveys
+
+Captured = Callable[[str], Completed]
+FILES = surveys.FILES["slurm"]
+
+
+def answers(site: str) -> dict[str, Completed]:
+    return surveys.answers_of("slurm", site)
+
+
+def test_what_is_asked_is_what_was_captured() -> None:
+    up = answers("lab")
+    asked = survey_argvs(up)
+
+    assert set(asked) == set(FILES)
+    for name in set(FILES) - {"partitions", "accounts"}:
+        assert asked[name] == up[name].argv
+    assert up["partitions"].argv == ("as_user", *asked["partitions"])
+
+
+def test_a_controller_that_is_down_is_asked_no_more(captured: Captured) -> None:
+    first = survey_argvs({})
+    assert set(first) == {"version", "controller"}
+
+    down = {"version": captured("slurm/lab-version"), "controller": captured("slurm/down-ping")}
+    assert survey_argvs(down) == first
+
+    told = parse_survey(down)
+    assert told.trouble.startswith("Slurmctld(primary) at ")
+    assert (told.version, told.queues, told.accounts) == ("22.05.8", None, None)
+    assert told.keeping.works is None
+
+
+def test_nothing_answered_is_nothing_known() -> None:
+    assert parse_survey({}) == Survey(
+        product="Slurm",
+        queue_noun="partition",
+        walltime_noun="MaxTime",
+        keeping=slurm.parse_survey({}).keeping,
+        sources=slurm.parse_survey({}).sources,
+    )
+    assert parse_survey({}).keeping.said == "not asked"
+
+
+def test_the_test_cluster() -> None:
+    told = parse_survey(answers("lab"))
+
+    assert (told.cluster, told.version, told.trouble, told.silent) == ("lab", "22.05.8", "", {})
+    assert told.keeping.works
+    assert (told.accounts, told.account, told.must_charge) == (("root",), "root", False)
+    assert slurm.parse_limit(told.limits) == 10000
+    assert told.queues is not None
+    assert [queue.name for queue in told.queues if queue.default] == ["cpu"]
+    first = told.queues[0]
+    assert (first.gpus, first.walltime_s, first.nodes, first.cpus) == ({"v100": 2}, 3600, 2, 8)
+    assert first.memory_bytes == 8000 * 2**20
+    assert not any(queue.closed or queue.only for queue in told.queues)
+
+
+def test_a_site_with_partitions_of_every_kind() -> None:
+    told = parse_survey(answers("other"))
+
+    assert told.queues is not None
+    known = {queue.name: queue for queue in told.queues}
+    gpu = known["gpu"]
+    assert gpu.gpus == {"v100": 2, "a100": 4, "a100_3g.20gb": 2}
+    assert (gpu.nodes, gpu.cpus, gpu.memory_bytes) == (5, 96, 1031000 * 2**20)
+    assert (gpu.walltime_s, gpu.gpus_a_node) == (36 * 3600, 4)
+    assert known["long"].walltime_s is None
+    assert known["long"].only == "accounts staff,phd"
+    assert {name: queue.closed for name, queue in known.items() if queue.closed} == {
+        "bought": "it is hidden from you",
+        "secret": "it is hidden from you",
+        "old": "it is down",
+        "admin": "only root may use it",
+    }
+    assert told.keeping.works is False
+    assert "accounting_storage/none" in told.keeping.said
+    assert told.accounts is None
+
+
+def test_a_database_that_is_down(captured: Captured) -> None:
+    some = answers("lab") | {
+        "sacct": captured("slurm/nodbd-sacct"),
+        "accounts": captured("slurm/nodbd-accounts"),
+    }
+    told = parse_survey(some)
+
+    assert told.keeping.works is False
+    assert told.keeping.said == (
+        "does not answer: sacct: error: Problem talking to the database: Connection refused"
+    )
+    assert told.accounts is None
+    assert set(told.silent) == {"sacct", "accounts"}
+
+
+def test_accounting_that_says_nothing_at_all() -> None:
+    silent = answers("lab") | {"sacct": Completed(("sacct",), 1, "", "")}
+
+    assert parse_survey(silent).keeping.said == "does not answer: nothing was said"
+
+
+def test_a_site_where_jobs_must_be_charged() -> None:
+    strict = answers("lab")
+    text = strict["config"].stdout.replace(
+        "AccountingStorageEnforce = none", "AccountingStorageEnforce = associations,limits,qos"
+    )
+    strict |= {
+        "config": Completed(("scontrol",), 0, text, ""),
+        "accounts": Completed(("sacctmgr",), 0, "nlp|nlp\nnlp|staff\n", ""),
+    }
+    told = parse_survey(strict)
+
+    assert told.must_charge
+    assert (told.accounts, told.account) == (("nlp", "staff"), "nlp")
+
+
+def test_without_scontrol_nothing_is_known_of_access() -> None:
+    some = answers("other")
+    del some["partitions"]
+    told = parse_survey(some)
+
+    assert told.queues is not None
+    assert {queue.name for queue in told.queues if queue.closed} == {"old"}
+
+
+def test_a_number_that_is_not_exact_is_unknown() -> None:
+    (queue,) = partitions("all*|infinite|(null)|up|12|8+|8000+\n").values()
+
+    assert (queue.cpus, queue.memory_bytes, queue.gpus, queue.gpus_a_node) == (None, None, {}, 0)
+
+
+NAME = st.text("abcxyz-_", min_size=1, max_size=8)
+ROW = st.tuples(NAME, st.sampled_from(["(null)", "gpu:2", "gpu:v100:4(S:0-1)"]), st.integers(1, 99))
+
+
+@given(st.lists(ROW, max_size=8))
+def test_every_row_is_found_again(rows: list[tuple[str, str, int]]) -> None:
+    text = "".join(f"{name}|1:00:00|{gres}|up|{nodes}|8|8000\n" for name, gres, nodes in rows)
+    known = partitions(text)
+
+    assert set(known) == {name for name, _, _ in rows}
+    for name, queue in known.items():
+        assert queue.nodes == sum(nodes for other, _, nodes in rows if other == name)
+        assert bool(queue.gpus) == any(gres != "(null)" for other, gres, _ in rows if other == name)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_no_answer_is_too_odd(text: str) -> None:
+    said = Completed(("x",), 0, text, text)
+    told = parse_survey(dict.fromkeys(FILES, said))
+
+    assert told.trouble == ""
+    assert told.queues is not None
+
+
+@pytest.mark.parametrize(("text", "version"), [("slurm 23.11.4\n", "23.11.4"), ("", "")])
+def test_the_version(text: str, version: str) -> None:
+    assert parse_survey({"version": Completed(("sinfo",), 0, text, "")}).version == version

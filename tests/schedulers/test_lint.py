@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.errors import JobkitError
+from jobkit.planning.render import render, render_fetch, render_find, render_follow
+from jobkit.schedulers.lint import lint, refuse, summary
+from jobkit.schedulers.script import Effect
+from jobkit.schedulers.sge import rules as sge_rules
+from jobkit.schedulers.slurm import rules as slurm_rules
+from jobkit.spec.site import load_site
+from tests.pages.test_docs import blocks, coded, page, section, table
+from tests.planning.test_render import point, spec
+from tests.whole.test_environments import SCRIPTS
+
+ROOT = Path(__file__).parents[2]
+BOTH = "#!/bin/bash\n# SBATCH -n 4\n#$ -S /bin/bash -cwd\n#$ -soft\n#SBATCH -n 1\n"
+SITES = {"slurm": "slurm-default", "sge": "sge-default", "local": "local-default"}
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.sh")), ids=lambda path: path.stem)
+def test_jobkits_own_scripts_are_clean(path: Path) -> None:
+    looked = lint(path.read_text(encoding="utf-8"))
+    scheduler = path.stem.rpartition("-")[2]
+    assert looked.found == ({} if scheduler == "local" else {scheduler: ()})
+
+
+@pytest.mark.parametrize("scheduler", SITES)
+def test_all_that_is_rendered_is_clean(scheduler: str) -> None:
+    site, run = load_site(SITES[scheduler], scheduler), Path("/home/it's $me/50%")
+    run = Path("/home/ada/50%") if scheduler == "sge" else run
+    texts = [
+        render(spec(), site, point(), run),
+        render_find(spec(), site, point(), run),
+        render_follow(spec(), site, point(), run),
+        render_fetch(spec(), site, run, ["en"]),
+    ]
+    assert [lint(text).findings for text in texts] == [[]] * 4
+
+
+def test_a_script_may_be_for_both() -> None:
+    looked = lint(BOTH, "both.sh")
+    assert list(looked.found) == ["slurm", "sge"]
+    assert looked.lines() == [
+        "both.sh:2: # SBATCH -n 4",
+        f"    ignored (Slurm): {slurm_rules.RULES['misspelt'].told}",
+        "    write #SBATCH -n 4, or, to leave it out on purpose, ##SBATCH ...",
+        "both.sh:4: #$ -soft",
+        f"    ignored (Grid Engine): {sge_rules.RULES['soft-alone'].told}",
+        f"    {sge_rules.RULES['soft-alone'].mend}",
+    ]
+    told = looked.as_json()
+    assert told["schedulers"] == ["slurm", "sge"]
+    first, _ = lint(BOTH, "both.sh").findings
+    assert first[1].effect is Effect.IGNORED
+
+
+def test_the_one_scheduler_of_a_script_goes_without_saying() -> None:
+    assert lint("#!/bin/sh\n# SBATCH -n 4\n").lines()[1].startswith("    ignored: sbatch")
+
+
+def test_a_summary_counts() -> None:
+    assert summary([lint("")]) == "nothing found in 1 script"
+    assert summary([lint(BOTH), lint("")]) == "2 findings in 2 scripts"
+    assert summary([lint("#SBATCH -n 1\n")]) == "1 finding in 1 script"
+
+
+OPTIONS = {
+    "slurm": ["--mem-per-cpu=2G"],
+    "sge": ["-soft -l gpu_type=v100"],
+}
+
+
+@pytest.mark.parametrize("scheduler", OPTIONS)
+def test_an_option_that_would_not_do_what_it_says_is_refused(scheduler: str) -> None:
+    site = load_site(SITES[scheduler], scheduler)
+    asked = spec(resources={"options": OPTIONS})
+    for make in (render, render_find, render_follow):
+        with pytest.raises(JobkitError) as raised:
+            make(asked, site, point(), Path("/runs/r"))
+        start = f"template {scheduler}.sh.j2: resources.options.{scheduler}: "
+        assert raised.value.message.startswith(start)
+        assert OPTIONS[scheduler][0] in raised.value.message
+        assert raised.value.hint
+
+
+def test_an_option_of_the_site_file_is_laid_at_its_door() -> None:
+    site = load_site("slurm-default", "slurm").model_copy(update={"options": ["--job-name=$USER"]})
+    with pytest.raises(
+        JobkitError, match=r"slurm\.sh\.j2: site 'slurm-default': #SBATCH --job-name=\$USER: "
+    ):
+        render(spec(), site, point(), Path("/runs/r"))
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "header", "said"),
+    [
+        ("slurm", "# SBATCH --mem=8G\n", "# SBATCH --mem=8G: sbatch takes it for a comment"),
+        (
+            "slurm",
+            "set -e\n#SBATCH --mem=8G\n",
+            "#SBATCH --mem=8G: sbatch stops reading at the first command",
+        ),
+        ("slurm", "#SBATCH --error=%j/x\n", "#SBATCH --error=%j/x: Slurm makes no folders"),
+        ("sge", "# $ -cwd\n", "# $ -cwd: qsub takes it for a comment"),
+        ("sge", "#$ -l ngpus=1\n", "#!/bin/bash: without -S"),
+    ],
+)
+def test_a_template_that_the_scheduler_would_not_heed_is_refused(
+    scheduler: str, header: str, said: str, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.sh.j2"
+    mine.write_text('{% extends "shipped/job.sh.j2" %}{% block header %}\n' + header + "{% endblock %}")
+    with pytest.raises(JobkitError) as raised:
+        render(spec(template=str(mine)), load_site(SITES[scheduler], scheduler), point(), Path("/runs/r"))
+    assert raised.value.message.startswith(f"template {mine}: {said}")
+
+
+def test_all_of_it_is_told_at_once() -> None:
+    with pytest.raises(JobkitError) as raised:
+        refuse("#!/bin/sh\n#SBATCH -n 1\n# SBATCH -n 2\n#SBATCH --mem=1\n", "slurm", "template x", {})
+    first, second = raised.value.message.splitlines()
+    assert first.startswith("template x: # SBATCH -n 2: ")
+    assert second.startswith("  #SBATCH --mem=1: ")
+
+
+def test_what_is_for_another_scheduler_is_left_alone() -> None:
+    refuse("#!/bin/sh\n#SBATCH -n 1\n#$ -soft\n", "slurm", "template x", {})
+    refuse("#!/bin/sh\n# SBATCH -n 1\n", "local", "template x", {})
+
+
+def test_the_refusal_on_the_page_is_the_one_that_is_told() -> None:
+    site = load_site("slurm-default", "slurm")
+    with pytest.raises(JobkitError) as raised:
+        render(spec(resources={"options": OPTIONS}), site, point(), Path("/runs/r"))
+    assert f"jobkit: {raised.value}\n" in blocks(page("lint.md"), "text")
+
+
+RULES = {"Slurm": slurm_rules.RULES, "Grid Engine": sge_rules.RULES}
+ROWS = [(heading, row) for heading in RULES for row in table(section(page("lint.md"), heading))]
+
+
+@pytest.mark.parametrize("heading", RULES)
+def test_every_rule_is_told(heading: str) -> None:
+    assert [coded(row[0])[0] for of, row in ROWS if of == heading] == list(RULES[heading])
+
+
+@pytest.mark.parametrize(("heading", "row"), ROWS, ids=[f"{heading}-{row[0]}" for heading, row in ROWS])
+def test_the_example_of_a_rule_shows_it(heading: str, row: list[str]) -> None:
+    rule, examples = coded(row[0])[0], coded(row[2])
+    start = ["#!/bin/bash", "#SBATCH --time=10" if heading == "Slurm" else "#$ -S /bin/bash -cwd"]
+    text = "\n".join([*start, *examples])
+    if rule in {"interpreter", "no-interpreter"}:
+        text = "\n".join([*(examples or [""]), start[1]])
+    elif rule == "crlf":
+        text = text.replace("\n", "\r\n")
+    elif rule in {"shell", "cwd"}:
+        text = "#!/bin/bash\n#$ -N x\n"
+    found = [one.rule for _, one in lint(text, is_folder=lambda _: False).findings]
+    assert rule in found
+
+
+def test_every_effect_is_told() -> None:
+    told = page("lint.md").partition("The first word says")[2].partition("\n\nWhich")[0]
+    assert [coded(row[0])[0] for row in table(told)] == [str(effect) for effect in Effect]
+
+
+def test_a_script_is_looked_through_in_no_time() -> None:
+    text = (SCRIPTS / "everything-slurm.sh").read_text(encoding="utf-8")
+    start = time.perf_counter()
+    for _ in range(10):
+        lint(text)
+    assert time.perf_counter() - start < 1
+
+
+@given(st.text(alphabet="#SBATCH$ -=/%\n\r<E'\"trap USR1memoutput~x"))
+def test_no_text_is_too_odd(text: str) -> None:
+    looked = lint(text, is_folder=lambda _: False)
+    assert len(looked.lines()) == 3 * len(looked.findings)
+    assert all(1 <= one.line <= text.count("\n") + 1 for _, one in looked.findings)

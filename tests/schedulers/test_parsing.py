@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.shell import Completed
+from jobkit.schedulers.parsing import (
+    as_walltime,
+    bytes_of,
+    expand_tasks,
+    no_such,
+    refused,
+    seconds_of,
+    task_ranges,
+)
+
+TASKS = st.lists(st.integers(1, 10_000), min_size=1, unique=True).map(sorted)
+
+
+@given(TASKS, st.sampled_from(["", "%2", "%50"]))
+def test_a_whole_list_comes_back_whole(tasks: list[int], throttle: str) -> None:
+    text = "[" + ",".join(map(str, tasks)) + throttle + "]"
+
+    assert list(expand_tasks(text)) == tasks
+
+
+@given(TASKS, st.data())
+def test_a_list_cut_off_anywhere_never_invents_a_task(tasks: list[int], data: st.DataObject) -> None:
+    text = "[" + ",".join(map(str, tasks)) + "]"
+    cut = text[: data.draw(st.integers(1, len(text) - 1))]
+
+    assert set(expand_tasks(cut)) <= set(tasks)
+
+
+@given(st.integers(1, 1000), st.integers(0, 1000), st.integers(1, 9))
+def test_a_range_with_a_step_is_pythons(first: int, length: int, step: int) -> None:
+    assert expand_tasks(f"{first}-{first + length}:{step}") == tuple(range(first, first + length + 1, step))
+
+
+@pytest.mark.parametrize(
+    ("text", "tasks"),
+    [
+        ("4", (4,)),
+        ("[1-5,7%2]", (1, 2, 3, 4, 5, 7)),
+        ("1,3-9:2,12-13:1", (1, 3, 5, 7, 9, 12, 13)),
+        ("[1,4,...%2]", (1, 4)),
+        ("[1,4,5...%2]", (1, 4)),
+        ("[1,4,28,", (1, 4, 28)),
+        ("", ()),
+        ("undefined", ()),
+    ],
+)
+def test_lists_as_the_schedulers_print_them(text: str, tasks: tuple[int, ...]) -> None:
+    assert expand_tasks(text) == tasks
+
+
+@given(TASKS)
+def test_ranges_are_read_back_and_as_few_as_can_be(tasks: list[int]) -> None:
+    ranges = task_ranges(reversed(tasks))
+
+    assert list(expand_tasks(",".join(ranges))) == tasks
+    assert len(ranges) == sum(task - 1 not in tasks for task in tasks)
+
+
+def test_what_a_command_refused() -> None:
+    over = re.compile("gone")
+    assert refused(Completed(("kill",), 0, "", "a warning"), over) is None
+    assert refused(Completed(("kill",), 1, "3 is gone\n", "4 is yours?\n"), over) == "4 is yours?"
+    assert refused(Completed(("kill",), 1, "3 is gone\n", ""), over) is None
+    assert refused(Completed(("kill",), 3, "", ""), over) == "kill ended with status 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("323760K", 323760 * 1024),
+        ("50M", 50 * 2**20),
+        ("2G", 2**31),
+        ("0.000B", 0),
+        ("4.5KB", 4608),
+        ("12345", 12345),
+        ("", None),
+        ("NONE", None),
+        ("12Q", None),
+    ],
+)
+def test_sizes(text: str, size: int | None) -> None:
+    assert bytes_of(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("3s", 3),
+        ("0.5s", 0.5),
+        ("10:00", 600),
+        ("1:00:00", 3600),
+        ("2-00:00:00", 172800),
+        ("infinite", None),
+        ("INFINITY", None),
+        ("", None),
+    ],
+)
+def test_durations(text: str, seconds: float | None) -> None:
+    assert seconds_of(text) == seconds
+
+
+def test_a_walltime_is_written_as_in_the_spec() -> None:
+    assert as_walltime(90_061) == "25:01:01"
+
+
+def test_a_name_that_is_nearly_right_gets_the_right_one() -> None:
+    assert "did you mean 'gpu'?" in str(no_such("partition", "gpus", ["cpu", "gpu", "gpu_long"], "the queue"))
+    assert "it has: cpu, gpu" in str(no_such("partition", "zzz", ["gpu", "cpu"], "the queue"))

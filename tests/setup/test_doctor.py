@@ -1,0 +1,220 @@
+"""What the doctor finds on this machine: fake schedulers, real shells, this Python."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from jobkit.planning.found import Options
+from jobkit.setup import doctor
+from jobkit.setup.doctor_case import Case, open_case
+from jobkit.setup.findings import Finding, Status
+from jobkit.setup.survey import ask_site
+from tests.fakes.cluster import FakeCluster
+
+COUNT = "name: mine\nworkload: count\ntext: a.txt\nrepeats: 1\n"
+RESOURCES = 'resources: {gpus: 1, cpus: 1, memory: 200MiB, walltime: "00:02:00"}\n'
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+    return tmp_path
+
+
+def case_of(scheduler: str, more: str = "", **options: object) -> Case:
+    Path("spec.yaml").write_text(f"{COUNT}{RESOURCES}{more}", encoding="utf-8")
+    return open_case(Path("spec.yaml"), Options(scheduler=scheduler, **options))  # type: ignore[arg-type]
+
+
+def by_names(found: Iterable[Finding]) -> dict[str, Finding]:
+    return {one.name: one for one in found}
+
+
+def asked(case: Case) -> dict[str, Finding]:
+    return by_names(doctor.scheduler(case, ask_site(case.scheduler)))
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "sge"])
+def test_a_cluster_that_would_take_the_job(scheduler: str, request: pytest.FixtureRequest) -> None:
+    cluster: FakeCluster = request.getfixturevalue(f"fake_{scheduler}")
+    found = asked(case_of(scheduler))
+
+    assert found["job"].status is Status.OK
+    assert not [one for one in found.values() if one.status is Status.MISSING]
+    assert cluster.jobs() == [], "nothing is submitted"
+    assert {one.where for one in found.values()} == {{"slurm": "Slurm", "sge": "Grid Engine"}[scheduler]}
+
+
+def test_a_job_that_the_scheduler_refuses_is_told_once_in_its_words(fake_slurm: FakeCluster) -> None:
+    del fake_slurm
+    found = asked(case_of("slurm", overrides=("resources.queue=gqu",)))
+
+    assert "did you mean 'gpu'?" in found["partition"].said
+    assert found["partition"].mend == "change resources.queue in the spec"
+    assert found["job"].status is Status.MISSING
+    assert found["job"].said.startswith("sbatch refuses the job: ")
+    assert found["job"].mend == "mend what is missing above first"
+
+
+def test_a_job_that_only_the_scheduler_itself_refuses(fake_slurm: FakeCluster) -> None:
+    del fake_slurm
+    found = asked(case_of("slurm", overrides=("resources.constraint=ib",)))
+
+    assert [one.name for one in found.values() if one.status is Status.MISSING] == ["job"]
+    assert "requests" in found["job"].mend
+
+
+def test_what_no_node_has_and_gpus_that_nothing_uses(fake_slurm: FakeCluster) -> None:
+    del fake_slurm
+    found = asked(case_of("slurm", overrides=("resources.memory=900GiB", "resources.gpus=1", "device=cpu")))
+
+    assert "has no node with 900.00 GiB of memory: 2 nodes have 8 CPUs" in found["nodes"].said
+    assert found["nodes"].mend == "change resources.memory, or the queue"
+    assert found["GPUs in use"].status is Status.WARNING
+    assert found["GPUs in use"].mend == "--set resources.gpus=0"
+
+
+def test_the_file_that_names_the_queue_is_named(fake_slurm: FakeCluster, here: Path) -> None:
+    del fake_slurm
+    site = here / "ours.yaml"
+    site.write_text('name: ours\nscheduler: slurm\nqueue: gqu\nrequests: {queue: "-p {queue}"}\n')
+    found = asked(case_of("slurm", site=str(site)))
+
+    assert "gqu" not in str(found.get("partition")), "the requests cannot even be spelt"
+    assert "resources.gpus is asked for, but site 'ours' does not say how" in found["job script"].said
+    assert found["job script"].mend.startswith("put requests.gpus into the site file")
+    more = 'requests: {queue: "-p {queue}", gpus: "--gres=gpu:{gpus}", memory: "--mem={memory}", '
+    text = f'name: ours\nscheduler: slurm\nqueue: gqu\n{more}walltime: "--time={{walltime}}"}}\n'
+    site.write_text(text, encoding="utf-8")
+    found = asked(case_of("slurm", site=str(site)))
+    assert found["partition"].mend == f"change `queue` in {site}"
+
+
+def test_a_controller_that_is_away_is_all_there_is_to_say(fake_slurm: FakeCluster) -> None:
+    fake_slurm.fault("controller_away")
+    found = asked(case_of("slurm"))
+
+    assert list(found) == ["scheduler", "site file"]
+    assert found["scheduler"].status is Status.MISSING
+
+
+def test_points_are_counted_against_the_array_limit(fake_slurm: FakeCluster) -> None:
+    fake_slurm.set(max_array_size=3)
+    found = asked(case_of("slurm", "sweep: {batch_size: [1, 2, 3, 4, 5]}\n"))
+    assert found["array jobs"].said == "at most 2 tasks in one; 5 points become 3 of them"
+    auto = asked(case_of("slurm", "sweep: {batch_size: auto}\n"))
+    assert auto["array jobs"].said == "at most 2 tasks in one"
+
+
+def test_this_machine_without_a_scheduler() -> None:
+    case = case_of("local")
+
+    assert asked(case) == {}
+    assert "points would run here" in by_names(doctor.opening(case))["commands"].said
+    found = by_names(doctor.python_here(case))
+    assert list(found) == ["programs", "scratch", "inputs", "CPUs", "environment", "jobkit"]
+    assert {one.status for one in found.values()} == {Status.OK}
+    assert found["inputs"].said == f"it can read {Path('a.txt').absolute()}"
+    assert sys.executable in found["environment"].said
+
+
+def test_folders_text_and_model(here: Path) -> None:
+    found = by_names(doctor.inputs(case_of("local")))
+    assert list(found) == ["run folders", "cache", "text"]
+    assert found["text"].said == "a.txt (11 bytes)"
+    needs_model = by_names(doctor.inputs(case_of("local", overrides=("workload=stanza-ner",))))
+    assert "model" in needs_model
+    own = by_names(doctor.inputs(case_of("local", overrides=("workload=no.such:One",))))
+    assert "model" not in own, "what cannot be imported is told with its Python"
+    assert not (here / "runs").exists()
+
+
+def test_the_python_of_a_job_has_what_the_spec_activates(here: Path) -> None:
+    setup = f"environment: {{setup: ['export PATH={here}/bin:$PATH', 'echo not here >&2; false']}}\n"
+    found = by_names(doctor.python_here(case_of("slurm", setup)))
+
+    assert found["environment"].status is Status.MISSING
+    assert "not here" in found["environment"].said
+
+
+@pytest.mark.parametrize(("scheduler", "seen"), [("slurm", "yes"), ("sge", "no")])
+def test_only_some_schedulers_hand_variables_on(
+    scheduler: str, seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_LOGIN_SHELL", "yes")
+    setup = f"environment: {{setup: ['[[ ${{OF_THE_LOGIN_SHELL:-no}} == {seen} ]]']}}\n"
+    found = by_names(doctor.python_here(case_of(scheduler, setup)))
+
+    assert found["environment"].status is Status.OK
+
+
+def test_a_venv_without_jobkit(here: Path) -> None:
+    venv = here / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "activate").write_text(f"PATH={venv}/bin:$PATH\n", encoding="utf-8")
+    (venv / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -IS "$@"\n', encoding="utf-8")
+    (venv / "bin" / "python").chmod(0o755)
+    found = by_names(doctor.python_here(case_of("slurm", f"environment: {{venv: {venv}}}\n")))
+
+    assert found["jobkit"].status is Status.MISSING
+    assert "No module named 'jobkit'" in found["jobkit"].said
+    assert found["jobkit"].mend == f"{venv}/bin/python -m pip install jobkit"
+
+
+def test_a_venv_that_is_not_there() -> None:
+    found = by_names(doctor.python_here(case_of("slurm", "environment: {venv: /no/such/venv}\n")))
+
+    assert found["environment"].status is Status.MISSING
+    assert "/no/such/venv/bin/activate" in found["environment"].said
+
+
+def test_scratch_that_cannot_be_made(here: Path) -> None:
+    site = here / "ours.yaml"
+    text = "name: ours\nscheduler: local\nscratch: /proc/scratch/$NO_SUCH_VARIABLE\n"
+    site.write_text(text, encoding="utf-8")
+    found = by_names(doctor.python_here(case_of("local", site=str(site))))
+    assert found["scratch"].status is Status.MISSING
+    site.write_text(text.replace("/$NO_SUCH_VARIABLE", ""), encoding="utf-8")
+    found = by_names(doctor.python_here(case_of("local", site=str(site))))
+    assert "(/proc/scratch)" in found["scratch"].said
+
+
+def test_a_step_that_hangs_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "STEP_LIMIT_S", 1)
+    (here / "bin").mkdir()
+    python = here / "bin" / "python"
+    python.write_text("#!/bin/sh\nexec sleep 300\n", encoding="utf-8")
+    python.chmod(0o755)
+    activate = here / "bin" / "activate"
+    activate.write_text(f"PATH={here}/bin:$PATH\n", encoding="utf-8")
+    found = by_names(doctor.python_here(case_of("slurm", f"environment: {{venv: {here}}}\n")))
+
+    assert "it took too long" in found["jobkit"].said
+
+
+def test_a_template_of_the_users_that_is_broken_is_told_of(here: Path) -> None:
+    templates = here / "config" / "templates"
+    templates.mkdir(parents=True)
+    (templates / "doctor.sh.j2").write_text("{{ no_such_value }}", encoding="utf-8")
+    (found,) = doctor.python_here(case_of("slurm"))
+
+    assert found.status is Status.MISSING
+    assert "no_such_value" in found.said
+
+
+def test_nothing_of_a_look_is_left_behind(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = here / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    list(doctor.python_here(case_of("local")))
+
+    assert list(temporary.iterdir()) == []
+    assert not (here / "runs").exists()

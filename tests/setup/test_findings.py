@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.setup.findings import (
+    Finding,
+    Status,
+    advice,
+    as_json,
+    exit_code,
+    fine,
+    lines,
+    missing,
+    summary,
+    unknown,
+    warning,
+)
+
+MENDED = missing("partition", "the cluster has no partition 'gqu'", "change `queue` in site.yaml")
+
+
+def test_a_finding_says_how_it_stands_what_was_seen_and_what_mends_it() -> None:
+    assert lines(MENDED) == [
+        "  missing  partition      the cluster has no partition 'gqu'",
+        "                          -> change `queue` in site.yaml",
+    ]
+
+
+def test_what_is_well_has_nothing_to_mend() -> None:
+    assert lines(fine("text", "sample")) == ["  ok       text           sample"]
+
+
+def test_a_fault_of_several_lines_stays_so() -> None:
+    first, second, mend = lines(
+        missing("spec", "a.yaml has faults\na.yaml:3:1: queu: no such key", "see docs")
+    )
+
+    assert first.endswith("a.yaml has faults")
+    assert second.strip() == "a.yaml:3:1: queu: no such key"
+    assert mend.strip() == "-> see docs"
+
+
+def test_a_long_path_stays_in_one_piece() -> None:
+    path = "/" + "a-b/" * 60
+    found = lines(warning("cache", f"{path} is on ext4", f"export JOBKIT_CACHE={path}"))
+
+    assert [path in line for line in found].count(True) == 2
+
+
+def test_a_command_below_the_words_is_never_folded() -> None:
+    command = "/env/bin/python -m pip install --force-reinstall torch --index-url https://a.org/whl/cu126"
+    *_, words, pasted = lines(missing("torch", "a CPU build", f"another build:\n{command}"), 60)
+
+    assert words.strip() == "-> another build:"
+    assert pasted.strip() == command
+
+
+def test_a_terminal_gets_no_orders_from_what_a_scheduler_says() -> None:
+    assert "\\x1b[2J" in lines(missing("scheduler", "down\x1b[2J\tnow"))[0]
+
+
+def test_something_that_is_missing_ends_with_4_and_nothing_else_does() -> None:
+    well = [fine("a", ""), warning("b", ""), unknown("c", "")]
+
+    assert exit_code(well) == 0
+    assert exit_code([*well, MENDED]) == 4
+
+
+def test_a_line_counts_them() -> None:
+    assert summary([fine("a", ""), fine("b", ""), warning("c", ""), MENDED]) == "2 ok, 1 warning, 1 missing"
+    assert summary([warning("a", ""), warning("b", "")]) == "2 warnings"
+    assert summary([]) == "nothing was looked at"
+
+
+def test_the_last_line_says_what_is_next() -> None:
+    assert "top down" in advice([MENDED], ["a.yaml"], nodes=True)
+    told = advice([fine("a", "")], ["a.yaml"], nodes=True)
+    assert told == "next: the same with --submit looks on a node; then jobkit sweep a.yaml"
+    assert advice([warning("a", "")], ["a.yaml"], nodes=False) == "next: jobkit sweep a.yaml"
+
+
+def test_what_is_next_can_be_pasted_with_the_options_that_were_looked_at() -> None:
+    told = advice([fine("a", "")], ["my spec.yaml", "--set", "sweep.batch_size=[1, 2]"], nodes=False)
+
+    assert told == "next: jobkit sweep 'my spec.yaml' --set 'sweep.batch_size=[1, 2]'"
+
+
+TEXT = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=200)
+FINDING = st.builds(Finding, name=TEXT, status=st.sampled_from(Status), said=TEXT, mend=TEXT, where=TEXT)
+
+
+@given(FINDING)
+def test_no_word_of_a_finding_is_lost(one: Finding) -> None:
+    printed = " ".join(" ".join(lines(one)).split())
+
+    for word in (*one.said.split(), *one.mend.split(), one.status):
+        assert word in printed
+
+
+@given(st.lists(FINDING))
+def test_the_json_holds_all_of_it(findings: list[Finding]) -> None:
+    told = json.loads(json.dumps(as_json(findings)))
+
+    assert told["schema"] == 1
+    assert [Finding(**one | {"status": Status(one["status"])}) for one in told["findings"]] == findings
+    assert sum(told["counts"].values()) == len(findings)

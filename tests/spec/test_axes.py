@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.spec.axes import axis_faults, settings, unknown_knobs
+
+values = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), values, max_size=3))
+def test_the_product_holds_every_combination_once(axes: dict[str, list[int]]) -> None:
+    rows = settings(axes, {}, [], [])
+    expected = 1
+    for column in axes.values():
+        expected *= len(column)
+    assert len(rows) == expected
+    assert all(row[name] in axes[name] for row in rows for name in axes)
+
+
+@given(values)
+def test_zipped_knobs_advance_together(column: list[int]) -> None:
+    rows = settings({}, {"a": column, "b": column}, [], [])
+    assert [(row["a"], row["b"]) for row in rows] == [(value, value) for value in column]
+
+
+@given(values, values)
+def test_exclude_drops_and_include_adds(column: list[int], other: list[int]) -> None:
+    rows = settings({"a": column, "b": other}, {}, [{"a": 100}], [{"a": column[0]}])
+    assert {row["a"] for row in rows} == {*column[1:], 100}
+
+
+def test_without_axes_there_is_one_point() -> None:
+    assert settings({}, {}, [], []) == ({},)
+    assert settings({}, {}, [{"a": 1}], []) == ({"a": 1},)
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        ({"batch_sise": [1]}, "sweep.batch_sise: no such knob; did you mean 'batch_size'?"),
+        (
+            {"zip": {"batch_size": [1, 2], "paragraphs_per_call": [1]}},
+            "batch_size has 2, paragraphs_per_call has 1",
+        ),
+        ({"batch_size": [1], "zip": {"batch_size": [1]}}, "sweep.zip.batch_size: an axis of its own too"),
+        ({"batch_size": []}, "sweep.batch_size: no values"),
+        ({"include": [{"x": 1}]}, "sweep.include.0.x: no such knob"),
+    ],
+)
+def test_faults(axes: dict[str, object], said: str) -> None:
+    assert any(said in what for _, what in axis_faults(axes, "stanza-ner"))
+
+
+@given(
+    st.dictionaries(st.text(), st.none() | st.integers() | st.lists(st.integers() | st.none()) | st.text())
+)
+def test_raw_yaml_of_any_shape_never_raises(axes: dict[str, object]) -> None:
+    for key in ("zip", "include", "exclude"):
+        list(axis_faults({**axes, key: axes}, "stanza-ner"))
+
+
+def test_knobs_of_a_users_own_workload_are_judged_once_its_class_is_known() -> None:
+    assert not list(axis_faults({"anything": [1]}, "package.module:Class"))
+    axes = {"size": [1], "zip": {"width": [1], "beam": [1]}, "exclude": [{"withd": 1}]}
+    faults = dict(unknown_knobs(axes, ["size", "width"], "mywork:Toy"))
+    words = "no such knob: the KNOBS of mywork:Toy holds size, width"
+    assert faults == {
+        ("zip", "beam"): f"sweep.zip.beam: {words}",
+        ("exclude", 0, "withd"): f"sweep.exclude.0.withd: {words}",
+    }
+    assert "holds nothing" in dict(unknown_knobs(axes, [], "mywork:Toy"))["size",]

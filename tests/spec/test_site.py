@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.shipped import shipped_folder
+from jobkit.spec.site import load_site
+
+SHIPPED = sorted((shipped_folder("templates") / "sites").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_site_is_one_and_is_found_by_its_name(path: Path) -> None:
+    scheduler = next(
+        line.split()[1] for line in path.read_text().splitlines() if line.startswith("scheduler:")
+    )
+    assert load_site(path.stem, scheduler).name == path.stem
+
+
+def test_auto_is_the_schedulers_default() -> None:
+    assert load_site("auto", "sge").name == "sge-default"
+
+
+def test_auto_prefers_the_users_own_site_of_the_same_scheduler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site.yaml").write_text("name: ours\nscheduler: slurm\n", encoding="utf-8")
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
+    assert load_site("auto", "slurm").name == "ours"
+    assert load_site("auto", "sge").name == "sge-default"
+
+
+def test_a_path_is_a_site_too(tmp_path: Path) -> None:
+    path = tmp_path / "ours.yaml"
+    path.write_text("name: ours\nscheduler: sge\nmemory_per: job\n", encoding="utf-8")
+    assert load_site(str(path), "sge").memory_per == "job"
+
+
+def test_refusals_name_what_would_work(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="no site 'lancaster'; did you mean 'lancaster-hec'"):
+        load_site("lancaster", "sge")
+    with pytest.raises(JobkitError, match="is for sge, not for slurm"):
+        load_site("lancaster-hec", "slurm")
+    path = tmp_path / "bad.yaml"
+    path.write_text("name: x\nscheduler: pbs\nqueu: a\n", encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        load_site(str(path), "slurm")
+    assert f"{path}:2:12: scheduler: 'pbs'" in caught.value.message
+    assert f"{path}:3:1: queu: no such key; did you mean 'queue'?" in caught.value.message
+    assert caught.value.message.startswith(f"{path} has faults\n")
+
+
+def test_the_words_of_schedulers_name_the_key_of_a_site(tmp_path: Path) -> None:
+    path = tmp_path / "words.yaml"
+    text = "name: x\nscheduler: slurm\npartition: g\ngres: a\nrequests: {h_vmem: b, partition: c}\n"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        load_site(str(path), "slurm")
+    said = [line.partition(": ")[2] for line in caught.value.message.splitlines()[1:]]
+    assert said == [
+        "partition: no such key; did you mean 'queue'?",
+        "gres: no such key; did you mean 'requests.gpus'?",
+        "requests.h_vmem: no such key; did you mean 'memory'?",
+        "requests.partition: no such key; did you mean 'queue'?",
+    ]
+
+
+def test_a_site_cannot_set_what_jobkit_sets_itself(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("scheduler: sge\nname: own\noptions: [-q x.q, -t 1-9]\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=r"own.yaml:3:\d+: options.1: '-t 1-9': jobkit sets -t itself"):
+        load_site(str(path), "sge")

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from jobkit.core.errors import JobkitError
+from jobkit.spec.yaml_files import as_yaml, read_document, refuse, validated
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    cpus: int = 1
+    memory: str = "1G"
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str
+    inner: Inner = Inner()
+    values: list[int] = []
+    others: list[Inner] = []
+    spare: Inner | None = None
+    numbers: dict[str, int] = {}
+
+
+def faults(tmp_path: Path, text: str, *overrides: str) -> list[str]:
+    path = tmp_path / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    document = read_document(path, overrides)
+    validated(document, Outer)
+    return [str(fault).removeprefix(f"{path}:") for fault in sorted(document.faults)]
+
+
+def test_every_fault_is_told_with_its_place(tmp_path: Path) -> None:
+    text = "inner:\n  cpuz: 3\n  memory: 4\nvalues: [1, two]\nvalues: [1, two]\nnmae: x\n"
+    assert faults(tmp_path, text) == [
+        "1:1: name: missing",
+        "2:3: inner.cpuz: no such key; did you mean 'cpus'?",
+        "3:11: inner.memory: 4: should be a valid string",
+        "5:1: values: given twice, first on line 4",
+        "5:13: values.1: 'two': should be a valid integer",
+        "6:1: nmae: no such key; did you mean 'name'?",
+    ]
+
+
+def test_a_pipe_that_a_shell_made_is_read() -> None:
+    """``jobkit sweep <(command)``: the shell passes /dev/fd/N."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading):
+        with os.fdopen(writing, "w") as stream:
+            stream.write("name: x\n")
+        assert read_document(Path(f"/dev/fd/{reading}")).data == {"name": "x"}
+
+
+def test_an_override_is_named_as_it_was_typed(tmp_path: Path) -> None:
+    assert faults(tmp_path, "name: x\n", "inner.cpus=many", "inner.x=1", "name=[1", "nonsense") == [
+        "--set inner.cpus=many: inner.cpus: 'many': should be a valid integer",
+        "--set inner.x=1: inner.x: no such key; one of: cpus, memory",
+        "--set name=[1: the value is not YAML: did not find expected ',' or ']'",
+        "--set nonsense: not key=value, for instance resources.cpus=4",
+    ]
+
+
+def test_an_override_wins_and_makes_the_way_to_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("name: x\n", encoding="utf-8")
+    document = read_document(path, ("inner.cpus=4", "values=[1, 2]"))
+    assert validated(document, Outer) == Outer(name="x", inner=Inner(cpus=4), values=[1, 2])
+
+
+@pytest.mark.parametrize("text", ["24:00:00", "on", "no", "2026-11-21", "1_000"])
+def test_what_yaml_1_1_would_change_stays_text(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(f"name: {text}\n", encoding="utf-8")
+    assert read_document(path).data == {"name": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [1\nb: 2", "not YAML"),
+        ("- 1\n", "not a mapping"),
+        ("", "not a mapping"),
+        ("just text", "not a mapping"),
+        ("a: &x [*x]\n", "an alias stands inside its own anchor"),
+    ],
+)
+def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(JobkitError, match=said):
+        read_document(path)
+
+
+def test_a_missing_file_and_one_in_latin_1_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    with pytest.raises(JobkitError, match="No such file"):
+        read_document(path)
+    path.write_bytes("name: caf\xe9".encode("latin-1"))
+    with pytest.raises(JobkitError, match="not UTF-8 at byte 9"):
+        read_document(path)
+
+
+def test_refuse_counts_the_faults(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("nmae: x\n", encoding="utf-8")
+    document = read_document(path)
+    validated(document, Outer)
+    with pytest.raises(JobkitError, match="2 faults, nothing was done"):
+        refuse(document, "read the docs")
+
+
+def test_what_is_written_reads_back(tmp_path: Path) -> None:
+    data = {"name": "x", "values": [1, 2], "walltime": "24:00:00", "on": "no", "nested": {"é": None}}
+    path = tmp_path / "x.yaml"
+    path.write_text(as_yaml(data), encoding="utf-8")
+    assert read_document(path).data == data
+
+
+def test_the_keys_of_a_part_are_known_wherever_it_stands(tmp_path: Path) -> None:
+    assert faults(tmp_path, "name: x\nothers: [{}, {cpuz: 1}]\nspare: {memry: 2G}\n") == [
+        "2:15: others.1.cpuz: no such key; did you mean 'cpus'?",
+        "3:9: spare.memry: no such key; did you mean 'memory'?",
+    ]
+
+
+def test_what_is_no_mapping_is_told_in_the_users_words(tmp_path: Path) -> None:
+    assert faults(tmp_path, "name: x\ninner: 3\nothers: [4]\nspare: [5]\nnumbers: 6\n") == [
+        "2:8: inner: 3: should be a mapping of keys to values",
+        "3:10: others.0: 4: should be a mapping of keys to values",
+        "4:8: spare: [5]: should be a mapping of keys to values",
+        "5:10: numbers: 6: should be a mapping of keys to values",
+    ]
+
+
+def test_the_faults_of_a_file_that_another_names_are_counted_once(tmp_path: Path) -> None:
+    inner, outer = tmp_path / "inner.yaml", tmp_path / "outer.yaml"
+    inner.write_text("nmae: x\n", encoding="utf-8")
+    outer.write_text("name: x\nspare: inner.yaml\n", encoding="utf-8")
+    named, document = read_document(inner), read_document(outer)
+    validated(named, Outer)
+    with pytest.raises(JobkitError) as caught:
+        refuse(named, "read the docs", nested=True)
+    document.faults.append(document.fault(("spare",), f"spare: {caught.value.message}"))
+    with pytest.raises(JobkitError) as caught:
+        refuse(document, "read the docs")
+    assert caught.value.message.splitlines() == [
+        f"{outer}: 1 fault, nothing was done",
+        f"  {outer}:2:8: spare: {inner} has faults",
+        f"    {inner}:1:1: name: missing",
+        f"    {inner}:1:1: nmae: no such key; did you mean 'name'?",
+    ]

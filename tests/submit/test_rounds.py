@@ -1,0 +1,98 @@
+"""A round as files; its submission is in test_submit.py and test_resume.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.errors import JobkitError
+from jobkit.outcome.submissions import read_list
+from jobkit.schedulers import slurm
+from jobkit.schedulers.types import Array, Request
+from jobkit.submit.enqueue import Unanswered
+from jobkit.submit.rounds import Round, plan_arrays, submit_round, write_round
+
+REQUEST = Request(
+    name="demo",
+    queue=None,
+    gpus=0,
+    gpu_type=None,
+    cpus=1,
+    memory_bytes=2**20,
+    walltime_s=60,
+    account=None,
+    qos=None,
+)
+
+
+def a_round(points: Sequence[int], *, pack: int = 1, number: int = 2) -> Round:
+    return Round(
+        number=number, script="#!/bin/bash\n", points=points, pack=pack, max_parallel=4, request=REQUEST
+    )
+
+
+@given(st.lists(st.integers(1, 99), min_size=1, unique=True), st.integers(1, 4), st.integers(1, 3))
+def test_a_list_stands_where_task_k_does_not_run_point_k(points: list[int], pack: int, number: int) -> None:
+    one = a_round(points, pack=pack, number=number)
+    plain = pack == 1 and points == list(range(1, len(points) + 1))
+    assert one.listed == ("" if plain else f"tasks-{number}.txt")
+
+
+def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
+    one = a_round([2, 5, 9], pack=2)
+    assert [path.name for path in write_round(tmp_path, one)] == ["job-2.sh", "tasks-2.txt"]
+    assert read_list(tmp_path / "tasks-2.txt") == tuple(one.tasks) == ((2, 5), (9,))
+    assert [path.name for path in write_round(tmp_path, a_round([1, 2], number=1))] == ["job.sh"]
+    assert (tmp_path / "job.sh").read_text(encoding="utf-8") == "#!/bin/bash\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"job-2.sh", "tasks-2.txt", "job.sh"}
+
+
+@pytest.fixture
+def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of programs: the array limit is 2, and the second array gets the answer in a file."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    bodies = {
+        "scontrol": "echo MaxArraySize = 3",
+        "scancel": f'echo "$*" >>{folder}/cancelled',
+        "sbatch": f'case "$*" in *"tasks-2.txt 2") cat {folder}/second >&2; exit 1;; esac; echo 7',
+    }
+    for name, body in bodies.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def submitted(run: Path, controller: Path, second: str) -> list[str]:
+    """Submit two arrays, of which the second gets such an answer; return what the journal says."""
+    (controller / "second").write_text(second, encoding="utf-8")
+    one = a_round([3, 5, 7])
+    arrays = plan_arrays(slurm, one)
+    listed = "tasks-2.txt"
+    assert arrays == (
+        Array(first=1, last=2, offset=0, throttle=2, listed=listed),
+        Array(first=1, last=1, offset=2, throttle=2, listed=listed),
+    )
+    with pytest.raises(JobkitError) as caught:
+        submit_round(slurm, run, one, arrays)
+    assert caught.value.exit_code == 3
+    assert isinstance(caught.value, Unanswered) == ("timed out" in second)
+    return [json.loads(line)["event"] for line in (run / "journal.jsonl").read_text().splitlines()]
+
+
+def test_an_array_that_is_refused_takes_the_earlier_ones_with_it(tmp_path: Path, controller: Path) -> None:
+    events = submitted(tmp_path, controller, "sbatch: error: Job limit reached\n")
+    assert events == ["submitting", "submitted", "submitting", "refused", "cancelled"]
+    assert (controller / "cancelled").read_text() == "7\n"
+
+
+def test_where_an_answer_was_lost_nothing_is_taken_back(tmp_path: Path, controller: Path) -> None:
+    events = submitted(tmp_path, controller, "sbatch: error: Socket timed out on send/recv operation\n")
+    assert events == ["submitting", "submitted", "submitting"]
+    assert not (controller / "cancelled").exists()

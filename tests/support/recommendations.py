@@ -1,0 +1,100 @@
+"""Runs on a GPU whose points tell what a batch needs, as jobkit brings them home."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jobkit.core.measured import Need
+from jobkit.core.records import Point, Record
+from jobkit.fit.lengths import LENGTHS_FILE, Lengths
+from jobkit.fit.loads import Loads
+from jobkit.report.recommend.recommendation import Held, Material
+from jobkit.spec.site import load_site
+from jobkit.spec.spec import Resources
+from tests.support.builders import GPU, ITEMS, grid, record, write_points, write_record
+
+SIZES = (40, 85, 130, 175, 220)
+RATES: Mapping[int, float] = {40: 206, 85: 258, 130: 284, 175: 301, 220: 306}
+"""Paragraphs a second by batch size."""
+SCATTER = (-3.0, 0.0, 3.0)
+"""By which the repeats differ, in paragraphs a second."""
+FIXED_BYTES, BYTES_PER_LOAD = 150_000_000, 12_000
+H200_BYTES = 150_754_820_096
+CONTEXT_BYTES = 719_323_136
+SPEC = """\
+name: demo
+sweep: {batch_size: [40, 85, 130, 175, 220]}
+resources: {gpu_type: h200, account: nlp}
+scheduler: slurm
+site: slurm-default
+"""
+
+LENGTHS = Lengths(paragraphs=tuple((900 if n == 300 else 20 + n % 41,) for n in range(ITEMS)))
+"""One sentence a paragraph, one of them long."""
+LOADS = Loads(LENGTHS)
+
+
+def need(load: int, off: float = 0.0) -> Need:
+    """Return the need of a load, by the line and a share off it."""
+    passed = int((FIXED_BYTES + BYTES_PER_LOAD * load) * (1 + off))
+    return Need(
+        load=load,
+        allocated_bytes=int(0.97 * passed),
+        reserved_bytes=int(1.03 * passed),
+        passed_bytes=passed,
+        failed_bytes=passed - 2**23,
+        tries=6,
+        seconds=3.0,
+    )
+
+
+def measured(point: Point, rate: float, off: float = 0.0) -> Record:
+    """Return the record of a point that ran at so many paragraphs a second."""
+    load = LOADS.own(point.params["batch_size"])
+    told = record(point, work_s=ITEMS / rate)
+    assert told.summary
+    return replace(
+        told,
+        summary=replace(told.summary, load_max=load),
+        needs=(need(load, off),),
+        gpu=replace(GPU, total_bytes=H200_BYTES, foreign_processes=0),
+        memory=replace(told.memory, context_bytes=CONTEXT_BYTES, device_idle_bytes=0),
+        retries=0,
+        load_s=5.0,
+        warm_up_s=0.5,
+    )
+
+
+def records(sizes: Sequence[int] = SIZES, repeats: int = 3) -> list[Record]:
+    """Return the records of a sweep, every need within 0.1 % of the line."""
+    points = grid(sizes, repeats)
+    return [
+        measured(one, RATES[one.params["batch_size"]] + SCATTER[one.repeat - 1], (-1) ** one.index / 1000)
+        for one in points
+    ]
+
+
+def material(told: Sequence[Record], loads: Loads | None = LOADS) -> Material:
+    """Return what a run folder with these records holds."""
+    return Material(
+        run="runs/demo",
+        records=told,
+        batches={},
+        loads=loads,
+        held=[Held(started_at=one.started_at, ended_at=one.ended_at) for one in told],
+        resources=Resources(gpu_type="h200", account="nlp"),
+        site=load_site("slurm-default", "slurm"),
+        plain_sites=[load_site("slurm-default", "slurm"), load_site("sge-default", "sge")],
+    )
+
+
+def write_run(folder: Path, told: Sequence[Record]) -> Path:
+    """Write these records as a run folder."""
+    write_points(folder, [one.point for one in told])
+    (folder / "sweep.yaml").write_text(SPEC, encoding="utf-8")
+    (folder / LENGTHS_FILE).write_text(LENGTHS.to_json(), encoding="utf-8")
+    for one in told:
+        write_record(folder, one)
+    return folder

@@ -1,0 +1,256 @@
+"""The commands as a user types them, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jobkit.cli import COMMANDS
+
+JOBKIT = Path(sys.executable).with_name("jobkit")
+ROOT = Path(__file__).parents[2]
+SPEC = """\
+name: t
+workload: count
+text: text.txt
+sweep: {batch_size: [1, 2]}
+repeats: 2
+resources: {gpus: 0}
+scheduler: local
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "text.txt").write_text("One two.\n\nThree.\n\n  Four five six.\n", encoding="utf-8")
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    return tmp_path
+
+
+def jobkit(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "100", **env}
+    return subprocess.run(
+        [JOBKIT, *arguments],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=60,
+    )
+
+
+def events(run: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (run / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_local_sweep_prints_its_table_and_leaves_the_whole_run_folder(home: Path) -> None:
+    done = jobkit(home, "sweep", "spec.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "count" in done.stdout
+    (run,) = (home / "runs").iterdir()
+    assert sorted(path.name for path in run.iterdir()) == [
+        ".driver.lock",
+        "accounting.jsonl",
+        "job.sh",
+        "journal.jsonl",
+        "lengths.json",
+        "logs",
+        "points.jsonl",
+        "results",
+        "sweep.yaml",
+    ]
+    tries = sorted(str(path.relative_to(run / "results")) for path in run.glob("results/*/*"))
+    assert tries == [f"batch_size-{size}-r{repeat}/try-1" for size in (1, 2) for repeat in (1, 2)]
+    for path in run.glob("results/*/*"):
+        assert sorted(one.name for one in path.iterdir()) == [
+            "batches.jsonl",
+            "begin",
+            "entities.tsv",
+            "exit",
+            "record.json",
+        ]
+    assert [event["event"] for event in events(run)] == ["submitting", "submitted"]
+    accounting = (run / "accounting.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(accounting) == sum("process finished" in line for line in accounting) == 4
+    assert not [path.name for path in (run / "logs").iterdir() if path.suffix in {".pkl", ".pid"}]
+
+
+def test_a_dry_run_prints_script_and_command_and_writes_nothing(home: Path) -> None:
+    done = jobkit(home, "sweep", "spec.yaml", "--scheduler", "sge", "--site", "lancaster-hec", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("#!/bin/bash\n")
+    assert "#$ -l h_rt=00:10:00" in done.stdout
+    assert re.search(r"#   qsub -terse -t 1-4 -tc 4 .*job\.sh", done.stdout)
+    assert not (home / "runs").exists()
+
+
+def test_a_bad_spec_is_refused_with_all_its_faults(home: Path) -> None:
+    (home / "spec.yaml").write_text(
+        SPEC.replace("repeats", "repeat").replace("text.txt", "no.txt"), encoding="utf-8"
+    )
+    done = jobkit(home, "sweep", "spec.yaml")
+    assert done.returncode == 2
+    assert "spec.yaml: 2 faults, nothing was done" in done.stderr
+    assert "spec.yaml:3:7: text 'no.txt'" in done.stderr
+    assert "spec.yaml:5:1: repeat: no such key; did you mean 'repeats'?" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (home / "runs").exists()
+
+
+def test_set_overrides_and_is_checked(home: Path) -> None:
+    assert jobkit(home, "sweep", "spec.yaml", "--set", "repeats=1").returncode == 0
+    assert len(list(home.glob("runs/*/results/*"))) == 2
+    done = jobkit(home, "sweep", "spec.yaml", "--set", "repeats=0")
+    assert done.returncode == 2
+    assert "--set repeats=0: repeats: 0: should be greater than 0" in done.stderr
+
+
+def test_a_detached_run_goes_on_alone(home: Path) -> None:
+    done = jobkit(home, "sweep", "spec.yaml", "--detach")
+    assert done.returncode == 0, done.stderr
+    advised = re.search(r"results +jobkit (collect \S+)", done.stderr)
+    assert advised
+    deadline = time.monotonic() + 60
+    while jobkit(home, *advised[1].split()).returncode != 0:
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
+    home: Path, sent: signal.Signals
+) -> None:
+    told = home / "told"
+    text = SPEC.replace("workload: count", "workload: odd:Slow").replace("[1, 2]", "[1]")
+    (home / "spec.yaml").write_text(
+        text + f"environment: {{variables: {{ODD_TOLD: '{told}'}}}}\n", encoding="utf-8"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "workloads")}
+    with subprocess.Popen(
+        [JOBKIT, "sweep", "spec.yaml"],
+        cwd=home,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not told.exists():
+                assert time.monotonic() < deadline
+            if sent is signal.SIGINT:
+                os.killpg(process.pid, sent)  # as a terminal does: to all of its group
+            else:
+                process.send_signal(sent)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()  # does nothing to one that has ended
+    assert process.returncode == 130
+    assert "interrupted; what was measured is in runs/" in said
+    records = [json.loads(path.read_text()) for path in home.glob("runs/*/results/*/try-1/record.json")]
+    assert [record["outcome"] for record in records] == ["cancelled"]
+    assert records[0]["summary"]["batches"] == 1
+    assert "Traceback" not in said
+    assert len(list(home.glob("runs/*/results/*/try-1/exit"))) == 1
+    collected = jobkit(home, "collect", "runs", "--format", "json")
+    assert collected.returncode == 4
+    assert {point["outcome"] for point in json.loads(collected.stdout)["points"]} == {"cancelled"}
+
+
+def test_a_point_that_is_over_its_walltime_ends_as_timeout(home: Path) -> None:
+    text = (
+        SPEC.replace("workload: count", "workload: odd:Slow")
+        .replace("[1, 2]", "[1]")
+        .replace("repeats: 2", "repeats: 1")
+    )
+    text += f"environment: {{variables: {{ODD_TOLD: '{home / 'told'}'}}}}\n"
+    (home / "spec.yaml").write_text(text, encoding="utf-8")
+    done = jobkit(
+        home,
+        "sweep",
+        "spec.yaml",
+        "--set",
+        "resources.walltime=4s",
+        PYTHONPATH=str(ROOT / "tests" / "workloads"),
+    )
+    assert done.returncode == 4, done.stderr
+    record = json.loads(next(home.glob("runs/*/results/*/try-1/record.json")).read_text())
+    assert (record["outcome"], record["signal"]) == ("timeout", "USR1")
+
+
+@pytest.mark.parametrize("arguments", [[], *([name] for name in COMMANDS)])
+def test_help_is_a_page_of_documentation(arguments: list[str], tmp_path: Path) -> None:
+    done = jobkit(tmp_path, *arguments, "--help")
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) >= 10
+    assert re.search(r"^ +jobkit \w+", done.stdout, re.MULTILINE), "an example"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sweeep"], "No such command"),
+        (["sweep"], "Missing argument 'SPEC'"),
+        (["sweep", "gone.yaml"], "gone.yaml: No such file or directory"),
+        (["sweep", "spec.yaml", "--shceduler", "sge"], "No such option"),
+        (["collect", "nowhere"], "nowhere: no such file or folder"),
+    ],
+)
+def test_bad_usage_ends_with_2_and_no_traceback(home: Path, arguments: list[str], said: str) -> None:
+    done = jobkit(home, *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_can_be_run_again_from_its_own_spec(home: Path) -> None:
+    assert jobkit(home, "sweep", "spec.yaml", "--set", "repeats=1").returncode == 0
+    (run,) = (home / "runs").iterdir()
+    elsewhere = home / "elsewhere"
+    elsewhere.mkdir()
+    done = jobkit(elsewhere, "sweep", str(run / "sweep.yaml"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_site_of_ones_own_is_found_again(home: Path) -> None:
+    config = home / "config"
+    config.mkdir()
+    (config / "site.yaml").write_text("name: ours\nscheduler: local\nsync_interval_s: 1\n", encoding="utf-8")
+    done = jobkit(home, "sweep", "spec.yaml", "--set", "repeats=1", JOBKIT_CONFIG=str(config))
+    assert done.returncode == 0, done.stderr
+    (run,) = (home / "runs").iterdir()
+    assert f"site: {config}/site.yaml" in (run / "sweep.yaml").read_text(encoding="utf-8")
+    (home / "near.yaml").write_text("name: near\nscheduler: local\nsync_interval_s: 1\n", encoding="utf-8")
+    done = jobkit(home, "sweep", "spec.yaml", "--site", "near.yaml", "--set", "repeats=1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_full_disk_is_no_bug(home: Path) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run([JOBKIT, "schema"], cwd=home, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.stderr.decode().startswith("jobkit: standard output: No space left on device\n")
+    assert done.returncode == 2
+
+
+def test_a_reader_that_has_gone_is_no_fault(home: Path) -> None:
+    (home / "long.sh").write_text("#!/bin/bash\n" + "# SBATCH -n 1\n" * 2000, encoding="utf-8")
+    line = f"'{JOBKIT}' lint long.sh | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], cwd=home, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("long.sh:2: # SBATCH -n 1\n0\n", "")
+
+
+def test_the_picture_does_not_replace_the_table(home: Path) -> None:
+    (home / "runs").mkdir()
+    done = jobkit(home, "collect", "--plot", "same.svg", "--output", "./same.svg")
+    assert done.returncode == 2
+    assert "--plot and --output both name same.svg" in done.stderr
+    assert not (home / "same.svg").exists()

@@ -1,0 +1,191 @@
+"""The job script of every kind of environment: its whole text, and a run of it by bash.
+
+The texts stand in tests/data/scripts. After a change to a template that is meant, write them anew
+and read the difference: `python -m tests.whole.test_environments`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from jobkit.core.records import ModelRef, Outcome, TextRef
+from jobkit.planning.plan import Inputs, plan
+from jobkit.planning.render import render, render_find, render_follow
+from jobkit.spec.site import load_site
+from jobkit.spec.spec import SweepSpec
+from tests.whole.test_job_script import Run
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "tests" / "data" / "scripts"
+FAKES = ROOT / "tests" / "fakes"
+PYTHON = "/opt/jobkit/bin/python"
+
+ASKED = {"mail": "ada@example.org", "account": "nlp", "exclude": ["node07"], "reservation": "42"}
+SETUP = {"setup": ["ulimit -n 4096"], "variables": {"NOTE": "it's quoted"}}
+GOLDEN: dict[str, tuple[str, dict[str, object]]] = {
+    "plain-local": ("local", {}),
+    "plain-slurm": ("slurm", {}),
+    "plain-sge": ("sge", {}),
+    "count-slurm": ("slurm", {"workload": "count"}),
+    "everything-slurm": ("slurm", {"resources": {**ASKED, "constraint": "a100"}, "environment": SETUP}),
+    "everything-sge": ("sge", {"resources": ASKED, "environment": SETUP}),
+    "modules-slurm": ("slurm", {"environment": {"modules": ["cuda/12.4", "anaconda 3"]}}),
+    "conda-slurm": ("slurm", {"environment": {"modules": ["anaconda3"], "conda": "my env"}}),
+    "venv-slurm": ("slurm", {"environment": {"venv": "/home/ada/my venv"}}),
+    "pack-slurm": ("slurm", {"pack": 5}),
+    "find-local": ("local", {}),
+    "find-slurm": ("slurm", {"environment": {"venv": "/home/ada/my venv", **SETUP}}),
+    "find-sge": ("sge", {"resources": ASKED}),
+    "follow-slurm": ("slurm", {"resources": ASKED, "environment": SETUP}),
+    "follow-sge": ("sge", {"resources": ASKED}),
+}
+"""The scheduler and the keys of each text; ``find-`` and ``follow-`` are of jobs that follow a sweep."""
+RENDERED = {"find": render_find, "follow": render_follow}
+
+
+def golden_script(name: str) -> str:
+    """Return the script of a golden text, the same on every machine."""
+    scheduler, keys = GOLDEN[name]
+    spec = SweepSpec.model_validate({"name": "stanza", **keys})
+    text = TextRef(path="/data/a text.txt", sha256="0" * 64, size_bytes=165_000, name="a text.txt")
+    model = ModelRef(
+        path="/cache/models/en", name="en", size="full", stand_in=True, fingerprint="f", size_bytes=15_000_000
+    )
+    inputs = Inputs(
+        run_id="stanza-20260101-120000-beef",
+        text=text,
+        model=None if spec.workload == "count" else model,
+        device="cuda",
+    )
+    site = load_site(f"{scheduler}-default", scheduler)
+    rendered = RENDERED.get(name.partition("-")[0], render)
+    with mock.patch.object(sys, "executable", PYTHON), mock.patch("jobkit.planning.render.PLACES", ()):
+        return rendered(spec, site, plan(spec, inputs)[0], Path("/home/ada/runs") / inputs.run_id)
+
+
+@pytest.fixture(autouse=True)
+def no_templates_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "no-config"))
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_whole_script(name: str) -> None:
+    assert golden_script(name) == (SCRIPTS / f"{name}.sh").read_text(encoding="utf-8")
+
+
+def test_every_golden_text_is_compared() -> None:
+    assert {path.stem for path in SCRIPTS.iterdir()} == set(GOLDEN)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_shellcheck_has_nothing_to_say(name: str) -> None:
+    program = Path(sys.executable).with_name("shellcheck")
+    done = subprocess.run([program, SCRIPTS / f"{name}.sh"], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+
+
+def write_golden() -> None:
+    """Write all golden texts anew, from the templates as they are."""
+    SCRIPTS.mkdir(exist_ok=True)
+    for name in GOLDEN:
+        (SCRIPTS / f"{name}.sh").write_text(golden_script(name), encoding="utf-8")
+
+
+def told(path: Path) -> list[str]:
+    """Return shell lines that write which Python is active, and what the environment exports."""
+    return [f'{{ command -v python; echo "${{MADE_READY:-}}"; }} >"{path}"']
+
+
+def linked_python(folder: Path) -> Path:
+    """Make ``bin/python`` in a folder, with jobkit importable: what an environment comes to."""
+    (folder / "bin").mkdir(parents=True)
+    python = folder / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    return python
+
+
+def path_with_fakes() -> str:
+    return f"{FAKES}:/usr/bin:/bin"
+
+
+@pytest.mark.parametrize("by", ["name", "folder"])
+def test_a_conda_environment_is_activated(tmp_path: Path, by: str) -> None:
+    folder = tmp_path / "envs" / "my env"
+    python = linked_python(folder)
+    hooks = folder / "etc" / "conda" / "activate.d"
+    hooks.mkdir(parents=True)
+    (hooks / "ready.sh").write_text('MADE_READY="by conda$NEVER_SET_ANYWHERE"\nexport MADE_READY\n')
+    conda = "my env" if by == "name" else str(folder)
+    run = Run(tmp_path, environment={"conda": conda, "setup": told(tmp_path / "told")})
+    status, said = run.run(1, PATH=path_with_fakes(), FAKE_CONDA_ENVS=str(folder.parent))
+    assert status == 0, said
+    assert run.record().outcome is Outcome.OK
+    assert (tmp_path / "told").read_text(encoding="utf-8") == f"{python}\nby conda\n"
+
+
+def test_a_conda_environment_that_is_not_there(tmp_path: Path) -> None:
+    run = Run(tmp_path, environment={"conda": "nope"})
+    status, said = run.run(1, PATH=path_with_fakes(), FAKE_CONDA_ENVS=str(tmp_path))
+    assert status == 1
+    assert "Could not find conda environment: nope" in said
+    assert run.exit().outcome is Outcome.ENVIRONMENT
+
+
+def test_a_node_without_conda(tmp_path: Path) -> None:
+    run = Run(tmp_path, environment={"conda": "any"})
+    status, said = run.run(1, PATH="/usr/bin:/bin")
+    assert status == 1
+    assert "conda: command not found" in said
+    assert run.exit().outcome is Outcome.ENVIRONMENT
+
+
+def made_venv(folder: Path, *, with_jobkit: bool) -> Path:
+    """Make a real virtual environment, and let it import jobkit and its own from here."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    here = next(path for path in sys.path if path.endswith("site-packages"))
+    if with_jobkit:
+        (site_packages / "jobkit.pth").write_text(f"{ROOT}\n{here}\n", encoding="utf-8")
+    return folder / "bin" / "python"
+
+
+def test_a_venv_is_activated(tmp_path: Path) -> None:
+    python = made_venv(tmp_path / "my venv", with_jobkit=True)
+    run = Run(tmp_path, environment={"venv": str(tmp_path / "my venv"), "setup": told(tmp_path / "told")})
+    status, said = run.run(1, PATH="/usr/bin:/bin")
+    assert status == 0, said
+    assert run.record().outcome is Outcome.OK
+    assert (tmp_path / "told").read_text(encoding="utf-8") == f"{python}\n\n"
+
+
+def test_a_venv_without_jobkit_is_told_at_once(tmp_path: Path) -> None:
+    made_venv(tmp_path / "bare", with_jobkit=False)
+    run = Run(tmp_path, environment={"venv": str(tmp_path / "bare")})
+    status, said = run.run(1, PATH="/usr/bin:/bin", PYTHONPATH="")
+    assert status == 1
+    assert "python cannot import jobkit on" in said
+    assert run.exit().outcome is Outcome.ENVIRONMENT
+
+
+def test_a_venv_that_is_not_there(tmp_path: Path) -> None:
+    run = Run(tmp_path, environment={"venv": str(tmp_path / "nowhere")})
+    assert run.run(1)[0] == 1
+    assert run.exit().outcome is Outcome.ENVIRONMENT
+
+
+def test_a_node_without_modules(tmp_path: Path) -> None:
+    run = Run(tmp_path, environment={"modules": ["cuda"]})
+    status, said = run.run(1, PATH="/usr/bin:/bin", **{"BASH_FUNC_module%%": "() { return 127; }"})
+    assert status == 1, said
+    assert run.exit().outcome is Outcome.ENVIRONMENT
+
+
+if __name__ == "__main__":
+    write_golden()

@@ -1,0 +1,317 @@
+"""Disks that are full, or cannot be written: on the node and at home."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.record_files import append_line
+from jobkit.core.records import Outcome
+from jobkit.outcome.submissions import read_journal
+from jobkit.report.collect import collect
+from jobkit.run.room import ROOM_BYTES
+from jobkit.schedulers import slurm
+from jobkit.schedulers.types import Array
+from jobkit.submit.cancel import cancel
+from jobkit.submit.enqueue import Unanswered, submit_array
+from tests.support.builders import grid, point, write_points, write_submitted
+from tests.support.disks import CROWD, crowd, disk, read_only
+from tests.support.halted import Halted, ended
+from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.whole.test_job_script import DEADLINE_S, Run, wait_until
+from tests.workloads.broken import fill
+
+pytestmark = pytest.mark.fault
+
+LONG = "".join(f"Paragraph {number}.\n\n" for number in range(300))
+"""Its batches, one paragraph each, take more room than a disk keeps back for a file."""
+NO_HOME = 73
+
+
+@pytest.fixture
+def mounts() -> Iterator[ExitStack]:
+    """Take what is mounted, and unmount it at the end."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def outcome(run: Run) -> tuple[str, str]:
+    """Return outcome and evidence of point 1, as `jobkit collect` tells them."""
+    row = collect([run.dir]).points.iloc[0]
+    return str(row["outcome"]), str(row["evidence"])
+
+
+def test_scratch_is_too_small(tmp_path: Path, mounts: ExitStack) -> None:
+    """FAULT: the node's scratch has less room than text, model and 64 MiB need.
+
+    HOW: real: a scratch of 10 MiB.
+    REPORTED: `scratch_full`, with the bytes that are free and that are needed, before anything is copied.
+    LOST: nothing, nothing was run.
+    """
+    mounts.enter_context(disk(tmp_path / "scratch", 10))
+    run = Run(tmp_path)
+    assert run.run(1)[0] == 1
+    assert run.exit().outcome is Outcome.SCRATCH_FULL
+    assert "bytes free and" in outcome(run)[1]
+    assert run.left_on_scratch() == []
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_scratch_fills_up_before_the_inputs_are_there(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
+    """FAULT: scratch fills up while text and model are copied to it.
+
+    HOW: real: tmpfs and ext4, filled by another process after the check of its free space.
+    REPORTED: `scratch_full`: what does not fit, and where; the log has rsync's own words.
+    LOST: nothing, nothing was run.
+    """
+    mounts.enter_context(disk(tmp_path / "scratch", 100, kind))
+    filling = f"cat /dev/zero >{tmp_path}/scratch/filler || true"
+    run = Run(tmp_path, environment={"setup": [filling]}, text="word " * 1_000_000)
+    status, said = run.run(1)
+    assert (status, run.exit().stage) == (1, "stage_in"), said
+    assert outcome(run)[0] == "scratch_full"
+    assert "No space left on device" in said
+    assert [name for name in run.left_on_scratch() if name != "lost+found"] == ["filler"]
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_scratch_fills_up_while_the_worker_writes(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
+    """FAULT: scratch fills up while the worker writes its results.
+
+    HOW: real: tmpfs and ext4, filled to the last byte after two batches.
+    REPORTED: `scratch_full`, in a record that has its room since the beginning; the batches so far are home.
+    LOST: nothing that was measured.
+    """
+    scratch = mounts.enter_context(disk(tmp_path / "scratch", 80, kind))
+    run = Run(tmp_path, workload="broken:Fills", text=LONG)
+    status, said = run.run(1, BROKEN_DISK=str(scratch))
+    assert status == 1, said
+    record = run.record()
+    assert record.outcome is Outcome.SCRATCH_FULL
+    assert "No space left on device" in record.message
+    lines = (run.home() / "batches.jsonl").read_bytes().splitlines(keepends=True)
+    assert len([line for line in lines if line.endswith(b"}\n")]) >= 2
+    assert record.summary is not None
+    assert record.summary.batches >= 2
+    assert [name for name in run.left_on_scratch() if name != "lost+found"] == ["filler"]
+
+
+def test_scratch_is_full_when_the_worker_starts(tmp_path: Path, mounts: ExitStack) -> None:
+    """FAULT: scratch has no room for even a record when the worker starts.
+
+    HOW: real: a tmpfs, filled as soon as the inputs are there.
+    REPORTED: `scratch_full`, by the job script, which tries to write for itself where no record is left.
+    LOST: nothing, nothing was measured.
+    """
+    scratch = mounts.enter_context(disk(tmp_path / "scratch", 80))
+    filling = "cat /dev/zero >$scratch/filler || true\n"
+    template = f"{{% extends base %}}{{% block work %}}{filling}{{{{ super() }}}}{{% endblock %}}"
+    (tmp_path / "mine.sh.j2").write_text(template)
+    run = Run(tmp_path, template=str(tmp_path / "mine.sh.j2"))
+    assert run.run(1)[0] == 1
+    assert run.exit().outcome is Outcome.SCRATCH_FULL
+    assert not (run.home() / "record.json").exists()
+    assert (scratch / "filler").stat().st_size > ROOM_BYTES
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_home_is_full_at_the_end(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
+    """FAULT: home is full when the results are to be brought there.
+
+    HOW: real: tmpfs and ext4, filled to the last byte while the try runs.
+    REPORTED: `stage_out`, with the node and the folder on its scratch that keeps the results: there is \
+    room for that word, set aside when the try began.
+    LOST: nothing; copied home by hand, the results count.
+    """
+    home = mounts.enter_context(disk(tmp_path / "my runs", 10, kind))
+    run = Run(tmp_path, workload="broken:Fills", text=LONG, site={"sync_interval_s": 60})
+    status, said = run.run(1, BROKEN_DISK=str(home))
+    assert status == NO_HOME, said
+    found = run.exit()
+    assert found.outcome is Outcome.STAGE_OUT
+    assert f"{found.host}:{found.scratch}" in outcome(run)[1]
+    assert f"{found.host}:{found.scratch}" in said
+    assert outcome(run)[0] == "stage_out"
+    (home / "filler").unlink()
+    subprocess.run(["rsync", "-a", f"{found.scratch}/out/", run.home()], check=True)
+    assert outcome(run)[0] == "ok"
+    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 300
+
+
+def test_home_is_full_for_a_while(tmp_path: Path, mounts: ExitStack, halted: Halted) -> None:
+    """FAULT: home is full for a while as the try runs, so that results cannot be copied there.
+
+    HOW: real: a tmpfs, filled, and freed again once a copy has failed.
+    REPORTED: nothing but rsync's words in the log: the next copy succeeds.
+    LOST: nothing.
+    """
+    home = mounts.enter_context(disk(tmp_path / "my runs", 10))
+    run = Run(tmp_path, workload="odd:Slow")
+    process = run.start(1, ODD_TOLD=str(tmp_path / "told"))
+    halted.started.append(process)
+    wait_until((run.home() / "exit.part").exists)
+    filler = fill(home)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "No space left on device" in line:
+            break
+    filler.unlink()
+    wait_until((run.home() / "batches.jsonl").exists)
+    process.terminate()
+    process.communicate(timeout=DEADLINE_S)
+    assert outcome(run)[0] == "cancelled"
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_home_is_full_before_the_job_begins(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
+    """FAULT: home is full before the job begins.
+
+    HOW: real: tmpfs and ext4, filled to the last byte.
+    REPORTED: `stage_out`, by exit status 73, which the accounting keeps: neither a file nor the log can tell.
+    LOST: nothing: it is not run, for its results could not come home.
+    """
+    home = mounts.enter_context(disk(tmp_path / "my runs", 10, kind))
+    run = Run(tmp_path)
+    filler = fill(home)
+    status, said = run.run(1)
+    assert status == NO_HOME
+    assert "job.sh: stage_out: " in said
+    assert not run.home().exists()
+    assert not run.scratch.exists()
+    with (home / "log").open("w") as log:
+        done = subprocess.run(["bash", run.dir / "job.sh", "1"], stdout=log, stderr=log, check=False)
+    assert done.returncode == NO_HOME, "the log is as full"
+    filler.unlink()
+    assert run.run(1)[0] == 0
+    assert run.record().try_number == 1
+
+
+SBATCH = """#!/bin/sh
+echo 101
+echo "sbatch $*" >>{calls}
+{crowd} {home}/journal.jsonl
+cat /dev/zero >{home}/filler 2>/dev/null
+true
+"""
+
+
+def test_home_is_full_when_a_sweep_is_submitted(
+    tmp_path: Path, mounts: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAULT: the disk of the run folder is full before a submission, or fills up while the scheduler answers.
+
+    HOW: real: a tmpfs, filled to the last byte, first by another process, then by the submit command.
+    REPORTED: before: the file, "No space left on device", "the job was not submitted", exit code 2. After: \
+    "slurm accepted job 101, but the journal could not be written", exit code 5, and the command to run.
+    LOST: nothing; jobkit finds an accepted job by its name.
+    """
+    home = mounts.enter_context(disk(tmp_path / "home", 1))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sbatch").write_text(SBATCH.format(home=home, calls=tmp_path / "calls", crowd=CROWD))
+    (tmp_path / "bin" / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    array = Array(first=1, last=3, offset=0, throttle=None)
+    filler = fill(home)
+    with pytest.raises(JobkitError, match=f"{home}/journal.jsonl: No space left on device; the job was not"):
+        submit_array(slurm, home, "job.sh", array)
+    assert not (tmp_path / "calls").exists()
+    filler.unlink()
+    with pytest.raises(Unanswered, match="slurm accepted job 101, but the journal could not") as taken:
+        submit_array(slurm, home, "job.sh", array)
+    assert taken.value.exit_code == 5
+    assert not (home / "journal.jsonl").read_bytes().endswith(b"\n"), "half of a line is there"
+    assert f"jobkit resume {home}" in taken.value.hint
+    (home / "filler").unlink()
+    assert read_journal(home).unanswered is not None
+    append_line(home / "journal.jsonl", '{"at": "2026-01-02T10:15:00+00:00", "event": "left"}')
+    assert read_journal(home).left is not None, "it stands on a line of its own"
+
+
+@pytest.mark.parametrize("harm", ["full", "read-only", "no locks"])
+def test_what_runs_can_be_cancelled_whatever_the_disk_does(
+    tmp_path: Path,
+    mounts: ExitStack,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    harm: str,
+) -> None:
+    """FAULT: jobs run, and their run folder is on a disk that is full, read-only, or without locks.
+
+    HOW: real: a tmpfs filled to the last byte, and one mounted read-only; fake: flock(2) fails with ENOSYS.
+    REPORTED: `jobkit cancel` reports the fault, and ends the jobs. Without locks `jobkit resume` works, \
+    and warns not to run two commands on the run at the same time.
+    LOST: nothing.
+    """
+    home = mounts.enter_context(disk(tmp_path / "home", 1))
+    run = write_points(home / "run", grid([1, 2]))
+    write_submitted(run, "slurm", "101", first=1, last=2)
+    scheduler = {"squeue": f"echo '101_1|RUNNING|None|n1|0:10|N/A|{point().run_id}'", "sacct": "true"}
+    scheduler["scancel"] = f'echo "scancel $*" >>{tmp_path}/calls'
+    (tmp_path / "bin").mkdir()
+    for name, body in scheduler.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    if harm == "full":
+        crowd(run / "journal.jsonl", 0)
+        fill(home)
+    elif harm == "read-only":
+        mounts.enter_context(read_only(home))
+    else:
+        monkeypatch.setattr(fcntl, "flock", no_flock)
+    assert cancel(run, [], []) == 0
+    assert (tmp_path / "calls").read_text() == "scancel 101\n"
+    said = capsys.readouterr().err
+    words = {
+        "full": "No space left on device",
+        "read-only": "Read-only file system",
+        "no locks": "has no locks",
+    }
+    assert words[harm] in said
+
+
+def no_flock(*_: object) -> None:
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+def test_the_run_folder_is_read_only(tmp_path: Path, mounts: ExitStack) -> None:
+    """FAULT: the job cannot write in the run folder.
+
+    HOW: real: a read-only mount over it.
+    REPORTED: `stage_out`: the log says "cannot write in" and where; else exit status 73 tells.
+    LOST: nothing: it is not run, for its results could not come home.
+    """
+    run = Run(tmp_path)
+    mounts.enter_context(read_only(run.dir))
+    status, said = run.run(1)
+    assert status == NO_HOME
+    assert f"job.sh: stage_out: cannot write in {run.dir}/results, so nothing was run" in said
+    assert not list((run.dir / "results").iterdir())
+    assert not run.scratch.exists()
+
+
+def test_the_walltime_passes_on_a_full_scratch(tmp_path: Path, mounts: ExitStack, halted: Halted) -> None:
+    """FAULT: scratch is full when the walltime is near.
+
+    HOW: real: a tmpfs, filled to the last byte before the script gets the walltime's USR1.
+    REPORTED: `timeout`, with the batches that were done: the name of the signal is written in place, and \
+    the record has its room.
+    LOST: nothing.
+    """
+    scratch = mounts.enter_context(disk(tmp_path / "scratch", 80))
+    run = Run(tmp_path, workload="broken:Waits")
+    process = halted.start(run)
+    fill(scratch)
+    process.send_signal(signal.SIGUSR1)
+    ended(process)
+    assert (run.record().outcome, run.record().signal) == (Outcome.TIMEOUT, "USR1")
+    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1

@@ -1,0 +1,109 @@
+"""A cache of texts and models that the users of a group share."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.fault
+
+GROUP, ONE, OTHER = 60000, 60001, 60002
+AS_USER = """
+import os, sys
+from pathlib import Path
+from unittest import mock
+from jobkit.planning import sample, texts
+from jobkit.planning.standin import standin
+
+def built(_, made, *words, **options):  # in the place of the training
+    folder = Path(made)
+    (folder / "en").mkdir(parents=True)
+    (folder / "en" / "t.pt").write_text("weights")
+    (folder / standin.CARD_FILE).write_text("{}")
+
+def use(cache, paragraphs, size, url):
+    sample.write_sample(cache / "texts", paragraphs)
+    texts.find_text(url, base=cache, cache=cache)
+    with mock.patch.object(standin, "apart", built), mock.patch.object(standin, "read_card"):
+        standin.make_standin(size, cache, print)
+
+user, umask, cache, warm, url, size, *numbers = sys.argv[1:]
+use(Path(warm), 7, size, url)   # imports all, for the user may not read this Python
+os.setgroups([]); os.setgid(60000); os.setuid(int(user)); os.umask(int(umask, 8))
+for number in numbers:
+    use(Path(cache), int(number), size, url + "?" + number)
+for path in Path(cache).rglob("*"):
+    if path.is_file() and "lock" not in path.name:
+        path.read_bytes()
+"""
+
+
+@pytest.fixture
+def cache() -> Iterator[Path]:
+    """Return a folder of a group, in a place that all users can reach."""
+    if os.geteuid() != 0:
+        pytest.skip("root alone can act as other users")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        made = Path(folder) / "cache"
+        made.mkdir()
+        os.chown(made, 0, GROUP)
+        made.chmod(0o2770)
+        yield made
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "text").write_text("One.\n\nTwo.\n")
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/text"
+        server.shutdown()
+
+
+def use(user: int, umask: str, cache: Path, warm: Path, *words: str) -> str:
+    """Use the cache as a user; return what went wrong."""
+    argv = [sys.executable, "-c", AS_USER, str(user), umask, str(cache), str(warm), *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
+
+
+@pytest.mark.parametrize("umask", ["077", "022", "002"])
+def test_two_users_of_a_group_share_a_cache(cache: Path, url: str, tmp_path: Path, umask: str) -> None:
+    """FAULT: two users share a cache, and the umask of either keeps others out.
+
+    HOW: real: two uids of one group, texts and a stand-in in a folder with the set-group-ID bit, each umask.
+    REPORTED: nothing: files in such a folder get the group permissions of the folder, and no others.
+    LOST: nothing.
+    """
+    assert use(ONE, umask, cache, tmp_path / "1", url, "tiny", "5", "6") == ""
+    assert use(OTHER, umask, cache, tmp_path / "2", url, "full", "5", "8") == ""
+    modes = {path: path.stat().st_mode for path in cache.rglob("*")}
+    assert len({path.stat().st_uid for path in modes}) == 2
+    assert all(mode & 0o060 == 0o060 for mode in modes.values()), modes
+    assert umask != "077" or not any(mode & 0o007 for mode in modes.values()), modes
+
+
+def test_a_cache_that_can_only_be_read_is_enough(cache: Path, url: str, tmp_path: Path) -> None:
+    """FAULT: a user may read a cache but not write in it.
+
+    HOW: real: another uid, without the group, on a cache that is complete.
+    REPORTED: nothing, as long as the cache holds every file that is needed.
+    LOST: nothing.
+    """
+    cache.chmod(0o755)
+    os.chown(cache, ONE, GROUP)
+    assert use(ONE, "022", cache, tmp_path / "1", url, "tiny", "5") == ""
+    assert {path.stat().st_mode & 0o777 for path in cache.rglob("*") if path.is_file()} == {0o644}
+    assert use(65534, "022", cache, tmp_path / "2", url, "tiny", "5") == ""

@@ -1,0 +1,65 @@
+"""What is imported when: a heavy package costs time at every `jobkit --help`, and may not be on a node."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from jobkit.cli import COMMANDS
+
+HEAVY = ("pandas", "numpy", "jinja2", "yaml", "pydantic", "rich", "submitit", "torch", "stanza", "matplotlib")
+
+
+def imported(code: str) -> set[str]:
+    """Return the heavy packages that a fresh Python has after some code."""
+    show = f"import sys; print('\\n' + ' '.join(name for name in {HEAVY} if name in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{show}"], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def asked_for(*arguments: str) -> str:
+    """Return code that runs the command line in this process."""
+    return f"from jobkit import cli\nassert cli._exit_code({list(arguments)}) == 0\n"
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), *((name, "--help") for name in COMMANDS)])
+def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    assert imported(asked_for(*arguments)) == set()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "jobkit",
+        "jobkit.cli",
+        "jobkit.core.errors",
+        "jobkit.fit.evidence",
+        "jobkit.fit.fit",
+        "jobkit.fit.predict",
+        "jobkit.core.measured",
+        "jobkit.core.record_files",
+        "jobkit.core.record_json",
+        "jobkit.core.records",
+        "jobkit.run",
+        "jobkit.run.__main__",
+        "jobkit.run.workloads.count",
+        "jobkit.run.measure.sampler",
+        "jobkit.run.workloads.stanza_ner",
+        "jobkit.run.record",
+        "jobkit.run.work",
+    ],
+)
+def test_what_a_node_needs_is_light(module: str) -> None:
+    assert imported(f"import {module}") == set()
+
+
+def test_loading_a_run_needs_no_pandas_until_its_frame_is_asked_for() -> None:
+    assert imported("import jobkit; jobkit.load") == set()
+
+
+def test_the_test_itself_sees_a_heavy_package() -> None:
+    assert imported("import yaml") == {"yaml"}

@@ -1,0 +1,401 @@
+"""The rendered job script, run by bash on this machine as `bash job.sh K`: no scheduler needed."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from jobkit.core import record_json, records
+from jobkit.core.begin import read_begin
+from jobkit.core.records import ModelRef, Outcome, Record, TextRef
+from jobkit.planning.plan import Inputs, plan
+from jobkit.planning.render import render
+from jobkit.run.entities import read_entities
+from jobkit.spec.site import Site
+from jobkit.spec.spec import SweepSpec
+
+WORKLOADS = Path(__file__).parents[1] / "workloads"
+TEXT = "One paragraph. It has two sentences.\n\n  An indented one,\n  on two lines.\n\nThe third.\n"
+DEADLINE_S = 30
+
+
+class Run:
+    """A run folder with one script, and what became of its points."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        site: Mapping[str, object] | None = None,
+        text: str = TEXT,
+        run_id: str = "t-1",
+        model: ModelRef | None = None,
+        device: str = "cpu",
+        **changes: object,
+    ) -> None:
+        self.dir = folder / "my runs" / "r1"
+        self.scratch = folder / "scratch"
+        self.text = folder / "text.txt"
+        self.text.write_text(text, encoding="utf-8")
+        for name in ("logs", "results"):
+            (self.dir / name).mkdir(parents=True)
+        data = self.text.read_bytes()
+        ref = TextRef(
+            path=str(self.text),
+            sha256=hashlib.sha256(data).hexdigest(),
+            size_bytes=len(data),
+            name="text.txt",
+        )
+        spec = SweepSpec.model_validate(
+            {"name": "t", "workload": "count", "repeats": 1, "sweep": {"batch_size": [1, 2]}, **changes}
+        )
+        points = plan(spec, Inputs(run_id=run_id, text=ref, model=model, device=device))
+        (self.dir / "points.jsonl").write_text(
+            "".join(record_json.to_json(p) + "\n" for p in points), encoding="utf-8"
+        )
+        here = {"name": "x", "scheduler": "local", "scratch": str(self.scratch), "sync_interval_s": 1}
+        script = render(spec, Site.model_validate({**here, **(site or {})}), points[0], self.dir)
+        (self.dir / "job.sh").write_text(script, encoding="utf-8")
+
+    def start(self, *words: int | str, **env: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", self.dir / "job.sh", *map(str, words)],
+            env={**os.environ, "PYTHONPATH": str(WORKLOADS), **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *words: int | str, **env: str) -> tuple[int, str]:
+        process = self.start(*words, **env)
+        said, _ = process.communicate(timeout=DEADLINE_S)
+        return process.returncode, said
+
+    def home(self, point: int = 1, number: int = 1) -> Path:
+        return self.dir / "results" / f"batch_size-{point}-r1" / f"try-{number}"
+
+    def record(self, point: int = 1, number: int = 1) -> Record:
+        path = self.home(point, number) / "record.json"
+        return record_json.from_json(Record, path.read_text(encoding="utf-8"), where=str(path))
+
+    def exit(self, point: int = 1, number: int = 1) -> records.Exit:
+        return records.read_exit(self.home(point, number) / "exit")
+
+    def own(self) -> Path:
+        """Return the folder on scratch that only this user can enter."""
+        return self.scratch / f"jobkit-{os.geteuid()}-{socket.gethostname()}"
+
+    def left_on_scratch(self) -> list[str]:
+        return left_on(self.scratch)
+
+
+def left_on(scratch: Path) -> list[str]:
+    """Return what lies on scratch, less the empty folder of a user and the lock in it."""
+    folders = [scratch, *scratch.glob("jobkit-*-*")]
+    return sorted(
+        path.name
+        for folder in folders
+        for path in folder.iterdir()
+        if path not in folders and (folder == scratch or path.name != "lock")
+    )
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.02)
+
+
+def test_a_point_by_hand(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    status, said = run.run(2)
+    assert status == 0, said
+    record = run.record(2)
+    assert record.outcome is Outcome.OK
+    assert record.job.scheduler == "hand"
+    assert record.summary is not None
+    assert (record.summary.items, record.summary.batches) == (3, 2)
+    assert record.effective == {"batch_size": 2}
+    assert run.exit(2) == records.Exit(status=0, stage="done", host=record.host)
+    paragraphs = [
+        "One paragraph. It has two sentences.\n",
+        "  An indented one,\n  on two lines.\n",
+        "The third.\n",
+    ]
+    rows = read_entities(run.home(2) / "entities.tsv")
+    assert len(rows) == 3
+    assert all(paragraphs[row.paragraph][row.start : row.end] == row.text for row in rows)
+    assert run.left_on_scratch() == []
+
+
+def test_a_record_names_its_node_as_the_scheduler_does(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert run.run(2, HOSTNAME="n1")[0] == 0
+    assert read_begin(run.home(2) / "begin").host == run.record(2).environment["HOSTNAME"] == "n1"
+
+
+def test_a_second_try_never_overwrites_the_first(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert run.run(1)[0] == run.run(1)[0] == 0
+    assert (run.record(number=1).try_number, run.record(number=2).try_number) == (1, 2)
+
+
+def test_a_point_that_is_done_does_not_run_again_with_a_task_that_the_scheduler_begins_anew(
+    tmp_path: Path,
+) -> None:
+    site = {
+        "scheduler": "slurm",
+        "requests": {name: f"--{name}={{{name}}}" for name in ("cpus", "memory", "walltime")},
+    }
+    run = Run(tmp_path, site=site, resources={"gpus": 0})
+    job = {"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "1"}
+    for restart in ({}, {"SLURM_RESTART_COUNT": "1"}):
+        assert run.run(**job, **restart)[0] == 0
+    assert [path.name for path in run.home().parent.iterdir()] == ["try-1"]
+    assert run.run(**job)[0] == 0
+    assert run.home(1, 2).is_dir(), "a new job is somebody's word"
+
+
+@pytest.mark.parametrize("arguments", ["0", "3", "x", "../1", "1 2", ".*", "-1", "1p"])
+def test_a_point_that_does_not_exist(tmp_path: Path, arguments: str) -> None:
+    run = Run(tmp_path)
+    done = subprocess.run(
+        ["bash", run.dir / "job.sh", arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "no point" in done.stderr
+    assert not list((run.dir / "results").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("sent", "outcome"),
+    [(signal.SIGTERM, "cancelled"), (signal.SIGUSR1, "timeout"), (signal.SIGUSR2, "cancelled")],
+)
+def test_a_signal_brings_partial_results_home(tmp_path: Path, sent: signal.Signals, outcome: str) -> None:
+    run = Run(tmp_path, workload="odd:Slow")
+    told = tmp_path / "told"
+    process = run.start(1, ODD_TOLD=str(told))
+    wait_until(told.exists)
+    process.send_signal(sent)
+    said, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 143, said
+    record = run.record()
+    assert (record.outcome, record.provisional) == (outcome, True)
+    assert record.signal == sent.name.removeprefix("SIG")
+    assert record.summary is not None
+    assert (record.summary.batches, record.summary.batches_total) == (1, 3)
+    assert len((run.home() / "batches.jsonl").read_text(encoding="utf-8").splitlines()) == 1
+    assert run.exit().signal == record.signal
+    assert run.left_on_scratch() == []
+
+
+def test_results_come_home_while_the_work_runs(tmp_path: Path) -> None:
+    run = Run(tmp_path, workload="odd:Slow")
+    process = run.start(1, ODD_TOLD=str(tmp_path / "told"))
+    wait_until((run.home() / "batches.jsonl").exists)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=DEADLINE_S)
+
+
+@pytest.mark.parametrize(("raises", "outcome"), [("memory", Outcome.RAM_OOM), ("bug", Outcome.BUG)])
+def test_an_exception_leaves_a_record(tmp_path: Path, raises: str, outcome: Outcome) -> None:
+    run = Run(tmp_path, workload="odd:Broken")
+    status, said = run.run(1, ODD_RAISES=raises)
+    assert status == 1
+    assert "Traceback" in said
+    assert run.record().outcome is outcome
+    assert "on purpose" in run.record().message
+    assert run.exit().stage == "run"
+
+
+@pytest.mark.parametrize(("status", "seen"), [(7, 7), (99, 98), (100, 98)])
+def test_a_status_that_grid_engine_would_obey_is_remapped(tmp_path: Path, status: int, seen: int) -> None:
+    run = Run(tmp_path, workload="odd:Exits")
+    assert run.run(1, ODD_STATUS=str(status))[0] == seen
+    assert run.exit().status == status
+    assert not (run.home() / "record.json").exists()
+
+
+def test_an_environment_that_cannot_be_activated(tmp_path: Path) -> None:
+    run = Run(tmp_path, environment={"setup": ["false"]})
+    assert run.run(1)[0] == 1
+    assert run.exit().outcome is Outcome.ENVIRONMENT
+    assert run.left_on_scratch() == []
+
+
+def test_activation_may_read_unset_variables(tmp_path: Path) -> None:
+    run = Run(tmp_path, environment={"setup": ['test -z "$SURELY_NOT_SET_ANYWHERE"']})
+    assert run.run(1)[0] == 0
+
+
+def test_the_template_on_the_page_runs_and_what_it_leaves_comes_home(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "templates-and-sites.md"
+    (example,) = re.findall(
+        r"^```jinja\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "mine.sh.j2").write_text(example, encoding="utf-8")
+    run = Run(tmp_path, template=str(tmp_path / "mine.sh.j2"))
+    status, said = run.run(1)
+    assert status == 0, said
+    assert run.record().outcome is Outcome.OK
+    assert "open files" in (run.home() / "limits.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.fault
+def test_a_text_that_has_gone_is_a_failed_stage_in(tmp_path: Path) -> None:
+    """FAULT: the text is removed after the submission.
+
+    HOW: real: it is removed.
+    REPORTED: `stage_in`: "the text could not be copied", and rsync's words in the log.
+    LOST: nothing.
+    """
+    run = Run(tmp_path)
+    run.text.unlink()
+    assert run.run(1)[0] == 1
+    assert run.exit().outcome is Outcome.STAGE_IN
+
+
+@pytest.mark.fault
+def test_a_text_that_has_changed_is_not_tagged(tmp_path: Path) -> None:
+    """FAULT: the text is changed after the submission.
+
+    HOW: real: it is changed.
+    REPORTED: `stage_in`: it is not the text that was planned, with the beginnings of both checksums.
+    LOST: nothing; figures of two texts never stand in one run.
+    """
+    run = Run(tmp_path)
+    run.text.write_text("Another text.\n", encoding="utf-8")
+    assert run.run(1)[0] == 1
+    assert run.record().outcome is Outcome.STAGE_IN
+    assert "is not the text that was planned: sha256 " in run.record().message
+
+
+@pytest.mark.fault
+def test_cuda_is_never_replaced_by_the_cpu(tmp_path: Path) -> None:
+    """FAULT: a job was promised a GPU and finds none.
+
+    HOW: real: a point for `cuda` on a machine without.
+    REPORTED: `no_gpu`; it never falls back to the CPU.
+    LOST: nothing; no figure of a CPU stands among those of a GPU.
+    """
+    run = Run(tmp_path)
+    points = run.dir / "points.jsonl"
+    points.write_text(points.read_text(encoding="utf-8").replace('"device": "cpu"', '"device": "cuda"'))
+    assert run.run(1, CUDA_VISIBLE_DEVICES="")[0] == 1
+    assert run.record().outcome is Outcome.NO_GPU
+
+
+def test_results_that_cannot_come_home_stay_on_scratch(tmp_path: Path) -> None:
+    run = Run(tmp_path, workload="odd:Slow")
+    told = tmp_path / "told"
+    process = run.start(1, ODD_TOLD=str(told))
+    wait_until(told.exists)
+    target = run.home() / "record.json"
+    target.mkdir()
+    (target / "in-the-way").touch()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=DEADLINE_S)
+    exit_ = run.exit()
+    assert exit_.outcome is Outcome.STAGE_OUT
+    assert (Path(exit_.scratch) / "out" / "record.json").is_file()
+
+
+def test_tasks_on_one_node_share_inputs_and_the_last_one_cleans_up(tmp_path: Path) -> None:
+    run = Run(tmp_path, workload="odd:Slow")
+    told = [tmp_path / "told1", tmp_path / "told2"]
+    processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(told, 1)]
+    wait_until(lambda: all(path.exists() for path in told))
+    assert sum(name.endswith(".inputs") for name in run.left_on_scratch()) == 1
+    processes[0].send_signal(signal.SIGTERM)
+    processes[0].communicate(timeout=DEADLINE_S)
+    assert (run.own() / "t-1.inputs" / "text").is_file()
+    processes[1].send_signal(signal.SIGTERM)
+    processes[1].communicate(timeout=DEADLINE_S)
+    assert run.left_on_scratch() == []
+
+
+def test_two_tasks_that_end_at_the_same_moment_clean_up_once(tmp_path: Path) -> None:
+    run = Run(tmp_path, workload="odd:Slow")
+    told = [tmp_path / "told1", tmp_path / "told2"]
+    processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(told, 1)]
+    wait_until(lambda: all(path.exists() for path in told))
+    turn = os.open(run.own() / "lock", os.O_RDONLY)
+    fcntl.flock(turn, fcntl.LOCK_EX)  # both see the shared inputs, and wait for their turn to look after them
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    wait_until(lambda: run.left_on_scratch() == ["t-1.inputs"])
+    os.close(turn)
+    said = [process.communicate(timeout=DEADLINE_S)[0] for process in processes]
+    assert run.left_on_scratch() == []
+    assert not any("No such file" in text for text in said), said
+
+
+def test_what_a_copy_leaves_behind_does_not_hold_the_shared_inputs(tmp_path: Path) -> None:
+    setup = 'copy() { command rsync -a "$@" && { sleep 60 >/dev/null 2>&1 & }; }'
+    run = Run(tmp_path, workload="odd:Slow", environment={"setup": [setup]})
+    told = tmp_path / "told"
+    process = run.start(1, ODD_TOLD=str(told))
+    wait_until(told.exists)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=DEADLINE_S)
+    assert subprocess.run(["flock", "-n", run.own() / "lock", "true"], check=False).returncode == 0
+    os.killpg(process.pid, signal.SIGKILL)  # those that sleep: a group outlives its leader
+    assert run.left_on_scratch() == []
+
+
+def test_a_scratch_that_is_too_small(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    job = run.dir / "job.sh"
+    job.write_text(job.read_text().replace("((free > ", "((free > 1000000000000000000 + "), encoding="utf-8")
+    assert run.run(1)[0] == 1
+    assert run.exit().outcome is Outcome.SCRATCH_FULL
+
+
+def test_without_rsync_a_local_run_copies(tmp_path: Path) -> None:
+    run = Run(tmp_path, environment={"setup": ['mkdir -p "$work/out"; touch "$work/out/half.part"']})
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for folder in os.environ["PATH"].split(":"):
+        for program in Path(folder).glob("*") if Path(folder).is_dir() else ():
+            link = tools / program.name
+            if program.name != "rsync" and not link.is_symlink():
+                link.symlink_to(program)
+    status, said = run.run(1, PATH=str(tools))
+    assert status == 0, said
+    assert run.record().outcome is Outcome.OK
+    assert run.left_on_scratch() == []
+    assert not list(run.dir.rglob("*.part")), "what is being written stays on scratch"
+
+
+@pytest.mark.fault
+def test_a_set_up_that_leaves_the_script_is_no_success(tmp_path: Path) -> None:
+    """FAULT: a line of the set-up ends the job script, with status 0.
+
+    HOW: real: `exit 0` in `environment.setup`.
+    REPORTED: `environment`: only the worker may end a try well.
+    LOST: nothing.
+    """
+    run = Run(tmp_path, environment={"setup": ["exit 0"]})
+    assert run.run(1)[0] == 1
+    assert (run.exit().status, run.exit().stage) == (1, "environment")
+
+
+def test_a_run_folder_that_was_moved_says_so(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    moved = run.dir.rename(run.dir.with_name("moved"))
+    done = subprocess.run(["bash", moved / "job.sh", "1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"the run folder is not at {run.dir} any more" in done.stderr

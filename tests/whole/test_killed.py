@@ -1,0 +1,218 @@
+"""Jobs that are killed or cancelled, at every moment of a try."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.records import Outcome
+from tests.support.halted import Halted, ended, gone, outcome
+from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.whole.test_job_script import Run, wait_until
+
+pytestmark = pytest.mark.fault
+
+SIZES = {"batch_size": [1, 2, 3]}
+
+
+def test_kill_9_of_the_worker(tmp_path: Path, halted: Halted) -> None:
+    """FAULT: the worker is killed outright.
+
+    HOW: real: kill -9.
+    REPORTED: `lost` with exit status 137, unless the accounting knows better (memory, walltime).
+    LOST: nothing: the batches that were done are home.
+    """
+    run = Run(tmp_path, workload="broken:Waits")
+    process = halted.start(run)
+    os.kill(halted.worker(), signal.SIGKILL)
+    said = ended(process)
+    assert (process.returncode, run.exit().status) == (137, 137), said
+    assert outcome(run) == "lost"
+    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1
+    assert run.left_on_scratch() == []
+
+
+def test_kill_9_of_the_job_script(tmp_path: Path, halted: Halted) -> None:
+    """FAULT: the job script is killed outright, and its worker is not.
+
+    HOW: real: kill -9 of one task of two on a node.
+    REPORTED: `lost`, "the job script was killed": the process that copies results home ends the worker, \
+    whose card may be somebody else's by now, and leaves record and exit file.
+    LOST: nothing; the inputs that the other task uses stay until that one has ended.
+    """
+    run = Run(tmp_path, workload="broken:Waits")
+    one, two = halted.start(run, 1), halted.start(run, 2)
+    one.kill()
+    one.wait()
+    wait_until((run.home() / "exit").exists)
+    assert gone(halted.worker(1))
+    assert (run.exit().signal, run.exit().message) == ("KILL", "the job script was killed")
+    assert run.record().outcome is Outcome.LOST
+    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1
+    wait_until(lambda: not any(".inputs" not in name and ".1." in name for name in run.left_on_scratch()))
+    assert "t-1.inputs" in run.left_on_scratch()
+    halted.go()
+    ended(two)
+    assert outcome(run, 2) == "ok"
+    wait_until(lambda: run.left_on_scratch() == [])
+
+
+def test_kill_9_of_all(tmp_path: Path, halted: Halted) -> None:
+    """FAULT: a whole task is killed outright while another of its run works on the same node.
+
+    HOW: real: kill -9 of its process group.
+    REPORTED: what the accounting reports; without one, `lost` after it is missing in the queue for a minute.
+    LOST: at most one sync interval; the next task of the same user on the node removes its folder.
+    """
+    run = Run(tmp_path, workload="broken:Waits")
+    one, two = halted.start(run, 1), halted.start(run, 2)
+    wait_until((run.home() / "batches.jsonl").exists)
+    os.killpg(one.pid, signal.SIGKILL)
+    ended(one)
+    halted.go()
+    ended(two)
+    assert outcome(run, 2) == "ok"
+    assert not (run.home() / "exit").exists()
+    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1
+    assert run.left_on_scratch() == []
+
+
+def test_term_while_the_inputs_are_copied(tmp_path: Path, halted: Halted) -> None:
+    """FAULT: a job is cancelled while it copies its inputs to the node.
+
+    HOW: real: TERM to all its processes, as scancel does; the copy is slowed down.
+    REPORTED: `cancelled`, in step `stage_in`.
+    LOST: nothing; nothing is left on the node, and the next task copies anew.
+    """
+    slow = tmp_path / "bin" / "rsync"
+    slow.parent.mkdir()
+    slow.write_text(
+        f"#!/bin/bash\n[[ -e {tmp_path}/copying ]] || {{ touch {tmp_path}/copying; sleep 60 & wait; }}\n"
+    )
+    slow.chmod(0o755)
+    run = Run(tmp_path, environment={"setup": [f"export PATH={slow.parent}:$PATH"]})
+    process = halted.start(run, until="copying")
+    os.killpg(process.pid, signal.SIGTERM)
+    ended(process)
+    assert (run.exit().signal, run.exit().stage) == ("TERM", "stage_in")
+    assert outcome(run) == "cancelled"
+    assert run.left_on_scratch() == []
+    slow.unlink()
+    assert run.run(1)[0] == 0
+
+
+def test_term_while_the_model_is_loaded(tmp_path: Path, halted: Halted) -> None:
+    """FAULT: a job is cancelled while the worker loads its model.
+
+    HOW: real: TERM to the script, as Grid Engine's and Slurm's signals come.
+    REPORTED: `cancelled`, in a record of no batches.
+    LOST: nothing, nothing was measured.
+    """
+    run = Run(tmp_path, workload="broken:Waits")
+    process = halted.start(run, at="load")
+    process.send_signal(signal.SIGTERM)
+    said = ended(process)
+    assert process.returncode == 143, said
+    assert (run.record().outcome, run.record().provisional) == (Outcome.CANCELLED, True)
+    assert run.left_on_scratch() == []
+
+
+def test_term_while_the_record_is_written(tmp_path: Path, halted: Halted) -> None:
+    """FAULT: a job is cancelled when all batches are done and the record is being written.
+
+    HOW: real: TERM to all its processes.
+    REPORTED: `ok`: the worker has done its work, and finishes its record first.
+    LOST: nothing.
+    """
+    run = Run(tmp_path, workload="broken:Waits")
+    process = halted.start(run, at="record")
+    os.killpg(process.pid, signal.SIGTERM)
+    halted.go()
+    ended(process)
+    assert run.record().outcome is Outcome.OK
+    assert run.exit().signal == "TERM"
+    assert outcome(run) == "ok"
+
+
+@pytest.mark.parametrize(("sent", "word"), [(signal.SIGTERM, "cancelled"), (signal.SIGUSR1, "timeout")])
+def test_a_worker_that_takes_no_notice(
+    tmp_path: Path, halted: Halted, sent: signal.Signals, word: str
+) -> None:
+    """FAULT: the worker takes no notice of a signal.
+
+    HOW: real: it ignores TERM, as a long call into C does; the script gets TERM, or the walltime's USR1.
+    REPORTED: `cancelled` or `timeout`, by the exit file; the worker is killed before the scheduler does it.
+    LOST: nothing: the batches that were done came home at the signal.
+    """
+    run = Run(
+        tmp_path, workload="broken:Deaf", site={"sync_interval_s": 60, "kill_wait_s": 2, "warning_s": 2}
+    )
+    process = halted.start(run)
+    process.send_signal(sent)
+    said = ended(process)
+    assert process.returncode == 137, said
+    assert run.exit().signal == sent.name.removeprefix("SIG")
+    assert outcome(run) == word
+    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1
+    assert gone(halted.worker())
+    assert run.left_on_scratch() == []
+
+
+REQUESTS = {name: f"--{name}={{{name}}}" for name in ("gpus", "cpus", "memory", "walltime")}
+PACKED = {"scheduler": "slurm", "requests": REQUESTS}
+
+
+def test_one_of_several_points_in_a_job_overruns_its_share(tmp_path: Path, halted: Halted) -> None:
+    """FAULT: one of several points that share a job (`pack`) overruns its share of the walltime.
+
+    HOW: real: a worker that would never end; the script by bash, in a job's variables.
+    REPORTED: `timeout` for that point, with the batches that it did; the points after it run as if alone.
+    LOST: nothing.
+    """
+    run = Run(
+        tmp_path,
+        workload="broken:Waits",
+        sweep=SIZES,
+        pack=3,
+        site=PACKED,
+        resources={"gpus": 0, "walltime": "00:00:08"},
+    )
+    (run.dir / "tasks-1.txt").write_text("1 2\n")
+    told, go = tmp_path / "told", tmp_path / "go"
+    process = run.start(
+        *("--list", "tasks-1.txt", "0"),
+        SLURM_ARRAY_JOB_ID="77",
+        SLURM_ARRAY_TASK_ID="1",
+        BROKEN_AT="batch",
+        BROKEN_TOLD=str(told),
+        BROKEN_GO=str(go),
+    )
+    halted.started.append(process)
+    wait_until((run.home(2) / "begin").exists)
+    halted.go()
+    said = ended(process)
+    assert process.returncode == 1, said
+    assert [outcome(run, point) for point in (1, 2)] == ["timeout", "ok"]
+    assert run.record(1).summary is not None
+    assert run.record(1).signal == "USR1"
+
+
+def test_the_scheduler_kills_sooner_than_the_worker_ends(tmp_path: Path, halted: Halted) -> None:
+    """FAULT: a cancelled job is killed before its worker has ended.
+
+    HOW: real: TERM, which the worker takes no notice of, then kill -9 of the process group.
+    REPORTED: what the accounting says: `cancelled`, or `timeout`.
+    LOST: nothing that was done when the signal came: it was copied home at once.
+    """
+    run = Run(tmp_path, workload="broken:Deaf", site={"sync_interval_s": 60})
+    process = halted.start(run)
+    process.send_signal(signal.SIGTERM)
+    wait_until((run.home() / "batches.jsonl").exists)
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    ended(process)
+    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1
+    assert not (run.home() / "exit").exists()

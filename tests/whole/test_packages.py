@@ -1,0 +1,116 @@
+"""The wheel and the sdist, installed where no checkout is near."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"stanza"}
+"""What `count` does without: it brings torch, and is installed by every other test."""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-d", folder], cwd=ROOT, check=True, capture_output=True
+    )
+    return folder
+
+
+def light_dependencies() -> list[str]:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [one for one in project["dependencies"] if one.split(">")[0] not in HEAVY]
+
+
+@pytest.fixture(scope="module")
+def elsewhere(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a clean environment that holds the wheel and what `count` needs."""
+    folder = tmp_path_factory.mktemp("clean")
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    pip: list[str | Path] = [
+        folder / "venv" / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        "--no-compile",
+    ]
+    (wheel,) = built.glob("*.whl")
+    subprocess.run([*pip, "--no-deps", wheel], check=True)
+    subprocess.run(
+        [*pip, "-c", ROOT / "constraints.txt", *light_dependencies()], check=True, capture_output=True
+    )
+    return folder
+
+
+def test_the_shipped_demo_runs_from_the_wheel(elsewhere: Path) -> None:
+    (shipped,) = elsewhere.glob("venv/lib/python*/site-packages/jobkit/shipped/sweeps")
+    argv: list[str | Path] = [
+        elsewhere / "venv/bin/jobkit",
+        "sweep",
+        shipped / "demo.yaml",
+        "--set",
+        "workload=count",
+    ]
+    argv += ["--set", "sweep={batch_size: [5, 20]}"]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    env["JOBKIT_CACHE"] = str(elsewhere / "cache")
+    done = subprocess.run(
+        argv, cwd=elsewhere, env=env, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "count: sample:300 (300 paragraphs) on a CPU" in done.stdout
+    assert len(list(elsewhere.glob("runs/*/results/*/try-1/record.json"))) == 4
+
+
+def test_the_pages_can_be_read_from_the_wheel(elsewhere: Path) -> None:
+    argv: list[str | Path] = [elsewhere / "venv/bin/jobkit", "help", "terms"]
+    done = subprocess.run(argv, cwd=elsewhere, capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip() == (ROOT / "docs" / "terms.md").read_text(encoding="utf-8").rstrip()
+
+
+def test_wheel_and_sdist_hold_what_a_user_needs(built: Path) -> None:
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as packed:
+        inside = set(packed.namelist())
+    for folder in ("templates", "sweeps"):
+        for path in (ROOT / folder).rglob("*.*"):
+            assert f"jobkit/shipped/{path.relative_to(ROOT)}" in inside
+    pages = {f"jobkit/shipped/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    assert {name for name in inside if name.startswith("jobkit/shipped/docs/")} == pages
+    assert {"jobkit/py.typed", "jobkit/planning/sample_grammar.txt"} <= inside
+    assert not [name for name in inside if name.startswith(("tests/", "benchmarks/", "docs/"))]
+    with tarfile.open(sdist) as packed_source:
+        names = {name.split("/", 1)[-1] for name in packed_source.getnames()}
+    assert {
+        "README.md",
+        "LICENSE",
+        "Makefile",
+        "constraints.txt",
+        "templates/job.sh.j2",
+        "pyproject.toml",
+    } <= names
+
+
+def test_the_sdist_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    with tarfile.open(sdist) as packed:
+        packed.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    out = tmp_path / "again"
+    argv: list[str | Path] = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out]
+    subprocess.run(argv, cwd=source, check=True, capture_output=True)
+    (again,) = out.glob("*.whl")
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as other:
+        assert sorted(one.namelist()) == sorted(other.namelist())

@@ -1,0 +1,322 @@
+"""The scheduler lies, forgets, is away or lags: stateful stand-ins, whose tasks really run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Outcome
+from jobkit.outcome import accounts
+from jobkit.status.look import Look, RunLook, Standing, look
+from jobkit.submit import resume
+from jobkit.submit.retries import run_again
+from tests.fakes.cluster import FakeCluster
+
+pytestmark = pytest.mark.fault
+
+JOBKIT = Path(sys.executable).with_name("jobkit")
+DEADLINE_S = 40
+SPEC = """\
+name: t
+workload: {workload}
+text: sample:30
+sweep: {{batch_size: [1, 2, 3, 4]}}
+repeats: 1
+resources: {{gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00", options: {{slurm: {options}}}}}
+policy: {policy}
+environment: {{variables: {{PYTHONPATH: '{path}', ODD_FAULTS: '{faults}'}}}}
+"""
+SITE = {
+    "slurm": "name: fake\nscheduler: slurm\nsync_interval_s: 1\nrequests: {cpus: '--cpus-per-task={cpus}', "
+    "memory: '--mem={memory}', walltime: '--time={walltime}', exclude: '--exclude={exclude}'}\n",
+    "sge": "name: fake\nscheduler: sge\nsync_interval_s: 1\nrequests: {cpus: '-pe smp {cpus}', "
+    "memory: '-l h_vmem={memory}', walltime: '-l h_rt={walltime}'}\n",
+}
+
+
+class Lab:
+    """A user's folder on a fake cluster."""
+
+    def __init__(self, cluster: FakeCluster, home: Path) -> None:
+        self.cluster, self.home = cluster, home
+        (home / "faults.json").write_text("{}", encoding="utf-8")
+        (home / "site.yaml").write_text(SITE[cluster.scheduler], encoding="utf-8")
+
+    def fail(self, **faults: str) -> None:
+        """Let batch sizes fail: ``fail(b2="slow")``."""
+        told = {size[1:]: word for size, word in faults.items()}
+        (self.home / "faults.json").write_text(json.dumps(told), encoding="utf-8")
+
+    def sweep(
+        self, policy: str = "{follow_up: false}", options: str = "[]"
+    ) -> subprocess.CompletedProcess[str]:
+        text = SPEC.format(
+            workload="odd:Faulty",
+            policy=policy,
+            options=options,
+            path=Path(__file__).parents[1] / "workloads",
+            faults=self.home / "faults.json",
+        )
+        (self.home / "spec.yaml").write_text(text, encoding="utf-8")
+        scheduler = ["--scheduler", self.cluster.scheduler, "--site", "./site.yaml"]
+        return subprocess.run(
+            [JOBKIT, "sweep", "spec.yaml", *scheduler],
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "workloads")},
+        )
+
+    @property
+    def run(self) -> Path:
+        (folder,) = (self.home / "runs").iterdir()
+        return folder
+
+    @property
+    def job(self) -> str:
+        return str(self.cluster.jobs()[0].id)
+
+    def look(self) -> RunLook:
+        return look([self.run])[0]
+
+    def point(self, index: int) -> Look:
+        return self.look().points[index - 1]
+
+    def outcomes(self) -> list[Outcome | None]:
+        return [one.outcome for one in self.look().points]
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < end, self.look()
+            time.sleep(0.1)
+
+
+@pytest.fixture(params=["slurm", "sge"])
+def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Return a folder on a fake Slurm and on a fake Grid Engine; a minute passes at once."""
+    return _lab(request.param, request, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def slurm_lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Return a folder on a fake Slurm."""
+    return _lab("slurm", request, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def sge_lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Return a folder on a fake Grid Engine."""
+    return _lab("sge", request, tmp_path, monkeypatch)
+
+
+def _lab(name: str, request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setattr(accounts, "GONE_AFTER", timedelta(seconds=1))
+    monkeypatch.setattr(resume, "POLL_S", 0.3)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "workloads"))
+    home = folder / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    return Lab(request.getfixturevalue(f"fake_{name}"), home)
+
+
+OK = Outcome.OK
+
+
+@pytest.mark.parametrize("fault", ["accounting_off", "accounting_down"])
+def test_without_the_accounting_the_files_tell(lab: Lab, fault: str) -> None:
+    """FAULT: the accounting is off, or down, and a worker is killed.
+
+    HOW: fake: sacct and qacct say what they say then; the kill -9 is real.
+    REPORTED: every point by its record; the killed one as `lost`, by its exit file, with status 137.
+    LOST: the killed try's last sync interval.
+    """
+    lab.cluster.fault(fault)
+    lab.fail(b3="killed")
+    assert lab.sweep().returncode == 0
+    lab.until(lambda: lab.outcomes() == [OK, OK, Outcome.LOST, OK])
+    assert "killed (walltime, memory, or a person)" in lab.point(3).counts.verdict.evidence
+
+
+def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
+    """FAULT: the accounting does not know a task yet that has left the queue without a file.
+
+    HOW: fake: it lags behind by some calls; the job script and its processes are really killed with -9.
+    REPORTED: the point is unsettled, not lost; then what the accounting says.
+    LOST: the killed try's last sync interval.
+    """
+    lab.cluster.fault("accounting_lags", 3)
+    lab.fail(b1="slow")
+    assert lab.sweep().returncode == 0
+    lab.until(lambda: lab.point(1).standing is Standing.RUNNING and bool(lab.point(1).tries))
+    lab.cluster.kill(lab.job, 1, whole=True)  # nobody is left to write a file
+    lab.until(lambda: lab.point(1).standing is not Standing.RUNNING)
+    lab.until(lambda: lab.point(1).outcome is not None)
+    assert lab.point(1).standing is Standing.FAILED
+    assert "it ended" in lab.point(1).counts.verdict.evidence
+
+
+def test_a_queue_that_forgets_at_once(slurm_lab: Lab) -> None:
+    """FAULT: squeue has purged the job (`Invalid job id specified`) and the accounting is off.
+
+    HOW: fake: jobs vanish from squeue when they end.
+    REPORTED: points by their records; one whose script was killed -9 is `lost`, and says so.
+    LOST: the killed try's last sync interval.
+    """
+    lab = slurm_lab
+    lab.cluster.fault("queue_purged")
+    lab.cluster.fault("accounting_off")
+    lab.fail(b2="slow")
+    assert lab.sweep().returncode == 0
+    lab.until(lambda: lab.point(2).standing is Standing.RUNNING and bool(lab.point(2).tries))
+    lab.cluster.kill(lab.job, 2)
+    lab.until(lambda: lab.outcomes() == [OK, Outcome.LOST, OK, OK])
+    evidence = lab.point(2).counts.verdict.evidence
+    assert "not in the queue since" in evidence or "was killed" in evidence
+
+
+def test_a_queue_listing_that_is_empty_for_a_moment(lab: Lab) -> None:
+    """FAULT: squeue or qstat lists nothing for a moment, while a task runs.
+
+    HOW: fake: empty answers, some in a row.
+    REPORTED: the point is unsettled, then running again: never lost, never submitted twice.
+    LOST: nothing.
+    """
+    lab.fail(b4="slow")
+    assert lab.sweep().returncode == 0
+    lab.until(lambda: lab.point(4).standing is Standing.RUNNING and bool(lab.point(4).tries))
+    lab.cluster.fault("queue_empty", 1)
+    assert lab.point(4).standing in {Standing.UNSETTLED, Standing.RUNNING}
+    assert lab.point(4).standing is Standing.RUNNING
+    with pytest.raises(JobkitError, match="is running: it is not run twice at a time"):
+        run_again(lab.run, ["4"], [])
+
+
+def test_a_number_that_was_given_again(lab: Lab) -> None:
+    """FAULT: the scheduler's numbers begin anew, and somebody else's job has the run's number.
+
+    HOW: fake: a foreign job of the same id, under another name, runs.
+    REPORTED: the foreign job is not taken for the run's: what was killed is `lost`, not running.
+    LOST: the killed try's last sync interval.
+    """
+    lab.fail(b2="slow")
+    assert lab.sweep().returncode == 0
+    lab.until(lambda: lab.point(2).standing is Standing.RUNNING and bool(lab.point(2).tries))
+    job = lab.job
+    lab.cluster.fault("accounting_off")
+    lab.cluster.kill(job, 2)
+    lab.cluster.recycle(job)
+    lab.until(lambda: lab.outcomes() == [OK, Outcome.LOST, OK, OK])
+
+
+def test_a_controller_that_refuses_every_third_call(lab: Lab) -> None:
+    """FAULT: the controller refuses every third call (a rate limit).
+
+    HOW: fake: the words of Slurm's rate limit, and of a qmaster that is too busy to listen.
+    REPORTED: nothing: the call is repeated, later and later.
+    LOST: nothing; nothing is submitted twice.
+    """
+    lab.cluster.fault("refuses_every", 3)
+    done = lab.sweep()
+    assert done.returncode == 0, done.stderr
+    lab.until(lambda: lab.outcomes() == [OK] * 4)
+    assert len(lab.cluster.jobs()) == 1
+
+
+def test_a_controller_that_is_away_while_the_sweep_runs(lab: Lab) -> None:
+    """FAULT: the controller does not answer while the sweep runs, and comes back.
+
+    HOW: fake: its commands fail; the tasks go on.
+    REPORTED: what is home, and that it does not answer; resume submits nothing (exit 3) until it does.
+    LOST: nothing.
+    """
+    lab.fail(b2="slow")
+    assert lab.sweep().returncode == 0
+    lab.until(lambda: lab.point(2).standing is Standing.RUNNING and bool(lab.point(2).tries))
+    lab.cluster.fault("controller_away")
+    assert lab.look().silent == (lab.cluster.scheduler,)
+    with pytest.raises(JobkitError, match="does not answer") as caught:
+        run_again(lab.run, [], [])
+    assert caught.value.exit_code == 3
+    lab.cluster.mend()
+    assert lab.point(2).standing is Standing.RUNNING
+
+
+def test_a_job_of_another_cluster(slurm_lab: Lab) -> None:
+    """FAULT: sbatch answers `id;cluster`, and the cluster must be named from then on.
+
+    HOW: fake: a second cluster, whose jobs only `-M` finds.
+    REPORTED: nothing: the cluster's name is kept and given.
+    LOST: nothing.
+    """
+    lab = slurm_lab
+    lab.cluster.fault("other_cluster", "lab2")
+    done = lab.sweep()
+    assert done.returncode == 0, done.stderr
+    lab.until(lambda: lab.outcomes() == [OK] * 4)
+    asked = [words for words in lab.cluster.calls("squeue") if "-M" in words]
+    assert asked
+    assert asked[0][asked[0].index("-M") + 1] == "lab2"
+
+
+def test_a_partition_that_is_full(lab: Lab) -> None:
+    """FAULT: there is no room: nothing begins.
+
+    HOW: fake: a full partition, then an empty one.
+    REPORTED: waiting, with the scheduler's reason; then it runs.
+    LOST: nothing.
+    """
+    lab.cluster.fault("full")
+    assert lab.sweep().returncode == 0
+    assert [one.standing for one in lab.look().points] == [Standing.WAITING] * 4
+    lab.cluster.mend()
+    lab.until(lambda: lab.outcomes() == [OK] * 4)
+
+
+def test_a_task_in_error(sge_lab: Lab) -> None:
+    """FAULT: a task is in error (Eqw), which holds it, and what waits for it, for ever.
+
+    HOW: fake: the qmaster's state E.
+    REPORTED: `queue_error` and the command that mends it; it is not submitted a second time.
+    LOST: nothing.
+    """
+    lab = sge_lab
+    lab.cluster.fault("full")
+    assert lab.sweep().returncode == 0
+    lab.cluster.in_error(lab.job, 2)
+    one = lab.point(2)
+    assert (one.standing, one.outcome) == (Standing.STUCK, Outcome.QUEUE_ERROR)
+    assert "qmod -cj" in one.counts.verdict.evidence
+    with pytest.raises(JobkitError, match="is stuck"):
+        run_again(lab.run, ["2"], [])
+
+
+def test_the_scheduler_runs_a_point_again_by_itself(slurm_lab: Lab) -> None:
+    """FAULT: a node fails, and the scheduler requeues the task by itself, under the same number.
+
+    HOW: fake: NODE_FAIL with requeue; the old process is really killed.
+    REPORTED: the point waits, then runs; both tries are kept, the first as `node_fail`.
+    LOST: the killed try's last sync interval.
+    """
+    lab = slurm_lab
+    lab.cluster.set(requeue_delay_s=1)
+    lab.fail(b2="slow")
+    assert lab.sweep().returncode == 0
+    lab.until(lambda: lab.point(2).standing is Standing.RUNNING and bool(lab.point(2).tries))
+    lab.fail()
+    lab.cluster.node_fails(lab.job, 2)
+    lab.until(lambda: lab.outcomes() == [OK] * 4)
+    lab.until(lambda: [one.verdict.outcome for one in lab.point(2).tries] == [OK, Outcome.NODE_FAIL])
+    assert "NODE_FAIL" in lab.point(2).tries[1].verdict.evidence
+    assert len(lab.cluster.jobs()) == 1

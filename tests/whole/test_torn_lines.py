@@ -1,0 +1,428 @@
+"""Files of a run that were cut short at any byte: nothing runs twice, and no job is forgotten."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from jobkit.core import shell
+from jobkit.core.errors import JobkitError
+from jobkit.core.record_files import append_line
+from jobkit.core.record_json import to_json
+from jobkit.core.shell import Completed
+from jobkit.outcome.journal import note
+from jobkit.outcome.submissions import Role, read_journal
+from jobkit.outcome.trials import Trial
+from jobkit.planning.prepare import Options, prepare
+from jobkit.report.collect import collect
+from jobkit.schedulers.parsing import expand_tasks
+from jobkit.spec.spec import load_spec
+from jobkit.status import choice
+from jobkit.status.look import RunLook, look
+from jobkit.submit import resume, retries, submit
+from jobkit.submit.cancel import cancel
+from jobkit.submit.retries import run_again
+from tests.outcome.test_identity import another
+from tests.support.builders import (
+    batch,
+    record,
+    write_answer,
+    write_batches,
+    write_event,
+    write_record,
+    write_submitted,
+)
+from tests.support.swept import SPEC
+
+pytestmark = pytest.mark.fault
+SGE = Path(__file__).parents[1] / "data" / "sge"
+KILLED = {"failed": "100 : assumedly after job", "exit_status": "137                  (Killed)"}
+"""What qacct has of a task that qdel ended."""
+DONE, AT_WORK = (1, 2), (3, 4, 5, 6)
+AROUND_ENDS = 3
+"""So many bytes on either side of the end of a line are positions to cut at."""
+
+
+class Controller:
+    """What a scheduler holds and does, within this process; it answers in the form of the real one.
+
+    Its jobs run from the start. An answer that no class below has is empty, with status 0.
+    """
+
+    def __init__(self, run: Path, name: str) -> None:
+        self.run, self.name = run, name
+        self.jobs: dict[str, dict[int, tuple[int, ...]]] = {}
+        self.ended: dict[str, set[int]] = {}
+        self.last = 100
+
+    def take(self, tasks: dict[int, tuple[int, ...]]) -> str:
+        self.last += 1
+        self.jobs[str(self.last)], self.ended[str(self.last)] = tasks, set()
+        return str(self.last)
+
+    def alive(self) -> list[tuple[str, int]]:
+        return [
+            (job, task) for job, tasks in self.jobs.items() for task in tasks if task not in self.ended[job]
+        ]
+
+    def at_work(self) -> list[int]:
+        """Return the points of all tasks that have not ended, as often as they would run."""
+        return sorted(point for job, task in self.alive() for point in self.jobs[job][task])
+
+    def __call__(self, argv: Sequence[str], **_: object) -> Completed:
+        answer = getattr(self, f"_{argv[0]}", lambda *_: "")(list(argv))
+        return Completed(tuple(argv), 0, answer, "")
+
+    def _submitted(self, argv: list[str]) -> str:
+        """Take a job of the script that is named; return its number."""
+        (script,) = (word for word in argv if word.endswith(".sh"))
+        number = re.search(r"job-(\d+)\.sh", script)
+        if not number:
+            return self.take({1: ()})
+        lines = (self.run / f"tasks-{number[1]}.txt").read_text().splitlines()
+        return self.take({n: tuple(map(int, line.split())) for n, line in enumerate(lines, 1)})
+
+
+class Slurm(Controller):
+    """Answers as tests/data/slurm has them."""
+
+    def _squeue(self, _: list[str]) -> str:
+        return "".join(f"{job}_{task}|RUNNING|None|n1|0:10|N/A|{self.name}\n" for job, task in self.alive())
+
+    def _sacct(self, _: list[str]) -> str:
+        row = "{}_{}|{}|0:0|1||1G|1|n1|None|{}\n"
+        return "".join(
+            row.format(job, task, "CANCELLED by 0" if task in self.ended[job] else "RUNNING", self.name)
+            for job, tasks in self.jobs.items()
+            for task in tasks
+        )
+
+    def _scontrol(self, _: list[str]) -> str:
+        return "MaxArraySize = 1001\n"
+
+    def _scancel(self, argv: list[str]) -> str:
+        for word in argv[1:]:
+            self.ended[word.partition("_")[0]] |= self.jobs[word.partition("_")[0]].keys()
+        return ""
+
+    def _sbatch(self, argv: list[str]) -> str:
+        return "" if "--test-only" in argv else f"{self._submitted(argv)}\n"
+
+
+class GridEngine(Controller):
+    """Answers as tests/data/sge has them: its own elements and records, with other values in them."""
+
+    def _qstat(self, _: list[str]) -> str:
+        answer = (SGE / "qstat-live.txt").read_text()
+        element = re.search(r" *<job_list state=.running.>.*?</job_list>\n", answer, re.DOTALL)
+        whole = (SGE / "qstat-empty.txt").read_text()
+        head, tail = whole[whole.index("<?xml") : whole.index("--- stderr")].split("  </queue_info>")
+        assert element
+        rows = "".join(
+            _filled(element[0], r"(<{}>)[^<]*", JB_job_number=job, JB_name=self.name, tasks=task)
+            for job, task in self.alive()
+        )
+        return f"{head}{rows}  </queue_info>{tail}"
+
+    def _qacct(self, _: list[str]) -> str:
+        first = re.split(r"(?m)^(?==+$)", (SGE / "qacct.txt").read_text())[1]
+        return "".join(
+            _filled(first, r"(?m)(^{} +).*", jobname=self.name, jobnumber=job, taskid=task, **KILLED)
+            for job, tasks in self.ended.items()
+            for task in tasks
+        )
+
+    def _qconf(self, argv: list[str]) -> str:
+        name = {"-sconf": "config.txt", "-sc": "complexes.txt"}.get(argv[1])
+        return (SGE / name).read_text() if name else ""
+
+    def _qdel(self, argv: list[str]) -> str:
+        for word in argv[1:]:
+            job, _, tasks = word.partition(".")
+            self.ended[job] |= set(expand_tasks(tasks)) if tasks else self.jobs[job].keys()
+        return ""
+
+    def _qsub(self, argv: list[str]) -> str:
+        if "-w" in argv:
+            return "verification: found suitable queue(s)\n"
+        job = self._submitted(argv)
+        return f"{job}.1-{len(self.jobs[job])}:1\n"
+
+
+def _filled(text: str, pattern: str, **values: object) -> str:
+    """Return a recorded answer with other values in the places that ``pattern`` describes."""
+    for name, value in values.items():
+        text, times = re.subn(pattern.format(name), rf"\g<1>{value}", text)
+        assert times == 1, name
+    return text
+
+
+CONTROLLERS: Mapping[str, type[Controller]] = {"slurm": Slurm, "sge": GridEngine}
+on_both = pytest.mark.parametrize("scheduler", CONTROLLERS)
+"""Runs a test with each controller; without it the scheduler is Slurm."""
+
+
+@pytest.fixture
+def scheduler() -> str:
+    """Return the scheduler of a test that does not name one."""
+    return "slurm"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Path:
+    """Return a run of six points of which two are done, made for a scheduler, its journal still empty."""
+    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    monkeypatch.setattr(shell, "run", CONTROLLERS[scheduler](tmp_path, ""))
+    prepared = prepare(
+        tmp_path / "spec.yaml", Options(scheduler=scheduler, runs_dir=tmp_path / "runs"), build=True
+    )
+    submit.write_run(prepared)
+    monkeypatch.setattr(resume, "PATIENCE_S", 0.0)
+    cached = functools.cache(load_spec)  # the spec is not what is cut
+    for module in (resume, retries, choice):
+        if hasattr(module, "load_spec"):
+            monkeypatch.setattr(module, "load_spec", lambda path, given=(): cached(path, tuple(given)))
+    for point in prepared.points[: len(DONE)]:
+        told = record(point)
+        write_record(
+            prepared.run_dir, replace(told, job=replace(told.job, scheduler=scheduler, job_id="101"))
+        )
+    return prepared.run_dir
+
+
+@pytest.fixture
+def controller(run: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Controller:
+    """Return a controller that works on all points in job 101, and has the job that follows, 102."""
+    found = CONTROLLERS[scheduler](run, run.name)
+    monkeypatch.setattr(shell, "run", found)
+    found.take({task: (task,) for task in range(1, 7)})
+    found.take({1: ()})
+    found.ended["101"] |= set(DONE)
+    for job, role, last in (("101", Role.POINTS, 6), ("102", Role.FOLLOW, 1)):
+        write_event(run, "submitting", scheduler=scheduler, first=1, last=last, offset=0, role=role, round=1)
+        write_submitted(run, scheduler, job, first=1, last=last, role=role, round=1)
+    note(run, "throttled", job_id="101", cluster="", status=0, said="", throttle=2, refused="")
+    return found
+
+
+def positions(data: bytes, *, all_: bool) -> list[int]:
+    """Return where a file is cut: everywhere, or around the ends of its lines and amid them."""
+    if all_:
+        return list(range(len(data)))
+    ends = [0, *(one.end() for one in re.finditer(b"\n", data))]
+    near = {end + by for end in ends for by in range(-AROUND_ENDS, AROUND_ENDS + 1)}
+    middles = {(one + two) // 2 for one, two in pairwise(ends)}
+    return sorted(one for one in near | middles if 0 <= one < len(data))
+
+
+def each_cut(path: Path, *, all_: bool = False) -> Iterator[int]:
+    """Cut a file at one position after the other, in a run folder that is restored each time."""
+    folder = path.parent if path.parent.name.startswith("t-") else path.parents[3]
+    kept = folder.with_name(f"{folder.name}.kept")
+    shutil.copytree(folder, kept)
+    data = path.read_bytes()
+    for position in positions(data, all_=all_):
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+        path.write_bytes(data[:position])
+        yield position
+
+
+def seen(run: Path) -> RunLook:
+    """Look at a run, and collect it: neither may fail."""
+    collect([run])
+    return look([run])[0]
+
+
+def tried(what: Callable[[], object]) -> str:
+    """Do something that may be refused in words, and nothing else; return the words."""
+    try:
+        what()
+    except JobkitError as error:
+        return str(error)
+    return ""
+
+
+@on_both
+@pytest.mark.parametrize("appended", [False, True], ids=["cut", "cut, then appended to"])
+def test_a_journal_of_a_cluster(run: Path, controller: Controller, *, appended: bool) -> None:
+    """FAULT: `journal.jsonl` is cut short while jobs wait and run, and may be appended to after that.
+
+    HOW: real: files cut around the end of each line, and in the middle; \
+    fake: Slurm or Grid Engine answers within the test.
+    REPORTED: jobkit finds a job whose line is lost by the run's name; if its points are not known, \
+    `jobkit resume` refuses and names the job. `jobkit cancel` ends every job. The line is named and skipped.
+    LOST: nothing: no point runs twice, no job is forgotten, and cancelled points run again.
+    """
+    fresh = {job: set(tasks) for job, tasks in controller.ended.items()}
+    for position in each_cut(run / "journal.jsonl"):
+        controller.jobs = {job: controller.jobs[job] for job in fresh}
+        controller.ended = {job: set(tasks) for job, tasks in fresh.items()}
+        if appended:
+            note(run, "throttled", job_id="101", cluster="", status=0, said="", throttle=3, refused="")
+        assert len(seen(run).points) == 6
+        tried(lambda: run_again(run, (), ()))
+        assert controller.at_work() == list(AT_WORK), f"cut at {position}: each once"
+        assert tried(lambda: cancel(run, [], [])) == "", f"cut at {position}"
+        assert controller.alive() == [], f"cut at {position}: all are ended"
+        assert tried(lambda: run_again(run, (), ())) == ""
+        assert controller.at_work() == list(AT_WORK), f"cut at {position}: all run again, once"
+
+
+def test_every_byte_of_a_journal(run: Path, controller: Controller) -> None:
+    """FAULT: `journal.jsonl` is cut short at any byte, and the next event is appended.
+
+    HOW: real: the file cut at every byte.
+    REPORTED: the line that was cut is named and skipped; every other line is read.
+    LOST: the line that was cut.
+    """
+    whole = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    path = run / "journal.jsonl"
+    data = path.read_bytes()
+    for position in range(len(data)):
+        path.write_bytes(data[:position])
+        append_line(path, json.dumps(whole[-1]))
+        lines, found = path.read_text().splitlines(), []
+        for line in lines:
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                found.append(None)
+        before = len(data[: position + 1].splitlines()) - (0 if data[: position + 1].endswith(b"\n") else 1)
+        assert [one for one in found if one] == [*whole[:before], whole[-1]], position
+        assert bool(read_journal(run).notes) == (None in found)
+    assert controller.alive()
+
+
+def cut_and_read(run: Path, path: Path, *, all_: bool = False) -> Iterator[RunLook]:
+    for _ in each_cut(path, all_=all_):
+        yield seen(run)
+
+
+@pytest.mark.parametrize("name", ["accounting.jsonl", "trials.jsonl", "batches.jsonl"])
+def test_the_other_files_that_grow(run: Path, controller: Controller, name: str) -> None:
+    """FAULT: `accounting.jsonl`, `trials.jsonl` or `batches.jsonl` is cut short.
+
+    HOW: real: files cut around the end of each line, and in the middle.
+    REPORTED: nothing: jobkit asks the scheduler again, and the record holds the measurements.
+    LOST: nothing.
+    """
+    for at in range(3):
+        row = f"101_{at + 1}|COMPLETED|0:0|1||1G|1|n1|None|{run.name}\n"
+        write_answer(run, "slurm", "accounting", row, argv=["sacct", str(at)])
+        append_line(run / "trials.jsonl", to_json(Trial(message=f"no {at}")))
+    point = seen(run).points[2].point
+    write_batches(run, point, [batch(0), batch(1)])
+    path = run / name if name != "batches.jsonl" else run / "results" / point.point_id / "try-1" / name
+    for look_ in cut_and_read(run, path):
+        assert len(look_.points) == 6
+        assert tried(lambda: run_again(run, (), ())) == ""
+        assert controller.at_work() == list(AT_WORK)
+
+
+@on_both
+def test_the_list_of_points(run: Path, controller: Controller) -> None:
+    """FAULT: `points.jsonl` is cut short.
+
+    HOW: real: the file cut around the end of each line, and in the middle.
+    REPORTED: how many points of the journal are missing in the list, and the line that was cut.
+    LOST: those points are not shown; none of them runs twice, and `jobkit cancel` ends their tasks too.
+    """
+    fresh = set(controller.ended["101"])
+    for position in each_cut(run / "points.jsonl"):
+        controller.ended = {"101": set(fresh), "102": set()}
+        if not (run / "points.jsonl").read_text().count("\n"):
+            continue
+        look_ = seen(run)
+        assert len(look_.points) == 6 or any("points.jsonl" in one for one in look_.notes), position
+        tried(lambda: run_again(run, (), ()))
+        assert controller.at_work() == list(AT_WORK)
+        tried(lambda: cancel(run, [], []))
+        assert controller.alive() == []
+
+
+@pytest.fixture
+def here(run: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Make it a run on this machine; return what is driven here from now on."""
+    spec = run / "sweep.yaml"
+    spec.write_text(
+        re.sub("(?m)^(scheduler|site): .*", r"\1: LOCAL", spec.read_text())
+        .replace("scheduler: LOCAL", "scheduler: local")
+        .replace("site: LOCAL", "site: local-default")
+    )
+    driven: list[tuple[int, ...]] = []
+    monkeypatch.setattr("jobkit.submit.local.drive", lambda *words: driven.append(tuple(words[3].points)))
+    return driven
+
+
+@pytest.mark.parametrize("lives", [True, False], ids=["lives", "dead"])
+def test_a_journal_of_this_machine(
+    run: Path, here: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch, *, lives: bool
+) -> None:
+    """FAULT: `journal.jsonl` of a run on this machine is cut short, its driver alive or killed.
+
+    HOW: real: the file cut around the end of each line; a process that holds the driver's lock, and kill -9.
+    REPORTED: `jobkit resume` writes the lost line again. While the driver lives it runs nothing; \
+    if the driver is dead, it runs every point that is not done; `jobkit cancel` ends the driver.
+    LOST: nothing.
+    """
+    killed: list[str] = []
+
+    def ends(argv: Sequence[str], **_: object) -> Completed:
+        killed.append(argv[-1])
+        return Completed(tuple(argv), 0, "", "")
+
+    with another(run) as (process, job):
+        monkeypatch.setattr(shell, "run", ends)
+        span = {"first": 1, "last": 6, "offset": 0, "round": 1, "job_id": job.id, "cluster": job.cluster}
+        write_event(run, "submitting", scheduler="local", **span)
+        write_event(run, "submitted", scheduler="local", **span)
+        if not lives:
+            process.kill()
+            process.wait()
+        inode = (run / ".driver.lock").stat().st_ino
+        path = run / "journal.jsonl"
+        data = path.read_bytes()
+        for position in positions(data, all_=False):
+            path.write_bytes(data[:position])
+            here.clear()
+            killed.clear()
+            assert len(seen(run).points) == 6
+            words = tried(lambda: run_again(run, (), ()))
+            assert here == ([] if lives else [AT_WORK]), (position, words)
+            if lives:
+                assert tried(lambda: cancel(run, [], [])) == ""
+                assert killed == [str(process.pid)], position
+        assert (run / ".driver.lock").stat().st_ino == inode
+
+
+@on_both
+def test_what_a_lost_line_is_called(
+    run: Path, controller: Controller, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """FAULT: the disk fills while sbatch answers, so that half of the line `submitted` is in the journal.
+
+    HOW: real: that line cut in the middle; fake: Slurm or Grid Engine answers within the test.
+    REPORTED: "a submission was cut off; its job 101 was found by its name", once; the cut line is named.
+    LOST: nothing.
+    """
+    path = run / "journal.jsonl"
+    first, second, *_ = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + second[: len(second) // 2])
+    del controller.jobs["102"]
+    assert run_again(run, (), ()) == 0
+    assert "its job 101 was found by its name" in capsys.readouterr().err
+    assert read_journal(run).submissions[0].job.id == "101"
+    assert "journal.jsonl:2: not JSON" in look([run])[0].notes[0]
+    run_again(run, (), ())
+    assert "found by its name" not in capsys.readouterr().err
+    assert controller.at_work() == list(AT_WORK)
