@@ -40,19 +40,16 @@ lint: setup           ## style, types, import layers
 # Modules that compute and do no I/O but read a given file: tests take every branch of them. A new
 # module of the kind belongs here; where one is renamed, make stops and names it.
 PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
-	core/begin core/filesystems core/jsonl core/nearest core/record_json core/records core/units \
-	fit/cards fit/evidence fit/fit fit/ledger fit/lengths fit/loads fit/predict fit/regression \
-	fit/speed fit/straight fit/students_t outcome/accounts outcome/log_files outcome/log_words \
-	outcome/outcomes outcome/remedies outcome/submissions outcome/trials outcome/tries planning/auto \
-	planning/plan planning/preflight_report planning/sample planning/standin/standin_gold \
-	report/columns report/predecessors report/recommend/cautions report/recommend/recommend \
-	report/recommend/recommend_report report/recommend/recommendation \
-	report/recommend/scheduler_lines report/rows report/sentences run/failure run/measure/memory \
-	run/order run/summary schedulers/lint setup/facts setup/findings setup/node_probes \
-	setup/python_probes setup/site_probes setup/starter_choice setup/starter_site setup/starter_spec \
-	setup/starter_yaml spec/axes spec/policy spec/schema spec/site spec/spec spec/spec_checks \
-	spec/values spec/yaml_files status/choice status/in_words status/progress status/saved \
-	status/status_advice status/status_json status/status_point status/status_report status/timing)
+	core/filesystems core/job_files core/json_codec core/records core/units fit/batch_line fit/gpus \
+	fit/ledger fit/lengths fit/line fit/observations fit/predict fit/speed fit/stats \
+	outcome/accounting outcome/log_text outcome/logs outcome/remedies outcome/timing outcome/trials \
+	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
+	planning/sample planning/standin/labels report/columns report/old_logs report/recommend/output \
+	report/recommend/recommend report/recommend/request report/recommend/types report/rows \
+	report/sentences run/measure/memory schedulers/lint setup/check_node setup/check_site \
+	setup/facts setup/findings setup/init_choice setup/init_files spec/axes spec/checks spec/fields \
+	spec/policy spec/schema spec/site spec/sweep_spec spec/yaml_files status/advice status/progress \
+	status/retry status/table)
 
 .PHONY: unit cluster
 unit: model $(PURE)

@@ -23,23 +23,23 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from jobkit.core.measured import Need
-from jobkit.core.places import cache_dir
+from jobkit.core.measurements import Need
+from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome
-from jobkit.fit.evidence import ALLOCATED, NEED, Evidence
-from jobkit.fit.fit import Observation, fit_memory
+from jobkit.fit.line import Observation, fit_memory
 from jobkit.fit.loads import Lengths, Loads, measuring_sizes
+from jobkit.fit.observations import ALLOCATED, NEED, Evidence
 from jobkit.fit.predict import predict
-from jobkit.planning.auto import share
+from jobkit.planning.batch_sizes import share
 from jobkit.planning.models import find_model
 from jobkit.planning.sample import sample_text
 from jobkit.run.failure import outcome_of
 from jobkit.run.measure import need
 from jobkit.run.measure.device import Device, open_device
 from jobkit.run.paragraphs import split_paragraphs
+from jobkit.run.workloads.base import Heavy
 from jobkit.run.workloads.stanza_lengths import columns
 from jobkit.run.workloads.stanza_ner import StanzaNer
-from jobkit.run.workloads.workload import Heavy
 
 GIB = 2**30
 CAPS_GIB = (4.0, 8.0, 16.0, 40.0)
@@ -234,7 +234,7 @@ def jobkit(bench: Bench, cap_bytes: int, up_to: float | None = None) -> tuple[Se
 
 
 def _bytes(bench: Bench, one: Need, slack: float) -> float:
-    """Return what a measurement counts, as `jobkit.fit.evidence` takes it."""
+    """Return what a measurement counts, as `jobkit.fit.observations` takes it."""
     return one.passed_bytes if bench.order == "load" else one.allocated_bytes * slack
 
 

@@ -10,11 +10,11 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from jobkit.core.measured import Memory
-from jobkit.core.record_json import from_json
+from jobkit.core.json_codec import from_json
+from jobkit.core.measurements import Memory
 from jobkit.core.records import Record
-from jobkit.report.collect import collect
-from jobkit.report.report import render
+from jobkit.report.output import render
+from jobkit.report.tables import collect
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "docs" / "benchmarks" / "gpu"

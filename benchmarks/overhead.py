@@ -22,16 +22,15 @@ from typing import TextIO
 
 from benchmarks import raw
 from benchmarks.row import Row
-from jobkit.core import record_json
-from jobkit.core.places import cache_dir
+from jobkit.core import json_codec
+from jobkit.core.paths import cache_dir
 from jobkit.planning.models import find_model
 from jobkit.planning.sample import sample_text
 from jobkit.run import work
-from jobkit.run.measure import gpu
+from jobkit.run.measure import nvml
 from jobkit.run.measure.device import Device, open_device
 from jobkit.run.measure.sampler import Sampling, sampling
-from jobkit.run.order import Call, calls
-from jobkit.run.paragraphs import split_paragraphs
+from jobkit.run.paragraphs import Call, calls, split_paragraphs
 from jobkit.run.workloads.stanza_ner import StanzaNer
 
 TITLE = "Overhead of measuring"
@@ -101,7 +100,7 @@ class Stage:
         self.device.synchronise()
         seconds = time.perf_counter() - start
         batch = work._batch(index, call, result, seconds, self.device, retries)  # noqa: SLF001 - the very code
-        self.lines.write(record_json.to_json(batch) + "\n")
+        self.lines.write(json_codec.to_json(batch) + "\n")
         self.lines.flush()
 
     def without_it(self, call: Call) -> tuple[float, float]:
@@ -140,7 +139,7 @@ def compare(setting: Setting, folder: Path) -> list[Row]:
     text = split_paragraphs(sample_text(setting.paragraphs))
     todo = calls(text, setting.batch_size, order="load", cap=setting.batch_size)
     seen = Seen()
-    uuid = gpu.visible_uuid(device.cuda_uuid) if setting.device == "cuda" else None
+    uuid = nvml.visible_uuid(device.cuda_uuid) if setting.device == "cuda" else None
     with sampling(uuid) as sampler, (folder / "batches.jsonl").open("a", encoding="utf-8") as lines:
         stage = Stage(workload, device, sampler, lines)
         _pair(stage, todo, Seen(), first=0)  # warm-up

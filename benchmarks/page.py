@@ -24,7 +24,7 @@ The controller is a set of shell scripts on PATH that answer after 5 ms (`benchm
 WORDS = {
     "submission": "submitit's `map_array` submits one array with no regard to the array limit, and asks the controller nothing before. jobkit asks for the limits, the partitions and `--test-only`, writes the run folder, and notes each submission on disk before and after.",
     "reading": "The three clients read the same 1,000 results as Python objects: jobkit's records, submitit's pickles of the same content, signac's (empty) job documents. `jobkit collect` does more than that: it groups and averages, and pandas alone takes a third of a second to import; the first three lines say what a person waits for (100,000 records were collected once). Of every record a row is kept, so that memory grows in line with the points, not with what lies in their folders.",
-    "planning": "More points than the controller holds (Slurm's `MaxJobCount`, Grid Engine's `max_jobs` and `max_u_jobs` for the arrays) are refused before anything is written or submitted: `tests/submit/test_submit.py`.",
+    "planning": "More points than the controller holds (Slurm's `MaxJobCount`, Grid Engine's `max_jobs` and `max_u_jobs` for the arrays) are refused before anything is written or submitted: `tests/submit/test_sweep.py`.",
     "overhead": "A pair is a pass over the text in which every call of the tagger is made twice, one after the other, with and without; which comes first changes from call to call. Without, the sampler process is stopped and no line is written. The figure is the median over all calls of all pairs of with / without - 1, and the interval is the median's, by order statistics: other work on the machine makes single calls slow by chance.",
 }
 

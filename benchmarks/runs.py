@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from jobkit.core.measured import Gpu, Memory, Sampler, Summary
-from jobkit.core.record_json import from_json, to_json
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.measurements import Gpu, Memory, Sampler, Summary
 from jobkit.core.records import (
     EXIT_FILE,
     POINTS_FILE,

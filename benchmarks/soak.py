@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from jobkit.core.records import RESULTS, Outcome
-from jobkit.status.look import RunLook, Standing, look
+from jobkit.status.standing import RunLook, Standing, look
 
 JOBKIT = [sys.executable, "-m", "jobkit"]
 MOVING = frozenset({Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED})

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jobkit.core.errors import JobkitError
-    from jobkit.planning.plan import plan
+    from jobkit.planning.points import plan
     from jobkit.planning.prepare import prepare
-    from jobkit.planning.render import render
+    from jobkit.planning.script import render
     from jobkit.report.loaded import Loaded, load
-    from jobkit.spec.spec import load_spec
+    from jobkit.spec.sweep_spec import load_spec
 
 __all__ = ["JobkitError", "Loaded", "load", "load_spec", "plan", "prepare", "render"]
 
@@ -23,10 +23,10 @@ _HOMES = {
     "JobkitError": "core.errors",
     "Loaded": "report.loaded",
     "load": "report.loaded",
-    "load_spec": "spec.spec",
-    "plan": "planning.plan",
+    "load_spec": "spec.sweep_spec",
+    "plan": "planning.points",
     "prepare": "planning.prepare",
-    "render": "planning.render",
+    "render": "planning.script",
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from jobkit.core.errors import FULL, MEANINGS, JobkitError, file_error
-from jobkit.core.folded import say
+from jobkit.core.terminal import say
 
 GROUPS = {
     "prepare": {

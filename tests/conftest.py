@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.places import CACHE_VARIABLE
+from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.models import find_model
 from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING

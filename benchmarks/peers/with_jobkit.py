@@ -13,7 +13,7 @@ from benchmarks.controller import JOB_ID
 def submit(folder: Path, spec: Path) -> int:
     """Plan, render, check and submit the sweep."""
     from jobkit.planning.prepare import Options, prepare
-    from jobkit.submit import submit as submission
+    from jobkit.submit import sweep as submission
 
     prepared = prepare(spec, Options(runs_dir=folder), build=False, say=lambda _: None)
     return sum(one.array.tasks for one in submission.submit(prepared).jobs if one.role == "points")
@@ -23,7 +23,7 @@ def states(folder: Path, run: Path) -> int:
     """Ask the accounting about every point, and count those that have ended."""
     from jobkit.schedulers import slurm
     from jobkit.schedulers.types import JobId
-    from jobkit.status import states as asking
+    from jobkit.status import queue as asking
 
     del folder
     told = asking.ask_accounting(slurm, (JobId(str(JOB_ID)),), "2026-01-02T03:04:05", run.name, run)
@@ -32,7 +32,7 @@ def states(folder: Path, run: Path) -> int:
 
 def results(folder: Path, run: Path) -> int:
     """Read the record of every point, and count those that went well."""
-    from jobkit.outcome.run_folder import read_run
+    from jobkit.outcome.results import read_run
 
     del folder
     return sum(one.verdict.outcome == "ok" for one in read_run(run).points)

@@ -47,8 +47,8 @@ class NamedRun(click.Argument):
 
 def _latest(ctx: click.Context) -> str:
     from jobkit.core.errors import JobkitError
-    from jobkit.core.typed import typed
-    from jobkit.status.runs_here import runs_in, usual
+    from jobkit.core.terminal import typed
+    from jobkit.status.which_run import runs_in, usual
 
     try:
         run = runs_in(usual())[0]

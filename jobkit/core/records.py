@@ -12,9 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.measured import Gpu, Memory, Need, Sampler, Summary
-from jobkit.core.record_files import read_text
-from jobkit.core.record_json import SCHEMA
+from jobkit.core.files import read_text
+from jobkit.core.json_codec import SCHEMA
+from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Summary
 
 POINTS_FILE = "points.jsonl"
 JOURNAL_FILE = "journal.jsonl"

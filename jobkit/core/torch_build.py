@@ -6,7 +6,7 @@ import re
 from importlib import util
 from pathlib import Path
 
-from jobkit.core.typed import word
+from jobkit.core.terminal import word
 
 INDEX = "https://download.pytorch.org/whl/cu126"
 """Of builds for CUDA. Without an index pip may be set to bring the same build, and without force it says

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import file_error
-from jobkit.core.jsonl import read_tolerantly
-from jobkit.core.record_files import append_line
-from jobkit.core.record_json import from_json, to_json
+from jobkit.core.files import append_line, read_tolerantly
+from jobkit.core.json_codec import from_json, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

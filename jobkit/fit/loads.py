@@ -1,22 +1,20 @@
-"""The load of every batch size, from the lengths of a text alone. Pure, standard library only.
-
-What a framework pads together is a *chunk*: so many items (sentences), each as long as the longest
-among them. Its load is items x longest, and the largest load of a try decides its memory. Which
-sentences share a chunk follows from the order of the text and the batch size alone, so the load of
-every batch size is known before anything runs.
-"""
+"""The load of every batch size, from the lengths of a text."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
+from pathlib import Path
 from typing import NamedTuple
 
-from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
+from jobkit.core.records import Point
+from jobkit.fit.lengths import LENGTHS_FILE, NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
 
 __all__ = ["NONE", "PUNCTUATION", "TOKENIZER", "Cut", "Lengths", "Loads", "Sizes", "measuring_sizes", "sizes"]
 
@@ -309,3 +307,47 @@ def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -
         many = "batch sizes with loads of their own fit" if len(found) > 1 else "batch size fits"
         return f"only {len(found)} {many} into {largest_load:,.0f}"
     return f"the text makes too few distinct loads ({len(loads.steps)}) for a line: a longer text tells more"
+
+
+KNOB = "batch_size"
+AGREE = 0.2
+"""Lengths whose loads differ by more than this share from what was measured are of something else."""
+
+
+def read_lengths(folder: Path) -> Lengths | None:
+    """Return the lengths that a run folder holds; ``None`` where it holds none that can be read."""
+    path = folder / LENGTHS_FILE
+    try:
+        return Lengths.from_json(read_text(path), where=str(path))
+    except (OSError, JobkitError):
+        return None
+
+
+def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
+    """Return the loads by batch size, other knobs that cut the text as the points have them.
+
+    ``None`` where there are no lengths, or where the batch size is no knob of the points.
+    """
+    params = [point.params for point in points]
+    if lengths is None or not params or any(KNOB not in one for one in params):
+        return None
+    return Loads(
+        lengths,
+        Cut(
+            paragraphs_per_call=max(one.get("paragraphs_per_call", 0) for one in params) or None,
+            sentences_per_ner_batch=max(one.get("sentences_per_ner_batch", 0) for one in params) or None,
+        ),
+    )
+
+
+def agreeing(loads: Loads | None, load_by_batch: Mapping[int, int]) -> Loads | None:
+    """Return the loads if they are those that were measured, else ``None``.
+
+    A workload that tells no lengths, but loads of its own, would otherwise have its loads taken
+    for batch sizes.
+    """
+    if loads is None or all(
+        abs(loads.own(batch) - load) <= AGREE * load for batch, load in load_by_batch.items()
+    ):
+        return loads
+    return None

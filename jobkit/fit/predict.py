@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from jobkit.core.units import format_count
-from jobkit.fit.evidence import Evidence
-from jobkit.fit.fit import CURVED, Fit, doubts
+from jobkit.fit.line import CURVED, Fit, doubts
 from jobkit.fit.loads import Loads
+from jobkit.fit.observations import Evidence
 from jobkit.outcome.trials import Trial
 
 TELLS = 2.0

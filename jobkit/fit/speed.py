@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_count
-from jobkit.fit.students_t import quantile
+from jobkit.fit.stats import quantile
 
 NEAR = 0.05
 """The smallest setting within this share of the fastest is the one to take."""

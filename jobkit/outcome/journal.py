@@ -1,15 +1,19 @@
-"""``journal.jsonl``: what jobkit did to the scheduler, intent before act."""
+"""`journal.jsonl`: what jobkit did to the scheduler, written and read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from jobkit.core.record_files import append_line, read_lines
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line, parse_object, read_lines, read_text, read_tolerantly
 from jobkit.core.records import JOURNAL_FILE
+from jobkit.schedulers.types import JobId
 
 
 def note(run_dir: Path, event: str, **fields: Any) -> None:  # noqa: ANN401 - whatever JSON holds
@@ -40,3 +44,198 @@ def events(run_dir: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(event, dict):
             yield event
+
+
+class Role(StrEnum):
+    """What a job of a run is for."""
+
+    POINTS = "points"
+    FIND = "find"
+    FOLLOW = "follow"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task of a job, in the scheduler's names."""
+
+    scheduler: str
+    job_id: str
+    task: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A job that a scheduler took: a line of the journal.
+
+    Attributes
+    ----------
+    at
+        When, UTC, ISO 8601.
+    first, last, offset
+        Task k of ``first`` to ``last`` runs point k + offset; where there is a list, its line k + offset.
+    round
+        Which submission of the run it belongs to: 1 is the sweep.
+    only
+        The tasks that there are, where not all from ``first`` to ``last`` are; empty for all.
+    lines
+        Of the list, the points of each line; empty where there is none.
+    given
+        ``key=value`` of each ``--set`` that a person gave with it, or with an earlier one of its points.
+    """
+
+    at: str
+    scheduler: str
+    job: JobId
+    first: int
+    last: int
+    offset: int = 0
+    role: Role = Role.POINTS
+    round: int = 1
+    only: frozenset[int] = frozenset()
+    lines: tuple[tuple[int, ...], ...] = ()
+    given: tuple[str, ...] = ()
+
+    def points_of(self, task: int) -> tuple[int, ...]:
+        """Return the points that a task runs, in order; none where it is no task of this job."""
+        if self.role is Role.FOLLOW or not self.first <= task <= self.last:
+            return ()
+        if not self.lines:
+            return (task + self.offset,)
+        line = task + self.offset
+        return self.lines[line - 1] if line <= len(self.lines) else ()
+
+    def tasks(self) -> Iterator[tuple[Task, tuple[int, ...]]]:
+        """Yield its tasks with the points of each."""
+        for number in sorted(self.only) or range(self.first, self.last + 1):
+            yield Task(self.scheduler, self.job.id, number), self.points_of(number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """What a run's journal tells.
+
+    Attributes
+    ----------
+    submissions
+        Those that were taken, in order.
+    unanswered
+        The fields of a ``submitting`` that neither ``submitted`` nor ``refused`` follows: the
+        client died in between, and the job may be in the queue.
+    cancelled
+        The tasks that `jobkit cancel` or a refused sweep took back, and when, UTC.
+    left
+        The fields of a ``left`` after which no points were submitted: what the job that follows could
+        not do waits for a person.
+    rounds
+        How many rounds were begun, those refused too.
+    buried
+        The ids of drivers of which a person said that their machine is gone.
+    notes
+        Lines that could not be read.
+    """
+
+    submissions: tuple[Submission, ...]
+    unanswered: Mapping[str, Any] | None = None
+    left: Mapping[str, Any] | None = None
+    cancelled: Mapping[Task, str] = field(default_factory=dict)
+    rounds: int = 0
+    buried: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+def read_journal(run: Path) -> Journal:
+    """Read ``journal.jsonl`` of a run folder, and the lists of tasks that it names."""
+    events, notes = read_tolerantly(run / JOURNAL_FILE, lambda line, where: _event(run, line, where))
+    submissions: list[Submission] = []
+    unanswered: dict[str, Any] | None = None
+    left: dict[str, Any] | None = None
+    cancelled: dict[Task, str] = {}
+    rounds = 0
+    buried: set[str] = set()
+    for event, submission in events:
+        kind = event.get("event")
+        if kind in {"submitting", "submitted", "refused"}:
+            unanswered = event if kind == "submitting" else None
+            rounds = max(rounds, _number(event.get("round")))
+        if kind == "machine_gone" and isinstance(jobs := event.get("job_ids"), list):
+            buried |= set(map(str, jobs))
+        if kind == "left" or (submission is not None and submission.role is Role.POINTS):
+            left = event if kind == "left" else None
+        if submission is not None:
+            submissions.append(submission)
+        if kind == "cancelled" and not event.get("refused", event.get("status", 0)):
+            cancelled |= dict.fromkeys(_cancelled(event, submissions), str(event.get("at", "")))
+    return Journal(
+        submissions=tuple(submissions),
+        unanswered=unanswered,
+        left=left,
+        cancelled=cancelled,
+        rounds=rounds,
+        buried=frozenset(buried),
+        notes=tuple(notes),
+    )
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 1
+
+
+MOST_TASKS = 1_000_000
+"""A line that tells of more tasks, or of numbers far beyond, is spoilt: no array is so long."""
+
+
+def _event(run: Path, line: str, where: str) -> tuple[dict[str, Any], Submission | None]:
+    event = parse_object(line, where)
+    if not isinstance(event.get("event"), str) or not 0 <= _number(event.get("round")) <= MOST_TASKS:
+        raise JobkitError(f"{where}: not an event of the journal")
+    if event["event"] != "submitted":
+        return event, None
+    try:
+        return event, _submission(run, event)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:
+        raise JobkitError(f"{where}: not a submission: {error!r}") from error
+
+
+def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
+    listed = str(event.get("list") or "")
+    numbers = [int(event[name] or 0) for name in ("first", "last", "offset", "round") if name in event]
+    if any(abs(number) > MOST_TASKS * MOST_TASKS for number in numbers):
+        raise ValueError(f"a number of {max(map(abs, numbers)):.0e}")
+    if int(event["last"]) - int(event["first"]) >= MOST_TASKS:
+        raise ValueError(f"{int(event['last']) - int(event['first']) + 1:,} tasks")
+    return Submission(
+        at=str(event.get("at", "")),
+        scheduler=str(event["scheduler"]),
+        job=JobId(str(event["job_id"]), str(event.get("cluster") or "")),
+        first=int(event["first"]),
+        last=int(event["last"]),
+        offset=int(event.get("offset") or 0),
+        role=Role(event.get("role") or Role.POINTS),
+        round=int(event.get("round") or 1),
+        only=frozenset(int(task) for task in event.get("only") or ()),
+        lines=read_list(run / listed) if listed else (),
+        given=tuple(str(one) for one in event.get("given") or ()),
+    )
+
+
+def _cancelled(event: Mapping[str, Any], submissions: Sequence[Submission]) -> Iterator[Task]:
+    """Yield the tasks that were taken back: those named, or all of the job."""
+    named = event.get("tasks")
+    for one in submissions:
+        if one.job.id == event.get("job_id"):
+            for task, _ in one.tasks():
+                if not isinstance(named, list) or task.task in named:
+                    yield task
+
+
+def read_list(path: Path) -> tuple[tuple[int, ...], ...]:
+    """Return the points of each line of a list of tasks.
+
+    Raises
+    ------
+    ValueError
+        Where a word is no number.
+    OSError
+        Where it cannot be read.
+    """
+    return tuple(tuple(int(word) for word in line.split()) for line in read_text(path).splitlines())

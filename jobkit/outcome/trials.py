@@ -1,4 +1,4 @@
-"""Predictions that were tried: the nouns of `jobkit.fit.find`, and the files that hold them.
+"""Predictions that were tried: the nouns of `jobkit.fit.search`, and the files that hold them.
 
 Standard library only.
 """
@@ -12,9 +12,8 @@ from itertools import count
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.jsonl import read_tolerantly
-from jobkit.core.record_files import read_text
-from jobkit.core.record_json import from_json
+from jobkit.core.files import read_text, read_tolerantly
+from jobkit.core.json_codec import from_json
 from jobkit.core.records import POINTS_FILE, RESULTS, Outcome, Point
 from jobkit.core.units import format_memory
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jobkit.core.begin import BEGIN_FILE, Begin, read_begin
 from jobkit.core.errors import JobkitError
-from jobkit.core.jsonl import parse_object, read_tolerantly
-from jobkit.core.record_files import open_regular, read_text
-from jobkit.core.record_json import from_dict, from_json
+from jobkit.core.files import open_regular, parse_object, read_text, read_tolerantly
+from jobkit.core.job_files import BEGIN_FILE, Begin, read_begin
+from jobkit.core.json_codec import from_dict, from_json
 from jobkit.core.records import (
     BATCHES_FILE,
     EXIT_FILE,
@@ -26,10 +25,10 @@ from jobkit.core.records import (
     Record,
     read_exit,
 )
-from jobkit.outcome.accounts import Accounts
-from jobkit.outcome.log_words import last_words, told
-from jobkit.outcome.outcomes import Circumstances, TryFiles, Verdict, judge
-from jobkit.outcome.submissions import Task
+from jobkit.outcome.accounting import Accounts
+from jobkit.outcome.journal import Task
+from jobkit.outcome.log_text import last_words, told
+from jobkit.outcome.verdict import Circumstances, TryFiles, Verdict, judge
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Accounted
 

@@ -17,11 +17,11 @@ from tempfile import TemporaryDirectory
 import platformdirs
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.locks import only_one
-from jobkit.core.places import made_folder, share, writing
+from jobkit.core.files import only_one
+from jobkit.core.paths import made_folder, share, writing
 from jobkit.core.records import ModelRef
-from jobkit.core.typed import word
-from jobkit.planning.standin.standin import SIZE_BYTES, is_built, make_standin, standin_path
+from jobkit.core.terminal import word
+from jobkit.planning.standin.build import SIZE_BYTES, is_built, make_standin, standin_path
 from jobkit.run.staged import RESOURCES_FILE, fingerprint, lacks, needed_files
 from jobkit.run.workloads.stanza_ner import PROCESSORS
 

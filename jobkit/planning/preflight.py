@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit.core.places import cache_dir
+from jobkit.core.paths import cache_dir
 from jobkit.fit.lengths import NONE
 from jobkit.fit.loads import Loads
-from jobkit.planning import auto
-from jobkit.planning.found import Found, Options, find
-from jobkit.planning.known_lengths import paragraphs_of, text_lengths
-from jobkit.run.order import split_sentences
+from jobkit.planning import batch_sizes
+from jobkit.planning.resolve import Found, Options, find
+from jobkit.planning.text_lengths import paragraphs_of, text_lengths
+from jobkit.run.paragraphs import split_sentences
 from jobkit.run.workloads.count import DEFAULT_BATCH_SIZE
-from jobkit.spec.spec import SweepSpec
+from jobkit.spec.sweep_spec import SweepSpec
 
 LONGEST = 3
 BEGINNING_CHARS = 60
@@ -158,7 +158,7 @@ def preflight(
         As `jobkit.planning.prepare.prepare`.
     """
     found = find(path, Options(overrides=overrides), fetch=True, build=not fast, say=say)
-    spec, card = found.spec, gpu_memory_bytes or auto.named_card_bytes(found.spec)
+    spec, card = found.spec, gpu_memory_bytes or batch_sizes.named_card_bytes(found.spec)
     lengths = text_lengths(
         spec.workload,
         found.text,
@@ -168,14 +168,14 @@ def preflight(
         fast=fast,
         folder=found.workload_folder,
     )
-    loads = auto.loads_of(spec, lengths)
-    chosen = auto.choose(spec, found.model, loads, card)
-    if auto.is_auto(spec):
-        spec = auto.decided(spec, chosen.sizes.batch_sizes)
+    loads = batch_sizes.loads_of(spec, lengths)
+    chosen = batch_sizes.choose(spec, found.model, loads, card)
+    if batch_sizes.is_auto(spec):
+        spec = batch_sizes.decided(spec, chosen.sizes.batch_sizes)
     return _gathered(found, spec, chosen, card)
 
 
-def _gathered(found: Found, spec: SweepSpec, chosen: auto.Chosen, card: int | None) -> Preflight:
+def _gathered(found: Found, spec: SweepSpec, chosen: batch_sizes.Chosen, card: int | None) -> Preflight:
     loads, paragraphs = chosen.loads, paragraphs_of(found.text)
     lengths, model = loads.lengths, found.model
     known = chosen.largest_load is not None
@@ -195,17 +195,17 @@ def _gathered(found: Found, spec: SweepSpec, chosen: auto.Chosen, card: int | No
         limit=loads.limit,
         measure=chosen.sizes.batch_sizes,
         why=chosen.line,
-        gpu_memory_bytes=card or (auto.ASSUMED_BYTES if known else None),
+        gpu_memory_bytes=card or (batch_sizes.ASSUMED_BYTES if known else None),
         gpu_memory_named=card is not None,
         sizes=tuple(_sizes(found, spec, chosen)),
         settings=tuple(_settings(spec, Loads(lengths))),
     )
 
 
-def _sizes(found: Found, spec: SweepSpec, chosen: auto.Chosen) -> Iterator[Size]:
+def _sizes(found: Found, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Iterator[Size]:
     loads, measure = chosen.loads, set(chosen.sizes.batch_sizes)
-    swept = {row["batch_size"] for row in auto.settings_of(spec) if "batch_size" in row}
-    line = auto.typical(spec.workload, found.model) if chosen.largest_load is not None else None
+    swept = {row["batch_size"] for row in batch_sizes.settings_of(spec) if "batch_size" in row}
+    line = batch_sizes.typical(spec.workload, found.model) if chosen.largest_load is not None else None
     told = loads.lengths.source != NONE
     looked_at = {size for size in ROUND if size < loads.limit} | {loads.limit} | swept | measure
     for size in sorted(looked_at):
@@ -225,7 +225,7 @@ def _sizes(found: Found, spec: SweepSpec, chosen: auto.Chosen) -> Iterator[Size]
 
 
 def _settings(spec: SweepSpec, loads: Loads) -> Iterator[Setting]:
-    for params in auto.settings_of(spec):
+    for params in batch_sizes.settings_of(spec):
         yield Setting(params=params, load=loads.of(params, DEFAULT_BATCH_SIZE))
 
 

@@ -12,20 +12,20 @@ from functools import partial
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.places import cache_dir
+from jobkit.core.paths import cache_dir
 from jobkit.core.records import Point
 from jobkit.core.units import MOST_SECONDS, format_walltime
 from jobkit.fit.lengths import Lengths
-from jobkit.planning import auto
-from jobkit.planning.found import Found, Options, find, idle_gpus, needed_gpus, refuse, warn
-from jobkit.planning.known_lengths import cached_lengths, lengths_or_estimate, text_lengths
-from jobkit.planning.plan import Inputs, plan
-from jobkit.planning.render import render, render_find, render_follow
+from jobkit.planning import batch_sizes
+from jobkit.planning.points import Inputs, plan
+from jobkit.planning.resolve import Found, Options, find, idle_gpus, needed_gpus, refuse, warn
+from jobkit.planning.script import render, render_find, render_follow
+from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
 from jobkit.schedulers.registry import LAST_RESORT, choose_scheduler
 from jobkit.schedulers.types import Request
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
-from jobkit.spec.spec import SweepSpec
+from jobkit.spec.sweep_spec import SweepSpec
 
 __all__ = ["LAST_RESORT", "Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
 
@@ -69,7 +69,7 @@ class Prepared:
 
     @property
     def inputs(self) -> Inputs:
-        """What its points share, as `jobkit.planning.plan.plan` takes it."""
+        """What its points share, as `jobkit.planning.points.plan` takes it."""
         first = self.points[0]
         return Inputs(
             run_id=first.run_id,
@@ -174,11 +174,13 @@ def _sized(found: Found, say: Callable[[str], None], *, build: bool) -> tuple[Sw
     find what it does not need.
     """
     spec, text, model, folder = found.spec, found.text, found.model, found.workload_folder
-    if auto.is_auto(spec):
+    if batch_sizes.is_auto(spec):
         lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
-        chosen = auto.choose(spec, model, auto.loads_of(spec, lengths), auto.named_card_bytes(spec))
+        chosen = batch_sizes.choose(
+            spec, model, batch_sizes.loads_of(spec, lengths), batch_sizes.named_card_bytes(spec)
+        )
         say(chosen.line)
-        return auto.decided(spec, chosen.sizes.batch_sizes), lengths
+        return batch_sizes.decided(spec, chosen.sizes.batch_sizes), lengths
     if model is not None and not build:
         return spec, cached_lengths(spec.workload, text, model, cache_dir())
     return spec, lengths_or_estimate(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)

@@ -20,9 +20,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from jobkit.core.places import made_folder, share, writing
-from jobkit.core.record_files import write_atomically
-from jobkit.run.workloads.workload import Entity
+from jobkit.core.files import write_atomically
+from jobkit.core.paths import made_folder, share, writing
+from jobkit.run.workloads.base import Entity
 
 SEED = 1867
 """Puts the longest sentence into the first fifth, so that the load grows with the batch size."""

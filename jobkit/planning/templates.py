@@ -11,8 +11,7 @@ from pathlib import Path
 import jinja2
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.places import config_folder
-from jobkit.core.shipped import shipped_folder
+from jobkit.core.paths import config_folder, shipped_folder
 
 
 def fill(name: str, own: str | None, values: Mapping[str, object]) -> str:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import IO
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.places import made_folder, share, writing
-from jobkit.core.record_files import write_atomically
+from jobkit.core.files import write_atomically
+from jobkit.core.paths import made_folder, share, writing
 from jobkit.core.records import TextRef
-from jobkit.core.typed import word
+from jobkit.core.terminal import word
 from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, sample_text, write_sample
 from jobkit.run.paragraphs import split_paragraphs
 

@@ -11,14 +11,14 @@ import pandas as pd
 
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
-from jobkit.fit.cards import usable_bytes
-from jobkit.fit.evidence import gather, others
-from jobkit.fit.fit import ENOUGH
+from jobkit.fit.batch_line import Estimate, largest_batch
+from jobkit.fit.gpus import usable_bytes
+from jobkit.fit.line import ENOUGH
+from jobkit.fit.loads import agreeing, loads_of, read_lengths
+from jobkit.fit.observations import gather, others
 from jobkit.fit.predict import Prediction, capped, predict
-from jobkit.fit.run_loads import agreeing, loads_of, read_lengths
-from jobkit.fit.straight import Estimate, largest_batch
 from jobkit.outcome.trials import Trial, ended, trials
-from jobkit.report.collect import Collected, no_search_for_cycles
+from jobkit.report.tables import Collected, no_search_for_cycles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

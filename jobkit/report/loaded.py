@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
-from jobkit.outcome.run_folder import PointResult, is_run_folder, read_run
+from jobkit.outcome.results import PointResult, is_run_folder, read_run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jobkit.report.collect import Collected
+    from jobkit.report.tables import Collected
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Loaded:
     folder
         The run folder.
     points
-        One `jobkit.outcome.run_folder.PointResult` a point, in order: ``point`` as planned, ``verdict``
+        One `jobkit.outcome.results.PointResult` a point, in order: ``point`` as planned, ``verdict``
         (outcome and evidence), ``chosen.record`` with all that was measured.
     notes
         What in the folder could not be read, and why.
@@ -38,7 +38,7 @@ class Loaded:
     @cached_property
     def tables(self) -> Collected:
         """The tables of ``jobkit collect``, read when first asked for: points, sizes, groups."""
-        from jobkit.report.collect import collect
+        from jobkit.report.tables import collect
 
         return collect([self.folder])
 

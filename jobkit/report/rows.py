@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import fsum
 
-from jobkit.core.measured import Memory
+from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
-from jobkit.outcome.run_folder import PointResult
-from jobkit.report.predecessors import LogRun
+from jobkit.outcome.results import PointResult
+from jobkit.report.old_logs import LogRun
 
 SETTING = (
     "workload",

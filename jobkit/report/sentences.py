@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from jobkit.core.records import RESULTS, Outcome
-from jobkit.core.typed import word
+from jobkit.core.terminal import word
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_memory
+from jobkit.fit.batch_line import Estimate, Line
 from jobkit.fit.predict import Prediction
-from jobkit.fit.straight import Estimate, Line
 from jobkit.outcome.remedies import remedy
 from jobkit.outcome.trials import answers
-from jobkit.report.collect import Collected
 from jobkit.report.estimates import GroupEstimate
+from jobkit.report.tables import Collected
 
 Row = Mapping[str, object]
 

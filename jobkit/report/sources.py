@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.record_files import read_text
+from jobkit.core.files import read_text
 from jobkit.core.records import Point
-from jobkit.core.typed import typed
-from jobkit.outcome.accounts import Accounts, read_accounts
-from jobkit.outcome.accounts import ended as over
-from jobkit.outcome.identity import is_held, last_driver
-from jobkit.outcome.run_folder import PointResult, each_point, is_run_folder, runs_below
-from jobkit.outcome.submissions import Role
+from jobkit.core.terminal import typed
+from jobkit.outcome.accounting import Accounts, read_accounts
+from jobkit.outcome.accounting import ended as over
+from jobkit.outcome.driver_lock import is_held, last_driver
+from jobkit.outcome.journal import Role
+from jobkit.outcome.results import PointResult, each_point, is_run_folder, runs_below
 from jobkit.outcome.trials import WANTED_FILE, ended, said, trials
-from jobkit.report.predecessors import is_gpu_report, parse_log
+from jobkit.report.old_logs import is_gpu_report, parse_log
 from jobkit.report.rows import Row, row_of_point, rows_of_log
 
 MOST_NAMED = 5

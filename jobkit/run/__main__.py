@@ -7,11 +7,11 @@ import contextlib
 import sys
 from pathlib import Path
 
-from jobkit.core import record_files, record_json, records
+from jobkit.core import files, json_codec, records
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Job, Outcome, Point
+from jobkit.run.failure import Signals
 from jobkit.run.record import Task
-from jobkit.run.signals import Signals
 from jobkit.run.work import run
 
 EXIT_OK = 0
@@ -52,9 +52,9 @@ def read_point(path: Path, index: int) -> Point:
     JobkitError
         Where there is no such line or it is no point.
     """
-    for number, line in record_files.read_lines(path):
+    for number, line in files.read_lines(path):
         if number == index:
-            return record_json.from_json(Point, line, where=f"{path}:{number}")
+            return json_codec.from_json(Point, line, where=f"{path}:{number}")
     raise JobkitError(f"{path}: no line {index}", hint="points count from 1")
 
 

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable
 from pathlib import Path
 
-from jobkit.run.workloads.workload import Entity
+from jobkit.run.workloads.base import Entity
 
 
 def write_entities(path: Path, entities: Iterable[Entity]) -> None:

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.record_files import write_atomically
-from jobkit.run import surroundings
+from jobkit.core.files import write_atomically
+from jobkit.run import process
 from jobkit.run.failure import TryFailed
-from jobkit.run.measure import gpu
+from jobkit.run.measure import nvml
 from jobkit.run.measure.device import open_device
 from jobkit.run.workloads.own import whole_class
 
@@ -55,7 +55,7 @@ def examine(device: str, workload: str, folder: str | None = None) -> dict[str, 
         Where a workload of the user's own is looked for.
     """
     needs_torch = device == "cuda" or workload in NEEDS_TORCH
-    cards = [asdict(card) for card in gpu.cards()]  # before this process opens one, and is counted on it
+    cards = [asdict(card) for card in nvml.cards()]  # before this process opens one, and is counted on it
     return {
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
@@ -66,13 +66,13 @@ def examine(device: str, workload: str, folder: str | None = None) -> dict[str, 
         "torch": _torch(device) if needs_torch else None,
         "nvml": _has_nvml(),
         "cards": cards,
-        "visible": surroundings.visible(),
+        "visible": process.visible(),
         "cpus": len(os.sched_getaffinity(0)),
     }
 
 
 def _has_nvml() -> bool:
-    with gpu.nvml() as there:
+    with nvml.nvml() as there:
         return there
 
 

@@ -17,14 +17,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit.core import record_files, record_json, records
-from jobkit.core.begin import BEGIN_FILE, BY_HAND, read_begin
+from jobkit.core import files, json_codec, records
 from jobkit.core.errors import JobkitError
-from jobkit.core.measured import Gpu
+from jobkit.core.job_files import BEGIN_FILE, BY_HAND, read_begin
+from jobkit.core.measurements import Gpu
 from jobkit.core.records import RESULTS_FOLDER, TRY_PREFIX, Outcome, Point, Record
 from jobkit.core.units import format_count
 from jobkit.run.__main__ import read_point
-from jobkit.run.measure import gpu
+from jobkit.run.measure import nvml
 
 FLAGS_FOLDER = "flags"
 SET_UP = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISSING, Outcome.NO_GPU})
@@ -144,7 +144,7 @@ def _read(run: Path, index: int, number: int, round_: int) -> Failed | None:
         return None
     path = home / records.RECORD_FILE
     if path.is_file():
-        record = record_json.from_json(Record, record_files.read_text(path), where=str(path))
+        record = json_codec.from_json(Record, files.read_text(path), where=str(path))
         return Failed(point=point, outcome=record.outcome, message=record.message, record=record)
     exit_ = records.read_exit(home / records.EXIT_FILE)
     outcome = exit_.outcome or (Outcome.BUG if exit_.stage == "run" and not exit_.signal else Outcome.LOST)
@@ -153,8 +153,8 @@ def _read(run: Path, index: int, number: int, round_: int) -> Failed | None:
 
 
 def _card(point: Point) -> Gpu | None:
-    uuid = gpu.visible_uuid(None) if point.device == "cuda" else None
-    return gpu.describe(uuid, os.getpid()) if uuid else None
+    uuid = nvml.visible_uuid(None) if point.device == "cuda" else None
+    return nvml.describe(uuid, os.getpid()) if uuid else None
 
 
 def main() -> int:

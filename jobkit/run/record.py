@@ -1,23 +1,77 @@
-"""What a try is, what is known of it so far, and the record that tells it. Standard library only."""
+"""What is known of a try so far, and the record made of it."""
 
 from __future__ import annotations
 
+import math
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from jobkit.core import measured
+from jobkit.core import measurements
+from jobkit.core.measurements import Summary
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
-from jobkit.run import surroundings
+from jobkit.run import process
 from jobkit.run.failure import Stopped, outcome_of
 from jobkit.run.measure import memory
 from jobkit.run.measure.sampler import Peaks, Sampling
-from jobkit.run.summary import summarise
-from jobkit.run.workloads.workload import Entity, Workload
+from jobkit.run.workloads.base import Entity, Workload
+
+
+def summarise(batches: Sequence[Batch], *, items_total: int, batches_total: int) -> Summary:
+    """Return the summary of what was done, also where that is less than there was to do.
+
+    Parameters
+    ----------
+    batches
+        The lines of ``batches.jsonl``, warm-up not among them.
+    items_total, batches_total
+        How much there was to do.
+    """
+    seconds = sorted(batch.seconds for batch in batches)
+    work_s = math.fsum(seconds)
+    items = sum(batch.items for batch in batches)
+    characters = sum(batch.characters for batch in batches)
+    return Summary(
+        items_total=items_total,
+        batches_total=batches_total,
+        items=items,
+        sentences=_sum(batch.sentences for batch in batches),
+        characters=characters,
+        batches=len(batches),
+        work_s=work_s,
+        items_per_s=items / work_s if work_s > 0 else None,
+        batch_mean_s=work_s / len(batches) if batches else None,
+        batch_p50_s=quantile(seconds, 0.50),
+        batch_p95_s=quantile(seconds, 0.95),
+        padding_efficiency=_efficiency(batches),
+        load_max=max((batch.load for batch in batches), default=None),
+    )
+
+
+def quantile(ordered: Sequence[float], share: float) -> float | None:
+    """Return the value below which ``share`` of the sorted values lie, linearly interpolated."""
+    if not ordered:
+        return None
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """Return the sum, or ``None`` where a value is unknown or there is none."""
+    known = list(values)
+    return None if not known or None in known else sum(value for value in known if value is not None)
+
+
+def _efficiency(batches: Sequence[Batch]) -> float | None:
+    padded = _sum(batch.padded_chars for batch in batches)
+    return min(1.0, sum(batch.characters for batch in batches) / padded) if padded else None
+
 
 OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 
@@ -62,12 +116,12 @@ class Try:
     batches_total: int = 0
     characters_total: int = 0
     workload: Workload | None = None
-    gpu: measured.Gpu | None = None
+    gpu: measurements.Gpu | None = None
     peaks: Peaks | None = None
     sampler: Sampling | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
-    needs: tuple[measured.Need, ...] = ()
+    needs: tuple[measurements.Need, ...] = ()
     code: str | None = None
 
 
@@ -102,7 +156,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         needs=state.needs,
         failed_load=_failed_load(state) if outcome in OUT_OF_MEMORY else None,
         retries=_retries(state.batches),
-        environment=surroundings.variables(),
+        environment=process.variables(),
     )
 
 
@@ -126,11 +180,11 @@ def _retries(batches: Sequence[Batch]) -> int | None:
     return sum(known) if known else None
 
 
-def _sampler(peaks: Peaks | None) -> measured.Sampler | None:
+def _sampler(peaks: Peaks | None) -> measurements.Sampler | None:
     if peaks is None:
         return None
     utilisation, power = peaks.utilisation_percent, peaks.power_w
-    return measured.Sampler(
+    return measurements.Sampler(
         period_s=peaks.period_s,
         samples=peaks.samples,
         memory_query=peaks.memory_query,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jobkit.core.record_files import write_atomically
+from jobkit.core.files import write_atomically
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.run.failure import TryFailed
 from jobkit.run.workloads.stanza_ner import PROCESSORS

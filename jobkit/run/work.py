@@ -1,35 +1,56 @@
-"""One try: read the point, get ready, warm up, work batch by batch, leave a record.
-
-The record is written whatever happens: at the end, on an exception, on a signal.
-"""
+"""One try of a point: prepare, warm up, work through the text, leave a record."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import resource
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
-from jobkit.core import record_files, record_json, records
+from jobkit.core import files, json_codec, records
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Batch, Outcome
-from jobkit.run import room, surroundings
+from jobkit.run import process
 from jobkit.run.entities import write_entities
-from jobkit.run.failure import Stopped, TryFailed
-from jobkit.run.measure import gpu, memory, need
+from jobkit.run.failure import Signals, Stopped, TryFailed
+from jobkit.run.measure import memory, need, nvml
 from jobkit.run.measure.device import Device, open_device
 from jobkit.run.measure.sampler import Peaks, sampling
-from jobkit.run.order import Call, calls
-from jobkit.run.paragraphs import read_paragraphs
+from jobkit.run.paragraphs import Call, calls, read_paragraphs
 from jobkit.run.record import Task, Try, now, record_of
-from jobkit.run.signals import Signals
 from jobkit.run.staged import check_model
+from jobkit.run.workloads.base import Result, Workload
 from jobkit.run.workloads.own import folder_of, open_workload
-from jobkit.run.workloads.workload import Result, Workload
+
+ROOM_BYTES = 64 * 2**10
+"""More than any record takes: some KiB, and the environment that it keeps."""
+_FILE = "room.part"
+
+
+def set_aside(out: Path) -> None:
+    """Take room for a record.
+
+    Raises
+    ------
+    OSError
+        ``ENOSPC`` or ``EDQUOT`` where there is none.
+    """
+    with (out / _FILE).open("wb") as stream:
+        stream.write(b" " * ROOM_BYTES)
+        stream.flush()
+        os.fsync(stream.fileno())  # a file system over the network may say only now that it is full
+
+
+def give_back(out: Path) -> None:
+    """Leave the room to the record."""
+    (out / _FILE).unlink(missing_ok=True)
+
 
 WARM_UP_PARAGRAPHS = 4
 NVML_UUID_VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -42,7 +63,7 @@ def run(task: Task, signals: Signals) -> Outcome:
     with ExitStack() as stack:
         try:
             with signals.may_stop():
-                room.set_aside(task.out)
+                set_aside(task.out)
                 _work(state, stack)
         except (Exception, Stopped) as caught:  # noqa: BLE001 - the record tells what it was
             error = caught
@@ -61,8 +82,8 @@ def _leave(state: Try, error: BaseException | None) -> Outcome:
         write_entities(out / records.ENTITIES_FILE, state.entities)
     except OSError as full:
         record = record_of(state, error or full)
-    room.give_back(out)
-    record_files.write_atomically(out / records.RECORD_FILE, record_json.to_json(record) + "\n")
+    give_back(out)
+    files.write_atomically(out / records.RECORD_FILE, json_codec.to_json(record) + "\n")
     return record.outcome
 
 
@@ -72,10 +93,10 @@ def _work(state: Try, stack: ExitStack) -> None:
     if point.model:
         check_model(state.task.inputs, point.model)
     state.items_total = len(paragraphs)
-    idle = gpu.idle_bytes() if point.device == "cuda" else {}
+    idle = nvml.idle_bytes() if point.device == "cuda" else {}
     workload = _open_workload(state)
     device = open_device(point.device) if workload.NEEDS_MODEL else Device(point.device)
-    uuid = gpu.visible_uuid(device.cuda_uuid) if point.device == "cuda" else None
+    uuid = nvml.visible_uuid(device.cuda_uuid) if point.device == "cuda" else None
     state.sampler = stack.enter_context(sampling(uuid))
     _open_gpu(state, idle, uuid)
     device.cap(point.cap_bytes)
@@ -97,7 +118,7 @@ def _work(state: Try, stack: ExitStack) -> None:
         state.warm_up_s += need.largest_first(device, state.workload, todo[0])
     with (state.task.out / records.BATCHES_FILE).open("a", encoding="utf-8") as stream:
         for batch in _batches(state, device, todo):
-            stream.write(record_json.to_json(batch) + "\n")
+            stream.write(json_codec.to_json(batch) + "\n")
             stream.flush()
     if device.torch:
         state.needs = need.measure(device, need.heaviest(state.workload, state.batches, todo), point)
@@ -116,10 +137,10 @@ def _open_gpu(state: Try, idle: dict[str, int | None], uuid: str | None) -> None
     """Describe the card, and note what it held before this process came."""
     if state.task.point.device != "cuda":
         return
-    state.gpu = gpu.describe(uuid, surroundings.own_pid()) if uuid else None
+    state.gpu = nvml.describe(uuid, process.own_pid()) if uuid else None
     if state.gpu is None:
-        unknown = f"NVML knows no GPU for {NVML_UUID_VARIABLE}={surroundings.visible()!r}"
-        raise TryFailed(Outcome.NO_GPU, gpu.lack() or unknown)
+        unknown = f"NVML knows no GPU for {NVML_UUID_VARIABLE}={process.visible()!r}"
+        raise TryFailed(Outcome.NO_GPU, nvml.lack() or unknown)
     state.readings.device_idle = idle.get(state.gpu.uuid)
 
 
@@ -148,7 +169,7 @@ def _open_workload(state: Try) -> Workload:
 def _load(state: Try, workload: Workload, device: Device) -> None:
     """Load the workload and read what its weights take."""
     point, readings = state.task.point, state.readings
-    readings.rss_before = surroundings.rss_now()
+    readings.rss_before = process.rss_now()
     model = state.task.inputs / "model" if point.model else None
     start = time.perf_counter()
     try:
@@ -159,7 +180,7 @@ def _load(state: Try, workload: Workload, device: Device) -> None:
         raise TryFailed(Outcome.MODEL_MISSING, f"{error}") from error
     device.synchronise()
     state.load_s = time.perf_counter() - start
-    readings.rss_model = surroundings.rss_now()
+    readings.rss_model = process.rss_now()
     readings.weights = device.allocated_bytes()
     state.workload = workload
 
@@ -228,4 +249,4 @@ def _close(state: Try) -> None:
     """Read what can be read only at the end."""
     state.peaks = state.sampler.ask("peaks") if state.sampler else None
     state.readings.maxrss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    state.readings.cgroup_peak = surroundings.cgroup_peak()
+    state.readings.cgroup_peak = process.cgroup_peak()

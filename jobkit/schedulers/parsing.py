@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.nearest import advice
 from jobkit.core.shell import Completed
+from jobkit.core.terminal import advice
 from jobkit.schedulers.types import JobId
 
 REFUSED = 3

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.nearest import nearest
+from jobkit.core.terminal import nearest
 from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.protocol import Scheduler
 

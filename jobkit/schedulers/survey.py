@@ -1,13 +1,229 @@
-"""What a scheduler says of its site, in the words that all schedulers share."""
+"""A cluster as its scheduler describes it, and what is wrong with a request there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers.queues import Queue
+from jobkit.core.units import format_count, format_memory
+from jobkit.schedulers.parsing import Fault, as_walltime, no_such
+from jobkit.schedulers.types import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """Nodes of a queue that are alike.
+
+    Attributes
+    ----------
+    number
+        How many there are; 0 where that is not known.
+    names
+        What they are called, where the scheduler says it.
+    cpus, memory_bytes
+        Of one of them; ``None`` where that is not known.
+    gpus
+        Of one of them, by type.
+    """
+
+    number: int = 0
+    names: str = ""
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    gpus: Mapping[str, int] | None = None
+
+    def lacks(self, request: Request) -> tuple[str, ...]:
+        """Return the keys of `resources` of which a request asks for more than such a node has."""
+        gpus = self.gpus
+        most = request.gpus if gpus is None else max(gpus.values(), default=0)
+        if gpus is not None and request.gpu_type:
+            most = gpus.get(request.gpu_type, 0)
+        pairs = (
+            ("cpus", request.cpus, self.cpus),
+            ("memory", request.memory_bytes, self.memory_bytes),
+            ("gpus", request.gpus, most),
+        )
+        return tuple(key for key, asked, have in pairs if have is not None and asked > have)
+
+    def __str__(self) -> str:
+        """Return who they are and what one has: ``2 nodes have 8 CPUs, 7.81 GiB, 2 x v100``."""
+        parts = [format_count(self.cpus, "CPU")] if self.cpus is not None else []
+        parts += [format_memory(self.memory_bytes)] if self.memory_bytes is not None else []
+        parts += [f"{count} x {kind or 'GPU'}" for kind, count in (self.gpus or {}).items()]
+        who = self.names or (format_count(self.number, "node") if self.number else "nodes")
+        return f"{who} {'has' if self.number == 1 else 'have'} {', '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A queue, as far as the scheduler tells of it.
+
+    Attributes
+    ----------
+    default
+        Whether jobs go there that name no queue.
+    walltime_s
+        The longest that a job may ask for; ``None`` for no limit.
+    gpus
+        The largest number of GPUs on one node, by type; an empty type where none is told.
+    nodes
+        How many it has.
+    cpus, memory_bytes
+        Of its largest node; ``None`` where that is not told.
+    kinds
+        What its nodes have, each kind of node once; empty where that is not known.
+    closed
+        Why it takes no job of this user; empty where nothing says so.
+    only
+        Whom it is for, where not for all; whether this user is one of them is not known.
+    environments
+        The parallel environments that it serves (Grid Engine).
+    """
+
+    name: str
+    default: bool = False
+    walltime_s: float | None = None
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    nodes: int = 0
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    kinds: tuple[Nodes, ...] = ()
+    closed: str = ""
+    only: str = ""
+    environments: tuple[str, ...] = ()
+
+    @property
+    def gpus_a_node(self) -> int:
+        """The largest number of GPUs on one node, of any type."""
+        return max(self.gpus.values(), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The queues that a request names.
+
+    Attributes
+    ----------
+    queues
+        Those that there are.
+    unknown
+        The first name that no queue has; empty where all are known.
+    where
+        All of them, for a person: ``partition 'gpu'``.
+    """
+
+    queues: tuple[Queue, ...]
+    unknown: str
+    where: str
+
+
+def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> Asked:
+    """Return the queues that a request names.
+
+    Parameters
+    ----------
+    names
+        With commas between them; each may hold ``*`` and ``?`` and end in ``@host``, as Grid Engine
+        has it (sge_types(1), wc_queue_list; a host alone means any queue). ``None`` for the default
+        queue, or where there is none for any.
+    noun
+        What the scheduler calls a queue.
+    """
+    known = tuple(known)
+    default = ",".join(queue.name for queue in known if queue.default)
+    words = [word.partition("@")[0] or "*" for word in (names or default or "*").split(",") if word]
+    found = tuple(queue for queue in known if any(fnmatchcase(queue.name, word) for word in words))
+    named = names or default
+    return Asked(
+        queues=found,
+        unknown=next((word for word in words if word != "*" and not _matches(word, known)), ""),
+        where=f"{noun} {named!r}" if named else f"any {noun}",
+    )
+
+
+def _matches(word: str, known: Iterable[Queue]) -> bool:
+    return any(fnmatchcase(queue.name, word) for queue in known)
+
+
+def unknown_fault(asked: Asked, known: Iterable[Queue], noun: str) -> Fault | None:
+    """Return what is wrong with a name that no queue has, with the nearest one."""
+    names = [queue.name for queue in known]
+    return no_such(noun, asked.unknown, names, "the queue") if asked.unknown else None
+
+
+def walltime_fault(request: Request, asked: Asked, limit: str = "") -> Fault | None:
+    """Return what is wrong with a walltime that none of the queues asked for allows.
+
+    Parameters
+    ----------
+    limit
+        What the scheduler calls the limit.
+    """
+    limits = [queue.walltime_s for queue in asked.queues]
+    if not limits or any(most is None or most >= request.walltime_s for most in limits):
+        return None
+    longest = max(most for most in limits if most is not None)
+    named = f" ({limit})" if limit else ""
+    each = f" ({request.pack} points a job, {as_walltime(request.walltime_s // request.pack)} each)"
+    return Fault(
+        f"walltime {as_walltime(request.walltime_s)}{each if request.pack > 1 else ''} "
+        f"is longer than {asked.where} allows{named}: at most {as_walltime(longest)}",
+        "pack, resources.walltime or the queue" if request.pack > 1 else "resources.walltime or the queue",
+    )
+
+
+def gpu_fault(request: Request, asked: Asked) -> Fault | None:
+    """Return what is wrong with GPUs that none of the queues asked for has."""
+    if not request.gpus or not asked.queues:
+        return None
+    where, offered = asked.where, offered_gpus(asked.queues)
+    if not offered:
+        return Fault(f"{where} has no GPUs; asked for: {request.gpus}", "resources.gpus or the queue")
+    if request.gpu_type and request.gpu_type not in offered:
+        return no_such(f"GPU type in {where}", request.gpu_type, offered, "resources.gpu_type")
+    most = offered[request.gpu_type] if request.gpu_type else max(offered.values())
+    if request.gpus > most:
+        return Fault(
+            f"{where} has at most {format_count(most, 'GPU')} a node; asked for: {request.gpus}",
+            "resources.gpus",
+        )
+    return None
+
+
+def node_fault(request: Request, asked: Asked) -> Fault | None:
+    """Return what is wrong with CPUs, memory and GPUs that no node of the queues has together."""
+    kinds = [kind for queue in asked.queues for kind in queue.kinds]
+    lacking = [kind.lacks(request) for kind in kinds]
+    if not kinds or () in lacking or gpu_fault(request, asked):
+        return None
+    never = [key for key in _WANTED if all(key in keys for keys in lacking)]
+    wanted = never or [key for key in _WANTED if any(key in keys for keys in lacking)]
+    words = " and ".join(_WANTED[key](request) for key in wanted)
+    told = list(dict.fromkeys(map(str, kinds)))
+    have = "; ".join(told[:_MOST_KINDS]) + ("; ..." if len(told) > _MOST_KINDS else "")
+    keys = " or ".join(f"resources.{key}" for key in wanted)
+    return Fault(f"{asked.where} has no node with {words}: {have}", f"{keys}, or the queue")
+
+
+_MOST_KINDS = 8
+_WANTED: Mapping[str, Callable[[Request], str]] = {
+    "cpus": lambda request: format_count(request.cpus, "CPU"),
+    "memory": lambda request: f"{format_memory(request.memory_bytes)} of memory",
+    "gpus": lambda request: format_count(request.gpus, f"{request.gpu_type or ''} GPU".strip()),
+}
+
+
+def offered_gpus(queues: Iterable[Queue]) -> dict[str, int]:
+    """Return the largest number of GPUs on one node of these queues, by type."""
+    offered: dict[str, int] = {}
+    for queue in queues:
+        for kind, count in queue.gpus.items():
+            offered[kind] = max(count, offered.get(kind, 0))
+    return offered
+
 
 Answers = Mapping[str, Completed]
 """What was answered, by the name of the question."""

@@ -11,21 +11,20 @@ from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
-from jobkit.core.places import cache_dir
-from jobkit.planning.found import idle_gpus, needed_gpus
-from jobkit.planning.render import SCRATCH_MARGIN_BYTES, render_errand
+from jobkit.core.paths import cache_dir
+from jobkit.planning.resolve import idle_gpus, needed_gpus
+from jobkit.planning.script import SCRATCH_MARGIN_BYTES, render_errand
 from jobkit.schedulers.survey import Survey
 from jobkit.schedulers.types import Array, Request
-from jobkit.setup import machine_probes, site_probes
-from jobkit.setup.doctor_case import Case, inputs_of, needs_model
+from jobkit.setup import check_machine, check_site
+from jobkit.setup.case import Case, inputs_of, needs_model
+from jobkit.setup.check_node import MACHINE, PYTHON, Wanted, look, programs
 from jobkit.setup.facts import ANSWER_FILE, EXAMINED_FILE, PROGRAMS, Facts, read_facts
 from jobkit.setup.findings import Finding, Status, fine, missing, warning
-from jobkit.setup.node_probes import MACHINE, Wanted, look, programs
-from jobkit.setup.python_probes import PYTHON
 from jobkit.spec.axes import settings
-from jobkit.spec.spec import SweepSpec
-from jobkit.spec.values import Auto
-from jobkit.submit.enqueue import clean_environment
+from jobkit.spec.fields import Auto
+from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.submit.controller import clean_environment
 
 BODY = "doctor.sh.j2"
 STEP_LIMIT_S = 60
@@ -52,8 +51,8 @@ def under(where: str, findings: Iterator[Finding] | Sequence[Finding]) -> Iterat
 
 def opening(case: Case) -> Iterator[Finding]:
     """Yield what can be told before the scheduler is asked."""
-    first = [machine_probes.jobkit_itself(), *(one for one in case.opening if one.name == "spec")]
-    yield from under(HERE, [*first, machine_probes.commands(case.scheduler, _no_scheduler(case))])
+    first = [check_machine.jobkit_itself(), *(one for one in case.opening if one.name == "spec")]
+    yield from under(HERE, [*first, check_machine.commands(case.scheduler, _no_scheduler(case))])
 
 
 def _no_scheduler(case: Case) -> str:
@@ -64,7 +63,7 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
     """Yield what the scheduler's answers come to, for a point of the spec."""
     if case.local:
         return
-    found = [site_probes.controller(survey)]
+    found = [check_site.controller(survey)]
     found += [one for one in case.opening if one.name == "site file"]
     try:
         request = case.request()
@@ -72,15 +71,15 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
         found.append(missing("job script", error.message, error.hint))
     else:
         if not survey.trouble:
-            found += site_probes.look(survey, _asking(case, survey, request))
+            found += check_site.look(survey, _asking(case, survey, request))
             if idle := idle_gpus(case.spec, case.scheduler.NAME, case.device):
                 found.append(warning("GPUs in use", idle, needed_gpus(case.device)))
             found.append(_tried(case, request, found))
     yield from under(survey.product, found)
 
 
-def _asking(case: Case, survey: Survey, request: Request) -> site_probes.Asking:
-    return site_probes.Asking(
+def _asking(case: Case, survey: Survey, request: Request) -> check_site.Asking:
+    return check_site.Asking(
         request=request,
         requests=case.site.requests,
         memory_per=case.site.memory_per,
@@ -135,7 +134,7 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
     Raises
     ------
     JobkitError
-        As `jobkit.planning.render.render_errand`.
+        As `jobkit.planning.script.render_errand`.
     """
     values = {
         "warning_s": 0,
@@ -160,11 +159,11 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
         Whether a node will tell which folders it sees: then there is no need to guess.
     """
     shared = not (case.local or nodes_tell)
-    found = [machine_probes.run_folders(case.runs_dir, shared=shared), machine_probes.cache(shared=shared)]
+    found = [check_machine.run_folders(case.runs_dir, shared=shared), check_machine.cache(shared=shared)]
     if case.given:
-        found.append(machine_probes.text(case.spec, case.base))
+        found.append(check_machine.text(case.spec, case.base))
     if needs_model(case):
-        found.append(machine_probes.model(case.spec, needed=case.given))
+        found.append(check_machine.model(case.spec, needed=case.given))
     yield from under(INPUTS, found)
 
 

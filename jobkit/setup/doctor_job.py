@@ -8,19 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobkit.core import record_files, records
+from jobkit.core import files, records
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import format_clock
 from jobkit.planning.prepare import run_id
 from jobkit.schedulers.types import JobId, Queued, State
+from jobkit.setup.case import NAME, Case
+from jobkit.setup.check_node import MACHINE, PYTHON, look
 from jobkit.setup.doctor import ONE_TASK, facts_in, script_for, under, wanted
-from jobkit.setup.doctor_case import NAME, Case
 from jobkit.setup.facts import ANSWER_FILE, Facts
 from jobkit.setup.findings import Finding, Status, exit_code, fine, missing, unknown, warning
-from jobkit.setup.node_probes import MACHINE, look
-from jobkit.setup.python_probes import PYTHON
-from jobkit.status import states
-from jobkit.submit import enqueue
+from jobkit.status import queue
+from jobkit.submit import controller
 
 WALLTIME_S = 180
 """A minute's work; the rest is for a node that is slow to begin and to end."""
@@ -93,7 +92,7 @@ class _Look:
         """Cancel the job; return a line that says so, or how to do it."""
         scheduler = self.case.scheduler
         try:
-            enqueue.cancel(scheduler, self.run_dir, [self.job])
+            controller.cancel(scheduler, self.run_dir, [self.job])
         except JobkitError as error:
             return f"job {self.job} could not be cancelled: {error}"
         return f"job {self.job} was cancelled"
@@ -108,8 +107,8 @@ def _submit(case: Case) -> _Look:
     (run_dir / "logs").mkdir(parents=True)
     for file in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
         (run_dir / file).touch()
-    record_files.write_atomically(run_dir / "job.sh", script)
-    taken = enqueue.submit_array(case.scheduler, run_dir, str(run_dir / "job.sh"), ONE_TASK)
+    files.write_atomically(run_dir / "job.sh", script)
+    taken = controller.submit_array(case.scheduler, run_dir, str(run_dir / "job.sh"), ONE_TASK)
     return _Look(case, run_dir, taken.job)
 
 
@@ -139,7 +138,7 @@ def _progress(job: _Look) -> str:
 def _ask(job: _Look, within_s: float) -> Finding | None:
     """Ask the queue once; return why there is no use in waiting on, and cancel the job then."""
     case = job.case
-    queued = states.ask_queue(case.scheduler, (job.job,), job.run_dir)
+    queued = queue.ask_queue(case.scheduler, (job.job,), job.run_dir)
     if queued is None or queued:
         job.seen_at = time.monotonic()
     if queued is not None:

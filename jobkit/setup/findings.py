@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from jobkit.core.folded import printable
-from jobkit.core.typed import word
+from jobkit.core.terminal import printable, word
 
 EXIT_MISSING = 4
 SCHEMA = 1

@@ -8,7 +8,7 @@ from jobkit.core import shell
 from jobkit.core.shell import Completed
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.survey import Survey
-from jobkit.submit.enqueue import clean_environment
+from jobkit.submit.controller import clean_environment
 
 TIMEOUT_S = 20.0
 """squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""

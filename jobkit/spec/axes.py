@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from jobkit.core.nearest import nearest
-from jobkit.run.workloads.workload import knobs
-from jobkit.spec.values import AUTO, AUTO_KNOB
+from jobkit.core.terminal import nearest
+from jobkit.run.workloads.base import knobs
+from jobkit.spec.fields import AUTO, AUTO_KNOB
 
 Loc = tuple[int | str, ...]
 

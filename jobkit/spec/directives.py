@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import format_walltime
 from jobkit.spec.site import Site
-from jobkit.spec.spec import Resources
+from jobkit.spec.sweep_spec import Resources
 
 _INSTEAD = {
     "exclusive": "put requests.exclusive into the site file, on Grid Engine "

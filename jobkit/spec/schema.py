@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from jobkit.run.workloads.workload import SHIPPED, knobs
-from jobkit.spec.spec import Axes, SweepSpec
-from jobkit.spec.values import AUTO, AUTO_KNOB
+from jobkit.run.workloads.base import SHIPPED, knobs
+from jobkit.spec.fields import AUTO, AUTO_KNOB
+from jobkit.spec.sweep_spec import Axes, SweepSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FILE = "jobkit.schema.json"
@@ -19,7 +19,7 @@ FILE = "jobkit.schema.json"
 
 
 def schema_text() -> str:
-    """Return the schema of `jobkit.spec.spec.SweepSpec` as JSON, as `jobkit schema` prints it."""
+    """Return the schema of `jobkit.spec.sweep_spec.SweepSpec` as JSON, as `jobkit schema` prints it."""
     return json.dumps(spec_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -9,11 +9,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.nearest import SCHEDULER_WORDS, nearest
-from jobkit.core.places import config_folder
-from jobkit.core.shipped import shipped_folder
+from jobkit.core.paths import config_folder, shipped_folder
+from jobkit.core.terminal import SCHEDULER_WORDS, nearest
 from jobkit.schedulers.registry import own_option
-from jobkit.spec.values import Line, SchedulerName, Word
+from jobkit.spec.fields import Line, SchedulerName, Word
 from jobkit.spec.yaml_files import read_document, refuse, validated
 
 

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ValidationError
 from yaml.constructor import ConstructorError
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.nearest import meant, nearest
-from jobkit.core.record_files import open_regular
+from jobkit.core.files import open_regular
+from jobkit.core.terminal import meant, nearest
 
 Loc = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)

@@ -1,242 +1,139 @@
-"""Follow a run that is under way: progress for each point, and the wait for the last one."""
+"""Look at runs again and again until nothing is to come: in place on a terminal, else at each change."""
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Self
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.folded import printable
-from jobkit.core.records import EXIT_FILE, RESULTS_FOLDER, TRY_PREFIX, Outcome, Point
-from jobkit.core.units import format_about
-from jobkit.outcome.outcomes import TryFiles
-from jobkit.outcome.submissions import Role, Submission, Task
-from jobkit.outcome.trials import finished
-from jobkit.outcome.tries import latest_number, read_batches, read_try
-from jobkit.run.paragraphs import read_paragraphs
-from jobkit.schedulers.registry import by_name
-from jobkit.schedulers.types import State
+from jobkit.core.terminal import for_terminal
+from jobkit.core.units import format_count
 from jobkit.spec.policy import Policy
-from jobkit.status import states
-from jobkit.status.choice import due
-from jobkit.status.in_words import state_of, why
-from jobkit.status.look import RunLook, Standing, followers, look
-from jobkit.status.progress import DONE, RUNNING, WAITING, Pace, progress_of, setting_of, to_go
-from jobkit.status.status import RunStatus, status_of
-from jobkit.status.status_report import plain
-from jobkit.status.timing import task_s
+from jobkit.spec.sweep_spec import load_spec
+from jobkit.status.progress_bars import BACK_OFF, FIRST_POLL_S, SLOWEST_POLL_S, Failures, over
+from jobkit.status.summary import PointStatus, RunStatus, status
+from jobkit.status.table import cut
 
-FIRST_POLL_S, SLOWEST_POLL_S, BACK_OFF = 2.0, 30.0, 1.3
-MOST_BARS = 24
-"""With more points than this a finished one's bar goes, so that the running ones stay in sight."""
+STOP = "Ctrl-C ends the watch, not the run"
+
+Statuses = Sequence[RunStatus]
 
 
-class Progress:
-    """A bar a point on a terminal, a line a finished point elsewhere; on stderr. A failure has a line.
+@dataclass(slots=True)
+class Screen:
+    """Where a watch is shown.
 
-    Parameters
+    Attributes
     ----------
-    run_dir, points
-        The run, and those of its points that are awaited.
-    before
-        The run before these points were submitted again: its tries and its failures are old.
+    write
+        Takes text, as it is.
+    in_place
+        Whether each look is drawn over the one before: on a terminal.
+    plain
+        Whether nothing is added to what is shown: for programs.
+    note
+        Takes a line for a person: a failure.
     """
 
-    def __init__(self, run_dir: Path, points: Sequence[Point], before: RunLook | None = None) -> None:
-        self._run_dir = run_dir
-        self._left = {point.index: point for point in points}
-        self._total = len(points)
-        self._console = Console(stderr=True)
-        self._items = _items(points[0])
-        self._bars = Bars(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=16),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[unit]}", markup=False),
-            TimeElapsedColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
-        self._tasks: dict[int, TaskID] = {}
-        self._all = self._bars.add_task("all points", total=len(points), unit="points")
-        self._paces = {point.index: _pace(point, WAITING) for point in points}
-        self._failures = Failures(before)
-        tried = (point for point in before.points if point.tries) if before else ()
-        self._old = {point.point.index: point.tries[0].files.number for point in tried}
-        self._turn = time.monotonic()
+    write: Callable[[str], None]
+    in_place: bool
+    plain: bool = False
+    note: Callable[[str], None] = lambda _: None
+    _drawn: int = 0
+    _last: Hashable = field(default=None)
 
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
+    def report(self, lines: Iterable[str]) -> None:
+        """Print lines that stay, above what is drawn."""
+        for line in lines:
+            self.write(self._up())
+            self._drawn = 0
+            self.note(line)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.refresh()
-        self._bars.stop()
+    def _up(self) -> str:
+        return f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
 
-    def tick(self, _: Point) -> None:
-        """Look at what is home and show it."""
-        self.refresh()
-
-    def refresh(self, status: RunStatus | None = None) -> set[int]:
-        """Look at what is home and show it; return the points that are not yet finished.
+    def show(self, text: str, key: Hashable, pause_s: float | None) -> None:
+        """Show a look: in place always, else where it differs from the one before.
 
         Parameters
         ----------
-        status
-            How the run stands on its cluster; ``None`` on this machine, where one point runs at a time.
+        key
+            What a change is told by.
+        pause_s
+            Until the next look; ``None`` where there is none.
         """
-        before = len(self._left)
-        for point in list(self._left.values()):
-            home = self._run_dir / RESULTS_FOLDER / point.point_id
-            number = latest_number(str(home))
-            if number > self._old.get(point.index, 0):
-                self._show(point, home, number, status)
-        if status is not None:
-            self._say(self._failures.lines(status.seen))
-        elif len(self._left) < before:
-            self._say(self._failures.lines(*look([self._run_dir], ask=False)))
-        why = "" if self._tasks or status is None else _reasons(status)
-        unit = f"points{self._to_go(status)}{why}"
-        self._bars.update(self._all, completed=self._total - len(self._left), unit=unit)
-        return set(self._left)
+        text = for_terminal(text)
+        if self.in_place:
+            self._draw(text, pause_s)
+        elif key != self._last:
+            at = "" if self.plain else f"{datetime.now().astimezone():%H:%M:%S}\n"
+            self.write(f"{at}{text}" if self.plain else f"{at}{text}\n")
+        self._last = key
 
-    def _show(self, point: Point, home: Path, number: int, status: RunStatus | None) -> None:
-        folder = home / f"{TRY_PREFIX}{number}"
-        batches = read_batches(str(home), number, [])
-        if point.index not in self._tasks:
-            name = f"{printable(point.point_id):<20}"
-            self._tasks[point.index] = self._bars.add_task(name, total=self._items, unit="paragraphs")
-        task = self._tasks[point.index]
-        self._bars.update(task, completed=sum(batch.items for batch in batches))
-        if not (folder / EXIT_FILE).is_file():
-            far = progress_of(batches)
-            left_s, elapsed_s = far.left_s if far else None, time.monotonic() - self._turn
-            self._paces[point.index] = _pace(point, RUNNING, elapsed_s, left_s)
-            return
-        del self._left[point.index]
-        self._bars.stop_task(task)
-        self._bars.update(task, visible=self._total <= MOST_BARS)
-        self._paces[point.index] = self._took(point, folder, read_try(str(home), number, point))
-        if not self._console.is_terminal:
-            finished = self._total - len(self._left)
-            self._say([f"{point.point_id:<20} {finished}/{self._total} points{self._to_go(status)}"])
-
-    def _took(self, point: Point, folder: Path, files: TryFiles) -> Pace:
-        """Return how long a point took, from the end of the one before; of a failed one nothing."""
-        ran_s, self._turn = time.monotonic() - self._turn, time.monotonic()
-        well = files.record is not None and files.record.outcome is Outcome.OK
-        return _pace(point, DONE if well else "", max(ran_s, task_s(files, folder) or 0.0))
-
-    def _say(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
-
-    def _to_go(self, status: RunStatus | None) -> str:
-        left_s = to_go([*self._paces.values()], at_a_time=1) if status is None else status.to_go_s
-        return f", about {format_about(left_s)} to go" if left_s is not None and self._left else ""
+    def _draw(self, text: str, pause_s: float | None) -> None:
+        size = shutil.get_terminal_size()
+        lines = text.splitlines()
+        if pause_s is not None:
+            foot = f"{datetime.now().astimezone():%H:%M:%S}; again in {pause_s:.0f} s; {STOP}"
+            room = max(1, size.lines - 3)
+            hidden = len(lines) - room
+            lines = lines[:room] + ([f"... {format_count(hidden, 'more line')}"] if hidden > 0 else [])
+            lines = [cut(line, size.columns) for line in (*lines, foot)]
+        self.write(self._up() + "".join(f"{line}\n" for line in lines))
+        self._drawn = len(lines)
 
 
-def _pace(point: Point, standing: str, elapsed_s: float | None = None, left_s: float | None = None) -> Pace:
-    setting = setting_of(point.params)
-    return Pace(setting=setting, standing=standing, elapsed_s=elapsed_s, left_s=left_s)
+def watch(folders: Sequence[Path], shown: Callable[[Statuses], str], screen: Screen) -> Statuses:
+    """Look again and again, ever more seldom, until nothing is to come; return the last look.
 
-
-def _reasons(status: RunStatus) -> str:
-    """Return why points wait, in the scheduler's words."""
-    reasons = sorted({task.reason for task in status.seen.queued.values() if task.reason})
-    return f", waiting: {', '.join(reasons)}" if reasons else ""
-
-
-class Failures:
-    """Which failed tries have had their line.
+    It ends too where something is to come only if a person acts.
+    Two who watch the same run share the scheduler's answers: one asks, and the other takes what is
+    younger than its own pause.
 
     Parameters
     ----------
-    seen
-        The run before: what had failed by then gets no line.
-    """
-
-    def __init__(self, seen: RunLook | None = None) -> None:
-        self._known: set[tuple[int, int, Task | None]] = set()
-        if seen is not None:
-            list(self.lines(seen))
-
-    def lines(self, seen: RunLook) -> Iterator[str]:
-        """Yield a line for each point that has failed since: its outcome, and what led to it."""
-        now = datetime.now(UTC)
-        for point in seen.points:
-            key = (point.point.index, point.counts.files.number, point.task)
-            if point.standing is Standing.FAILED and not point.cancelled and key not in self._known:
-                self._known.add(key)
-                words = why(point, seen.silent, now).removeprefix("exit file: ")
-                yield f"{point.point.point_id:<20} {plain(f'{state_of(point)}: {words}')}"
-
-
-def _items(point: Point) -> int | None:
-    try:
-        return len(read_paragraphs(Path(point.text.path)))
-    except JobkitError:
-        return None
-
-
-def until_done(run_dir: Path, points: Sequence[Point], policy: Policy, before: RunLook | None = None) -> None:
-    """Return when nothing of a run is to come: no point, no trial of the largest batch, no retry.
-
-    The queue is asked once a cycle, for all arrays together, more and more seldom; at the end the
-    accounting is asked once, and kept in the run folder.
-
-    Parameters
-    ----------
-    run_dir, points, policy
-        The run, those of its points that are awaited, and the policy of its spec.
-    before
-        As `Progress` takes it.
+    folders
+        Run folders.
+    shown
+        Returns a look as text.
     """
     pause_s = FIRST_POLL_S
-    with Progress(run_dir, points, before) as progress:
-        while True:
-            (seen,) = look([run_dir])
-            progress.refresh(status_of(seen, datetime.now(UTC)))
-            if over(seen, policy):
-                break
-            time.sleep(pause_s)
-            pause_s = min(SLOWEST_POLL_S, pause_s * BACK_OFF)
-    ask_accounting(seen)
+    policies = {folder: _policy(folder) for folder in folders}
+    failures: dict[Path, Failures] = {}
+    while True:
+        found = status(folders, max_age_s=pause_s)
+        done = all(over(one.seen, policies[one.seen.folder]) for one in found)
+        for run in found:
+            screen.report(failures.setdefault(run.seen.folder, Failures(run.seen)).lines(run.seen))
+        screen.show(shown(found), changes(found), None if done else pause_s)
+        if done:
+            return found
+        time.sleep(pause_s)
+        pause_s = min(SLOWEST_POLL_S, pause_s * BACK_OFF)
 
 
-def over(seen: RunLook, policy: Policy) -> bool:
-    """Tell whether nothing of a run is to come unless a person acts."""
-    moving = {Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED}
-    if any(one.standing in moving for one in seen.points):
-        return False
-    finds = [one for one, _ in followers(seen, Role.FIND)]
-    if finds and not finished(seen.folder) and not _ended(seen, finds[-1]):
-        return False
-    follows = [one for one, _ in followers(seen, Role.FOLLOW)]
-    return not (due(seen, policy) and follows and not _ended(seen, follows[-1]))
+def changes(found: Statuses) -> Hashable:
+    """Return what a change between two looks is told by: not the clock, and not each batch."""
+    return tuple(
+        (
+            tuple(map(_change, run.points)),
+            tuple((job.job.job.id, job.state) for job in run.jobs),
+            (run.seen.silent, run.seen.unanswered is None, run.seen.left is None),
+        )
+        for run in found
+    )
 
 
-def _ended(seen: RunLook, one: Submission) -> bool:
-    """Tell whether a job that follows has ended, or will not begin unless a person acts."""
-    task = Task(one.scheduler, one.job.id, one.first)
-    queued = seen.queued.get(task)
-    return task in seen.ended or (queued is not None and queued.state is State.ERROR)
+def _change(one: PointStatus) -> Hashable:
+    return one.state, one.look.queued.reason if one.look.queued else "", len(one.look.tries)
 
 
-def ask_accounting(seen: RunLook) -> None:
-    """Ask the accounting about all jobs of a run, once, and keep the answer."""
-    for name in {one.scheduler for one in seen.submissions}:
-        jobs = tuple(one.job for one in seen.submissions if one.scheduler == name)
-        since = states.local_time(min(one.at for one in seen.submissions))
-        states.ask_accounting(by_name(name), jobs, since, seen.points[0].point.run_id, seen.folder)
+def _policy(folder: Path) -> Policy:
+    try:
+        return load_spec(folder / "sweep.yaml").policy
+    except (JobkitError, OSError):
+        return Policy()

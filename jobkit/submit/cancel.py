@@ -9,20 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.typed import typed
+from jobkit.core.terminal import typed
 from jobkit.core.units import format_count
-from jobkit.outcome.identity import elsewhere, last_driver
-from jobkit.outcome.submissions import Role, Submission, Task, read_journal
+from jobkit.outcome.driver_lock import elsewhere, last_driver
+from jobkit.outcome.journal import Role, Submission, Task, read_journal
 from jobkit.outcome.trials import finished
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import State
-from jobkit.spec.spec import load_spec
-from jobkit.status.in_words import counted, find_point
-from jobkit.status.look import IN_QUEUE, Look, RunLook, Standing, followers, look
-from jobkit.submit.enqueue import REFUSED, cancel_tasks
+from jobkit.spec.sweep_spec import load_spec
+from jobkit.status.standing import IN_QUEUE, Look, RunLook, Standing, counted, find_point, followers, look
+from jobkit.submit.controller import REFUSED, cancel_tasks
 from jobkit.submit.launch import say
-from jobkit.submit.orphans import Strays, adopt, strays
-from jobkit.submit.resume import alone, machine_of
+from jobkit.submit.recover import Strays, adopt, strays
+from jobkit.submit.resubmit import alone, machine_of
 
 LIVE = IN_QUEUE | {Standing.UNSETTLED}
 """A task that the queue does not show just now may be there all the same (nextflow#1007)."""

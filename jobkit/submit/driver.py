@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobkit.submit.launch import EXIT_INTERRUPTED
 from jobkit.submit.local import as_driver, drive
-from jobkit.submit.retries import follow
+from jobkit.submit.resume import follow
 
 
 def main() -> int:

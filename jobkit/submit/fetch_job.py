@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from jobkit.core import record_files, records
+from jobkit.core import files, records
 from jobkit.core.errors import JobkitError
-from jobkit.core.places import CACHE_VARIABLE, cache_dir
+from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.planning.prepare import run_id
-from jobkit.planning.render import render_fetch
+from jobkit.planning.script import render_fetch
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import LAST_RESORT, by_name, choose_scheduler
 from jobkit.schedulers.types import Array, JobId
 from jobkit.spec.site import load_site
-from jobkit.spec.spec import SweepSpec
-from jobkit.status import states
-from jobkit.submit import enqueue
+from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.status import queue
+from jobkit.submit import controller
 
 POLL_S = 2.0
 GONE_GRACE_S = 20.0
@@ -68,8 +68,8 @@ def submit_fetch(
     (run_dir / "logs").mkdir(parents=True)
     for file in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
         (run_dir / file).touch()
-    record_files.write_atomically(run_dir / "job.sh", script)
-    taken = enqueue.submit_array(by_name(chosen), run_dir, str(run_dir / "job.sh"), ONE_TASK)
+    files.write_atomically(run_dir / "job.sh", script)
+    taken = controller.submit_array(by_name(chosen), run_dir, str(run_dir / "job.sh"), ONE_TASK)
     return run_dir, taken.job
 
 
@@ -80,7 +80,7 @@ def wait_for_fetch(run_dir: Path, job: JobId, scheduler: Scheduler) -> tuple[boo
     """
     seen_at = time.monotonic()
     while not (run_dir / records.EXIT_FILE).is_file() and time.monotonic() - seen_at < GONE_GRACE_S:
-        queued = states.ask_queue(scheduler, (job,), run_dir)
+        queued = queue.ask_queue(scheduler, (job,), run_dir)
         if queued is None or queued:
             seen_at = time.monotonic()
         time.sleep(POLL_S)

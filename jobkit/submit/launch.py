@@ -7,29 +7,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobkit.core import folded, shell
+from jobkit.core import shell, terminal
 from jobkit.core.errors import JobkitError
-from jobkit.core.typed import short, typed
+from jobkit.core.terminal import short, typed
 from jobkit.core.units import format_count, format_size, format_walltime
-from jobkit.outcome.submissions import Role
+from jobkit.outcome.journal import Role
 from jobkit.outcome.trials import MOST_TRIALS
 from jobkit.planning.prepare import Prepared
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import JobId
-from jobkit.spec.spec import Resources, SweepSpec
-from jobkit.submit import arrays, local, submit
+from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.submit import local, rounds, sweep
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
     from jobkit.spec.policy import Policy
-    from jobkit.status.look import RunLook
+    from jobkit.status.standing import RunLook
 
 EXIT_INTERRUPTED = 130
 
 
 def say(text: str) -> None:
     """Print a line for a person, on stderr: stdout is for what was asked for."""
-    folded.say(text, err=True)
+    terminal.say(text, err=True)
 
 
 def preview(prepared: Prepared) -> str:
@@ -51,13 +51,13 @@ def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
         Where the controller's limits forbid so many points.
     """
     scheduler = by_name(prepared.spec.scheduler)
-    round_ = submit.first_round(prepared)
+    round_ = sweep.first_round(prepared)
     try:
-        limits = arrays.ask_limits(scheduler, once=True)
+        limits = rounds.ask_limits(scheduler, once=True)
     except JobkitError:
         limits = ""
         say(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
-    cut = arrays.arrays_within(
+    cut = rounds.arrays_within(
         scheduler, limits, len(round_.tasks), prepared.spec.max_parallel, round_.listed
     )
     commands = [scheduler.submit_argv(str(prepared.run_dir / "job.sh"), array) for array in cut]
@@ -65,8 +65,8 @@ def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
         return commands
     jobs = [JobId(f"JOB{number}") for number, _ in enumerate(cut, 1)]
     following = {
-        submit.FIND_SCRIPT: arrays.following(len(prepared.points)) if prepared.find_script else None,
-        submit.FOLLOW_SCRIPT: submit.ONE_TASK if prepared.follow_script else None,
+        sweep.FIND_SCRIPT: rounds.following(len(prepared.points)) if prepared.find_script else None,
+        sweep.FOLLOW_SCRIPT: sweep.ONE_TASK if prepared.follow_script else None,
     }
     followers = [
         scheduler.submit_argv(str(prepared.run_dir / script), array, jobs)
@@ -86,16 +86,18 @@ def headline(prepared: Prepared) -> str:
     return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
 
 
-def here(prepared: Prepared, check: submit.Check) -> int | None:
+def here(prepared: Prepared, check: sweep.Check) -> int | None:
     """Run all points on this machine, with progress; return an exit code if it did not get so far."""
-    from jobkit.status import watch  # brings rich, which a submission that returns at once does not need
+    from jobkit.status import (
+        progress_bars,  # brings rich, which a submission that returns at once does not need
+    )
 
     say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {short(prepared.run_dir)}")
-    submit.write_run(prepared, check)
+    sweep.write_run(prepared, check)
     try:
         with (
             local.as_driver(prepared.run_dir) as job_id,
-            watch.Progress(prepared.run_dir, prepared.points) as progress,
+            progress_bars.Progress(prepared.run_dir, prepared.points) as progress,
         ):
             local.drive(prepared.run_dir, progress.tick, job_id)
     except KeyboardInterrupt:
@@ -106,12 +108,12 @@ def here(prepared: Prepared, check: submit.Check) -> int | None:
     return None
 
 
-def detached(prepared: Prepared, check: submit.Check) -> int:
+def detached(prepared: Prepared, check: sweep.Check) -> int:
     """Start the local run in a process of its own and return."""
     say(f"{headline(prepared)}\n{asked(prepared)}")
-    submit.write_run(prepared, check)
+    sweep.write_run(prepared, check)
     run_dir = prepared.run_dir
-    argv = by_name("local").submit_argv(str(run_dir / "job.sh"), submit.ONE_TASK)
+    argv = by_name("local").submit_argv(str(run_dir / "job.sh"), sweep.ONE_TASK)
     pid = shell.detach(argv, run_dir / "logs" / "driver.out")
     _done(prepared, f"running here as process {pid}", _cancel(prepared))
     return 0
@@ -156,10 +158,10 @@ def _hours(seconds: float) -> str:
     return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
 
 
-def on_cluster(prepared: Prepared, check: submit.Check = lambda: None, *, wait: bool) -> int | None:
+def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: bool) -> int | None:
     """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
     say(f"{headline(prepared)}\n{asked(prepared)}")
-    taken = submit.submit(prepared, say, check)
+    taken = sweep.submit(prepared, say, check)
     scheduler = by_name(prepared.spec.scheduler)
     jobs = ", ".join(str(one.job) for one in taken.jobs if one.role is Role.POINTS)
     jobs += "".join(f"; job {one.job} {WAITS[one.role]}" for one in taken.jobs if one.role in WAITS)
@@ -190,10 +192,10 @@ def stay(run_dir: Path, points: Sequence[Point], policy: Policy, before: RunLook
     before
         The run before these points were submitted again.
     """
-    from jobkit.status import watch  # as above
+    from jobkit.status import progress_bars  # as above
 
     try:
-        watch.until_done(run_dir, points, policy, before)
+        progress_bars.until_done(run_dir, points, policy, before)
     except KeyboardInterrupt:
         say("no longer waiting; the job goes on")
         say(f"  progress     jobkit status {typed(run_dir)}\n  cancel       jobkit cancel {typed(run_dir)}")

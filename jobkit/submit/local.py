@@ -21,16 +21,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from jobkit.core import record_files, record_json
+from jobkit.core import files, json_codec
 from jobkit.core.records import ACCOUNTING_FILE, POINTS_FILE, Outcome, Point
-from jobkit.fit.find import next_trial
+from jobkit.fit.search import next_trial
 from jobkit.outcome import journal
-from jobkit.outcome.identity import driving
+from jobkit.outcome.driver_lock import driving
 from jobkit.outcome.trials import WANTED_FILE
-from jobkit.planning.render import script_name
+from jobkit.planning.script import script_name
 from jobkit.schedulers.local import log_name
 from jobkit.spec.site import load_site
-from jobkit.spec.spec import SweepSpec, load_spec
+from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 POLL_S = 0.2
 END_GRACE_S = 30.0
@@ -79,7 +79,7 @@ def as_driver(run_dir: Path) -> Iterator[str]:
     Raises
     ------
     JobkitError, OSError
-        As `jobkit.outcome.identity.driving`.
+        As `jobkit.outcome.driver_lock.driving`.
     KeyboardInterrupt
         Also for TERM and HUP.
     """
@@ -162,8 +162,8 @@ def find_largest(run_dir: Path, tick: Callable[[Point], None], job_id: str) -> N
 
 def _points(run_dir: Path) -> Iterator[Point]:
     path = run_dir / POINTS_FILE
-    for number, line in record_files.read_lines(path):
-        yield record_json.from_json(Point, line, where=f"{path}:{number}")
+    for number, line in files.read_lines(path):
+        yield json_codec.from_json(Point, line, where=f"{path}:{number}")
 
 
 def _limits(spec: SweepSpec) -> Limits:
@@ -250,7 +250,7 @@ def _account(
         "stdout": json.dumps(row),
         "stderr": "",
     }
-    record_files.append_line(run_dir / ACCOUNTING_FILE, json.dumps(line))
+    files.append_line(run_dir / ACCOUNTING_FILE, json.dumps(line))
 
 
 @contextlib.contextmanager

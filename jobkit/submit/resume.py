@@ -1,278 +1,191 @@
-"""Submit again the points of a run that failed or are missing, and no other."""
+"""What `jobkit resume` does: decide, submit or run here, and say so."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import functools
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Sequence
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.locks import only_one
-from jobkit.core.units import format_count
-from jobkit.outcome import journal
-from jobkit.outcome.accounts import GONE_AFTER
-from jobkit.outcome.identity import elsewhere
-from jobkit.outcome.submissions import read_journal
-from jobkit.planning.prepare import request, shared_by
-from jobkit.planning.render import render
-from jobkit.schedulers.protocol import Scheduler
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Point
+from jobkit.core.terminal import typed, word
+from jobkit.core.units import format_size, format_walltime
+from jobkit.outcome.journal import Role
+from jobkit.planning.resolve import warn_again
 from jobkit.schedulers.registry import by_name
-from jobkit.spec.site import load_site
-from jobkit.spec.spec import SweepSpec, load_spec
-from jobkit.status.choice import Given, Group, chosen, groups
-from jobkit.status.look import IN_QUEUE, RunLook, Standing, given_to, look
-from jobkit.submit.enqueue import REFUSED, Submitted, Unanswered
-from jobkit.submit.orphans import adopt, refuse_strays
-from jobkit.submit.rounds import Round, ask_round, jobs_of, plan_arrays, submit_round, write_round
-from jobkit.submit.submit import FOLLOW_SCRIPT, follow_up
-
-CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
-"""Keys of the spec that `--set` may change: none that a point's own figures depend on."""
-LOCK_FILE = ".lock"
-NO_LOCK = (
-    "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
-    "run one command on it at a time, or points may run twice"
+from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.status.retry import Group
+from jobkit.status.standing import RunLook, counted, look
+from jobkit.submit import local
+from jobkit.submit.controller import REFUSED
+from jobkit.submit.guards import check_place
+from jobkit.submit.launch import EXIT_INTERRUPTED, say, stay
+from jobkit.submit.recover import bury
+from jobkit.submit.resubmit import (
+    Resumed,
+    alone,
+    between,
+    make_round,
+    note_left,
+    prepare_resume,
+    resume,
+    settled,
+    wanted,
 )
-LOCAL = "local"
-PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
-POLL_S = 5.0
+from jobkit.submit.rounds import write_round
+
+EXIT_TO_COME = 5
+JOB_PATIENCE_S = 300.0
+"""How long the job that follows waits for a controller that is away, of its ten minutes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
-    """What was submitted again.
+def run_again(
+    run_dir: Path,
+    only: Sequence[str],
+    overrides: Sequence[str],
+    *,
+    machine_gone: str = "",
+    wait: bool = False,
+) -> int | None:
+    """Submit, or run here, the points that failed or are missing; return the exit code.
 
-    Attributes
-    ----------
-    groups
-        The points, by how they run.
-    taken
-        The jobs, those that follow too; nothing on this machine, where the points run at once.
-    left
-        Points that were wanted and stay as they are, and why, in sentences.
-    """
-
-    groups: tuple[Group, ...]
-    taken: tuple[Submitted, ...] = ()
-    left: tuple[str, ...] = ()
-
-
-Say = Callable[[str], None]
-
-
-def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
-    """Return the spec of a run, changed.
+    It is ``None`` if they have ended: they ran here, or were waited for.
 
     Parameters
     ----------
-    overrides
-        ``key=value`` of each ``--set``.
+    run_dir
+        The run folder, absolute.
+    only, overrides
+        As `jobkit.status.retry.chosen` and `jobkit.submit.resubmit.prepare_resume`.
+    machine_gone
+        A machine on which points of the run were started, and of which a person says that it is gone.
+    wait
+        Whether to wait for points that were submitted.
 
     Raises
     ------
     JobkitError
-        Where a key may not change, or a value is no good.
+        Where a word names no point that could run, a key may not change, or the scheduler refuses;
+        as `jobkit.submit.guards.check_place`.
     """
-    for one in overrides:
-        key = one.partition("=")[0].strip()
-        if key.partition(".")[0] not in CHANGEABLE:
-            raise JobkitError(
-                f"--set {one}: {key} belongs to what the points measure, and cannot change within a run",
-                hint=f"resume takes {', '.join(CHANGEABLE)}; for the rest make a new sweep",
-            )
-    return load_spec(run_dir / "sweep.yaml", overrides)
+    check_place(run_dir)
+    spec = prepare_resume(run_dir, overrides)
+    with alone(run_dir, say):
+        if machine_gone:
+            bury(run_dir, machine_gone)
+        seen = settled(run_dir, by_name(spec.scheduler), say)
+        say(f"{run_dir.name}: {counted(seen)}")
+        again = wanted(seen, spec, only, tuple(overrides))
+        for line in between(seen):
+            say(f"{line}: not run again now; once that is over, type this again")
+        if not again:
+            say("nothing to run again")
+            return EXIT_TO_COME if between(seen) else 0
+        for group in again:
+            say(f"again: {described(group, run_dir)}")
+        warn_again(say, spec, _points(seen, again), "or name another Python: --set environment.venv=FOLDER")
+        if spec.scheduler == "local":
+            return _here(run_dir, seen, again)
+        done = resume(run_dir, spec, seen, again, say)
+    _report(done, spec.scheduler)
+    if len(done.groups) < len(again) or not wait:
+        say(f"  progress     jobkit status {typed(run_dir)}")
+        return REFUSED if len(done.groups) < len(again) else 0
+    return stay(run_dir, _points(seen, again), spec.policy, seen)
 
 
-@contextlib.contextmanager
-def alone(run_dir: Path, say: Say) -> Iterator[None]:
-    """Let one process at a time decide what runs again.
+def _report(done: Resumed, scheduler: str) -> None:
+    """Print what was submitted, and what was left out."""
+    for submission in done.taken:
+        waits = "" if submission.role is Role.POINTS else " waits for it and runs again what the policy says"
+        say(f"submitted: {scheduler} job {submission.job}{waits}")
+    for line in done.left:
+        say(line)
 
-    Where the file system has no locks, it is said that nobody else may do so now.
 
-    Raises
-    ------
-    JobkitError
-        For any OSError, in the block too: which file, and what is wrong with it.
+def _points(seen: RunLook, again: Sequence[Group]) -> list[Point]:
+    indices = {index for group in again for index in group.points}
+    return [point.point for point in seen.points if point.point.index in indices]
+
+
+def follow(run_dir: Path) -> int:
+    """Do what the policy says, from the job that follows a sweep, or after one here; return the exit code.
+
+    Where the node may not submit, or the scheduler refuses, it is journalled what is left to do.
     """
-    try:
-        with only_one(
-            run_dir / LOCK_FILE,
-            lambda: say("another jobkit command is changing this run: waiting for it"),
-            lambda: say(NO_LOCK),
-        ):
-            yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        owned = error.errno in {errno.EACCES, errno.EPERM}
-        raise file_error(error, run_dir, hint="only its owner can change a run" if owned else "") from error
-
-
-def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunLook:
-    """Return a look at a run in which no point is between two states.
-
-    A task that left the queue without a trace may still turn up, and one that was cancelled takes a
-    while to end: they are given a minute.
-
-    Parameters
-    ----------
-    patience_s
-        For how long a scheduler that does not answer is asked again: nobody waits for a job.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3, where the scheduler does not answer, or holds a job of the run that the journal
-        has lost: a point might be run twice.
-    """
-    adopt(run_dir, say)
-    begin, told = time.monotonic(), False
-    deadline = begin + PATIENCE_S
-    while True:
-        (seen,) = look([run_dir])
-        if seen.silent:
-            if time.monotonic() - begin < patience_s:
-                time.sleep(POLL_S)
-                continue
-            if LOCAL in seen.silent:
-                raise elsewhere(run_dir, machine_of(seen))
-            raise JobkitError(
-                f"{', '.join(seen.silent)} does not answer, so what still runs is not known",
-                hint="try again when squeue or qstat answers: jobkit status tells",
-                exit_code=REFUSED,
-            )
-        lines = between(seen)
-        if not lines or time.monotonic() > deadline:
-            refuse_strays(run_dir, scheduler)
-            return seen
-        if not told:
-            for line in lines:
-                say(f"{line}: looking again for a minute")
-            told = True
-        time.sleep(POLL_S)
-
-
-def machine_of(seen: RunLook) -> str:
-    """Return the machine on which the points of a run were started last."""
-    return [one.job.cluster for one in seen.submissions if one.scheduler == LOCAL][-1]
-
-
-def between(seen: RunLook) -> list[str]:
-    """Return in words how many points are between two states."""
-    kinds = {
-        "left the queue without a trace": [one for one in seen.points if one.standing is Standing.UNSETTLED],
-        "cancelled, and not over yet": [
-            one for one in seen.points if one.standing in IN_QUEUE and one.task in seen.ending
-        ],
-    }
-    return [f"{format_count(len(some), 'point')} {words}" for words, some in kinds.items() if some]
-
-
-def resume(run_dir: Path, spec: SweepSpec, seen: RunLook, again: Sequence[Group], say: Say) -> Resumed:
-    """Submit groups of points, one round each, and a job that follows them.
-
-    Parameters
-    ----------
-    run_dir, spec
-        The run, and its spec with what a person has changed.
-    seen
-        What is known of it.
-    again
-        The points, by what they get.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 where the scheduler refuses all groups, or does not answer; of one that it refuses
-        beside others it is told.
-    """
-    scheduler = by_name(spec.scheduler)
-    taken: list[Submitted] = []
-    done: list[Group] = []
-    left: list[str] = []
-    for group in again:
-        round_ = make_round(run_dir, seen, group)
+    spec = prepare_resume(run_dir, ())
+    if spec.scheduler == "local":
+        return _follow_here(run_dir, spec)
+    with alone(run_dir, say):
         try:
-            taken += _submit(scheduler, run_dir, round_, say)
-        except Unanswered:
-            raise  # one more intent in the journal would hide this one
+            seen = settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
         except JobkitError as error:
-            if not taken and group is again[-1]:
-                raise
-            left.append(f"{format_count(len(group.points), 'point')} not submitted: {error.message}")
-            continue
-        done.append(group)
-    if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
-        number = read_journal(run_dir).rounds
-        followed, refused = follow_up(scheduler, run_dir, number, jobs_of(taken))
-        taken += followed
-        left += [f"no job follows, for it was refused: {refused}"] if refused else []
-    return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
+            note_left(run_dir, error.message, ())
+            say(f"{error}")
+            return 0
+        say(f"{run_dir.name}: {counted(seen)}")
+        again = wanted(seen, spec, ("failed",), strictly=True)
+        for group in again:
+            say(f"again: {described(group, run_dir)}")
+        if not again:
+            return 0
+        try:
+            done = resume(run_dir, spec, seen, again, say)
+        except JobkitError as error:
+            note_left(run_dir, error.message, again)
+            say(f"{error}\nit is left to a person: jobkit resume {word(run_dir)}")
+            return 0
+        if left := [group for group in again if group not in done.groups]:
+            note_left(run_dir, "; ".join(done.left), left)
+    for line in done.left:
+        say(line)
+    return 0
 
 
-def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tuple[Submitted, ...]:
-    """Submit a round; where a check refuses it, nothing of it is left in the run folder."""
-    arrays = plan_arrays(scheduler, round_)
-    written = write_round(run_dir, round_)
-    try:
-        for line in ask_round(scheduler, run_dir, round_, arrays):
-            say(line)
-    except JobkitError:
-        for path in written:
-            path.unlink()
-        raise
-    return submit_round(scheduler, run_dir, round_, arrays)
+def _follow_here(run_dir: Path, spec: SweepSpec) -> int:
+    """Run again what the policy says, as often as it says; return 130 where it was interrupted."""
+    while spec.policy.follow_up:
+        (seen,) = look([run_dir])
+        again = wanted(seen, spec, ("failed",), strictly=True)
+        if not again:
+            break
+        for group in again:
+            say(f"again: {described(group, run_dir)}")
+        code = _here(run_dir, seen, again)
+        if code is not None:
+            return code
+    return 0
 
 
-def make_round(run_dir: Path, seen: RunLook, group: Group) -> Round:
-    """Return the round in which a group of points runs again."""
-    spec = shared_by(group.spec, len(group.points))
-    number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
-    site = load_site(spec.site, spec.scheduler)
-    return Round(
-        number=number,
-        script=render(spec, site, seen.points[0].point, run_dir, round_=number),
-        points=group.points,
-        pack=spec.pack,
-        max_parallel=spec.max_parallel,
-        request=request(seen.points[0].point.run_id, spec, site),
-        given=group.given,
+def described(group: Group, run_dir: Path) -> str:
+    """Return a group in words: how many points, and what they get beyond the run's own spec."""
+    asked, before = group.spec.resources, prepare_resume(run_dir, ()).resources
+    what = [one for one in group.given if not one.startswith(("resources.memory=", "resources.walltime="))]
+    what = [f"with {', '.join(what)}"] if what else []
+    if asked.memory != before.memory:
+        what.append(f"with {format_size(asked.memory)} of memory")
+    if asked.walltime != before.walltime:
+        what.append(f"with {format_walltime(asked.walltime)} of walltime")
+    if group.change.exclude:
+        what.append(f"not on {', '.join(group.change.exclude)}")
+    points = f"{len(group.points)} point{'s' if len(group.points) > 1 else ''}"
+    return f"{points}{', ' if what else ''}{' and '.join(what)}"
+
+
+def _here(run_dir: Path, seen: RunLook, again: Sequence[Group]) -> int | None:
+    """Run the groups on this machine, one after the other; return an exit code where it ends early."""
+    from jobkit.status import (
+        progress_bars,  # brings rich, which a submission that returns at once does not need
     )
 
-
-def wanted(
-    seen: RunLook, spec: SweepSpec, only: Sequence[str], given: Given = (), *, strictly: bool = False
-) -> list[Group]:
-    """Return the points to run again, by how.
-
-    Parameters
-    ----------
-    spec
-        Of the run, for its site.
-    only
-        As `jobkit.status.choice.chosen`.
-    given
-        What a person gives them now, as `prepare_resume` takes it.
-    strictly
-        Whether the policy alone decides.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.status.choice.chosen`.
-    """
-    anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
-    spec_of = functools.cache(functools.partial(load_spec, seen.folder / "sweep.yaml"))
-    points = chosen(seen.points, only)
-    return groups(points, spec_of, given_to(seen), given, strictly=strictly, anywhere=anywhere)
-
-
-def note_left(run_dir: Path, why: str, again: Sequence[Group]) -> None:
-    """Journal what could not be submitted from a node, so that a person's `jobkit resume` finds it told."""
-    points = [index for group in again for index in group.points]
-    journal.note(run_dir, "left", points=points, why=why)
+    try:
+        with local.as_driver(run_dir) as job_id:
+            for group in again:
+                round_ = make_round(run_dir, seen, group)
+                write_round(run_dir, round_)
+                leg = local.Leg(group.points, group.spec, round_.number, group.given)
+                with progress_bars.Progress(run_dir, _points(seen, [group]), seen) as progress:
+                    local.drive(run_dir, progress.tick, job_id, leg)
+    except KeyboardInterrupt:
+        say(f"interrupted; what was measured is in {run_dir}")
+        return EXIT_INTERRUPTED
+    return None

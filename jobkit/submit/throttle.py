@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.typed import typed
-from jobkit.outcome.submissions import Role, Submission
+from jobkit.core.terminal import typed
+from jobkit.outcome.journal import Role, Submission
 from jobkit.schedulers.registry import by_name
-from jobkit.status.look import RunLook, look
-from jobkit.submit import enqueue
-from jobkit.submit.arrays import share
-from jobkit.submit.enqueue import REFUSED
+from jobkit.status.standing import RunLook, look
+from jobkit.submit import controller
+from jobkit.submit.controller import REFUSED
 from jobkit.submit.launch import say
-from jobkit.submit.resume import alone
+from jobkit.submit.resubmit import alone
+from jobkit.submit.rounds import share
 
 
 def throttle(run_dir: Path, most: int) -> int:
@@ -38,7 +38,7 @@ def throttle(run_dir: Path, most: int) -> int:
         each = share(most, len(jobs)) or 0
         refusals = []
         for one in jobs:
-            refused = enqueue.throttle(by_name(one.scheduler), run_dir, one.job, each)
+            refused = controller.throttle(by_name(one.scheduler), run_dir, one.job, each)
             if refused:
                 refusals.append(f"{one.scheduler} did not change job {one.job}: {refused}")
     if refusals:

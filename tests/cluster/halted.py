@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.begin import Begin, read_begin
-from jobkit.core.record_files import read_text
-from jobkit.core.record_json import from_json
+from jobkit.core.files import read_text
+from jobkit.core.job_files import Begin, read_begin
+from jobkit.core.json_codec import from_json
 from jobkit.core.records import Outcome, Record
-from jobkit.status.look import IN_QUEUE, Look, Standing, look
+from jobkit.status.standing import IN_QUEUE, Look, Standing, look
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 
 Wait = Callable[[Callable[[], bool], float], None]

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.status.look import Look, Standing
+from jobkit.status.standing import Look, Standing
 from tests.cluster.daemons import SlurmDaemons
 from tests.cluster.halted import SLURM, Halted, begun, seen
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.spec.site import load_site
-from jobkit.spec.spec import load_spec
+from jobkit.spec.sweep_spec import load_spec
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
 OTHER_SITE = Path(__file__).parents[1] / "data" / "other-site.sh"

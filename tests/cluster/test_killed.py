@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.status.look import Standing
+from jobkit.status.standing import Standing
 from tests.cluster.daemons import said
 from tests.cluster.halted import SGE, Halted, batches, begun, home, record, seen
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here

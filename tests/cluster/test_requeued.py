@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.status.look import Standing
+from jobkit.status.standing import Standing
 from tests.cluster.daemons import SlurmDaemons, said
 from tests.cluster.halted import SLURM, Halted, batches, begun, home, record, seen
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here

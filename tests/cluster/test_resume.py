@@ -10,8 +10,8 @@ import pytest
 
 from jobkit.core.records import Exit, Outcome
 from jobkit.planning.prepare import Options, prepare
-from jobkit.status.look import Standing, look
-from jobkit.submit import submit
+from jobkit.status.standing import Standing, look
+from jobkit.submit import sweep as submit
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.builders import record, write_exit, write_record

@@ -17,7 +17,7 @@ from jobkit.core.records import ACCOUNTING_FILE, Outcome
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Accounted, Array, JobId, Request, State
-from jobkit.status.states import ask_accounting, ask_queue
+from jobkit.status.queue import ask_accounting, ask_queue
 
 Wait = Callable[[Callable[[], bool], float], None]
 

@@ -21,8 +21,9 @@ from jobkit.run.entities import write_entities
 from jobkit.run.paragraphs import read_paragraphs
 from jobkit.run.workloads.stanza_ner import StanzaNer
 from jobkit.schedulers.registry import by_name
-from jobkit.submit import enqueue, submit
-from jobkit.submit.arrays import chunks
+from jobkit.submit import controller
+from jobkit.submit import sweep as submit
+from jobkit.submit.rounds import chunks
 from tests.cluster.holds import RELEASE, held_by
 from tests.whole.test_job_script import left_on
 
@@ -220,7 +221,7 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) ->
     submit.write_run(prepared)
     scheduler = by_name(lab.scheduler)
     for array in chunks(6, 3, 2):
-        enqueue.submit_array(scheduler, prepared.run_dir, str(prepared.run_dir / "job.sh"), array)
+        controller.submit_array(scheduler, prepared.run_dir, str(prepared.run_dir / "job.sh"), array)
     wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)
 
 

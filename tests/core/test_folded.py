@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.folded import Visible, Whole, as_json, for_csv, for_markdown, page, printable
+from jobkit.core.terminal import Visible, Whole, as_json, for_csv, for_markdown, page, printable
 
 RUN = Path(__file__).parents[2] / "docs/benchmarks/gpu/stanza-20261121-034558-42cc"
 SPEC = "name: d\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1]}\nscheduler: local\n"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.jsonl import parse_object, read_tolerantly
+from jobkit.core.files import parse_object, read_tolerantly
 
 
 def test_a_missing_file_holds_no_lines_and_needs_no_note(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core import record_files, record_json, records
+from jobkit.core import files, json_codec, records
 from jobkit.core.errors import JobkitError
-from jobkit.core.measured import Memory, Need
+from jobkit.core.measurements import Memory, Need
 from jobkit.core.records import Batch, Exit, Job, Outcome, Point, Record, TextRef
 
 POINT = Point(
@@ -52,30 +52,30 @@ NEED = Need(
 
 
 def test_a_record_reads_back_as_it_was() -> None:
-    assert record_json.from_json(Record, record_json.to_json(RECORD), where="x") == RECORD
+    assert json_codec.from_json(Record, json_codec.to_json(RECORD), where="x") == RECORD
 
 
 def test_several_of_a_kind_read_back_each_as_it_was() -> None:
     told = replace(RECORD, needs=(NEED, replace(NEED, load=8)), point=replace(POINT, cap_bytes=2**30))
-    back = record_json.from_json(Record, record_json.to_json(told), where="x")
+    back = json_codec.from_json(Record, json_codec.to_json(told), where="x")
     assert back == told
     assert [type(one) for one in back.needs] == [Need, Need]
     assert type(back.needs) is tuple
 
 
 def test_a_record_of_an_earlier_jobkit_tells_no_needs() -> None:
-    data = json.loads(record_json.to_json(RECORD))
+    data = json.loads(json_codec.to_json(RECORD))
     for name in ("needs", "failed_load", "retries"):
         del data[name]
     del data["point"]["cap_bytes"]
-    assert record_json.from_dict(Record, data, where="x") == RECORD
+    assert json_codec.from_dict(Record, data, where="x") == RECORD
 
 
 def test_keys_of_a_later_jobkit_are_ignored_and_a_later_schema_is_not() -> None:
-    data = json.loads(record_json.to_json(RECORD))
-    assert record_json.from_dict(Record, {**data, "later": 1}, where="x") == RECORD
+    data = json.loads(json_codec.to_json(RECORD))
+    assert json_codec.from_dict(Record, {**data, "later": 1}, where="x") == RECORD
     with pytest.raises(JobkitError, match="schema 2 is newer"):
-        record_json.from_dict(Record, {**data, "schema": 2}, where="x")
+        json_codec.from_dict(Record, {**data, "schema": 2}, where="x")
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_keys_of_a_later_jobkit_are_ignored_and_a_later_schema_is_not() -> None:
         ({"needs": {}}, "x: {} where list is expected"),
         ({"needs": [3]}, "x: not a Need: '3'"),
         ({"needs": [{"load": 3}]}, "x: not a Need: lacks allocated_bytes, reserved_bytes, passed_bytes,"),
-        ({"needs": [json.loads(record_json.to_json(NEED)) | {"load": "9"}]}, "x: '9' where int is expected"),
+        ({"needs": [json.loads(json_codec.to_json(NEED)) | {"load": "9"}]}, "x: '9' where int is expected"),
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, object], said: str) -> None:
-    data = {**json.loads(record_json.to_json(RECORD)), **change}
+    data = {**json.loads(json_codec.to_json(RECORD)), **change}
     with pytest.raises(JobkitError, match=said):
-        record_json.from_dict(Record, data, where="x")
+        json_codec.from_dict(Record, data, where="x")
 
 
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(
         JobkitError, match=r"not a Batch: lacks index, first_item, items, characters, load, seconds"
     ):
-        record_json.from_json(Batch, "{}", where="x")
+        json_codec.from_json(Batch, "{}", where="x")
 
 
 json_values = st.recursive(
@@ -114,20 +114,20 @@ json_values = st.recursive(
 @given(json_values)
 def test_any_json_is_a_record_or_a_jobkit_error(value: object) -> None:
     with pytest.raises(JobkitError):
-        record_json.from_json(Record, json.dumps(value), where="x")
+        json_codec.from_json(Record, json.dumps(value), where="x")
 
 
 @given(st.integers(0, 2000))
 def test_a_half_written_record_is_a_jobkit_error(cut: int) -> None:
-    text = record_json.to_json(RECORD)[:-1]
+    text = json_codec.to_json(RECORD)[:-1]
     with pytest.raises(JobkitError):
-        record_json.from_json(Record, text[: cut % len(text)], where="x")
+        json_codec.from_json(Record, text[: cut % len(text)], where="x")
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
-    record_files.write_atomically(path, "one")
-    record_files.write_atomically(path, "two")
+    files.write_atomically(path, "one")
+    files.write_atomically(path, "two")
     assert path.read_text(encoding="utf-8") == "two"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -135,8 +135,8 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_lines_are_numbered_as_an_editor_does(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     for line in ("a", "", "b"):
-        record_files.append_line(path, line)
-    assert list(record_files.read_lines(path)) == [(1, "a\n"), (3, "b\n")]
+        files.append_line(path, line)
+    assert list(files.read_lines(path)) == [(1, "a\n"), (3, "b\n")]
 
 
 def test_an_exit_file(tmp_path: Path) -> None:
@@ -157,4 +157,4 @@ def test_what_is_no_exit_file(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("value", [3, "text", Record])
 def test_only_a_dataclass_is_written(value: object) -> None:
     with pytest.raises(TypeError, match="not a dataclass"):
-        record_json.to_json(value)
+        json_codec.to_json(value)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.record_files import write_atomically
-from jobkit.core.record_json import to_json
+from jobkit.core.files import write_atomically
+from jobkit.core.json_codec import to_json
 from jobkit.core.records import POINTS_FILE, Outcome
 from jobkit.core.torch_build import fault
 from jobkit.planning.prepare import Options, prepare
-from jobkit.submit.retries import run_again
-from jobkit.submit.verification import verify
+from jobkit.submit.resume import run_again
+from jobkit.submit.verify import verify
 from tests.support.builders import MODEL
 from tests.support.swept import OK, Sweep
 from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.typed import short, typed, word
-from jobkit.submit.retries import run_again
+from jobkit.core.terminal import short, typed, word
+from jobkit.submit.resume import run_again
 from tests.support.swept import BUG, OK, Sweep
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.fit.evidence import NEED, Evidence
-from jobkit.fit.fit import FAR, Fit, Observation, fit_memory
 from jobkit.fit.lengths import PUNCTUATION, Lengths
+from jobkit.fit.line import FAR, Fit, Observation, fit_memory
 from jobkit.fit.loads import Loads
+from jobkit.fit.observations import NEED, Evidence
 from jobkit.fit.predict import Prediction, predict
 
 FIXED, SLOPE = 2e8, 10_000.0

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from jobkit.fit.regression import CURVE, Observation, regress, speaks_for_constant, values_of
+from jobkit.fit.stats import CURVE, Observation, regress, speaks_for_constant, values_of
 
 LOADS = (1.0, 2.0, 3.0, 4.0, 5.0)
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.fit.lengths import LENGTHS_FILE, Lengths
-from jobkit.fit.loads import Cut
-from jobkit.fit.run_loads import agreeing, loads_of, read_lengths
+from jobkit.fit.loads import Cut, agreeing, loads_of, read_lengths
 from tests.support.builders import point
 
 LENGTHS = Lengths(paragraphs=((5,), (7, 2), (3,)))

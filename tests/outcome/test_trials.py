@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.record_files import append_line
-from jobkit.core.record_json import to_json
+from jobkit.core.files import append_line
+from jobkit.core.json_codec import to_json
 from jobkit.core.records import POINTS_FILE, Outcome
 from jobkit.core.units import GIB
 from jobkit.outcome.trials import (

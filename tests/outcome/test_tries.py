@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.begin import BEGIN_FILE
+from jobkit.core.job_files import BEGIN_FILE
 from jobkit.core.records import BATCHES_FILE, EXIT_FILE, RECORD_FILE, Exit, Job, Outcome, Point
-from jobkit.outcome.accounts import Accounts
-from jobkit.outcome.submissions import Task
+from jobkit.outcome.accounting import Accounts
+from jobkit.outcome.journal import Task
 from jobkit.outcome.tries import (
     Tried,
     counting,

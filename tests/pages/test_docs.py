@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
 from itertools import takewhile
@@ -17,18 +18,19 @@ import yaml
 from pydantic import BaseModel
 
 from jobkit import cli
-from jobkit.core import measured, records
+from jobkit.core import measurements, records
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef, Outcome, TextRef
-from jobkit.planning.plan import Inputs, plan
-from jobkit.planning.render import _values
+from jobkit.planning.points import Inputs, plan
+from jobkit.planning.script import _values
 from jobkit.report import columns, rows
-from jobkit.run.workloads.workload import SHIPPED, Workload, knobs
+from jobkit.run.workloads.base import SHIPPED, Workload, knobs
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.spec.site import Site, load_site
-from jobkit.spec.spec import SweepSpec, load_spec
+from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 ROOT = Path(__file__).parents[2]
+MOST_MODULES = 15
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md"), ROOT / "tests" / "data" / "README.md"])
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -273,11 +275,11 @@ def _heading_of_codes(name: str) -> str:
         ("Point", (records.Point,)),
         ("TextRef and ModelRef", (records.TextRef, records.ModelRef)),
         ("Job", (records.Job,)),
-        ("Gpu", (measured.Gpu,)),
-        ("Memory", (measured.Memory,)),
-        ("Need", (measured.Need,)),
-        ("Sampler", (measured.Sampler,)),
-        ("Summary", (measured.Summary,)),
+        ("Gpu", (measurements.Gpu,)),
+        ("Memory", (measurements.Memory,)),
+        ("Need", (measurements.Need,)),
+        ("Sampler", (measurements.Sampler,)),
+        ("Summary", (measurements.Summary,)),
     ],
 )
 def test_every_field_is_told(heading: str, kinds: tuple[type[records.Point], ...]) -> None:
@@ -337,6 +339,11 @@ def test_the_rooms_are_drawn_and_described() -> None:
     assert set(re.findall(r"^\*\*`(\w+)/`\*\*", text, re.MULTILINE)) == rooms
     drawing = text.partition("```")[2].partition("```")[0]
     assert set(re.findall(r"(\w+)/", drawing)) >= rooms
+
+
+def test_no_folder_holds_more_than_15_modules() -> None:
+    folders = Counter(path.parent for path in _files("jobkit", "*.py") if path.name != "__init__.py")
+    assert {folder.name: number for folder, number in folders.items() if number > MOST_MODULES} == {}
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.units import format_bytes_gib
-from jobkit.fit import fit
-from jobkit.fit.evidence import Evidence, gather
+from jobkit.fit import line as fit
+from jobkit.fit.loads import loads_of, read_lengths
+from jobkit.fit.observations import Evidence, gather
 from jobkit.fit.predict import Prediction, predict
-from jobkit.fit.run_loads import loads_of, read_lengths
-from jobkit.outcome.run_folder import read_run
+from jobkit.outcome.results import read_run
 from jobkit.outcome.trials import Trial, said, trials
 
 ROOT = Path(__file__).parents[2]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobkit.report.collect import collect
-from jobkit.report.report import render
+from jobkit.report.output import render
+from jobkit.report.tables import collect
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from jobkit.core.records import RECORD_FILE
-from jobkit.outcome.run_folder import read_run
+from jobkit.outcome.results import read_run
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "walk-away.md").read_text(encoding="utf-8")

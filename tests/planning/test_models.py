@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from jobkit.commands.models.models import models
 from jobkit.core.errors import JobkitError
-from jobkit.core.places import CACHE_VARIABLE
+from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.models import NOT_BUILT, fetch_model, find_model, list_models, model_places
 from jobkit.run.staged import fingerprint, lacks

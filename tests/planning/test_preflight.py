@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.places import CACHE_VARIABLE, cache_dir
+from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
 from jobkit.fit.loads import Loads
-from jobkit.planning import auto
-from jobkit.planning.known_lengths import text_lengths
+from jobkit.planning import batch_sizes
 from jobkit.planning.preflight import longest, preflight
 from jobkit.planning.sample import LONG_SENTENCE_CHARS, SEED, generate
+from jobkit.planning.text_lengths import text_lengths
 from jobkit.planning.texts import find_text
 from tests.support.builders import own_workload
 
@@ -139,7 +139,7 @@ def test_the_memory_that_find_max_names_is_that_of_the_card(kept: Path, tmp_path
     path = tmp_path / "spec.yaml"
     for device, memory, expected in (
         ("cuda", "16GiB", (16 * GIB, True)),
-        ("cuda", "device", (auto.ASSUMED_BYTES, False)),
+        ("cuda", "device", (batch_sizes.ASSUMED_BYTES, False)),
         ("cpu", "16GiB", (None, False)),
     ):
         keys = f"name: t\ntext: sample:60\ndevice: {device}\nfind_max: {{memory: {memory}}}\n"

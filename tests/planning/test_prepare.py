@@ -9,11 +9,11 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.fit.lengths import LENGTHS_FILE, NONE, TOKENIZER, Lengths
-from jobkit.fit.run_loads import read_lengths
+from jobkit.fit.loads import read_lengths
 from jobkit.planning.prepare import Options, prepare, run_id
 from jobkit.schedulers.registry import choose_scheduler
-from jobkit.spec.spec import load_spec
-from jobkit.submit.submit import write_run
+from jobkit.spec.sweep_spec import load_spec
+from jobkit.submit.sweep import write_run
 from tests.support.builders import own_workload
 
 SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1, 2]}\nresources: {gpus: 0}\n"

@@ -7,12 +7,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.measured import Memory
+from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.report.collect import collect
 from jobkit.report.columns import COLUMNS, LEGENDS, Strip, narrowed, strips, without_repetition
-from jobkit.report.report import render
+from jobkit.report.output import render
+from jobkit.report.tables import collect
 from tests.support.builders import grid, record, write_points, write_record
 
 Rows = list[Mapping[str, object]]

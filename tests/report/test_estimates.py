@@ -11,11 +11,11 @@ import pytest
 
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.fit.cards import CARDS
+from jobkit.fit.gpus import CARDS
 from jobkit.fit.lengths import LENGTHS_FILE
-from jobkit.report.collect import collect
 from jobkit.report.estimates import estimates
-from jobkit.report.report import render
+from jobkit.report.output import render
+from jobkit.report.tables import collect
 from tests.support.builders import GPU
 from tests.support.recommendations import CONTEXT_BYTES, records, write_run
 

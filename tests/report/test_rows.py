@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.measured import Memory
+from jobkit.core.measurements import Memory
 from jobkit.core.units import GIB
 from jobkit.report.sources import read_sources
 from tests.support.builders import GPU, point, record, write_points, write_record

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from jobkit.core.records import Exit, Outcome, Record
-from jobkit.report.collect import Collected, collect
 from jobkit.report.sentences import count_lines, fastest_line, heading, missing_lines, setting
+from jobkit.report.tables import Collected, collect
 from tests.support.builders import GPU, grid, point, record, write_exit, write_points, write_record
 
 Row = Mapping[str, object]

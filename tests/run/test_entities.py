@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.run.entities import read_entities, write_entities
-from jobkit.run.workloads.workload import Entity
+from jobkit.run.workloads.base import Entity
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1)
 rows = st.lists(

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from jobkit.run.examine import examine
-from jobkit.run.measure import gpu
-from jobkit.run.measure.gpu import Card
+from jobkit.run.measure import nvml
+from jobkit.run.measure.nvml import Card
 
 
 def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:
@@ -64,12 +64,12 @@ def test_a_workload_of_ones_own_that_cannot_be_imported(
 
 
 def test_the_cards_are_those_that_nvml_lists() -> None:
-    with gpu.nvml() as there:
+    with nvml.nvml() as there:
         assert examine("cpu", "count")["nvml"] is there
-    assert {card["uuid"] for card in examine("cpu", "count")["cards"]} == set(gpu.idle_bytes())
+    assert {card["uuid"] for card in examine("cpu", "count")["cards"]} == set(nvml.idle_bytes())
 
 
 def test_a_card_that_does_not_tell_of_accounting_answers_none() -> None:
-    with gpu.nvml() as there:
+    with nvml.nvml() as there:
         if not there:
             assert Card(handle=None, uuid="").accounting() is None, "NVML is not open"

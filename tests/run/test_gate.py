@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.measured import Gpu
+from jobkit.core.measurements import Gpu
 from jobkit.core.records import Exit, Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.run import gate
 from jobkit.run.gate import FLAGS_FOLDER, Failed, Told, flagged, judge, signature
-from jobkit.run.measure import gpu
+from jobkit.run.measure import nvml
 from tests.support.builders import (
     GPU,
     point,
@@ -223,8 +223,8 @@ def test_the_card_is_asked_for_only_where_it_matters(
         described.append(uuid)
         return GPU
 
-    monkeypatch.setattr(gpu, "visible_uuid", lambda _: "GPU-9")
-    monkeypatch.setattr(gpu, "describe", describe)
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-9")
+    monkeypatch.setattr(nvml, "describe", describe)
     points = [load(n, 10 * n) for n in range(1, 5)]
     (run / "points.jsonl").unlink()
     (run / "results").rename(run / "aside")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.run.order import calls, estimated_load, split_sentences
+from jobkit.run.paragraphs import calls, estimated_load, split_sentences
 
 texts = st.lists(st.text(min_size=1), max_size=40)
 

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.run import room
+from jobkit.run import work
 from tests.support.disks import disk
 from tests.workloads.broken import fill
 
 
 def test_room_is_taken_and_given_back(tmp_path: Path) -> None:
-    room.set_aside(tmp_path)
+    work.set_aside(tmp_path)
     (path,) = tmp_path.iterdir()
-    assert path.stat().st_blocks * 512 >= room.ROOM_BYTES
+    assert path.stat().st_blocks * 512 >= work.ROOM_BYTES
     assert path.name.endswith(".part"), "such files stay on the node"
-    room.give_back(tmp_path)
-    room.give_back(tmp_path)
+    work.give_back(tmp_path)
+    work.give_back(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -25,4 +25,4 @@ def test_on_a_full_disk_there_is_none(tmp_path: Path) -> None:
         small = mounts.enter_context(disk(tmp_path / "small", 1))
         fill(small)
         with pytest.raises(OSError, match="No space left"):
-            room.set_aside(small)
+            work.set_aside(small)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.run.failure import Stopped
-from jobkit.run.signals import CAUGHT, Signals
+from jobkit.run.failure import CAUGHT, Signals, Stopped
 
 
 @pytest.fixture(autouse=True)

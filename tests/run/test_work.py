@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core import record_files, record_json, records
+from jobkit.core import files, json_codec, records
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import work
 from jobkit.run.entities import read_entities
+from jobkit.run.failure import CAUGHT, Signals
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.need import SEARCHED, STEP_BYTES
 from jobkit.run.record import Task
-from jobkit.run.signals import CAUGHT, Signals
 from tests.support.builders import point
 from tests.support.fake_torch import FakeTorch
 from tests.workloads.held import BYTES_PER_LOAD, Held, Tells
@@ -61,7 +61,7 @@ def tried(folder: Path, of: Point) -> Record:
     task = Task(point=ready, try_number=1, inputs=folder, out=folder, job=Job(scheduler="hand"))
     outcome = work.run(task, Signals(None))
     text = (folder / records.RECORD_FILE).read_text()
-    found = record_json.from_json(Record, text, where="record")
+    found = json_codec.from_json(Record, text, where="record")
     assert found.outcome is outcome
     return found
 
@@ -130,8 +130,8 @@ def test_a_signal_while_it_measures_ends_that_and_not_the_try(
     assert found.summary
     assert found.summary.items == found.summary.items_total == 5
     assert len(read_entities(tmp_path / records.ENTITIES_FILE)) == 5
-    lines = record_files.read_lines(tmp_path / records.BATCHES_FILE)
-    assert next(record_json.from_json(Batch, line, where="batches").load for _, line in lines) == LOAD
+    lines = files.read_lines(tmp_path / records.BATCHES_FILE)
+    assert next(json_codec.from_json(Batch, line, where="batches").load for _, line in lines) == LOAD
     assert GIB <= card.cap_bytes <= GIB + 1024
 
 

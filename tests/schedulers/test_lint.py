@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.planning.render import render, render_fetch, render_find, render_follow
+from jobkit.planning.script import render, render_fetch, render_find, render_follow
 from jobkit.schedulers.lint import lint, refuse, summary
 from jobkit.schedulers.script import Effect
-from jobkit.schedulers.sge import rules as sge_rules
-from jobkit.schedulers.slurm import rules as slurm_rules
+from jobkit.schedulers.sge import lint as sge_rules
+from jobkit.schedulers.slurm import lint as slurm_rules
 from jobkit.spec.site import load_site
 from tests.pages.test_docs import blocks, coded, page, section, table
-from tests.planning.test_render import point, spec
+from tests.planning.test_script import point, spec
 from tests.whole.test_environments import SCRIPTS
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.planning.found import Options
+from jobkit.planning.resolve import Options
 from jobkit.setup import doctor_job
-from jobkit.setup.doctor_case import Case, open_case
+from jobkit.setup.case import Case, open_case
 from jobkit.setup.findings import Finding, Status, missing
 from tests.fakes.cluster import FakeCluster
 

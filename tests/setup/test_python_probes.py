@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from jobkit.setup.check_node import PYTHON, Wanted, look
 from jobkit.setup.facts import Facts
 from jobkit.setup.findings import Finding, Status
-from jobkit.setup.node_probes import Wanted, look
-from jobkit.setup.python_probes import PYTHON
 
 WANTED = Wanted(
     device="cuda",

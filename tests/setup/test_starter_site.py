@@ -7,15 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jobkit.schedulers.queues import Queue
 from jobkit.schedulers.sge.survey import resources
-from jobkit.schedulers.survey import Counted, Keeping, Resource, Survey
-from jobkit.setup.starter_choice import choose
-from jobkit.setup.starter_site import site_name, site_text
-from jobkit.setup.starter_spec import spec_text
-from jobkit.setup.starter_yaml import Setting
+from jobkit.schedulers.survey import Counted, Keeping, Queue, Resource, Survey
+from jobkit.setup.init_choice import choose
+from jobkit.setup.init_files import Setting, site_name, site_text, spec_text
 from jobkit.spec.site import Site, load_site
-from jobkit.spec.spec import SweepSpec, load_spec
+from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from tests.support.surveys import captured, survey_of
 
 SURVEYS = {

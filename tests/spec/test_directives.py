@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from jobkit.core.errors import JobkitError
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site, load_site
-from jobkit.spec.spec import SweepSpec
+from jobkit.spec.sweep_spec import SweepSpec
 
 SLURM_SITES = ("slurm-default", "edinburgh-ilcc")
 

@@ -8,12 +8,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from jobkit.core.shipped import shipped_folder
+from jobkit.core.paths import shipped_folder
 from jobkit.core.units import SIZE_UNITS
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.spec.schema import FILE, docstring, schema_text, spec_schema
 from jobkit.spec.site import Site
-from jobkit.spec.spec import SweepSpec, load_spec
+from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.spec.yaml_files import read_document
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.shipped import shipped_folder
+from jobkit.core.paths import shipped_folder
 from jobkit.spec.site import load_site
 
 SHIPPED = sorted((shipped_folder("templates") / "sites").glob("*.yaml"))

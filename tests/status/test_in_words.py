@@ -7,12 +7,11 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.outcome.outcomes import TryFiles, Verdict
-from jobkit.outcome.submissions import Task
+from jobkit.outcome.journal import Task
 from jobkit.outcome.tries import Tried
+from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.schedulers.types import Queued, State
-from jobkit.status.in_words import counted, explained, find_point, state_of, why
-from jobkit.status.look import Look, RunLook, Standing
+from jobkit.status.standing import Look, RunLook, Standing, counted, explained, find_point, state_of, why
 from tests.support.builders import grid
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)

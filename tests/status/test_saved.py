@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.records import Exit, Outcome
-from jobkit.status.look import look
-from jobkit.status.saved import Saved, saved
+from jobkit.status.progress import Saved, saved
+from jobkit.status.standing import look
 from tests.support.builders import grid, record, write_exit, write_points, write_record, write_submitted
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import ACCOUNTING_FILE, Outcome
-from jobkit.outcome.accounts import Accounts
-from jobkit.outcome.submissions import Task
+from jobkit.outcome.accounting import Accounts
+from jobkit.outcome.journal import Task
 from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.types import JobId, State
-from jobkit.status import states
-from jobkit.status.states import Asking, ask_accounting, ask_queue, local_time, note_gone
+from jobkit.status import queue
+from jobkit.status.queue import Asking, ask_accounting, ask_queue, local_time, note_gone
 
 JOBS = (JobId("7"), JobId("8"))
 Fake = Callable[..., None]
@@ -172,7 +172,7 @@ NOW = "2026-01-02T11:00:00+00:00"
 def test_what_is_missed_is_noted_when_it_is_news_and_once_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missed: list[Task], before: Accounts, noted: str | None
 ) -> None:
-    monkeypatch.setattr(states, "_now", lambda: NOW)
+    monkeypatch.setattr(queue, "_now", lambda: NOW)
     note_gone("slurm", frozenset(missed), before, tmp_path, Asking())
     lines = [(line["at"], line["kind"], line["stdout"]) for line in kept(tmp_path)]
     assert lines == ([] if noted is None else [(NOW, "gone", noted)])

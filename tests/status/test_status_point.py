@@ -2,18 +2,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobkit.core.begin import Begin
+from jobkit.core.job_files import Begin
 from jobkit.core.records import Exit, Job, Outcome
-from jobkit.outcome.outcomes import TryFiles
-from jobkit.outcome.submissions import Task
+from jobkit.outcome.journal import Task
+from jobkit.outcome.timing import moment
 from jobkit.outcome.tries import Tried
+from jobkit.outcome.verdict import TryFiles
 from jobkit.schedulers.types import Accounted, State
-from jobkit.status.look import Standing
-from jobkit.status.status import PointStatus
-from jobkit.status.status_point import render_point
-from jobkit.status.timing import moment
-from jobkit.status.try_status import TryStatus
-from tests.status.test_status_report import FAR
+from jobkit.status.standing import Standing
+from jobkit.status.summary import PointStatus, TryStatus
+from jobkit.status.table import render_point
+from tests.status.test_table import FAR
 from tests.support.builders import point, record
 from tests.support.statuses import a_point, a_run, tried, waits
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.records import Exit, Outcome
-from jobkit.status.status import RunStatus, status
-from jobkit.status.try_status import TryStatus, tries_of
+from jobkit.status.summary import RunStatus, TryStatus, status, tries_of
 from tests.support.builders import (
     batch,
     grid,

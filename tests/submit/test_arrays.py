@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.outcome.submissions import Submission
+from jobkit.outcome.journal import Submission
 from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.types import JobId
-from jobkit.submit import patience
-from jobkit.submit.arrays import arrays_within, ask_limits, chunks, following, lines
+from jobkit.submit import controller
+from jobkit.submit.rounds import arrays_within, ask_limits, chunks, following, lines
 
 POINTS = st.lists(st.integers(1, 10**5), min_size=1, max_size=60, unique=True)
 
@@ -93,7 +93,7 @@ def test_a_controller_that_is_busy_is_asked_again_but_not_for_a_preview(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(patience, "PAUSES_S", (0.0,))
+    monkeypatch.setattr(controller, "PAUSES_S", (0.0,))
     program(tmp_path, "scontrol", f"echo >>{tmp_path}/calls; echo Rate limit exceeded >&2; exit 1")
     for once, calls in (True, 1), (False, 3):
         with pytest.raises(JobkitError, match="the scheduler does not answer"):

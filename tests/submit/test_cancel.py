@@ -17,14 +17,13 @@ from queue import SimpleQueue
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.locks import only_one
-from jobkit.core.record_files import append_line
+from jobkit.core.files import append_line, only_one
 from jobkit.core.records import JOURNAL_FILE, Outcome
-from jobkit.outcome.submissions import Role, read_journal
-from jobkit.status.look import look
-from jobkit.submit import patience
+from jobkit.outcome.journal import Role, read_journal
+from jobkit.status.standing import look
+from jobkit.submit import controller
 from jobkit.submit.cancel import cancel
-from jobkit.submit.resume import LOCK_FILE
+from jobkit.submit.resubmit import LOCK_FILE
 from tests.support.builders import (
     grid,
     point,
@@ -270,7 +269,7 @@ def test_a_busy_controller_is_asked_again(
     run: Path, programs: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue(ALL)
-    monkeypatch.setattr(patience, "PAUSES_S", (0.0,))
+    monkeypatch.setattr(controller, "PAUSES_S", (0.0,))
     busy = (
         f'[[ -e {programs}/asked ]] || {{ touch {programs}/asked; echo "Rate limit exceeded" >&2; exit 1; }}'
     )

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.outcome.submissions import read_list
+from jobkit.outcome.journal import read_list
 from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Array, Request
-from jobkit.submit.enqueue import Unanswered
+from jobkit.submit.controller import Unanswered
 from jobkit.submit.rounds import Round, plan_arrays, submit_round, write_round
 
 REQUEST = Request(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Exit, Outcome, Point
-from jobkit.status import states
-from jobkit.status.look import RunLook, Standing, look
+from jobkit.status import queue as states
+from jobkit.status.standing import RunLook, Standing, look
 from tests.support.builders import grid, point, write_points, write_submitted
 
 RUN_ID = point().run_id

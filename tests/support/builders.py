@@ -8,10 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from jobkit.core.begin import BEGIN_FILE
-from jobkit.core.measured import Gpu, Memory, Summary
-from jobkit.core.record_files import append_line, write_atomically
-from jobkit.core.record_json import to_json
+from jobkit.core.files import append_line, write_atomically
+from jobkit.core.job_files import BEGIN_FILE
+from jobkit.core.json_codec import to_json
+from jobkit.core.measurements import Gpu, Memory, Summary
 from jobkit.core.records import (
     ACCOUNTING_FILE,
     BATCHES_FILE,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.report.collect import collect
+from jobkit.report.tables import collect
 from tests.whole.test_job_script import DEADLINE_S, Run, wait_until
 
 

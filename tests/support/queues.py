@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.record_files import append_line
+from jobkit.core.files import append_line
 from jobkit.core.records import JOURNAL_FILE, Point
 from tests.support.builders import point, try_folder
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core.measured import Need
+from jobkit.core.measurements import Need
 from jobkit.core.records import Point, Record
 from jobkit.fit.lengths import LENGTHS_FILE, Lengths
 from jobkit.fit.loads import Loads
-from jobkit.report.recommend.recommendation import Held, Material
+from jobkit.report.recommend.types import Held, Material
 from jobkit.spec.site import load_site
-from jobkit.spec.spec import Resources
+from jobkit.spec.sweep_spec import Resources
 from tests.support.builders import GPU, ITEMS, grid, record, write_points, write_record
 
 SIZES = (40, 85, 130, 175, 220)

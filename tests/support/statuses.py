@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.records import Outcome
-from jobkit.outcome.outcomes import TryFiles, Verdict
-from jobkit.outcome.submissions import Role, Submission, Task
+from jobkit.outcome.journal import Role, Submission, Task
 from jobkit.outcome.tries import Tried
+from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.schedulers.types import JobId, Queued, State
-from jobkit.status.in_words import state_of
-from jobkit.status.look import Look, RunLook, Standing
-from jobkit.status.status import Asked, JobStatus, PointStatus, RunStatus
+from jobkit.status.standing import Look, RunLook, Standing, state_of
+from jobkit.status.summary import Asked, JobStatus, PointStatus, RunStatus
 from tests.support.builders import point
 
 AT = "2026-01-02T10:15:00+00:00"

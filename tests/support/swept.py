@@ -13,10 +13,10 @@ import pytest
 from jobkit.core.records import Exit, Outcome, Point
 from jobkit.outcome.journal import events
 from jobkit.planning.prepare import Options, prepare
-from jobkit.status import states
-from jobkit.status.look import Standing, look
-from jobkit.submit import resume as stage
-from jobkit.submit import submit
+from jobkit.status import queue as states
+from jobkit.status.standing import Standing, look
+from jobkit.submit import resubmit as stage
+from jobkit.submit import sweep as submit
 from tests.support.builders import record, write_begin, write_exit, write_record, write_submitted
 
 SPEC = """\

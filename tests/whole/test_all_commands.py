@@ -13,13 +13,13 @@ import pytest
 from jobkit.cli import COMMANDS, app
 from jobkit.core.errors import JobkitError
 from jobkit.outcome.trials import trials
-from jobkit.report.collect import collect
-from jobkit.report.plot.plot_data import group_plots
+from jobkit.report.output import render
+from jobkit.report.plot.data import group_plots
+from jobkit.report.recommend.material import read_material
+from jobkit.report.recommend.output import as_json
 from jobkit.report.recommend.recommend import recommend
-from jobkit.report.recommend.recommend_report import as_json
-from jobkit.report.recommend.recommend_sources import read_material
-from jobkit.report.recommend.recommendation import Wishes
-from jobkit.report.report import render
+from jobkit.report.recommend.types import Wishes
+from jobkit.report.tables import collect
 from tests.whole.test_job_script import WORKLOADS
 
 pytestmark = pytest.mark.xdist_group("all-commands")

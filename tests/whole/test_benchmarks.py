@@ -11,8 +11,8 @@ import pytest
 from benchmarks import coverage, page
 from benchmarks.overhead import interval
 from benchmarks.runs import read_points, write_run, write_spec
-from jobkit.report.collect import collect
-from jobkit.spec.spec import load_spec
+from jobkit.report.tables import collect
+from jobkit.spec.sweep_spec import load_spec
 
 
 def test_the_page_is_made_from_the_raw_data() -> None:

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.measured import Memory
-from jobkit.core.record_files import append_line, read_lines, write_atomically
-from jobkit.core.record_json import from_json, to_json
+from jobkit.core.files import append_line, read_lines, write_atomically
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome, Point
 from jobkit.core.units import GIB
-from jobkit.fit import find
-from jobkit.outcome.run_folder import read_run
+from jobkit.fit import search
+from jobkit.outcome.results import read_run
 from jobkit.outcome.trials import TRIALS_FILE, WANTED_FILE, Trial, Wanted, trials
-from jobkit.planning.render import render_find
+from jobkit.planning.script import render_find
 from jobkit.spec.site import load_site
-from jobkit.spec.spec import SweepSpec
+from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import record, write_record
 from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, Run, wait_until
 
@@ -181,7 +181,7 @@ def test_a_signal_reaches_the_point_and_is_the_last(
     assert tried.chosen.record.summary is not None
     assert tried.chosen.record.summary.batches == 1, "what was done is home"
     assert len(trials(run.dir)) == 1
-    assert find.next_trial(run.dir) is None
+    assert search.next_trial(run.dir) is None
     assert trials(run.dir)[0].outcome == outcome
     assert run.left_on_scratch() == []
 

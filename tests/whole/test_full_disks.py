@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.record_files import append_line
+from jobkit.core.files import append_line
 from jobkit.core.records import Outcome
-from jobkit.outcome.submissions import read_journal
-from jobkit.report.collect import collect
-from jobkit.run.room import ROOM_BYTES
+from jobkit.outcome.journal import read_journal
+from jobkit.report.tables import collect
+from jobkit.run.work import ROOM_BYTES
 from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Array
 from jobkit.submit.cancel import cancel
-from jobkit.submit.enqueue import Unanswered, submit_array
+from jobkit.submit.controller import Unanswered, submit_array
 from tests.support.builders import grid, point, write_points, write_submitted
 from tests.support.disks import CROWD, crowd, disk, read_only
 from tests.support.halted import Halted, ended

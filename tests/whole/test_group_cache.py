@@ -22,7 +22,7 @@ import os, sys
 from pathlib import Path
 from unittest import mock
 from jobkit.planning import sample, texts
-from jobkit.planning.standin import standin
+from jobkit.planning.standin import build as standin
 
 def built(_, made, *words, **options):  # in the place of the training
     folder = Path(made)

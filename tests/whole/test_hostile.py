@@ -15,15 +15,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from jobkit.core import record_json, records
+from jobkit.core import json_codec, records
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.report.collect import collect
-from jobkit.spec.spec import load_spec
+from jobkit.report.tables import collect
+from jobkit.spec.sweep_spec import load_spec
 from jobkit.spec.yaml_files import MOST_SHOWN
-from jobkit.status.look import look
+from jobkit.status.standing import look
 from jobkit.submit.cancel import cancel
-from jobkit.submit.retries import run_again
+from jobkit.submit.resume import run_again
 from tests.support.builders import (
     grid,
     record,
@@ -213,7 +213,7 @@ def test_records_that_are_spoilt(tmp_path: Path) -> None:
     points = grid([50, 100, 200, 300, 400])
     run = write_points(tmp_path / "run", points)
     write_record(run, record(points[0]))
-    text = record_json.to_json(record(points[1]))
+    text = json_codec.to_json(record(points[1]))
     for of, spoilt in zip(
         points[1:],
         (text[: len(text) // 2], text.replace('"schema": 1', '"schema": 99', 1), text, "\x00\xff noise"),
@@ -242,7 +242,7 @@ def test_a_record_that_came_home_twice_counts_once(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", points)
     write_record(run, record(points[0]))
     second = try_folder(run, points[0], 2)
-    (second / "record.json").write_text(record_json.to_json(record(points[0])), encoding="utf-8")
+    (second / "record.json").write_text(json_codec.to_json(record(points[0])), encoding="utf-8")
     found = collect([run])
     assert found.points["outcome"].tolist() == [Outcome.OK]
     assert found.points["tries"].tolist() == [2]

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core import record_json, records
-from jobkit.core.begin import read_begin
+from jobkit.core import json_codec, records
+from jobkit.core.job_files import read_begin
 from jobkit.core.records import ModelRef, Outcome, Record, TextRef
-from jobkit.planning.plan import Inputs, plan
-from jobkit.planning.render import render
+from jobkit.planning.points import Inputs, plan
+from jobkit.planning.script import render
 from jobkit.run.entities import read_entities
 from jobkit.spec.site import Site
-from jobkit.spec.spec import SweepSpec
+from jobkit.spec.sweep_spec import SweepSpec
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 TEXT = "One paragraph. It has two sentences.\n\n  An indented one,\n  on two lines.\n\nThe third.\n"
@@ -61,7 +61,7 @@ class Run:
         )
         points = plan(spec, Inputs(run_id=run_id, text=ref, model=model, device=device))
         (self.dir / "points.jsonl").write_text(
-            "".join(record_json.to_json(p) + "\n" for p in points), encoding="utf-8"
+            "".join(json_codec.to_json(p) + "\n" for p in points), encoding="utf-8"
         )
         here = {"name": "x", "scheduler": "local", "scratch": str(self.scratch), "sync_interval_s": 1}
         script = render(spec, Site.model_validate({**here, **(site or {})}), points[0], self.dir)
@@ -87,7 +87,7 @@ class Run:
 
     def record(self, point: int = 1, number: int = 1) -> Record:
         path = self.home(point, number) / "record.json"
-        return record_json.from_json(Record, path.read_text(encoding="utf-8"), where=str(path))
+        return json_codec.from_json(Record, path.read_text(encoding="utf-8"), where=str(path))
 
     def exit(self, point: int = 1, number: int = 1) -> records.Exit:
         return records.read_exit(self.home(point, number) / "exit")

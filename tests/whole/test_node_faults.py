@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.begin import read_begin
+from jobkit.core.job_files import read_begin
 from jobkit.core.records import Outcome
-from jobkit.report.collect import collect
-from jobkit.report.recommend.recommendation import Held
+from jobkit.report.recommend.types import Held
+from jobkit.report.tables import collect
 from jobkit.run.staged import fingerprint
-from jobkit.status.look import Standing, look
+from jobkit.status.standing import Standing, look
 from tests.support.builders import MODEL, MODEL_FILES, write_model
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here

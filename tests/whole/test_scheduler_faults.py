@@ -15,10 +15,10 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.outcome import accounts
-from jobkit.status.look import Look, RunLook, Standing, look
-from jobkit.submit import resume
-from jobkit.submit.retries import run_again
+from jobkit.outcome import accounting
+from jobkit.status.standing import Look, RunLook, Standing, look
+from jobkit.submit import resubmit
+from jobkit.submit.resume import run_again
 from tests.fakes.cluster import FakeCluster
 
 pytestmark = pytest.mark.fault
@@ -122,8 +122,8 @@ def sge_lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def _lab(name: str, request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    monkeypatch.setattr(accounts, "GONE_AFTER", timedelta(seconds=1))
-    monkeypatch.setattr(resume, "POLL_S", 0.3)
+    monkeypatch.setattr(accounting, "GONE_AFTER", timedelta(seconds=1))
+    monkeypatch.setattr(resubmit, "POLL_S", 0.3)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "workloads"))
     home = folder / "home"
     home.mkdir()

@@ -15,22 +15,22 @@ import pytest
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
-from jobkit.core.record_files import append_line
-from jobkit.core.record_json import to_json
+from jobkit.core.files import append_line
+from jobkit.core.json_codec import to_json
 from jobkit.core.shell import Completed
-from jobkit.outcome.journal import note
-from jobkit.outcome.submissions import Role, read_journal
+from jobkit.outcome.journal import Role, note, read_journal
 from jobkit.outcome.trials import Trial
 from jobkit.planning.prepare import Options, prepare
-from jobkit.report.collect import collect
+from jobkit.report.tables import collect
 from jobkit.schedulers.parsing import expand_tasks
-from jobkit.spec.spec import load_spec
-from jobkit.status import choice
-from jobkit.status.look import RunLook, look
-from jobkit.submit import resume, retries, submit
+from jobkit.spec.sweep_spec import load_spec
+from jobkit.status import retry
+from jobkit.status.standing import RunLook, look
+from jobkit.submit import resubmit, sweep
+from jobkit.submit import resume as retries
 from jobkit.submit.cancel import cancel
-from jobkit.submit.retries import run_again
-from tests.outcome.test_identity import another
+from jobkit.submit.resume import run_again
+from tests.outcome.test_driver_lock import another
 from tests.support.builders import (
     batch,
     record,
@@ -185,10 +185,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Path
     prepared = prepare(
         tmp_path / "spec.yaml", Options(scheduler=scheduler, runs_dir=tmp_path / "runs"), build=True
     )
-    submit.write_run(prepared)
-    monkeypatch.setattr(resume, "PATIENCE_S", 0.0)
+    sweep.write_run(prepared)
+    monkeypatch.setattr(resubmit, "PATIENCE_S", 0.0)
     cached = functools.cache(load_spec)  # the spec is not what is cut
-    for module in (resume, retries, choice):
+    for module in (resubmit, retries, retry):
         if hasattr(module, "load_spec"):
             monkeypatch.setattr(module, "load_spec", lambda path, given=(): cached(path, tuple(given)))
     for point in prepared.points[: len(DONE)]:

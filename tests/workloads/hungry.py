@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jobkit.core.records import ModelRef
+from jobkit.run.workloads.base import Result
 from jobkit.run.workloads.count import Count
-from jobkit.run.workloads.workload import Result
 
 BYTES_PER_LOAD = 20_000
 PAGE = 4096

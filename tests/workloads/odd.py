@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from jobkit.run.workloads.base import Result
 from jobkit.run.workloads.count import Count
-from jobkit.run.workloads.workload import Result
 
 
 class Slow(Count):

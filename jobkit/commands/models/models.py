@@ -10,7 +10,7 @@ from typing import TypeVar
 import click
 
 from jobkit.commands.shared import json_option, scheduler_option, site_option
-from jobkit.core import folded
+from jobkit.core import terminal
 
 F = TypeVar("F", bound=Callable[..., int])
 MIB = 2**20
@@ -62,12 +62,12 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
     """
     if as_job:
         return _fetch_as_job(name, resources_url, scheduler or "auto", site or "auto")
-    from jobkit.core.places import cache_dir
+    from jobkit.core.paths import cache_dir
     from jobkit.planning.models import fetch_model
     from jobkit.submit.launch import say
 
     model = fetch_model(name, cache_dir(), resources_url=resources_url, say=say)
-    folded.say(model.path)
+    terminal.say(model.path)
     return 0
 
 
@@ -82,7 +82,7 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
     chosen = choose_scheduler(scheduler)[0]
     say(f"submitted: {chosen} job {job}; run folder {run_dir}; waiting for it (Ctrl-C leaves the job alone)")
     well, said = wait_for_fetch(run_dir, job, by_name(chosen))
-    folded.say(said.rstrip())
+    terminal.say(said.rstrip())
     say("fetched" if well else f"the fetch failed; its log stands above and in {run_dir}/logs")
     return 0 if well else EXIT_FAILED
 
@@ -95,11 +95,11 @@ def build(size: str) -> int:
     It is a real Stanza tokenizer and NER tagger, trained on text that jobkit generates. Tables
     and records name it as a stand-in: its speed and memory are real, its English is not.
     """
-    from jobkit.core.places import cache_dir
+    from jobkit.core.paths import cache_dir
     from jobkit.planning.models import build_stand_in
     from jobkit.submit.launch import say
 
-    folded.say(build_stand_in(size, cache_dir(), say=say).path)
+    terminal.say(build_stand_in(size, cache_dir(), say=say).path)
     return 0
 
 
@@ -107,21 +107,21 @@ def build(size: str) -> int:
 @json_option
 def list_(as_json: bool) -> int:
     """Print the models that are on this machine, one a line: name, kind, size on disk, folder."""
-    from jobkit.core.places import cache_dir
+    from jobkit.core.paths import cache_dir
     from jobkit.planning.models import list_models
-    from jobkit.planning.standin.standin import read_card
+    from jobkit.planning.standin.build import read_card
 
     found = list_models(cache_dir())
     if as_json:
-        folded.say(folded.as_json([asdict(model) for model in found], indent=1))
+        terminal.say(terminal.as_json([asdict(model) for model in found], indent=1))
         return 0
     for model in found:
         kind = "Stanza's own"
         if model.stand_in:
             kind = f"stand-in {model.size}, F1 {read_card(Path(model.path)).f1:.3f}"
-        folded.say(f"{model.name}  {kind:<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
+        terminal.say(f"{model.name}  {kind:<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
     if not found:
-        folded.say("no model on this machine; see `jobkit models --help`", err=True)
+        terminal.say("no model on this machine; see `jobkit models --help`", err=True)
     return 0
 
 
@@ -138,7 +138,7 @@ def path(name: str, size: str, fallback: str | None, as_json: bool) -> int:
     A stand-in that is not built yet is an error (exit 2), with the command that builds it.
     """
     from jobkit.core.errors import JobkitError
-    from jobkit.core.places import cache_dir
+    from jobkit.core.paths import cache_dir
     from jobkit.planning.models import NOT_BUILT, find_model
     from jobkit.submit.launch import say
 
@@ -146,5 +146,5 @@ def path(name: str, size: str, fallback: str | None, as_json: bool) -> int:
     if model.fingerprint == NOT_BUILT:
         hint = f"jobkit models build --size {size}"
         raise JobkitError(f"the {size} stand-in is not built yet: there is no {model.path}", hint=hint)
-    folded.say(folded.as_json(asdict(model), indent=1) if as_json else model.path)
+    terminal.say(terminal.as_json(asdict(model), indent=1) if as_json else model.path)
     return 0

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from jobkit.commands.shared import json_option, runs_dir_option, scheduler_option, set_option, site_option
-from jobkit.core import folded
+from jobkit.core import terminal
 from jobkit.core.units import parse_duration
 
 if TYPE_CHECKING:
-    from jobkit.planning.found import Options
-    from jobkit.setup.doctor_case import Case
+    from jobkit.planning.resolve import Options
+    from jobkit.setup.case import Case
     from jobkit.setup.findings import Finding
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cyan"}
@@ -72,9 +72,9 @@ def doctor(
     """
     if overrides and spec is None:
         raise click.UsageError("--set changes a key of a SPEC, and none is named")
-    from jobkit.planning.found import Options
+    from jobkit.planning.resolve import Options
     from jobkit.setup import findings
-    from jobkit.setup.doctor_case import open_case
+    from jobkit.setup.case import open_case
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
     within_s = parse_duration(within)
@@ -82,11 +82,11 @@ def doctor(
     printer = _Printer(silent=as_json)
     found = [printer.show(one) for one in _look(case, within_s if submit else None)]
     if as_json:
-        folded.say(folded.as_json(findings.as_json(found), indent=1))
+        terminal.say(terminal.as_json(findings.as_json(found), indent=1))
     else:
         unseen = not (submit or case.local)
         advice = findings.advice(found, [str(spec or "SPEC"), *_words(options)], nodes=unseen)
-        folded.say(f"\n{findings.summary(found)}\n{advice}")
+        terminal.say(f"\n{findings.summary(found)}\n{advice}")
     return findings.exit_code(found)
 
 
@@ -103,7 +103,7 @@ def _words(options: Options) -> Iterator[str]:
 def _look(case: Case, within_s: int | None) -> Iterator[Finding]:
     """Yield what is found, as it is found."""
     from jobkit.setup import doctor, doctor_job
-    from jobkit.setup.doctor_case import with_gpus
+    from jobkit.setup.case import with_gpus
     from jobkit.setup.survey import ask_site
 
     yield from (before := list(doctor.opening(case)))
@@ -121,7 +121,7 @@ def _look(case: Case, within_s: int | None) -> Iterator[Finding]:
 
 def say(text: str) -> None:
     """Print a line of progress."""
-    folded.say(text, err=True)
+    terminal.say(text, err=True)
 
 
 class _Printer:
@@ -138,11 +138,11 @@ class _Printer:
         if self._silent:
             return one
         if one.where != self._where:
-            folded.say(("\n" if self._where else "") + click.style(one.where, bold=True), colours=True)
+            terminal.say(("\n" if self._where else "") + click.style(one.where, bold=True), colours=True)
             self._where = one.where
-        first, *rest = lines(one, folded.terminal_width() or WIDTH)
+        first, *rest = lines(one, terminal.terminal_width() or WIDTH)
         status = click.style(one.status, fg=COLOURS[one.status])
-        folded.say(first.replace(one.status, status, 1), colours=True)
+        terminal.say(first.replace(one.status, status, 1), colours=True)
         for line in rest:
-            folded.say(line)
+            terminal.say(line)
         return one

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.core import folded
+from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 
 WIDEST = 120
@@ -33,7 +33,7 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the
       jobkit help models fetch
     """
     if not topic:
-        folded.say(_index(), nl=False)
+        terminal.say(_index(), nl=False)
         return 0
     command, page = _command_help(ctx, topic), _page("-".join(topic))
     if not command and page is None:
@@ -43,7 +43,7 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the
 
 
 def _folder() -> Path:
-    from jobkit.core.shipped import shipped_folder
+    from jobkit.core.paths import shipped_folder
 
     return shipped_folder("docs")
 
@@ -84,7 +84,7 @@ def _command(ctx: click.Context, words: tuple[str, ...]) -> tuple[click.Command 
 
 
 def _unknown(ctx: click.Context, topic: str) -> JobkitError:
-    from jobkit.core.nearest import advice
+    from jobkit.core.terminal import advice
 
     group = ctx.find_root().command
     commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
@@ -94,7 +94,7 @@ def _unknown(ctx: click.Context, topic: str) -> JobkitError:
 
 def _show(command: str, page: str) -> None:
     if not sys.stdout.isatty():
-        folded.say("\n\n".join(filter(None, (command, page.rstrip("\n")))))
+        terminal.say("\n\n".join(filter(None, (command, page.rstrip("\n")))))
         return
     shown = filter(None, (command, _rendered(page) if page else ""))
     click.echo_via_pager("\n\n".join(shown), color=True)
@@ -107,7 +107,7 @@ def _rendered(page: str) -> str:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    from jobkit.core.folded import terminal_width
+    from jobkit.core.terminal import terminal_width
 
     out = StringIO()
     width = min(WIDEST, terminal_width() or WIDEST)

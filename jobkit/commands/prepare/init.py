@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from jobkit.commands.shared import OldNames, scheduler_option
-from jobkit.core import folded
+from jobkit.core import terminal
 
 
 @click.command("init", short_help="Write a site file and a first spec.")
@@ -39,14 +39,14 @@ def init(folder: Path, scheduler: str | None, site: Path | None, only: str | Non
 
     Without a scheduler on this machine only the spec is written: jobkit then runs here.
     """
-    from jobkit.core.typed import short, typed
-    from jobkit.setup.starter import begin, plan_for
+    from jobkit.core.terminal import short, typed
+    from jobkit.setup.init import begin, plan_for
     from jobkit.submit.launch import say
 
     written = begin(plan_for(folder, scheduler or "auto", site, only), say)
     width = max(len(short(one.path)) for one in written)
     for one in written:
-        folded.say(f"wrote {short(one.path):<{width}}  {one.what}")
+        terminal.say(f"wrote {short(one.path):<{width}}  {one.what}")
     spec = next((typed(one.path) for one in written if one.path.name == "first.yaml"), "")
-    folded.say(f"next: jobkit doctor {spec}".rstrip())
+    terminal.say(f"next: jobkit doctor {spec}".rstrip())
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobkit.commands.shared import json_option
-from jobkit.core import folded
+from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 
 if TYPE_CHECKING:
@@ -54,16 +54,16 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
         _print_json(looked)
     else:
         for line in (line for one in looked for line in one.lines()):
-            folded.say(line)
+            terminal.say(line)
         for one in looked:
             if not one.found:
-                folded.say(f"{one.name}: has no directive of Slurm or Grid Engine", err=True)
-        folded.say(summary(looked), err=True)
+                terminal.say(f"{one.name}: has no directive of Slurm or Grid Engine", err=True)
+        terminal.say(summary(looked), err=True)
     return FOUND if any(one.findings for one in looked) else 0
 
 
 def _print_json(looked: list[Linted]) -> None:
-    folded.say(folded.as_json({"scripts": [one.as_json() for one in looked]}, indent=2))
+    terminal.say(terminal.as_json({"scripts": [one.as_json() for one in looked]}, indent=2))
 
 
 def _name(script: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from jobkit.commands.shared import gpu_memory_option, json_option, set_option
-from jobkit.core import folded
+from jobkit.core import terminal
 from jobkit.core.units import parse_size
 
 
@@ -36,12 +36,12 @@ def preflight(
     A spec that says `sweep: {batch_size: auto}` gets those sizes. See jobkit help preflight.
     """
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
-    from jobkit.core.folded import terminal_width
-    from jobkit.planning import preflight_report
+    from jobkit.core.terminal import terminal_width
+    from jobkit.planning import preflight_output
     from jobkit.planning.preflight import preflight as look
     from jobkit.submit.launch import say
 
     found = look(spec, overrides, fast=fast, gpu_memory_bytes=gpu_memory_bytes, say=say)
-    told = preflight_report.as_json(found) if as_json else preflight_report.as_text(found, terminal_width())
-    folded.say(told, nl=False)
+    told = preflight_output.as_json(found) if as_json else preflight_output.as_text(found, terminal_width())
+    terminal.say(told, nl=False)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jobkit.core import folded
+from jobkit.core import terminal
 
 
 @click.command("schema", short_help="Print the JSON schema of specs.")
@@ -21,5 +21,5 @@ def schema() -> int:
     """
     from jobkit.spec.schema import schema_text
 
-    folded.say(schema_text(), nl=False)
+    terminal.say(schema_text(), nl=False)
     return 0

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from jobkit.commands.shared import gpu_memory_option, json_option
-from jobkit.core import folded
+from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
-from jobkit.core.record_files import write_atomically
+from jobkit.core.files import write_atomically
 from jobkit.core.units import parse_size
 
 WIDE = 120
@@ -89,12 +89,12 @@ def collect(
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
     paths = _named(paths)
     # Imported here because pandas and rich take most of a second, which --help need not spend.
-    from jobkit.report.collect import collect as collect_runs
-    from jobkit.report.report import render
-    from jobkit.status.runs_here import how_to_begin
+    from jobkit.report.output import render
+    from jobkit.report.tables import collect as collect_runs
+    from jobkit.status.which_run import how_to_begin
 
     if plot is not None:
-        from jobkit.report.plot.plot import check_plot
+        from jobkit.report.plot.figure import check_plot
 
         check_plot(plot)
     collected = collect_runs(paths)
@@ -102,13 +102,13 @@ def collect(
         found = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"nothing to collect{found}", hint=how_to_begin())
     if plot is not None:
-        from jobkit.report.plot.plot import plot as draw
+        from jobkit.report.plot.figure import plot as draw
 
         draw(collected, plot, gpu_memory_bytes=gpu_memory_bytes)
     color = output is None and sys.stdout.isatty()
     report = render(collected, fmt, width=_width(), gpu_memory_bytes=gpu_memory_bytes, color=color)
     if output is None:
-        folded.say(report, nl=False, colours=color)
+        terminal.say(report, nl=False, colours=color)
     else:
         _write(output, report)
     return collected.exit_code
@@ -116,7 +116,7 @@ def collect(
 
 def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return what is to be read: of a run that is named alone its folder, of nothing where runs go."""
-    from jobkit.status.runs_here import find_run, how_to_begin, usual
+    from jobkit.status.which_run import find_run, how_to_begin, usual
 
     if paths:
         return tuple(path if path.exists() else find_run(path) or path for path in paths)

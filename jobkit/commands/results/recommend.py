@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from jobkit.commands.shared import gpu_memory_option, json_option
-from jobkit.core import folded
+from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import parse_size
 
 if TYPE_CHECKING:
-    from jobkit.fit.cards import Card
+    from jobkit.fit.gpus import Card
 
 PERCENT = 100
 
@@ -50,12 +50,12 @@ def recommend(
     if gpu_memory is not None and gpu is not None:
         raise click.UsageError("--gpu-memory and --gpu say the same: give one of them")
     share = _share(margin)
-    from jobkit.core.folded import terminal_width
-    from jobkit.report.recommend import recommend_report
+    from jobkit.core.terminal import terminal_width
+    from jobkit.report.recommend import output
+    from jobkit.report.recommend.material import read_corpus, read_material
     from jobkit.report.recommend.recommend import recommend as answer
-    from jobkit.report.recommend.recommend_sources import read_corpus, read_material
-    from jobkit.report.recommend.recommendation import Wishes
-    from jobkit.status.runs_here import run_or_latest
+    from jobkit.report.recommend.types import Wishes
+    from jobkit.status.which_run import run_or_latest
 
     named = _cards(gpu, gpu_memory)
     material = read_material(run if run and run.is_file() else run_or_latest(run))
@@ -65,14 +65,14 @@ def recommend(
         margin=share,
     )
     found = answer(material, wishes)
-    told = recommend_report.as_json(found) if as_json else recommend_report.as_text(found, terminal_width())
-    folded.say(told, nl=False)
+    told = output.as_json(found) if as_json else output.as_text(found, terminal_width())
+    terminal.say(told, nl=False)
     return 0
 
 
 def _cards(names: str | None, size: str | None) -> tuple[Card, ...] | None:
     """Return the cards that are asked about, ``None`` for those that come to mind."""
-    from jobkit.fit.cards import Card, cards
+    from jobkit.fit.gpus import Card, cards
 
     if size is not None:
         return (Card(name=size, usable_bytes=parse_size(size)),)

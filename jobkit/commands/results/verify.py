@@ -39,8 +39,8 @@ def verify(run: Path, gpu_memory: str | None) -> int:
       4  none of those tried held, or nothing could be tried
       5  a job tries that batch already: nothing more is submitted
     """
-    from jobkit.status.runs_here import run_named
-    from jobkit.submit import verification
+    from jobkit.status.which_run import run_named
+    from jobkit.submit import verify as verification
 
     size_bytes = None if gpu_memory in {None, "device"} else parse_size(str(gpu_memory))
     return verification.verify(run_named(run).absolute(), memory=size_bytes or gpu_memory)

@@ -42,7 +42,7 @@ def cancel(run: Path, points: tuple[str, ...], kept: tuple[str, ...]) -> int:
     """
     if points and kept:
         raise click.UsageError("name the POINTs to cancel, or those to keep with --except, not both")
-    from jobkit.status.runs_here import refuse_runs, run_named
+    from jobkit.status.which_run import refuse_runs, run_named
     from jobkit.submit.cancel import cancel as take_back
 
     folder = run_named(run).absolute()

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from jobkit.core import folded
+from jobkit.core import terminal
 
 
 @click.command(short_help="Print what a point of a run has printed.")
@@ -43,9 +43,9 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
       5    its log is still to come: it waits, or was not submitted
       130  Ctrl-C during -f; the job goes on
     """
-    from jobkit.outcome.log_files import find_log
-    from jobkit.status.logs import Sieve, follow, show
-    from jobkit.status.runs_here import refuse_runs, run_and_point
+    from jobkit.outcome.logs import find_log
+    from jobkit.status.follow_log import Sieve, follow, show
+    from jobkit.status.which_run import refuse_runs, run_and_point
 
     run, point = run_and_point(words)
     refuse_runs([point])
@@ -60,4 +60,4 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
 
 def say(line: str) -> None:
     """Tell a person something."""
-    folded.say(line, err=True)
+    terminal.say(line, err=True)

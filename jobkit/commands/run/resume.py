@@ -62,8 +62,8 @@ def resume(
       5  submitted, but the journal could not be written: free space, then run the same command again
     If the points run here, or with --wait, it is the exit status of `jobkit collect`.
     """
-    from jobkit.status.runs_here import refuse_runs, run_named
-    from jobkit.submit.retries import follow, run_again
+    from jobkit.status.which_run import refuse_runs, run_named
+    from jobkit.submit.resume import follow, run_again
 
     run = run_named(run)
     refuse_runs(points)

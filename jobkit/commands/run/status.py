@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from jobkit.commands.shared import json_option
-from jobkit.core import folded
+from jobkit.core import terminal
 
 if TYPE_CHECKING:
-    from jobkit.status.status import RunStatus
+    from jobkit.status.summary import RunStatus
 
 WIDE = 120
 MANY = 40
@@ -53,34 +53,34 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
       4  some points failed, or wait for a person
       5  some points are still to come
     """
-    from jobkit.status.runs_here import named, runs_in
+    from jobkit.status.which_run import named, runs_in
 
     what = named(words)
     here = [] if what.runs else runs_in(what.folder)
     runs = what.runs or tuple(here[:1])
     if watch:
         return _watch(runs, what.points, whole=whole, as_json=as_json)
-    from jobkit.status import status_view
-    from jobkit.status.status import status as status_of
+    from jobkit.status import output
+    from jobkit.status.summary import status as status_of
 
     found = status_of([run.absolute() for run in runs])
     if as_json:
-        folded.say(status_view.as_json(found, runs, what.points, here[1:]))
+        terminal.say(output.as_json(found, runs, what.points, here[1:]))
     else:
-        shown = status_view.text(found, runs, what.points, width=_width(), most=_most(whole=whole))
-        folded.say(shown + status_view.others(here[1:]), nl=False)
+        shown = output.text(found, runs, what.points, width=_width(), most=_most(whole=whole))
+        terminal.say(shown + output.others(here[1:]), nl=False)
     return max(one.exit_code for one in found)
 
 
 def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json: bool) -> int:
-    from jobkit.status import status_view
-    from jobkit.status.status_watch import Screen, watch
+    from jobkit.status import output
+    from jobkit.status.watch import Screen, watch
 
     def shown(found: Sequence[RunStatus]) -> str:
         if as_json:
-            return f"{status_view.as_json(found, runs, points)}\n"
+            return f"{output.as_json(found, runs, points)}\n"
         most = _most(whole=whole, in_place=in_place)
-        return status_view.text(found, runs, points, width=_width(), most=most)
+        return output.text(found, runs, points, width=_width(), most=most)
 
     in_place = sys.stdout.isatty() and not as_json
     screen = Screen(_write, in_place=in_place, plain=as_json, note=_note)
@@ -94,7 +94,7 @@ def _write(text: str) -> None:
 
 
 def _note(line: str) -> None:
-    folded.say(line, err=True)
+    terminal.say(line, err=True)
 
 
 def _most(*, whole: bool, in_place: bool = False) -> int:

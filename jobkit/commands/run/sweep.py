@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from jobkit.commands.shared import runs_dir_option, scheduler_option, set_option, site_option, wait_option
-from jobkit.core import folded
+from jobkit.core import terminal
 
 
 @click.command("sweep", short_help="Run one tagger once per batch size.")
@@ -54,20 +54,20 @@ def sweep(
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")
     from jobkit.planning.prepare import Options, prepare
-    from jobkit.submit import launch, twins
+    from jobkit.submit import guards, launch
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
     say = launch.say
     prepared = prepare(spec, options, build=not dry_run, say=say)
     if dry_run:
         if not new:
-            twins.mention(prepared)
-        folded.say(launch.preview(prepared))
+            guards.mention(prepared)
+        terminal.say(launch.preview(prepared))
         return 0
 
     def check() -> None:
         if not new:
-            twins.refuse(prepared)
+            guards.refuse(prepared)
 
     check()
     if prepared.spec.scheduler != "local":
@@ -83,7 +83,7 @@ def _stay(run_dir: Path, code: int | None) -> int | None:
     """Run again what the policy says, unless the run ended early."""
     if code is not None:
         return code
-    from jobkit.submit.retries import follow
+    from jobkit.submit.resume import follow
 
     return follow(run_dir) or None
 
@@ -91,7 +91,7 @@ def _stay(run_dir: Path, code: int | None) -> int | None:
 def _table(run_dir: Path) -> int:
     """Print the scaling table of a finished run; return the exit code of `jobkit collect`."""
     from jobkit.commands.results.collect import collect
-    from jobkit.core.typed import short
+    from jobkit.core.terminal import short
 
     code: int = collect.main(args=["--", short(run_dir)], prog_name="jobkit collect", standalone_mode=False)
     return code

@@ -14,7 +14,7 @@ class _Number(click.IntRange):
     """A number, and no second run."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's own
-        from jobkit.status.runs_here import refuse_runs
+        from jobkit.status.which_run import refuse_runs
 
         refuse_runs([str(value)])
         number: int = super().convert(value, param, ctx)
@@ -41,7 +41,7 @@ def throttle(run: Path, most: int) -> int:
       2  nothing of the run is in the queue, or it runs on this machine
       3  the scheduler refused, or does not answer
     """
-    from jobkit.status.runs_here import run_named
+    from jobkit.status.which_run import run_named
     from jobkit.submit.throttle import throttle as change
 
     return change(run_named(run).absolute(), most)

@@ -13,7 +13,7 @@ from typing import Any
 
 from jobkit.core.records import Outcome
 from jobkit.run.failure import OLD_DRIVER, TryFailed
-from jobkit.run.measure import gpu
+from jobkit.run.measure import nvml
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +108,4 @@ def _why_not(torch: Any) -> str:  # noqa: ANN401 - torch is untyped here
     built = getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None)
     if not built:
         return f"torch {torch.__version__} in {sys.executable} is a CPU build"
-    return gpu.lack() or f"torch {torch.__version__} for CUDA {built} {OLD_DRIVER} {gpu.driver()}"
+    return nvml.lack() or f"torch {torch.__version__} for CUDA {built} {OLD_DRIVER} {nvml.driver()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobkit.core.measured import Memory
+from jobkit.core.measurements import Memory
 from jobkit.run.measure.sampler import Peaks
 
 TOLERANCE = 0.02

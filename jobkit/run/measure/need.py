@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from jobkit.core.measured import Need
+from jobkit.core.measurements import Need
 from jobkit.core.records import Batch, Outcome
 from jobkit.run.failure import Stopped, outcome_of
 from jobkit.run.measure.device import Device
-from jobkit.run.order import Call
-from jobkit.run.workloads.workload import Heavy, Workload
+from jobkit.run.paragraphs import Call
+from jobkit.run.workloads.base import Heavy, Workload
 
 STEP_BYTES = 8 * 2**20
 """The search ends within this: the allocator takes 2 to 20 MiB at a time (CUDACachingAllocator.cpp),

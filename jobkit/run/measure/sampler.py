@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from jobkit.run.measure.gpu import Card, nvml, open_card
+from jobkit.run.measure.nvml import Card, nvml, open_card
 
 PERIOD_S = 0.01
 SLOW_PERIOD_S = 1.0

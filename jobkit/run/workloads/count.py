@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from jobkit.core.records import ModelRef
-from jobkit.run.workloads.workload import Entity, Result
+from jobkit.run.workloads.base import Entity, Result
 
 DEFAULT_BATCH_SIZE = 32
 """Paragraphs a call where the sweep does not say."""

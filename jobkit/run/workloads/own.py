@@ -15,10 +15,10 @@ from typing import Any, cast
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.run.failure import in_words
-from jobkit.run.workloads.workload import SHIPPED, Entity, Result, Workload, workload_class
+from jobkit.run.workloads.base import SHIPPED, Entity, Result, Workload, workload_class
 
 METHODS = ("load", "items_per_call", "process", "effective", "versions")
-HINT = "python -m pydoc jobkit.run.workloads.workload.Workload lists what its class must have and return"
+HINT = "python -m pydoc jobkit.run.workloads.base.Workload lists what its class must have and return"
 
 
 def _is_count(value: object) -> bool:
@@ -34,7 +34,7 @@ def _is_result(value: object) -> bool:
 ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "items_per_call": ("a whole number above 0", lambda value: _is_count(value) and value > 0),
     "process": (
-        "a jobkit.run.workloads.workload.Result whose load is a whole number, with a tuple of Entity",
+        "a jobkit.run.workloads.base.Result whose load is a whole number, with a tuple of Entity",
         _is_result,
     ),
     "effective": (
@@ -98,7 +98,7 @@ def whole_class(name: str, folder: str | None) -> type[Workload]:
     Parameters
     ----------
     name, folder
-        As `jobkit.run.workloads.workload.workload_class` takes them.
+        As `jobkit.run.workloads.base.workload_class` takes them.
 
     Raises
     ------

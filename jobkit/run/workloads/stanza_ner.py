@@ -25,9 +25,9 @@ from typing import Any, ClassVar
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
-from jobkit.run.workloads.stanza_again import again, columns_of, parts
+from jobkit.run.workloads.base import Entity, Heavy, Result
 from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING, sentence_lengths
-from jobkit.run.workloads.workload import Entity, Heavy, Result
+from jobkit.run.workloads.stanza_retag import again, columns_of, parts
 
 DEFAULT_BATCH_SIZE = 32
 """Paragraphs a call and sentences an NER batch where the sweep does not say: Stanza's own."""

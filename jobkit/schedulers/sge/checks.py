@@ -12,7 +12,6 @@ from functools import partial
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers.parsing import no_such
-from jobkit.schedulers.queues import asked_for, node_fault, unknown_fault, walltime_fault
 from jobkit.schedulers.sge.survey import (
     INSTANCES,
     QUEUE,
@@ -22,6 +21,7 @@ from jobkit.schedulers.sge.survey import (
     queues,
     queues_on_hosts,
 )
+from jobkit.schedulers.survey import asked_for, node_fault, unknown_fault, walltime_fault
 from jobkit.schedulers.types import Array, Check, Request
 
 

@@ -11,8 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from jobkit.schedulers.parsing import bytes_of, seconds_of
-from jobkit.schedulers.queues import Asked, Nodes, Queue, asked_for
-from jobkit.schedulers.survey import Answers, Counted, Keeping, Resource, Survey, text_of, unanswered
+from jobkit.schedulers.survey import (
+    Answers,
+    Asked,
+    Counted,
+    Keeping,
+    Nodes,
+    Queue,
+    Resource,
+    Survey,
+    asked_for,
+    text_of,
+    unanswered,
+)
 
 QUEUE, WALLTIME = "queue", "h_rt"
 COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter")

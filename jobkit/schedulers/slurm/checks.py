@@ -15,8 +15,8 @@ from functools import partial
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers.parsing import no_such
-from jobkit.schedulers.queues import asked_for, gpu_fault, node_fault, unknown_fault, walltime_fault
 from jobkit.schedulers.slurm.survey import NODES, PARTITION, partitions
+from jobkit.schedulers.survey import asked_for, gpu_fault, node_fault, unknown_fault, walltime_fault
 from jobkit.schedulers.types import Array, Check, Request
 
 OWN_OPTIONS: Mapping[str, str] = {

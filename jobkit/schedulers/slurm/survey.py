@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from jobkit.schedulers.parsing import bytes_of, seconds_of
-from jobkit.schedulers.queues import Nodes, Queue
-from jobkit.schedulers.survey import Answers, Keeping, Survey, text_of, unanswered
+from jobkit.schedulers.survey import Answers, Keeping, Nodes, Queue, Survey, text_of, unanswered
 
 PARTITION = "partition"
 COMMANDS: tuple[str, ...] = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr")

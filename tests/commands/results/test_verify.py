@@ -1,4 +1,4 @@
-"""The words of `jobkit verify`; what it does: tests/submit/test_verification.py."""
+"""The words of `jobkit verify`; what it does: tests/submit/test_verify.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from jobkit.commands.results.verify import verify as command
 from jobkit.core.errors import JobkitError
-from jobkit.submit import verification
+from jobkit.submit import verify as verification
 from tests.support.builders import grid, write_points
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from jobkit.commands.run.logs import logs
 from jobkit.core.records import Exit
-from tests.status.test_logs import wait_for
+from tests.status.test_follow_log import wait_for
 from tests.support.builders import grid, write_begin, write_exit, write_points, write_submitted
 
 JOBKIT = Path(sys.executable).with_name("jobkit")

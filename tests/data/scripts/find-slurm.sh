@@ -53,7 +53,7 @@ export JOBKIT_GPUS=1
 export NOTE='it'"'"'s quoted'
 
 # Each turn settles the try before, and prints the number of the next point, or nothing.
-while [[ -z $signalled ]] && next=$("$python" -m jobkit.fit.find "$run") && [[ $next ]]; do
+while [[ -z $signalled ]] && next=$("$python" -m jobkit.fit.search "$run") && [[ $next ]]; do
     forwarding bash "$run/job.sh" --point "$next" || true
 done
 [[ -z $signalled ]] || exit 143

@@ -2,15 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobkit.core.measured import Memory
+from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.fit.evidence import Evidence, gather
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
-from jobkit.report.recommend.cautions import cautions
-from jobkit.report.recommend.recommend import recommend
-from jobkit.report.recommend.recommendation import Corpus, Material, Wishes
+from jobkit.fit.observations import Evidence, gather
+from jobkit.report.recommend.recommend import cautions, recommend
+from jobkit.report.recommend.types import Corpus, Material, Wishes
 from tests.support.builders import ITEMS
 from tests.support.recommendations import material, records
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.measured import Memory
+from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.fit.cards import CARDS, Card, cards
-from jobkit.fit.evidence import ALLOCATED, NEED, RAM, gather
+from jobkit.fit.gpus import CARDS, Card, cards
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
+from jobkit.fit.observations import ALLOCATED, NEED, RAM, gather
 from jobkit.outcome.trials import Trial
 from jobkit.report.recommend.recommend import recommend
-from jobkit.report.recommend.recommendation import (
+from jobkit.report.recommend.types import (
     MEMORY,
     SATURATION,
     SWEEP,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobkit.core.records import Outcome
 from jobkit.run.failure import TryFailed
-from jobkit.run.measure import gpu
+from jobkit.run.measure import nvml
 from jobkit.run.measure.device import Device, open_device
 from tests.support.fake_torch import FakeTorch, OutOfMemoryError
 
@@ -103,10 +103,10 @@ def test_without_a_device_a_try_never_falls_back(
         __version__="2.5",
     )
     monkeypatch.setattr(importlib, "import_module", lambda _: torch)
-    monkeypatch.setattr(gpu, "nvml", lambda: contextlib.nullcontext(cards is not None))
+    monkeypatch.setattr(nvml, "nvml", lambda: contextlib.nullcontext(cards is not None))
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: cards)
     monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "470.1")
-    monkeypatch.setenv(gpu.ASKED_VARIABLE, asked)
+    monkeypatch.setenv(nvml.ASKED_VARIABLE, asked)
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:

@@ -22,8 +22,8 @@ from jobkit.run.measure.need import (
     largest_first,
     measure,
 )
-from jobkit.run.order import Call
-from jobkit.run.workloads.workload import Heavy, Result, Workload
+from jobkit.run.paragraphs import Call
+from jobkit.run.workloads.base import Heavy, Result, Workload
 from tests.support.builders import batch, point
 
 MIB = 2**20

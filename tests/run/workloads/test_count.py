@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobkit.run.workloads.base import Entity, Workload, workload_class
 from jobkit.run.workloads.count import DEFAULT_BATCH_SIZE, Count
-from jobkit.run.workloads.workload import Entity, Workload, workload_class
 
 
 def count(batch_size: int | None = None) -> Workload:

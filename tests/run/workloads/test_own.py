@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
+from jobkit.run.workloads.base import workload_class
 from jobkit.run.workloads.own import Held, folder_of, open_workload, whole_class
-from jobkit.run.workloads.workload import workload_class
 from tests.support.builders import own_workload
 
 
@@ -48,21 +48,21 @@ def test_what_is_installed_comes_before_the_specs_folder(tmp_path: Path) -> None
     [
         ("items_per_call(self)", "None", "a whole number above 0"),
         ("items_per_call(self)", "True", "a whole number above 0"),
-        ("process(self, paragraphs)", "None", "a jobkit.run.workloads.workload.Result"),
+        ("process(self, paragraphs)", "None", "a jobkit.run.workloads.base.Result"),
         (
             "process(self, paragraphs)",
             "Result(entities=(), load=1.5)",
-            "a jobkit.run.workloads.workload.Result",
+            "a jobkit.run.workloads.base.Result",
         ),
         (
             "process(self, paragraphs)",
             "Result(entities=[], load=1)",
-            "a jobkit.run.workloads.workload.Result",
+            "a jobkit.run.workloads.base.Result",
         ),
         (
             "process(self, paragraphs)",
             "Result(entities=('Bath',), load=1)",
-            "a jobkit.run.workloads.workload.Result",
+            "a jobkit.run.workloads.base.Result",
         ),
         ("effective(self)", "[1]", "a mapping of knobs"),
         ("versions(self)", "{'toy': 2}", "a mapping of names to texts"),
@@ -72,7 +72,7 @@ def test_a_wrong_answer_is_told_with_what_is_expected(
     method: str, answer: str, expected: str, tmp_path: Path
 ) -> None:
     module = f"own_{abs(hash((method, answer)))}"
-    body = (f"def {method}:", "    from jobkit.run.workloads.workload import Result", f"    return {answer}")
+    body = (f"def {method}:", "    from jobkit.run.workloads.base import Result", f"    return {answer}")
     workload = open_workload(own_workload(tmp_path, *body, name=module), str(tmp_path))
     name = method.partition("(")[0]
     arguments = [["a"]] if name == "process" else []

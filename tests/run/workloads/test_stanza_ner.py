@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.planning.sample import SEED, Sample, generate
+from jobkit.run.workloads.base import Entity, Heavy, Result, workload_class
 from jobkit.run.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, language_of
-from jobkit.run.workloads.workload import Entity, Heavy, Result, workload_class
 
 Load = Callable[..., StanzaNer]
 

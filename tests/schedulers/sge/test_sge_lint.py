@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.schedulers.script import Finding, read_script
-from jobkit.schedulers.sge.lint import lint
-from jobkit.schedulers.sge.rules import RULES
+from jobkit.schedulers.sge.lint import RULES, lint
 
 START = "#!/bin/bash\n#$ -S /bin/bash -cwd\n"
 

@@ -5,8 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jobkit.schedulers.script import Finding, read_script
-from jobkit.schedulers.slurm.lint import lint
-from jobkit.schedulers.slurm.rules import RULES
+from jobkit.schedulers.slurm.lint import RULES, lint
 
 START = "#!/bin/bash\n"
 

@@ -1,0 +1,243 @@
+"""Files of a run: append a whole line, write atomically, read damaged JSON lines, lock."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jobkit.core.errors import JobkitError, naming
+from jobkit.core.units import format_count
+
+
+def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
+    """Open a file that must be a regular one: a FIFO in a run folder would block its reader for ever.
+
+    Raises
+    ------
+    OSError
+        Where it is something else, too.
+    """
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return handle
+    os.close(handle)
+    code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+    raise OSError(code, os.strerror(code) if code == errno.EISDIR else "not a regular file", os.fspath(path))
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append one line to a file, and have it on disk before returning.
+
+    A last line that a full disk or a crash cut short is ended first, so that it spoils itself alone.
+
+    Raises
+    ------
+    OSError
+        With the name of the file.
+    """
+    with naming(path):
+        handle = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            size = os.fstat(handle).st_size
+            torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            data = b"\n" * torn + line.encode() + b"\n"
+            while data:
+                data = data[os.write(handle, data) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield ``(line number from 1, line)`` of a JSON-lines file, blank lines left out.
+
+    A last line without a newline is half-written and is yielded too: the caller's parser
+    tells whether it stands.
+    """
+    with open(open_regular(path), encoding="utf-8", errors="replace") as stream:
+        for number, line in enumerate(stream, 1):
+            if line.strip():
+                yield number, line
+
+
+def last_line(path: Path) -> str:
+    """Return the last whole line of a file, however long the file is; empty where there is none."""
+    handle = open_regular(path)
+    try:
+        end, tail = os.fstat(handle).st_size, b""
+        while end > 0 and tail.count(b"\n") < 2:  # noqa: PLR2004 - its own end, and that of the line before
+            begin = max(0, end - _BLOCK_BYTES)
+            tail = os.pread(handle, end - begin, begin) + tail
+            end = begin
+    finally:
+        os.close(handle)
+    lines = tail[: tail.rfind(b"\n") + 1].splitlines()
+    return lines[-1].decode("utf-8", "replace") if lines else ""
+
+
+_BLOCK_BYTES = 2**16
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader sees either nothing or all of it.
+
+    Raises
+    ------
+    OSError
+        With the name of the file.
+    """
+    part = path.with_name(path.name + ".part")
+    with naming(path):
+        with part.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+
+
+def read_text(path: Path | str) -> str:
+    """Return a small file's text, bytes that are no UTF-8 replaced."""
+    with open(open_regular(path), "rb", buffering=0) as stream:
+        return stream.read().decode("utf-8", "replace")
+
+
+T = TypeVar("T")
+
+
+_BEGINS = '{"at": '
+"""So begins a line of a journal or of an accounting. Inside a string its quotes are escaped."""
+
+
+def read_tolerantly(
+    path: Path, parse: Callable[[str, str], T], *, growing: bool = True
+) -> tuple[list[T], tuple[str, ...]]:
+    """Return what the lines of a file hold, and at most one note on those that hold nothing.
+
+    Parameters
+    ----------
+    path
+        A missing file holds no lines, and that needs no note.
+    parse
+        Called with a line and ``file:line``; raises JobkitError for a line that does not stand.
+        A line that was appended to one cut short, as jobkit 0.1 did, is read all the same.
+    growing
+        Whether a last line without a newline is still being written: it is left out without a note.
+    """
+    found: list[T] = []
+    faults: list[str] = []
+    try:
+        for number, line in read_lines(path):
+            try:
+                found.append(parse(line, f"{path}:{number}"))
+            except (JobkitError, RecursionError) as error:
+                if line.endswith("\n") or not growing:
+                    faults.append(getattr(error, "message", f"{path}:{number}: nested too deep"))
+                if (begin := line.rfind(_BEGINS)) > 0:
+                    with suppress(JobkitError, RecursionError):
+                        found.append(parse(line[begin:], f"{path}:{number}"))
+    except FileNotFoundError:
+        return [], ()
+    except OSError as error:
+        return [], (f"{path}: cannot be read: {error.strerror}",)
+    more = f" (and {format_count(len(faults) - 1, 'more line')} of this file)" if len(faults) > 1 else ""
+    return found, ((f"{faults[0]}{more}: skipped",) if faults else ())
+
+
+def parse_object(line: str, where: str) -> dict[str, Any]:
+    """Return a line as a JSON object.
+
+    Raises
+    ------
+    JobkitError
+        Where it is none.
+    """
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        raise JobkitError(f"{where}: not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise JobkitError(f"{where}: not a JSON object")
+    return data
+
+
+NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK})
+"""What flock(2) says on a file system without locks: Lustre that is mounted without ``flock``, some NFS."""
+
+
+@contextmanager
+def only_one(
+    path: Path, busy: Callable[[], None], unlocked: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Hold a lock file; other processes wait for it, and get it when its holder ends or dies.
+
+    Parameters
+    ----------
+    path
+        The lock file; it stays, empty.
+    busy
+        Called where another process holds it, before the wait.
+    unlocked
+        Called where the file system has no locks: the block runs without one.
+
+    Raises
+    ------
+    OSError
+        With the name of the file, where it cannot be opened for writing.
+    """
+    handle = open_regular(path, os.O_RDWR | os.O_CREAT)
+    try:
+        with naming(path):
+            held = take(handle)
+            if held is False:
+                busy()
+                take(handle, wait=True)
+        if held is None:
+            unlocked()
+        yield
+    finally:
+        os.close(handle)
+
+
+def take(handle: int, *, shared: bool = False, wait: bool = False) -> bool | None:
+    """Lock an open file; return whether that was possible, ``None`` where its file system has no locks.
+
+    Parameters
+    ----------
+    shared
+        Whether others may share it: enough to see that nobody holds it alone.
+    wait
+        Until it is free.
+    """
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return None
+        raise
+    return True
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a lock on a folder itself, waiting for others; where its file system has no such lock, hold none.
+
+    Linux's NFS client locks only what is open for writing, and a folder never is (flock(2), NFS details).
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

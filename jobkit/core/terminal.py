@@ -1,0 +1,259 @@
+"""Text for a person at a terminal: wrapped, made safe, quoted for a shell, "did you mean"."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import json
+import re
+import shlex
+import shutil
+import sys
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+SCHEDULER_WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("partition", "p", "q"), "resources.queue"),
+    **dict.fromkeys(
+        ("time", "t", "h_rt", "s_rt", "timelimit", "time_limit", "runtime"), "resources.walltime"
+    ),
+    **dict.fromkeys(("mem", "mem_per_node", "mem_per_cpu", "ram"), "resources.memory"),
+    **dict.fromkeys(("h_vmem", "s_vmem", "vmem", "mem_free", "virtual_free", "h_rss"), "resources.memory"),
+    **dict.fromkeys(("cpu", "cpus_per_task", "c", "ntasks", "n", "ntasks_per_node"), "resources.cpus"),
+    **dict.fromkeys(("pe", "slots", "smp", "ncpus", "cores", "threads"), "resources.cpus"),
+    **dict.fromkeys(("gpu", "gres", "ngpus", "gpus_per_node", "gpus_per_task", "G"), "resources.gpus"),
+    **dict.fromkeys(("project", "A", "P"), "resources.account"),
+    **dict.fromkeys(("email", "mail_user", "mail_type", "M", "m"), "resources.mail"),
+    **dict.fromkeys(("feature", "features", "C"), "resources.constraint"),
+    **dict.fromkeys(("exclude_nodes", "x"), "resources.exclude"),
+    **dict.fromkeys(("ar",), "resources.reservation"),
+    **dict.fromkeys(("whole_node", "excl", "oversubscribe"), "resources.exclusive"),
+    **dict.fromkeys(("job_name", "jobname", "J", "N"), "name"),
+    **dict.fromkeys(("tc", "throttle", "parallel", "concurrency"), "max_parallel"),
+    **dict.fromkeys(("array", "a"), "sweep"),
+    **dict.fromkeys(("module", "export", "v", "V", "env"), "environment"),
+    **dict.fromkeys(("nodes", "nnodes"), "a point runs on one node"),
+    **dict.fromkeys(("nodelist", "w"), "a header line of your own goes into resources.options"),
+    **dict.fromkeys(
+        ("output", "error", "o", "e", "log", "logs"),
+        "logs lie in the run folder: see jobkit sweep --runs-dir",
+    ),
+}
+"""What sbatch, qsub and people call it, and the key that it is here; or what to do instead."""
+
+
+def advice(word: str, words: Sequence[str]) -> str:
+    """Return ``did you mean 'x'?`` for the closest word, empty if none is close."""
+    close = difflib.get_close_matches(word, words, 1, 0.5)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def nearest(word: str, words: Sequence[str]) -> str:
+    """Return ``; did you mean 'x'?`` for the closest word, else the list to choose from."""
+    return f"; {advice(word, words) or 'one of: ' + ', '.join(words)}"
+
+
+def meant(names: Sequence[int | str], words: Mapping[str, str], keys: Sequence[str] = ()) -> str:
+    """Return ``; did you mean 'resources.queue'?`` for another program's word, empty where it is none.
+
+    Parameters
+    ----------
+    names
+        The key as it was written, with the keys that it stands under: ``resources``, ``--partition``.
+    words
+        Word to the key that is meant, dotted, or to a sentence.
+    keys
+        Those of the part that the word stands in: such a key is named by its last part.
+    """
+    word = str(names[-1]).lstrip("-").replace("-", "_")
+    found = words.get(word) or words.get(word.lower(), "")
+    if not found or " " in found:
+        return f"; {found}" if found else ""
+    under, _, key = found.rpartition(".")
+    if key in keys:
+        return f"; did you mean {key!r}?"
+    return f"; did you mean {found!r}{'' if under else ', at the top'}?"
+
+
+def short(path: Path) -> str:
+    """Return a path relative to here, where it lies below."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def word(path: Path | str) -> str:
+    """Return a path as a word of a command: quoted where a shell would take it apart, never an option."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
+
+
+def typed(path: Path) -> str:
+    """Return a path as a word of a command that is typed here."""
+    return word(short(path))
+
+
+LEAST = 40
+"""Columns below which nothing more is folded."""
+_SHOWN = "\n\t"
+"""Control characters that lay out a text of several lines."""
+_COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
+_UNFINISHED = re.compile(r"(\x1b(\[[0-9;:]{0,30})?|\r)?\Z")
+"""The end of a piece of a log that may be the beginning of a colour or of a line end."""
+_FORMULA = tuple("=+-@＝＋－＠")  # noqa: RUF001 - Excel takes the wide ones too
+_MARKUP = re.compile(r"[\\`*\[\]|~$]")
+_MARK_AT_THE_START = re.compile(r"^\s*(?=[#+=-])|^\s*\d+(?=[.)](?:\s|\Z))")
+_LINK = re.compile(r"(?i)((?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:)[^\s`|]*|[\w.+-]+@[\w-]+\.[\w.-]+)")
+"""What becomes a link by itself."""
+
+
+class Whole(str):
+    """A line that is never folded: a row of a table, or what is to be copied."""
+
+    __slots__ = ()
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that standard output is; ``None`` where it is none."""
+    return max(LEAST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+
+
+def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False) -> None:
+    """Print a text, safe for a terminal: the one way by which commands print.
+
+    Parameters
+    ----------
+    err
+        On standard error.
+    nl
+        Whether a newline follows.
+    colours
+        Whether it holds colours of jobkit's own, with all else in it made safe before.
+    """
+    stream = sys.stderr if err else sys.stdout
+    shown = for_terminal(text, colours=colours)
+    stream.write((shown if stream.isatty() else _COLOUR.sub("", shown)) + "\n" * nl)
+    stream.flush()
+
+
+def page(parts: Iterable[Iterable[str]], width: int | None = None) -> str:
+    """Return parts of lines, an empty line between, as text that ends with a newline.
+
+    Parameters
+    ----------
+    parts
+        Those without a line are left out.
+    width
+        Lines that are longer go on below, indented, unless they are `Whole` or tell what to type.
+    """
+    told = ([line for one in part for line in _folded(one, width)] for part in parts)
+    return "\n\n".join("\n".join(lines) for lines in told if lines) + "\n"
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters spelt out: a terminal would obey them."""
+    return _spelt(text, "")
+
+
+def for_terminal(text: str, *, colours: bool = False) -> str:
+    """Return a text of several lines with its control characters spelt out, less newlines and tabs.
+
+    Parameters
+    ----------
+    colours
+        Whether sequences that only set colours are kept.
+    """
+    if not colours:
+        return _spelt(text, _SHOWN)
+    pieces = enumerate(_COLOUR.split(text))
+    return "".join(piece if number % 2 else _spelt(piece, _SHOWN) for number, piece in pieces)
+
+
+def for_csv(cell: str) -> str:
+    """Return a cell of a table that a spreadsheet shows and does not compute: a formula gets a quote."""
+    safe = printable(cell)
+    return f"'{safe}" if safe.startswith(_FORMULA) and not _is_number(safe) else safe
+
+
+def for_markdown(line: str) -> str:
+    """Return a line that Markdown shows as it is: no link, no HTML, no cell or heading of its own."""
+    pieces = enumerate(_LINK.split(printable(line)))
+    return "".join(f"`{piece}`" if number % 2 else _unmarked(piece) for number, piece in pieces)
+
+
+def as_json(data: object, *, indent: int | None = None) -> str:
+    """Return JSON that a terminal can show: what it would obey is escaped."""
+    text = json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False)
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_escaped, line)) for line in text.split("\n")
+    )
+
+
+class Visible:
+    """Makes a log safe for a terminal piece by piece, as it grows.
+
+    Colours, newlines and tabs stay; a carriage return begins a new line; all other control characters
+    and what is no UTF-8 are spelt out.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._held = ""
+
+    def through(self, data: bytes, *, last: bool = False) -> bytes:
+        """Return the next piece; what may be half a sequence waits for the next, unless it is the last."""
+        text = self._held + self._decoder.decode(data, last)
+        half = None if last else _UNFINISHED.search(text)
+        cut = half.start() if half else len(text)
+        self._held = text[cut:]
+        lines = text[:cut].replace("\r\n", "\n").replace("\r", "\n")
+        return for_terminal(lines, colours=True).encode()
+
+
+def _spelt(text: str, kept: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(char if char in kept or not _is_control(char) else _spelling(char) for char in text)
+
+
+def _is_control(char: str) -> bool:
+    category = unicodedata.category(char)
+    return category.startswith("C") or category in {"Zl", "Zp"}
+
+
+def _spelling(char: str) -> str:
+    return char.encode("unicode_escape").decode()
+
+
+def _escaped(char: str) -> str:
+    """Return a character of JSON as JSON: only strings can hold a control character."""
+    if not _is_control(char):
+        return char
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
+
+
+def _unmarked(text: str) -> str:
+    safe = _MARK_AT_THE_START.sub(r"\g<0>\\", _MARKUP.sub(r"\\\g<0>", text))
+    return safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _folded(line: str, width: int | None) -> list[str]:
+    told = printable(line)
+    if width is None or len(told) <= width or isinstance(line, Whole) or ": jobkit " in told:
+        return [told]
+    indent = " " * (len(told) - len(told.lstrip()) + 2)
+    return textwrap.wrap(
+        told, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )

@@ -1,0 +1,169 @@
+"""What a program may have of each kind of card: data, with the report that each figure is from.
+
+A card holds less than its name says: the driver keeps a part, and on some cards error correction
+another. What is left is what CUDA tells (the "total capacity" of torch's out-of-memory message) or,
+where no such report was at hand, what nvidia-smi of a driver before 510 tells, which leaves the
+driver's part out too. Drivers differ by up to 2 percent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.terminal import nearest
+from jobkit.core.units import GIB
+
+MIB = 2**20
+MIG_A100 = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html"
+MIG_H100 = "https://jbarrow.ai/field_notes/nvidia-mig/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A kind of card.
+
+    Attributes
+    ----------
+    name
+        As a user types it.
+    usable_bytes
+        What CUDA has on it, the context included.
+    told_as
+        What stands in its name as NVML tells it; empty for a part of a card.
+    link
+        Where the figure is from.
+    """
+
+    name: str
+    usable_bytes: int
+    told_as: str = ""
+    link: str = ""
+
+
+def _gib(name: str, usable_gib: float, told_as: str, link: str) -> Card:
+    return Card(name=name, usable_bytes=int(usable_gib * GIB), told_as=told_as, link=link)
+
+
+def _mib(name: str, usable_mib: int, told_as: str, link: str) -> Card:
+    return Card(name=name, usable_bytes=usable_mib * MIB, told_as=told_as, link=link)
+
+
+CARDS: dict[str, Card] = {
+    card.name: card
+    for card in (
+        # MIG: the column Memory of `nvidia-smi mig -lgip`; the profiles are those of the guide.
+        _gib("mig-1g.5gb", 4.75, "", MIG_A100),
+        _gib("mig-2g.10gb", 9.75, "", MIG_A100),
+        _gib("mig-1g.10gb", 9.75, "", MIG_H100),
+        _mib(
+            "rtx2080ti",
+            10_989,
+            "2080 Ti",
+            "https://github.com/karfly/learnable-triangulation-pytorch/issues/80",
+        ),
+        _gib("t4", 14.56, "T4", "https://github.com/Zheng-Chong/CatVTON/issues/133"),
+        _mib("v100-16", 16_130, "V100", "https://github.com/yangjianxin1/GPT2-chitchat/issues/19"),
+        _mib("p100", 16_280, "P100", "https://dnascent.readthedocs.io/en/latest/workflows.html"),
+        _gib("mig-3g.20gb", 19.62, "", MIG_A100),
+        _gib("mig-4g.20gb", 19.62, "", MIG_A100),
+        _gib("mig-1g.20gb", 19.62, "", MIG_H100),
+        _gib("mig-2g.20gb", 19.62, "", MIG_H100),
+        _gib("l4", 21.96, "L4", "https://github.com/vllm-project/vllm/issues/12539"),
+        _gib("a10", 21.99, "A10", "https://github.com/zai-org/CogVLM/issues/236"),
+        _gib("rtx4090", 23.52, "4090", "https://github.com/Soul-AILab/SoulX-FlashTalk/issues/5"),
+        _gib("a30", 23.53, "A30", "https://github.com/google/RB-Modulation/issues/5"),
+        _gib("rtx3090", 23.56, "3090", "https://github.com/noonghunna/club-3090/issues/58"),
+        _mib("v100-32", 32_480, "V100", "https://github.com/godweiyang/GrabGPU/issues/5"),
+        _gib("a100-40", 39.50, "A100", "https://github.com/TianheWu/CoSeR/issues/10"),
+        _gib("mig-3g.40gb", 39.50, "", MIG_H100),
+        _gib("mig-4g.40gb", 39.50, "", MIG_H100),
+        # An L40, which holds as much; of an L40S 44.53 GiB were told.
+        _gib("l40s", 44.40, "L40", "https://github.com/QwenLM/Qwen3-VL/issues/2097"),
+        _gib("h100", 79.11, "H100", "https://github.com/vllm-project/vllm/issues/27508"),
+        _gib("a100-80", 79.14, "A100", "https://github.com/lianqi1008/Control-GIC/issues/6"),
+        # NVML's total of 140.40 GiB less the reserve of 0.601 GiB that it tells of an idle card.
+        _gib("h200", 139.79, "H200", "docs/what-is-measured.md"),
+    )
+}
+"""By name, in ascending memory."""
+
+SHELF = (
+    "rtx2080ti",
+    "mig-2g.10gb",
+    "t4",
+    "v100-16",
+    "rtx3090",
+    "v100-32",
+    "a100-40",
+    "a100-80",
+    "h100",
+    "h200",
+)
+"""The cards that are looked at where none is named."""
+
+NEAREST_SHARE = 0.95
+"""A card is one of the table where it holds at least this share of what NVML tells, and no more."""
+
+
+def card(name: str) -> Card:
+    """Return the card of a name, in any case.
+
+    Raises
+    ------
+    JobkitError
+        With the nearest name where there is no such card.
+    """
+    key = name.strip().lower()
+    if key not in CARDS:
+        hint = "any other card goes by what it holds: --gpu-memory 48GiB"
+        sizes = [one for one in CARDS if key and one.startswith(f"{key}-")]
+        meant = f"; which one: {', '.join(sizes)}?" if sizes else nearest(key, list(CARDS))
+        raise JobkitError(f"--gpu {name.strip()!r}: no such card{meant}", hint=hint)
+    return CARDS[key]
+
+
+def cards(names: str) -> tuple[Card, ...]:
+    """Return the cards of names with commas between, each once; ``all`` for every one of the table.
+
+    Raises
+    ------
+    JobkitError
+        Where a name is of none, or there is no name.
+    """
+    named = [name.strip() for name in names.split(",") if name.strip()]
+    if not named:
+        raise JobkitError(f"--gpu {names!r} names no card", hint="for instance --gpu v100-32,a100-40, or all")
+    found = [one for name in named for one in (CARDS.values() if name.lower() == "all" else [card(name)])]
+    return tuple(dict.fromkeys(found))
+
+
+def shelf() -> Sequence[Card]:
+    """Return the cards to look at where none is named, in ascending memory."""
+    return sorted(map(card, SHELF), key=lambda one: one.usable_bytes)
+
+
+def usable_bytes(told_as: str | None, total_bytes: int) -> int:
+    """Return what CUDA has of a card that NVML tells of.
+
+    Parameters
+    ----------
+    told_as
+        NVML's name of it.
+    total_bytes
+        NVML's total, which holds the driver's reserve too.
+
+    Returns
+    -------
+    int
+        The total itself where the card is none of the table.
+    """
+    same = (
+        one.usable_bytes
+        for one in CARDS.values()
+        if one.told_as
+        and one.told_as in (told_as or "")
+        and NEAREST_SHARE * total_bytes <= one.usable_bytes <= total_bytes
+    )
+    return max(same, default=total_bytes)

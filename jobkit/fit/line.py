@@ -1,0 +1,302 @@
+"""Memory as a straight line in the load, with a bound that a new measurement keeps. Pure.
+
+Least squares through what was measured; the bound is a one-sided 95 % *prediction* bound: it is
+about the next batch, not about the mean of many. What one point says is not independent of what
+else it says (`jobkit.fit.stats`), so the quantile is Student's with two degrees fewer than there
+are points. A variance clustered by point is too small with four or five of them (simulated: the
+bound then holds in 90 of 100 cases).
+
+Whether the scatter is constant or grows with the memory cannot be told from five points, and each
+guess is wrong for the other case (the bound then holds in 90 of 100 cases). So both bounds are
+found and the larger counts. If the points show that memory grows faster than a line, the bound of
+a curve counts too. What this covers is simulated: ``python -m benchmarks coverage``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+from statistics import median
+
+from jobkit.core.units import format_count
+from jobkit.fit.stats import CURVE, LINE, Observation, Regression, regress, speaks_for_constant, values_of
+
+__all__ = ["Censored", "Fit", "Observation", "doubts", "fit_memory", "upper_part"]
+
+CONFIDENCE = 0.95
+ENOUGH = 4
+"""Distinct loads below which nothing is fitted: two give a line, three hardly an error."""
+UPPER_PART = 0.1
+"""Loads below this share of the largest are left out: fixed costs bend the line there (with Stanza
+below about 4,000 padded characters; the line of small tensors, LSTM weights laid out anew)."""
+STRAIGHT = 0.98
+"""R² below which a straight line is doubted."""
+FAR = 5.0
+"""Loads beyond so many times the largest measured are doubted: a curve too slight to be seen in the
+points may have grown large there."""
+ALIKE = 1e-3
+"""Loads that differ by less than this share of the largest are taken as one."""
+UNSEEN = 0.005
+"""What the bound adds, as a share of the bytes beyond the largest load measured. The scatter of small
+batches does not tell how the allocator cuts up large ones: on an H200 a batch of 16 GiB, predicted
+from 4, needed 0.54 % more than the line, where the scatter alone allowed for 0.33 %."""
+AGREE = 0.05
+"""Two estimates of the slope that differ by more than this share disagree."""
+STEPS_BYTES = (20 * 2**20, 2 * 2**20)
+"""PyTorch's allocator takes memory in these steps (c10/cuda/CUDACachingAllocator.cpp). Four points on such
+steps may lie on a line by chance; their scatter is never taken to be less than that of the rounding."""
+BENDS, JUMPS = 0.975, 0.995
+"""How sure it must be that memory grows faster than a line: by the square of the load, and by the
+largest point, which lies above what the others predict."""
+AGAINST, COARSE_BYTES = -1.0, 32 * 2**20
+"""Scatter that comes from constant steps is taken as constant unless the logarithm of the likelihood
+ratio is below this, or the scatter is more than such steps make (4 to 27 MiB on an H200, and at 10 GiB
+no more than at 1)."""
+ROUNDING = 1e-9
+"""What a computed value may be off by, as a share of it."""
+CURVED = "memory grows faster than a straight line over what was measured, so the bound follows a curve"
+MOST_PAIRS = 20_000
+_HALVINGS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Censored:
+    """A batch that ran out of memory: it needs more than ``above_bytes``."""
+
+    load: float
+    above_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """The line ``bytes = intercept_bytes + slope_bytes * load`` and how far to trust it.
+
+    Attributes
+    ----------
+    slope_bytes, intercept_bytes
+        Of the line.
+    theil_sen_slope_bytes
+        The median slope between two observations: what one wild value cannot move.
+    r_squared
+        The share of the variance that the line explains.
+    residual_bytes
+        Standard deviation of a new point's batch about the line.
+    observations, points, load_min, load_max
+        What was measured; bounds from batches that ran out of memory are not counted.
+    leave_largest_out
+        (predicted - measured) / measured at the largest load, by the line without that point;
+        ``None`` where too few loads remain.
+    lines, curves
+        For `upper`, the largest of which counts: straight lines, and if memory grows faster than a
+        line, the curves that count beyond the largest load measured.
+    failed
+        The batches that ran out of memory: no load is called safe where one of that load, or a
+        smaller one, had as much memory and failed.
+    """
+
+    slope_bytes: float
+    intercept_bytes: float
+    theil_sen_slope_bytes: float
+    r_squared: float
+    residual_bytes: float
+    observations: int
+    points: int
+    load_min: float
+    load_max: float
+    leave_largest_out: float | None
+    lines: tuple[Regression, ...]
+    curves: tuple[Regression, ...] = ()
+    failed: tuple[Censored, ...] = ()
+
+    def at(self, load: float) -> float:
+        """Return the bytes that the line gives for a load."""
+        return self.intercept_bytes + self.slope_bytes * load
+
+    def upper(self, load: float) -> float:
+        """Return the bytes that a batch of this load stays below, with 95 % confidence; see `UNSEEN`."""
+        beyond = load - self.load_max
+        counting = (*self.lines, *(self.curves if beyond > 0 else ()))
+        found = max(one.upper(load, CONFIDENCE) for one in counting)
+        return found + UNSEEN * max(0.0, self.slope_bytes * beyond)
+
+    def largest_load(self, capacity_bytes: float) -> float:
+        """Return the load that takes just the capacity by the line, at least 0."""
+        return max(0.0, (capacity_bytes - self.intercept_bytes) / self.slope_bytes)
+
+    def safe_load(self, capacity_bytes: float, margin: float = 0.0) -> float:
+        """Return the largest load whose bound leaves a margin, a share of the capacity, free; at least 0."""
+        room = capacity_bytes * (1 - margin)
+        low, high = 0.0, self.largest_load(room)
+        if self.upper(low) > room:
+            return 0.0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.upper(middle) <= room else (low, middle)
+        too_much = [one.load for one in self.failed if one.above_bytes >= room]
+        return min([low, *(math.nextafter(load, 0.0) for load in too_much)])
+
+
+def fit_memory(
+    observations: Iterable[Observation], censored: Sequence[Censored] = (), *, in_steps: bool = False
+) -> Fit | str:
+    """Return the line through the observations, or why there is none.
+
+    Parameters
+    ----------
+    observations
+        Several of one point are taken as one another's neighbours, not as independent.
+    censored
+        Batches that ran out of memory. Where the line passes below what they need at least, that
+        bound is taken as an observation and the line is fitted again.
+    in_steps
+        Whether the scatter is known to come from an allocator that takes memory in constant steps;
+        see `AGAINST`.
+    """
+    used = upper_part(list(observations))
+    few = f"measured, and a line with an error needs {ENOUGH}"
+    loads, points = {one.load for one in used}, {one.point for one in used}
+    if len(loads) < ENOUGH:
+        return f"{format_count(len(loads), 'distinct load')} {few}"
+    if len(points) < ENOUGH:
+        return f"{format_count(len(points), 'point')} {few}"
+    if max(loads) - min(loads) < ALIKE * max(loads):
+        return "the measured loads are almost equal, so no line can be fitted"
+    measured, line = tuple(used), regress(used)
+    for number, bound in enumerate(sorted(censored, key=lambda one: (one.load, one.above_bytes))):
+        if _grows(line) and line.at(bound.load) < bound.above_bytes:
+            used.append(Observation(bound.load, bound.above_bytes, f"out of memory {number}"))
+            line = regress(used)
+    if not _grows(line):
+        return "memory does not grow with the load over what was measured"
+    return replace(
+        _fit(used, in_steps=in_steps),
+        observations=len(measured),
+        points=len(points),
+        load_min=min(loads),
+        load_max=max(loads),
+        leave_largest_out=_leave_largest_out(measured),
+        failed=tuple(censored),
+    )
+
+
+def _grows(line: Regression) -> bool:
+    """Tell whether a line rises by more than rounding does."""
+    constant, rise = line.coefficients
+    return rise > ROUNDING * abs(constant)
+
+
+def upper_part(observations: Sequence[Observation]) -> list[Observation]:
+    """Return the observations above the floor where fixed costs bend the line; all where that leaves few."""
+    largest = max((one.load for one in observations), default=0.0)
+    above = [one for one in observations if one.load >= UPPER_PART * largest]
+    return above if len({one.load for one in above}) >= ENOUGH else list(observations)
+
+
+def _fit(used: Sequence[Observation], *, in_steps: bool) -> Fit:
+    lines = _lines(used, in_steps=in_steps)
+    line = lines[0]
+    mean_bytes = math.fsum(one.size_bytes for one in used) / len(used)
+    squares = math.fsum((one.size_bytes - line.at(one.load)) ** 2 for one in used)
+    total = math.fsum((one.size_bytes - mean_bytes) ** 2 for one in used)
+    return Fit(
+        slope_bytes=line.slope,
+        intercept_bytes=line.coefficients[0],
+        theil_sen_slope_bytes=_theil_sen(used),
+        r_squared=1 - squares / total,
+        residual_bytes=line.scatter,
+        observations=len(used),
+        points=len({one.point for one in used}),
+        load_min=min(one.load for one in used),
+        load_max=max(one.load for one in used),
+        leave_largest_out=None,
+        lines=lines,
+        curves=_curves(used, alone=len(lines) == 1),
+    )
+
+
+def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, ...]:
+    """Return the line of constant scatter and, unless it stands alone, that of growing scatter."""
+    constant, growing = _both(used, LINE)
+    fine = in_steps and constant.scatter <= COARSE_BYTES
+    if fine and speaks_for_constant(used, constant, growing, values_of(used, constant)) >= AGAINST:
+        return (constant,)
+    return constant, growing
+
+
+def _both(used: Sequence[Observation], powers: int) -> tuple[Regression, Regression]:
+    """Return the regressions of constant and of growing scatter."""
+    line = regress(used, least_bytes=_rounding_bytes(used))
+    constant = line if powers == LINE else regress(used, powers, least_bytes=_rounding_bytes(used))
+    return constant, regress(used, powers, values=values_of(used, line))
+
+
+def _rounding_bytes(used: Sequence[Observation]) -> float:
+    """Return the standard deviation of rounding up to the step that all sizes are apart by; else 0."""
+    sizes = sorted({one.size_bytes for one in used})
+    steps = (step for step in STEPS_BYTES if not any((b - a) % step for a, b in pairwise(sizes)))
+    return next(steps, 0) / math.sqrt(12)
+
+
+def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ...]:
+    """Return the regressions on the load and its square, if memory grows faster than a line.
+
+    Either their last coefficient tells it, whichever way it scatters, or the largest point does.
+    """
+    curves = _both(used, CURVE)[: 1 if alone else 2]
+    if all(one.bends(BENDS) for one in curves) or _jumps(used, alone=alone):
+        return curves
+    return ()
+
+
+def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
+    """Tell whether the largest point lies above the bound that the others give it."""
+    largest, rest = _apart(used)
+    if len({one.load for one in rest}) < ENOUGH - 1 or len({one.point for one in rest}) < ENOUGH - 1:
+        return False
+    lines = _both(rest, LINE)[: 1 if alone else 2]
+    return all(largest.size_bytes > one.upper(largest.load, JUMPS) * (1 + ROUNDING) for one in lines)
+
+
+def _apart(used: Sequence[Observation]) -> tuple[Observation, list[Observation]]:
+    """Return the largest observation, and those of all other points."""
+    largest = max(used, key=lambda one: (one.load, one.size_bytes, one.point))
+    return largest, [one for one in used if one.point != largest.point]
+
+
+def _theil_sen(used: Sequence[Observation]) -> float:
+    """Return the median slope between two observations, of at most `MOST_PAIRS` pairs."""
+    ordered = sorted((one.load, one.size_bytes) for one in used)
+    every = max(1, math.ceil(math.sqrt(len(ordered) ** 2 / 2 / MOST_PAIRS)))
+    looked_at = [ordered[0], *ordered[:0:-every]]  # both ends are, so there are two distinct loads
+    return median((b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(looked_at, 2) if a[0] != b[0])
+
+
+def _leave_largest_out(used: Sequence[Observation]) -> float | None:
+    """Return how far off the line without the largest point would have been there."""
+    largest, rest = _apart(used)
+    if len({one.load for one in rest}) < ENOUGH - 1:
+        return None
+    return (regress(rest).at(largest.load) - largest.size_bytes) / largest.size_bytes
+
+
+def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
+    """Return what a reader must know before trusting the line, in sentences without a full stop.
+
+    Parameters
+    ----------
+    load
+        The largest load that the line was asked about.
+    """
+    found: list[str] = []
+    other = fit.theil_sen_slope_bytes / fit.slope_bytes - 1
+    if load is not None and load > FAR * fit.load_max:
+        found.append(f"{load / fit.load_max:.0f} times the largest load measured: far beyond the evidence")
+    if fit.intercept_bytes < 0:
+        found.append("the line meets load 0 below zero, so memory grows faster than a line")
+    if fit.r_squared < STRAIGHT:
+        found.append(f"memory does not follow the load in a straight line (R² {fit.r_squared:.3f})")
+    if abs(other) > AGREE:
+        found.append(f"the median slope is {other:+.0%} off the fitted one: single values pull the line")
+    return tuple(found)

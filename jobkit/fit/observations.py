@@ -1,0 +1,279 @@
+"""From the records of a run to what a line can be fitted to. Pure, standard library only.
+
+On a GPU what binds is the *need* of a batch: the smallest cap on the allocator under which it
+passes (`jobkit.run.measure.need`). Where it was not measured, as in text order, torch's allocated peak of
+every batch is taken instead, times the worst ratio of reserved to allocated memory seen: reserved
+memory is a ratchet, so it tells the slack and not the slope. On a CPU it is the largest resident
+memory of each try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jobkit.core.records import Batch, Outcome, Record
+from jobkit.core.units import format_count
+from jobkit.fit.line import Censored, Fit, Observation, fit_memory
+
+NEED, ALLOCATED, RAM = "need", "allocated", "ram"
+
+LOAD_KNOBS = ("batch_size", "sentences_per_ner_batch")
+"""A line is about the first of these that a sweep has."""
+
+UNMIXED = (
+    "GPU",
+    "allocator setting",
+    "order of work",
+    "version of torch",
+    "model",
+    "workload",
+    "device",
+    "another knob than batch_size",
+)
+"""What the records behind one line must share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What the points of a run say of memory.
+
+    Attributes
+    ----------
+    kind
+        `NEED`, `ALLOCATED` (need not measured) or `RAM` (a CPU).
+    fit
+        The line, or why there is none.
+    allocated
+        The line of torch's allocated peaks, batch by batch, which stands beside it; ``None``
+        where there is none.
+    slack
+        The worst ratio of reserved to allocated memory; 1 where need or RAM was measured.
+    overhead_bytes
+        What comes on top of the allocator on the card: the context, and what the card held
+        before. 0 on a CPU; ``None`` where NVML did not tell.
+    card_bytes
+        The card's memory, or on a CPU ``None``.
+    gpu
+        The card's name, or ``None``.
+    load_by_batch
+        Batch size to the largest load that was measured with it.
+    points
+        How many settings were measured.
+    remarks
+        What a reader must know of the measurements, sentences without a full stop.
+    """
+
+    kind: str
+    fit: Fit | str
+    allocated: Fit | None = None
+    slack: float = 1.0
+    overhead_bytes: int | None = 0
+    card_bytes: int | None = None
+    gpu: str | None = None
+    load_by_batch: Mapping[int, int]
+    points: int
+    remarks: tuple[str, ...] = ()
+
+    def allocator_bytes(self, card_bytes: float) -> float:
+        """Return what is left for the allocator on a card of a size."""
+        return card_bytes - (self.overhead_bytes or 0)
+
+
+def gather(records: Iterable[Record], batches: Mapping[str, Sequence[Batch]] | None = None) -> Evidence | str:
+    """Return what the records say of memory, or in a sentence why they say nothing.
+
+    Parameters
+    ----------
+    records
+        Of the points of one run; those that neither went well nor ran out of memory are ignored.
+    batches
+        By point id; only needed for the line of allocated memory.
+
+    Returns
+    -------
+    Evidence or str
+        A reason also where the records differ in one of `UNMIXED`: they are never mixed.
+    """
+    told = [one for one in records if one.outcome in {Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM}]
+    well = [one for one in told if one.outcome is Outcome.OK]
+    if not well:
+        return "no point has succeeded yet"
+    for name, values in zip(UNMIXED, zip(*map(_alike, well), strict=True), strict=True):
+        if len(set(values)) > 1:
+            return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"
+    if well[0].point.device == "cpu":
+        return _of_ram(well, [one for one in told if one.outcome is Outcome.RAM_OOM])
+    return _of_gpu(well, [one for one in told if one.outcome is Outcome.GPU_OOM], batches or {})
+
+
+def _alike(record: Record) -> tuple[object, ...]:
+    point = record.point
+    return (
+        (record.gpu.name, record.gpu.total_bytes) if record.gpu else None,
+        point.allocator,
+        point.order,
+        record.versions.get("torch"),
+        point.model.fingerprint if point.model else None,
+        point.workload,
+        point.device,
+        others(point.params, record.inert),
+    )
+
+
+def others(params: Mapping[str, int], inert: Iterable[str] = ()) -> str:
+    """Return in words the knobs by which memory has a line of its own: each value may need other memory.
+
+    Parameters
+    ----------
+    params
+        The knobs of a point.
+    inert
+        Those that did not take effect.
+
+    Returns
+    -------
+    str
+        ``sentences_per_ner_batch 50``; empty where there is no knob but the one that the line is about.
+    """
+    own = next((knob for knob in (*LOAD_KNOBS, *sorted(params)) if knob in params), None)
+    rest = sorted(params.keys() - {own, *inert})
+    return ", ".join(f"{knob} {params[knob]:,}" for knob in rest)
+
+
+def setting(record: Record) -> str:
+    """Return what repeats of one setting share: they measure the same, so they count as one point."""
+    return ", ".join(f"{knob} {value}" for knob, value in sorted(record.point.params.items()))
+
+
+def _loads(well: Sequence[Record]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for record in well:
+        batch, summary = record.point.params.get("batch_size"), record.summary
+        if batch and summary and summary.load_max:
+            found[batch] = max(summary.load_max, found.get(batch, 0))
+    return found
+
+
+def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> Evidence:
+    observations = [
+        Observation(record.summary.load_max, peak, setting(record))
+        for record in well
+        if record.summary and record.summary.load_max and (peak := ram_peak(record))
+    ]
+    bounds = _censored(failed, well, ram_peak)
+    return Evidence(
+        kind=RAM,
+        fit=fit_memory(observations, bounds),
+        load_by_batch=_loads(well),
+        points=len({one.point for one in observations}),
+        remarks=_left_out(failed, bounds),
+    )
+
+
+def ram_peak(record: Record) -> int | None:
+    """Return the most memory that a try held at once, by the instrument that saw most."""
+    memory = record.memory
+    seen = [one for one in (memory.maxrss_bytes, memory.rss_peak_bytes) if one is not None]
+    return max(seen, default=None)
+
+
+def _of_gpu(
+    well: Sequence[Record], failed: Sequence[Record], batches: Mapping[str, Sequence[Batch]]
+) -> Evidence:
+    needs = [
+        Observation(need.load, need.passed_bytes, setting(record)) for record in well for need in record.needs
+    ]
+    lines = [
+        Observation(batch.load, batch.allocated_peak_bytes, setting(record))
+        for record in well
+        for batch in batches.get(record.point.point_id, ())
+        if batch.allocated_peak_bytes
+    ] or _peaks(well)
+    slack = 1.0 if needs else _slack(well)
+    observations = needs or [Observation(one.load, one.size_bytes * slack, one.point) for one in lines]
+    allocated = fit_memory(lines)
+    first, overhead = well[0].gpu, _overhead(well)
+    bounds = _censored(failed, well, lambda record: _had(record, overhead or 0))
+    return Evidence(
+        kind=NEED if needs else ALLOCATED,
+        fit=fit_memory(observations, bounds, in_steps=bool(needs)),
+        allocated=None if isinstance(allocated, str) else allocated,
+        slack=slack,
+        overhead_bytes=overhead,
+        card_bytes=first.total_bytes if first else None,
+        gpu=first.name if first else None,
+        load_by_batch=_loads(well),
+        points=len({one.point for one in observations}),
+        remarks=(*_remarks(well, needs=bool(needs)), *_left_out(failed, bounds)),
+    )
+
+
+def _peaks(well: Sequence[Record]) -> list[Observation]:
+    return [
+        Observation(record.summary.load_max, record.memory.allocated_peak_bytes, setting(record))
+        for record in well
+        if record.summary and record.summary.load_max and record.memory.allocated_peak_bytes
+    ]
+
+
+def _slack(well: Sequence[Record]) -> float:
+    pairs = [(one.memory.reserved_peak_bytes, one.memory.allocated_peak_bytes) for one in well]
+    return max((reserved / allocated for reserved, allocated in pairs if reserved and allocated), default=1.0)
+
+
+def _overhead(well: Sequence[Record]) -> int | None:
+    contexts = [one.memory.context_bytes for one in well if one.memory.context_bytes is not None]
+    if not contexts:
+        return None
+    return max(contexts) + max((one.memory.device_idle_bytes or 0 for one in well), default=0)
+
+
+def _had(record: Record, overhead_bytes: int) -> int | None:
+    """Return what the allocator of a try on a GPU could take."""
+    card = record.gpu.total_bytes if record.gpu else None
+    return record.point.cap_bytes or (card - overhead_bytes if card else None)
+
+
+def _censored(
+    failed: Sequence[Record], well: Sequence[Record], had: Callable[[Record], int | None]
+) -> list[Censored]:
+    """Return what the points that ran out of memory say: the batch that failed needs more than they had.
+
+    Only of those that ran as the others did, and of which the load of that batch is known.
+    """
+    alike = _alike(well[0])
+    return [
+        Censored(record.failed_load, above)
+        for record in failed
+        if record.failed_load and (above := had(record)) and _alike(record) == alike
+    ]
+
+
+def _left_out(failed: Sequence[Record], bounds: Sequence[Censored]) -> tuple[str, ...]:
+    """Return a remark where a point that ran out of memory says nothing of how much it needs."""
+    number = len(failed) - len(bounds)
+    said = f"{number} of {format_count(len(failed), 'point')} that ran out of memory"
+    are, their, they = ("is", "its", "it") if number == 1 else ("are", "their", "they")
+    why = f"{their} load is unknown, or {they} ran otherwise"
+    return (f"{said} {are} not in the line: {why}",) if number else ()
+
+
+def _remarks(well: Sequence[Record], *, needs: bool) -> tuple[str, ...]:
+    remarks = []
+    if not needs:
+        remarks.append(
+            "what the batches need was not measured: allocated memory and the worst slack stand in"
+        )
+    if _overhead(well) is None:
+        remarks.append("what the context takes of the card is unknown, so that nothing is kept free for it")
+    points = format_count(len(well), "point")
+    shared = sum(bool(one.gpu and one.gpu.foreign_processes) for one in well)
+    if shared:
+        remarks.append(
+            f"{shared} of {format_count(len(well), 'point')} ran beside other processes on the card"
+        )
+    flushed = sum(bool(one.retries) for one in well)
+    if flushed:
+        remarks.append(f"{flushed} of {points} passed only after the allocator had emptied its cache")
+    return tuple(remarks)

@@ -1,0 +1,331 @@
+"""Find the largest batch by running it: predict, try, step down where it failed.
+
+Runs in the job that follows a sweep (``python -m jobkit.fit.search RUN`` prints the number of the next
+point to run, or nothing), and after a local sweep. What it is to do lies in ``find_max.json`` and
+what came of it in ``trials.jsonl``, both in the run folder. No package beyond jobkit's own and the
+standard library is imported, for the node may have no more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Container, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line, only_one
+from jobkit.core.json_codec import to_json
+from jobkit.core.records import POINTS_FILE, RESULTS_FOLDER, Outcome, Point, Record
+from jobkit.core.units import format_memory
+from jobkit.fit import ledger
+from jobkit.fit.gpus import usable_bytes
+from jobkit.fit.loads import KNOB, Loads, agreeing, loads_of, read_lengths
+from jobkit.fit.observations import RAM, Evidence, gather, ram_peak
+from jobkit.fit.predict import Prediction, predict
+from jobkit.outcome.accounting import ended as over
+from jobkit.outcome.accounting import read_accounts
+from jobkit.outcome.journal import Role
+from jobkit.outcome.results import PointResult, read_run
+from jobkit.outcome.trials import (
+    ALLOCATOR,
+    PROCESS,
+    TELLING,
+    TRIALS_FILE,
+    WANTED_FILE,
+    Trial,
+    Wanted,
+    ended,
+    goes_on,
+    read_wanted,
+    said,
+    trial_id,
+    trials,
+)
+from jobkit.outcome.tries import names
+from jobkit.outcome.verdict import KILLED
+from jobkit.run.measure import nvml
+
+LOCK_FILE = ".find.lock"
+"""Held while a point is added: the job that follows and `jobkit verify` may look at the same time."""
+STEP_DOWN = 0.95
+"""A trial after one that failed takes at most this share of its load."""
+
+
+def next_trial(run_dir: Path) -> Point | None:
+    """Settle the last trial, and return the next point to run; ``None`` where all is done.
+
+    The point is appended to ``points.jsonl``. A trial of which nothing is known yet is the last: it
+    may still run, and one that was killed without a trace is not begun anew.
+
+    Raises
+    ------
+    JobkitError
+        Where the run folder holds no ``find_max.json``.
+    """
+    wanted = read_wanted(run_dir)
+    with only_one(run_dir / LOCK_FILE, lambda: None):
+        return _next_trial(run_dir, wanted)
+
+
+def _next_trial(run_dir: Path, wanted: Wanted) -> Point | None:
+    results = read_run(run_dir).points
+    done = _settled(run_dir, wanted, results)[wanted.after :]
+    if done and not goes_on(done):
+        return None
+    trial, point = _plan(run_dir, wanted, results, done)
+    append_line(run_dir / TRIALS_FILE, to_json(trial))
+    if point is not None:
+        append_line(run_dir / POINTS_FILE, to_json(point))
+    return point
+
+
+def _settled(run_dir: Path, wanted: Wanted, results: Sequence[PointResult]) -> list[Trial]:
+    """Return the trials, those that have come home since with their outcome."""
+    by_index = {one.point.index: one for one in results}
+    return [
+        _settle(run_dir, wanted, trial, by_index[trial.index], seen=_seen(results, trial))
+        if trial.under_way and trial.index in by_index
+        else trial
+        for trial in trials(run_dir)
+    ]
+
+
+def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
+    """Tell whether an earlier point went well with the same batch: what is known is not predicted."""
+    return any(
+        one.point.index < trial.index
+        and one.point.params.get(KNOB) == trial.batch_size
+        and one.verdict.outcome is Outcome.OK
+        for one in results
+    )
+
+
+def _settle(run_dir: Path, wanted: Wanted, trial: Trial, result: PointResult, *, seen: bool) -> Trial:
+    if result.verdict.outcome is None:
+        return trial
+    tried = result.chosen
+    record = tried.record if tried else None
+    killed = not record and bool(
+        tried and tried.exit and tried.exit.status == KILLED and not tried.exit.signal
+    )
+    settled = replace(trial, outcome=result.verdict.outcome, measured_bytes=_measured(record), killed=killed)
+    append_line(run_dir / TRIALS_FILE, to_json(settled))
+    tells = settled.measured_bytes is not None or settled.outcome is not Outcome.OK
+    if record and settled.outcome in TELLING and tells and not seen:
+        ledger.note(Path(wanted.ledger), _entry(settled, record))
+    return settled
+
+
+def _measured(record: Record | None) -> int | None:
+    if record is None or record.outcome is not Outcome.OK:
+        return None
+    if record.point.device == "cpu":
+        return ram_peak(record)
+    return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
+
+
+def foreseen(run_dir: Path, wanted: Wanted) -> tuple[Trial, bool]:
+    """Return the trial that the records at home lead to, or why there is none. Write nothing.
+
+    Returns
+    -------
+    tuple of Trial, and bool
+        Whether that is final: no point of the sweep is still to come.
+    """
+    results = read_run(run_dir).points
+    final = all(result.verdict.outcome is not None for result in results if not result.point.trial)
+    return _predicted(run_dir, wanted, results, ()), final
+
+
+def under_way(run_dir: Path, asked: Wanted) -> Trial | None:
+    """Return the trial that a job for the same memory runs or will run; ``None`` if no job does.
+
+    A job counts until it is known to have ended, or to have nothing left to try. The trial of a job
+    that has not begun one has no index.
+    """
+    accounts = read_accounts(run_dir)
+    finds = [sent for sent in accounts.submissions if sent.role is Role.FIND]
+    if not finds or not (run_dir / WANTED_FILE).is_file():
+        return None
+    before = read_wanted(run_dir)
+    if (before.memory_bytes, before.ram_bytes) != (asked.memory_bytes, asked.ram_bytes):
+        return None
+    outcomes = {result.point.index: result.verdict.outcome for result in read_run(run_dir).points}
+    done = ended(trials(run_dir), outcomes)[before.after :]
+    last = done[-1] if done else Trial()
+    if done and not (last.under_way or goes_on(done)):
+        return None
+    tasks = [task for task, _ in finds[-1].tasks()]
+    if last.under_way and last.index in accounts.submitted:
+        tasks.append(accounts.submitted[last.index])
+    return None if set(tasks) <= over(accounts) | accounts.cancelled.keys() else last
+
+
+def _plan(
+    run_dir: Path, wanted: Wanted, results: Sequence[PointResult], done: Sequence[Trial]
+) -> tuple[Trial, Point | None]:
+    """Return the next trial and its point, or why there is none."""
+    trial = _predicted(run_dir, wanted, results, done)
+    if not trial.index:
+        return trial, None
+    if why := _another_card(results):
+        return Trial(message=why), None
+    return trial, _point(run_dir, [one.point for one in results], trial, wanted)
+
+
+def _predicted(run_dir: Path, wanted: Wanted, results: Sequence[PointResult], done: Sequence[Trial]) -> Trial:
+    """Return the next trial, or why there is none."""
+    points = [one.point for one in results]
+    if why := _not_one_knob(points):
+        return Trial(message=why)
+    records = [one.chosen.record for one in results if one.chosen and one.chosen.record]
+    asked = {one.index for one in done}
+    evidence = gather([one for one in records if _tells(one, asked)])
+    if isinstance(evidence, str):
+        return Trial(message=evidence)
+    capacity = _capacity(wanted, evidence)
+    if capacity is None:
+        return Trial(message="the GPU does not report its memory: set find_max.memory")
+    loads = agreeing(loads_of(read_lengths(run_dir), points), evidence.load_by_batch)
+    prediction = predict(evidence, capacity, loads)
+    paragraphs = max((one.summary.items_total for one in records if one.summary), default=0)
+    batch = min(_batch(prediction, loads, done), loads.limit if loads else paragraphs)
+    if isinstance(evidence.fit, str) or not batch:
+        return Trial(capacity_bytes=capacity, message=prediction.reason or "not even a batch of 1 fits")
+    load = _load(batch, loads, evidence)
+    trial = Trial(
+        index=points[-1].index + 1,
+        batch_size=batch,
+        load=load,
+        capacity_bytes=capacity,
+        expected_bytes=evidence.fit.at(load),
+        bound_bytes=evidence.fit.upper(load),
+        memory=PROCESS if evidence.kind == RAM else ALLOCATOR,
+    )
+    return _known(trial, records) or trial
+
+
+def _tells(record: Record, asked: Container[int]) -> bool:
+    """Tell whether a record goes into the prediction.
+
+    A trial of an earlier asking does so only where it failed: what was predicted and held is
+    predicted again, so that the run names one largest batch.
+    """
+    return not record.point.trial or record.point.index in asked or record.outcome is not Outcome.OK
+
+
+def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
+    """Return a trial as one that is not run, where the run has measured its batch within the capacity."""
+    same = [one for one in records if one.point.params[KNOB] == trial.batch_size]
+    needed = max((size for one in same if (size := _measured(one)) is not None), default=None)
+    if needed is None or needed > trial.capacity_bytes:
+        return None
+    sizes = f"it needed {format_memory(needed)}, predicted {format_memory(trial.expected_bytes)}"
+    why = (
+        f"{KNOB} {trial.batch_size:,} was measured already: {sizes}, of {format_memory(trial.capacity_bytes)}"
+    )
+    return Trial(message=why, proved=True, capacity_bytes=trial.capacity_bytes)
+
+
+def _load(batch: int, loads: Loads | None, evidence: Evidence) -> int:
+    """Return the load that a batch will have; where no lengths are known, at the worst rate measured."""
+    if loads is not None:
+        return loads.own(batch)
+    return round(batch * max(load / size for size, load in evidence.load_by_batch.items()))
+
+
+def _not_one_knob(points: Sequence[Point]) -> str:
+    """Return why the points cannot be extended; empty where only the batch size varies."""
+    fixed = {tuple(sorted((k, v) for k, v in one.params.items() if k != KNOB)) for one in points}
+    if any(KNOB not in one.params for one in points) or len(fixed) > 1:
+        return f"find_max needs a sweep of {KNOB} in which no other knob varies"
+    return ""
+
+
+def _another_card(results: Sequence[PointResult]) -> str:
+    """Return why this card will not do: the points ran on another kind. Empty also where NVML is dumb."""
+    ran = (one.chosen.record.gpu for one in results if one.chosen and one.chosen.record)
+    on = next((card.name for card in ran if card), None)
+    uuid = nvml.visible_uuid(None) if on else None
+    here = nvml.describe(uuid, os.getpid()) if uuid else None
+    if here is None or here.name == on:
+        return ""
+    return f"the points ran on {on}, but this job was given {here.name}: set resources.gpu_type"
+
+
+def _capacity(wanted: Wanted, evidence: Evidence) -> float | None:
+    if wanted.memory_bytes is not None:
+        return wanted.memory_bytes
+    if evidence.kind == RAM:
+        return wanted.ram_bytes
+    if evidence.card_bytes is None:
+        return None
+    return evidence.allocator_bytes(usable_bytes(evidence.gpu, evidence.card_bytes))
+
+
+def _batch(prediction: Prediction, loads: Loads | None, done: Sequence[Trial]) -> int:
+    """Return the batch size to try: the safe one, or where one failed well below that."""
+    failed = [one for one in done if not one.held]
+    if not failed:
+        return prediction.safe_batch
+    if loads is None:
+        return min(prediction.safe_batch, int(STEP_DOWN * min(one.batch_size for one in failed)))
+    return loads.largest_batch(min(prediction.safe_load, STEP_DOWN * min(one.load for one in failed)))
+
+
+def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: Wanted) -> Point:
+    first = points[0]
+    taken = {one.point_id for one in points} | names(run_dir / RESULTS_FOLDER)
+    return replace(
+        first,
+        index=trial.index,
+        point_id=trial_id(f"{KNOB}-{trial.batch_size}", taken),
+        params={**first.params, KNOB: trial.batch_size},
+        repeat=1,
+        cap_bytes=wanted.memory_bytes if first.device == "cuda" else None,
+        trial=True,
+    )
+
+
+def _entry(trial: Trial, record: Record) -> ledger.Entry:
+    point = record.point
+    return ledger.Entry(
+        at=record.ended_at,
+        run_id=point.run_id,
+        index=trial.index,
+        workload=point.workload,
+        model=point.model.fingerprint if point.model else None,
+        gpu=record.gpu.name if record.gpu else None,
+        torch=record.versions.get("torch"),
+        cuda=record.versions.get("cuda"),
+        allocator=point.allocator,
+        order=point.order,
+        batch_size=trial.batch_size,
+        load=trial.load,
+        capacity_bytes=trial.capacity_bytes,
+        expected_bytes=trial.expected_bytes,
+        bound_bytes=trial.bound_bytes,
+        measured_bytes=trial.measured_bytes,
+        outcome=str(record.outcome),
+        held=trial.held,
+    )
+
+
+def main() -> int:
+    """Print the number of the next point to run, or nothing, and tell on stderr what was found."""
+    run_dir = Path(sys.argv[1])
+    try:
+        point = next_trial(run_dir)
+    except (JobkitError, OSError) as error:
+        sys.stderr.write(f"find_max: {error}\n")
+        return 1
+    sys.stderr.write("".join(f"find_max: {line}\n" for line in said(trials(run_dir))))
+    if point:
+        sys.stdout.write(f"{point.index}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

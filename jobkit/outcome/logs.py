@@ -1,0 +1,146 @@
+"""Find the log of a point's try: through the try itself where one has begun, else through the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import EXIT_FILE, RESULTS_FOLDER, TRY_PREFIX, Point
+from jobkit.core.terminal import advice
+from jobkit.outcome.accounting import Accounts, read_accounts
+from jobkit.outcome.journal import Task
+from jobkit.outcome.results import read_points
+from jobkit.outcome.tries import LOGS_FOLDER, Tried, read_tries, try_numbers
+from jobkit.schedulers.registry import SCHEDULERS
+
+MOST_NAMES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """Where the output of a try is, or will be.
+
+    Attributes
+    ----------
+    number
+        Of the try; 0 where none of the task has begun.
+    task
+        That runs it; ``None`` where it is of none.
+    path
+        ``None`` where there is none, or it is not known.
+    by_hand
+        Whether a person ran it, whose terminal has the output.
+    tries
+        The numbers of all the point's tries that the log holds.
+    others
+        The points that share it, for they share the task.
+    exit
+        The file that is there once the try has ended; ``None`` where none has begun.
+    """
+
+    point: Point
+    number: int
+    task: Task | None
+    path: Path | None
+    by_hand: bool
+    tries: tuple[int, ...]
+    others: tuple[str, ...]
+    exit: Path | None
+
+    @property
+    def name(self) -> str:
+        """Point and try, for a person."""
+        return f"{self.point.point_id} try {self.number}" if self.number else self.point.point_id
+
+
+def find_log(run: Path, word: str, number: int | None = None) -> Log:
+    """Return the log of a point's try.
+
+    Parameters
+    ----------
+    run
+        The run folder.
+    word
+        The point: its index, its id, or how that begins, if no other begins so.
+    number
+        The try; by default the latest, or the one to come where it was submitted since.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such run, point or try.
+    """
+    points, _ = read_points(run)
+    if not points:
+        raise JobkitError(f"{run}: not a run folder", hint="jobkit status lists the runs")
+    point = named(points, word)
+    accounts = read_accounts(run, name=point.run_id)
+    home = run / RESULTS_FOLDER / point.point_id
+    tries = list(read_tries(str(home), point, accounts, try_numbers(str(home))))
+    tried = _chosen(point, tries, number)
+    task = tried.task if tried else accounts.submitted.get(point.index)
+    begun = tried.files.number if tried else 0
+    return Log(
+        point=point,
+        number=begun,
+        task=task,
+        path=log_path(run, point, task),
+        by_hand=tried is not None and tried.files.by_hand,
+        tries=tuple(sorted(one.files.number for one in tries if one.files.number and one.task == task)),
+        others=_others(accounts, points, point, task),
+        exit=home / f"{TRY_PREFIX}{begun}" / EXIT_FILE if begun else None,
+    )
+
+
+def named(points: Sequence[Point], word: str) -> Point:
+    """Return the point that a word names: its index, its id, or how its id alone begins.
+
+    Raises
+    ------
+    JobkitError
+        Where there is none, or there are several.
+    """
+    for one in points:
+        if word in {one.point_id, str(one.index)}:
+            return one
+    begun = [one for one in points if word and one.point_id.startswith(word)]
+    if len(begun) == 1:
+        return begun[0]
+    known = [one.point_id for one in points]
+    hint = f"points are named by number, 1 to {points[-1].index}, or by id, such as {known[0]}"
+    if begun:
+        more = f" and {len(begun) - MOST_NAMES} more" if len(begun) > MOST_NAMES else ""
+        listed = ", ".join(one.point_id for one in begun[:MOST_NAMES])
+        raise JobkitError(f"{word!r} begins {len(begun)} points: {listed}{more}", hint=hint)
+    close = advice(word, known)
+    raise JobkitError(f"no point {word!r}{f'; {close}' if close else ''}", hint=hint)
+
+
+def _chosen(point: Point, tries: Sequence[Tried], number: int | None) -> Tried | None:
+    if number is None:
+        return tries[0] if tries else None
+    for one in tries:
+        if number and one.files.number == number:
+            return one
+    known = ", ".join(str(one.files.number) for one in reversed(tries) if one.files.number)
+    there = f"there is {known}" if known else "none has begun"
+    raise JobkitError(f"{point.point_id} has no try {number}: {there}", hint="leave --try out for the latest")
+
+
+def log_path(run: Path, point: Point, task: Task | None) -> Path | None:
+    """Return where the log of a point's task is, or will be; ``None`` where that is not known."""
+    scheduler = SCHEDULERS.get(task.scheduler) if task else None
+    name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler and task else ""
+    return run / LOGS_FOLDER / name if name else None
+
+
+def _others(accounts: Accounts, points: Sequence[Point], point: Point, task: Task | None) -> tuple[str, ...]:
+    """Return the points that run in the same task."""
+    if task not in accounts.packed:
+        return ()
+    together = {
+        index for one in accounts.submissions for each, some in one.tasks() if each == task for index in some
+    }
+    return tuple(one.point_id for one in points if one.index in together - {point.index})

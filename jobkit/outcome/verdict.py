@@ -1,0 +1,267 @@
+"""What became of a try: its record, else its exit file, else the accounting. Pure; nothing is guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from jobkit.core.job_files import BY_HAND, Begin
+from jobkit.core.records import RESULTS, Exit, Outcome, Record
+from jobkit.core.units import format_moment
+from jobkit.schedulers.types import Accounted
+
+OVERRULING = frozenset(
+    {Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.RAM_OOM},
+)
+"""What the accounting may say against a provisional outcome: who sent the signal, it knows best."""
+
+SIGNALS = {"USR1": Outcome.TIMEOUT, "XCPU": Outcome.TIMEOUT, "KILL": Outcome.LOST}
+"""The walltime warnings that jobkit asks for, and a kill -9 of the job script, of which nobody says why;
+any other signal is ``cancelled``, provisionally."""
+
+STAGES = {
+    "stage_in": Outcome.STAGE_IN,
+    "environment": Outcome.ENVIRONMENT,
+    "stage_out": Outcome.STAGE_OUT,
+}
+"""A job script that failed in this step, with no better word of its own."""
+
+KILLED = 137
+"""128 + SIGKILL: walltime, memory or a person; the exit status does not tell which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of a try.
+
+    Attributes
+    ----------
+    outcome
+        ``None`` while it is still to come.
+    evidence
+        What says so, in a line for a person.
+    provisional
+        Whether the accounting may still overrule it.
+    """
+
+    outcome: Outcome | None
+    evidence: str
+    provisional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryFiles:
+    """What one try folder holds.
+
+    Attributes
+    ----------
+    number
+        Of the try, from 1.
+    record, exit
+        ``None`` where the file is not home, or cannot be read.
+    begin
+        Who ran it; ``None`` where it is not known, or where the record tells.
+    problem
+        Why a file that is there cannot be read, else empty.
+    """
+
+    number: int
+    record: Record | None = None
+    exit: Exit | None = None
+    begin: Begin | None = None
+    problem: str = ""
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a person ran it: ``bash job.sh K``."""
+        by = self.record.job.scheduler if self.record else self.begin.scheduler if self.begin else ""
+        return by == BY_HAND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What else is known of the task that ran a try.
+
+    Attributes
+    ----------
+    gone
+        Since when the queue has not held it, though nothing else tells that it ended; else empty.
+    cancelled
+        When jobkit took it back; else empty.
+    packed
+        Whether the task runs several points.
+    superseded
+        Whether a later try of the point has begun.
+    requeued
+        Whether the scheduler began the same task again after this try, by itself or at somebody's word.
+    """
+
+    gone: str = ""
+    cancelled: str = ""
+    packed: bool = False
+    superseded: bool = False
+    requeued: bool = False
+
+
+NO_HOME = 73
+"""With this status the job script ends where it cannot write in the run folder (sysexits.h, EX_CANTCREAT)."""
+
+
+def judge(
+    tried: TryFiles | None, accounted: Accounted | None = None, known: Circumstances | None = None
+) -> Verdict:
+    """Return what became of a try.
+
+    Parameters
+    ----------
+    tried
+        Its files; ``None`` for a point that has no try folder.
+    accounted
+        The accounting of the task that ran it, where it is known.
+    known
+        What else is known of that task.
+    """
+    known = known or Circumstances()
+    verdict = _judge(tried, accounted, known)
+    if not known.requeued or verdict.outcome in RESULTS:
+        return verdict
+    return replace(verdict, evidence=f"{verdict.evidence}; the scheduler began the task again")
+
+
+def _judge(tried: TryFiles | None, accounted: Accounted | None, known: Circumstances) -> Verdict:
+    if tried is None:
+        verdict = _by_accounting(
+            accounted, "left no try folder", "not started, or its folder is not home yet"
+        )
+        return _not_begun(verdict, accounted, known)
+    if tried.record is not None:
+        return _overruled(_by_record(tried.record, tried.exit), accounted)
+    if tried.exit is not None:
+        verdict = _by_exit(tried.exit, accounted)
+    else:
+        verdict = _by_accounting(accounted, "left no record", "no record yet: running, or not home yet")
+        verdict = _silent(_taken_back(verdict, known), known)
+    if not tried.problem:
+        return verdict
+    # A record is written once, at the end: one that cannot be read is no try still to come.
+    outcome = verdict.outcome or Outcome.LOST
+    return replace(verdict, outcome=outcome, evidence=f"{tried.problem}; {verdict.evidence}")
+
+
+def _not_begun(verdict: Verdict, accounted: Accounted | None, known: Circumstances) -> Verdict:
+    """Return what became of a point that left nothing, by what else is known of its task."""
+    verdict = _taken_back(verdict, known)
+    if known.packed and accounted is not None and accounted.ended and verdict.outcome is Outcome.LOST:
+        words = f"its job ended before its turn came ({_words(accounted)})"
+        return Verdict(outcome=Outcome.STOPPED, evidence=words)
+    if verdict.outcome is None and known.cancelled:
+        return Verdict(
+            outcome=Outcome.CANCELLED,
+            evidence=f"taken back by jobkit at {format_moment(known.cancelled)}, before it began",
+        )
+    return _silent(verdict, known)
+
+
+def _taken_back(verdict: Verdict, known: Circumstances) -> Verdict:
+    """Return ``cancelled`` where jobkit did it, and the accounting only knows that the task was killed.
+
+    qacct tells no ``qdel`` from a ``kill -9`` (measured, Grid Engine 8.1.9).
+    """
+    if verdict.outcome is not Outcome.LOST or not known.cancelled:
+        return verdict
+    words = f"taken back by jobkit at {format_moment(known.cancelled)}; {verdict.evidence}"
+    return Verdict(outcome=Outcome.CANCELLED, evidence=words)
+
+
+def _silent(verdict: Verdict, known: Circumstances) -> Verdict:
+    """Return a verdict on a try of which neither its files nor the accounting tell an end."""
+    if verdict.outcome is not None:
+        return verdict
+    if known.superseded:
+        return Verdict(
+            outcome=Outcome.LOST, evidence="it was run again, and nothing tells how this try ended"
+        )
+    if not known.gone:
+        return verdict
+    gone = f"not in the queue since {format_moment(known.gone)}"
+    if known.cancelled:
+        words = f"taken back by jobkit at {format_moment(known.cancelled)}, and {gone}"
+        return Verdict(outcome=Outcome.CANCELLED, evidence=words)
+    words = f"{gone}, and no record, exit file or accounting tells why"
+    return Verdict(outcome=Outcome.LOST, evidence=words, provisional=True)
+
+
+def _by_record(record: Record, exit_: Exit | None) -> Verdict:
+    parts = [record.message]
+    if record.signal:
+        parts.append(f"signal {record.signal}")
+    if exit_ is not None and exit_.scratch:
+        parts.append(f"files kept in {_kept(exit_)}")
+    evidence = "; ".join(part for part in parts if part) or "its record says so"
+    return Verdict(outcome=record.outcome, evidence=evidence, provisional=record.provisional)
+
+
+def _kept(exit_: Exit) -> str:
+    return f"{exit_.host}:{exit_.scratch}" if exit_.host else exit_.scratch
+
+
+def _overruled(verdict: Verdict, accounted: Accounted | None) -> Verdict:
+    """Return the accounting's outcome over a provisional one, where it has one that counts."""
+    if not verdict.provisional or accounted is None or not accounted.ended:
+        return verdict
+    evidence = f"{verdict.evidence}; accounting: {_words(accounted)}"
+    if accounted.outcome in OVERRULING:
+        return Verdict(outcome=accounted.outcome, evidence=evidence)
+    return replace(verdict, evidence=evidence) if verdict.outcome is Outcome.LOST else verdict
+
+
+def _by_exit(exit_: Exit, accounted: Accounted | None) -> Verdict:
+    """Return what the exit file says, and the accounting where that knows better."""
+    evidence = _exit_words(exit_)
+    if exit_.signal:
+        outcome = exit_.outcome or SIGNALS.get(exit_.signal.removeprefix("SIG"), Outcome.CANCELLED)
+        return _overruled(Verdict(outcome=outcome, evidence=evidence, provisional=True), accounted)
+    if exit_.outcome is not None:
+        return Verdict(outcome=exit_.outcome, evidence=evidence)
+    if exit_.status != 0 and exit_.stage in STAGES:
+        return Verdict(outcome=STAGES[exit_.stage], evidence=evidence)
+    if accounted is not None and accounted.ended and accounted.outcome in OVERRULING:
+        return Verdict(outcome=accounted.outcome, evidence=f"{evidence}; accounting: {_words(accounted)}")
+    if exit_.status == KILLED:
+        evidence += ": killed (walltime, memory, or a person); the accounting does not say by whom"
+        return Verdict(
+            outcome=Outcome.LOST, evidence=evidence, provisional=accounted is None or not accounted.ended
+        )
+    outcome = Outcome.BUG if exit_.status else Outcome.LOST
+    return Verdict(outcome=outcome, evidence=f"{evidence}, but no record is home")
+
+
+def _exit_words(exit_: Exit) -> str:
+    where = f"status {exit_.status} in step {exit_.stage or 'unknown'}"
+    parts = [f"exit file: {exit_.message or where}"]
+    if exit_.signal:
+        parts.append(f"signal {exit_.signal}")
+    if exit_.scratch:
+        parts.append(f"results kept in {_kept(exit_)}")
+    return "; ".join(parts)
+
+
+def _by_accounting(accounted: Accounted | None, left: str, silent: str) -> Verdict:
+    """Return what the accounting says of a try that left neither record nor exit file."""
+    if accounted is None:
+        return Verdict(outcome=None, evidence=silent)
+    words = _words(accounted)
+    if not accounted.ended:
+        # An outcome before the end is an error state of the queue, which a person may clear.
+        return Verdict(outcome=accounted.outcome, evidence=words, provisional=accounted.outcome is not None)
+    if accounted.outcome is None and accounted.exit_status == NO_HOME:
+        return Verdict(
+            outcome=Outcome.STAGE_OUT, evidence=f"the job could not write in the run folder ({words})"
+        )
+    if accounted.outcome in {None, Outcome.OK}:
+        return Verdict(outcome=Outcome.LOST, evidence=f"it ended ({words}) and {left}")
+    return Verdict(outcome=accounted.outcome, evidence=f"accounting: {words}")
+
+
+def _words(accounted: Accounted) -> str:
+    status = "" if accounted.exit_status is None else f"exit status {accounted.exit_status}"
+    return accounted.evidence or status or "no words"

@@ -1,0 +1,125 @@
+"""What preflight found, for a person or a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from jobkit.core import terminal
+from jobkit.core.terminal import Whole, page
+from jobkit.core.units import GIB, format_count
+from jobkit.fit.lengths import NONE, PUNCTUATION
+from jobkit.planning.batch_sizes import UNITS
+from jobkit.planning.preflight import Preflight, Size
+
+GAP = 2
+SPECS_OWN, WORTH_MEASURING = "*", ">"
+WITHOUT_LENGTHS = (
+    "This workload tells no lengths, so its load is taken to be the batch size. What that costs: memory",
+    "that follows the longest paragraph of a batch shows as scatter about the line, and the largest batch",
+    "is right only for texts like this one. A static method `lengths` of its class mends it.",
+)
+
+
+def as_json(found: Preflight) -> str:
+    """Return all that was found, in bytes and characters, as JSON that ends with a newline."""
+    return terminal.as_json({"schema": 1, **asdict(found)}, indent=2) + "\n"
+
+
+def as_text(found: Preflight, width: int | None = None) -> str:
+    """Return what was found for a person, in GiB, ending with a newline; folded where a width is given."""
+    return page([_heading(found), _longest(found), _table(found), _settings(found), _answer(found)], width)
+
+
+def _heading(found: Preflight) -> Iterator[str]:
+    model = f", model {found.model}" if found.model else ""
+    yield f"{found.workload}: {found.text}{model}{' (STAND-IN)' if found.stand_in else ''}"
+    items = (
+        f"{found.items:,} {_items(found)}, "
+        if found.items is not None and _items(found) != "paragraphs"
+        else ""
+    )
+    paragraphs, characters = (
+        format_count(found.paragraphs, "paragraph"),
+        format_count(found.characters, "character"),
+    )
+    yield f"{paragraphs}, {items}{characters}"
+    if found.source == PUNCTUATION:
+        yield "Lengths are ESTIMATED from punctuation, with no tokenizer: loads may be off by some percent."
+    if found.source == NONE:
+        yield from WITHOUT_LENGTHS
+
+
+def _items(found: Preflight) -> str:
+    """Return what the items of this text are: sentences, unless no paragraph has two."""
+    return "sentences" if found.items is None or found.items > found.paragraphs else "paragraphs"
+
+
+def _longest(found: Preflight) -> Iterator[str]:
+    if not found.longest:
+        return
+    first, *others = found.longest
+    noun = _items(found).removesuffix("s")
+    after = f"; the next longest has {others[0].length:,}" if others else ""
+    yield f"This one {first.length:,}-character {noun} sets the memory of the batches that it is in{after}:"
+    for one in found.longest:
+        place = f"paragraph {one.paragraph}" + (f", sentence {one.item}" if noun == "sentence" else "")
+        yield f"  {one.length:>6,}  {place}: {one.beginning}"
+
+
+def _table(found: Preflight) -> Iterator[str]:
+    told = found.source != NONE
+    heads = ["batch size", "load", *(["text of padded %", "if sorted %"] if told else [])]
+    rough = any(one.gpu_bytes is not None for one in found.sizes)
+    heads += ["GPU GiB, roughly"] if rough else []
+    yield from _grid([*heads, ""], [_cells(one, told=told, rough=rough) for one in found.sizes])
+    yield ""
+    yield f"load: the most {UNITS[found.source]} of a batch, of this size or a smaller one"
+    if told:
+        yield "text of padded: share of the padded characters that are text; sorted: if it were, by length"
+    if rough:
+        yield "GPU GiB: by a line measured on an H200 with the stand-in; yours may take half or twice that"
+    yield f"{SPECS_OWN} in the spec, {WORTH_MEASURING} worth measuring"
+
+
+def _cells(size: Size, *, told: bool, rough: bool) -> list[str]:
+    cells = [f"{size.batch_size:,}", f"{size.load:,}"]
+    if told:
+        cells += [f"{100 * (share or 0):.1f}" for share in (size.efficiency, size.efficiency_sorted)]
+    if rough:
+        cells.append(f"{(size.gpu_bytes or 0) / GIB:.1f}")
+    marks = (SPECS_OWN if size.in_spec else " ") + (WORTH_MEASURING if size.to_measure else " ")
+    return [*cells, marks]
+
+
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, ["─" * width for width in wide], *rows):
+        gap = ("─" if row[0].startswith("─") else " ") * GAP
+        yield Whole(gap.join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)).rstrip())
+
+
+def _settings(found: Preflight) -> Iterator[str]:
+    """Yield the spec's own settings where the batch size alone does not name them."""
+    if all(set(one.params) == {"batch_size"} for one in found.settings):
+        return
+    yield "The spec's own settings:"
+    for one in found.settings:
+        params = ", ".join(f"{knob} {value:,}" for knob, value in one.params.items())
+        yield f"  {params or 'the workload as it comes'}: load {one.load:,}"
+
+
+def _answer(found: Preflight) -> Iterator[str]:
+    stays = f"the load stays {found.saturation_load:,}"
+    yield f"Past a batch size of {found.saturation:,} nothing changes: {stays}."
+    if found.saturation > found.limit:
+        yield f"  A call holds the whole text from {found.limit:,} on: that is the largest size it can try."
+    yield f"Worth measuring: {found.why}."
+    if found.measure:
+        yield "  have them chosen: sweep: {batch_size: auto}"
+        sizes = ", ".join(map(str, found.measure))
+        yield Whole(f"  or say so now:    --set 'sweep.batch_size=[{sizes}]'")
+    if found.gpu_memory_named and all(one.gpu_bytes is None for one in found.sizes):
+        yield "  --gpu-memory changes nothing: what a load takes is not known of this workload and model."
+    elif found.device != "cpu" and not found.gpu_memory_named:
+        yield "  What share of your card they take is known after the first point."

@@ -1,0 +1,160 @@
+"""The lengths of a text's items: as the workload finds them, from the cache, or estimated."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import write_atomically
+from jobkit.core.paths import CACHE_VARIABLE, made_folder, share
+from jobkit.core.records import ModelRef, TextRef
+from jobkit.core.units import format_count
+from jobkit.fit.lengths import PUNCTUATION, Lengths
+from jobkit.planning.child import apart
+from jobkit.planning.models import NOT_BUILT
+from jobkit.planning.sample import PARAGRAPHS, sample_text
+from jobkit.planning.texts import SAMPLE
+from jobkit.planning.workload_traits import traits
+from jobkit.run.paragraphs import read_paragraphs, split_paragraphs, split_sentences
+from jobkit.run.workloads import own
+from jobkit.run.workloads.base import SHIPPED
+
+Say = Callable[[str], None]
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+def paragraphs_of(text: TextRef) -> list[str]:
+    """Return the paragraphs of a text that was found; the sample need not be on disk."""
+    sample = SAMPLE.fullmatch(text.name)
+    if sample and not Path(text.path).exists():
+        return split_paragraphs(sample_text(int(sample[1] or PARAGRAPHS)))
+    return read_paragraphs(Path(text.path))
+
+
+def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Lengths | None:
+    """Return what `text_lengths` found earlier, ``None`` where it was never asked."""
+    path = _kept_at(workload, text, model, cache)
+    try:
+        return Lengths.from_json(path.read_text(encoding="utf-8"), where=str(path)) if path else None
+    except (OSError, UnicodeDecodeError, JobkitError):
+        return None  # not there, or spoilt: it is made again
+
+
+def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
+    workload: str,
+    text: TextRef,
+    model: ModelRef | None,
+    *,
+    cache: Path,
+    say: Say,
+    fast: bool = False,
+    folder: str | None = None,
+) -> Lengths:
+    """Return the lengths of a text's items, in the units that a workload's framework pads to.
+
+    A workload that does not tell them has none (`Lengths.unknown`). Where they take a model that
+    is not there yet, they are estimated.
+
+    Parameters
+    ----------
+    workload, text, model
+        As a point names them.
+    cache
+        The cache folder: what a shipped workload's model found is kept in its ``lengths/``.
+    say
+        Told what takes time.
+    fast
+        Whether to estimate them rather than to use a model.
+    folder
+        Where a workload of the user's own is looked for: the spec's.
+
+    Raises
+    ------
+    JobkitError
+        Where the workload fails to find them.
+    """
+    known, paragraphs = traits(workload, folder), paragraphs_of(text)
+    if not known.tells_lengths:
+        return Lengths.unknown(len(paragraphs))
+    if known.needs_model and (fast or model is None or model.fingerprint == NOT_BUILT):
+        return estimated_lengths(paragraphs)
+    if kept := cached_lengths(workload, text, model, cache):
+        return kept
+    if known.needs_model:
+        count = format_count(len(paragraphs), "paragraph")
+        say(f"finding the lengths of {count} by the model's tokenizer, once")
+    lengths = _asked(workload, folder, paragraphs, model, say)
+    if path := _kept_at(workload, text, model, cache):
+        try:
+            made_folder(path.parent)
+            write_atomically(path, lengths.to_json() + "\n")
+            share(path)
+        except OSError as error:
+            where = f"{path.parent}: {error.strerror}"
+            say(f"they could not be kept in {where} ({CACHE_VARIABLE} names another place)")
+    return lengths
+
+
+def lengths_or_estimate(
+    workload: str,
+    text: TextRef,
+    model: ModelRef | None,
+    *,
+    cache: Path,
+    say: Say,
+    folder: str | None = None,
+) -> Lengths:
+    """Return what `text_lengths` finds; an estimate if a shipped workload cannot find them.
+
+    Raises
+    ------
+    JobkitError
+        If a workload of the user's own fails: the fault is in the user's code, and is reported
+        before anything is submitted.
+    """
+    try:
+        return text_lengths(workload, text, model, cache=cache, say=say, folder=folder)
+    except JobkitError as error:
+        if workload not in SHIPPED:
+            raise
+        say(f"{error.message}; they are estimated from punctuation")
+        return estimated_lengths(paragraphs_of(text))
+
+
+def estimated_lengths(paragraphs: Sequence[str]) -> Lengths:
+    """Return what punctuation tells of the sentences' lengths: each token and a blank, and one more."""
+    rows = (
+        tuple(
+            1 + sum(len(token) + 1 for token in _TOKEN.findall(text)) for text in split_sentences(paragraph)
+        )
+        for paragraph in paragraphs
+    )
+    return Lengths(paragraphs=tuple(rows), source=PUNCTUATION)
+
+
+def _asked(
+    workload: str, folder: str | None, paragraphs: Sequence[str], model: ModelRef | None, say: Say
+) -> Lengths:
+    """Return what the workload finds: a child process asks a framework, or the user's code."""
+    if workload in SHIPPED and model is None:
+        rows = own.lengths(workload, None, paragraphs, None, say=say)
+    else:
+        asked = (workload, folder, paragraphs, asdict(model) if model else None)
+        rows = apart(
+            "jobkit.run.workloads.own:lengths", *asked, say=say, what="finding the lengths of the text"
+        )
+    return Lengths(paragraphs=tuple(map(tuple, rows)))
+
+
+def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Path | None:
+    """Return where lengths are kept; ``None`` where they are quick to find, or the code may change."""
+    if workload not in SHIPPED or model is None:
+        return None
+    parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", "stanza"))]
+    return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"

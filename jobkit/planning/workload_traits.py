@@ -1,0 +1,41 @@
+"""What must be known of a workload before it runs; code of the user's own runs in a process of its own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jobkit.planning.child import apart
+from jobkit.run.workloads import own
+from jobkit.run.workloads.base import SHIPPED
+
+
+class Traits(NamedTuple):
+    """Whether a workload needs a model and tells the lengths of a text's items, and the knobs it has."""
+
+    needs_model: bool
+    tells_lengths: bool
+    knobs: Sequence[str]
+
+
+@functools.cache
+def traits(name: str, folder: str | None = None) -> Traits:
+    """Return what must be known of a workload.
+
+    Parameters
+    ----------
+    name
+        As a spec has it.
+    folder
+        Where a module of the user's own is looked for: the spec's.
+
+    Raises
+    ------
+    JobkitError
+        Where there is no such class, it cannot be imported, or it lacks something.
+    """
+    if name in SHIPPED:
+        return Traits(*own.traits(name, None, say=print))
+    what = f"looking at workload {name!r}"
+    return Traits(*apart("jobkit.run.workloads.own:traits", name, folder, say=lambda _: None, what=what))

@@ -1,0 +1,304 @@
+"""Memory against load, as data for a picture: what was measured, the line, its bound, the limit. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from jobkit.core.records import Batch, Outcome, Record
+from jobkit.core.units import format_bytes_gib, format_count
+from jobkit.fit.batch_line import Line, fit_line, largest_batch
+from jobkit.fit.gpus import usable_bytes
+from jobkit.fit.line import Fit
+from jobkit.fit.loads import Loads, agreeing
+from jobkit.fit.observations import NEED, RAM, Evidence, gather, ram_peak
+from jobkit.fit.predict import predict
+from jobkit.outcome.trials import Trial
+from jobkit.run.workloads.base import SHIPPED
+
+Spot = tuple[float, float]
+"""A load (in an old log a batch size) and bytes."""
+
+MEASURED, BESIDE, PREDICTED, VERIFIED, EXCEEDED = "measured", "beside", "predicted", "verified", "exceeded"
+"""The kinds of marks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Points of one kind, with their name in the legend."""
+
+    kind: str
+    name: str
+    spots: tuple[Spot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Bytes at any load, with a name for the legend."""
+
+    name: str
+    at: Callable[[float], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Bytes that must not be exceeded, with a name for the legend."""
+
+    name: str
+    size_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPanel:
+    """Memory against load.
+
+    Attributes
+    ----------
+    across, up
+        What the axes show; ``up`` is in bytes here.
+    marks
+        What was measured, predicted and verified; kinds without a spot are left out.
+    line, bound
+        The fitted line and its one-sided 95 % bound; ``None`` where there is none.
+    limit
+        What must not be exceeded; ``None`` where unknown.
+    reach
+        The load at which the line meets the limit; ``None`` where one is missing.
+    notes
+        Why there is no line, or what to beware of: sentences without a full stop.
+    """
+
+    across: str
+    up: str
+    marks: tuple[Marks, ...]
+    line: Curve | None = None
+    bound: Curve | None = None
+    limit: Limit | None = None
+    reach: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def spots(self, *kinds: str) -> list[Spot]:
+        """Return the spots of some kinds, of all where none is named."""
+        return [spot for one in self.marks if not kinds or one.kind in kinds for spot in one.spots]
+
+
+NOTHING = MemoryPanel(across="load", up="memory", marks=(), notes=("no point has succeeded yet",))
+
+
+def together(panels: Mapping[str, MemoryPanel]) -> MemoryPanel:
+    """Return one panel of what was measured with several values of the other knobs, without a line.
+
+    Each value has a line of its own, which ``jobkit recommend`` tells.
+    """
+    first = next(iter(panels.values()))
+    marks = (
+        replace(mark, name=f"{mark.name}, {words}")
+        for words, panel in panels.items()
+        for mark in panel.marks
+        if mark.kind == MEASURED
+    )
+    note = "no line: another knob than batch_size varies; jobkit recommend fits a line for each of its values"
+    return MemoryPanel(across=first.across, up=first.up, marks=tuple(marks), limit=first.limit, notes=(note,))
+
+
+def memory_of_records(
+    measured: Sequence[Record],
+    tries: Sequence[Record],
+    batches: Mapping[str, Sequence[Batch]],
+    loads: Loads | None,
+    trials: Sequence[Trial] = (),
+    gpu_memory_bytes: int | None = None,
+) -> MemoryPanel:
+    """Return the panel of a group of points of run folders.
+
+    Parameters
+    ----------
+    measured
+        Of the sweep: what the line is fitted to.
+    tries
+        Of points that tried a prediction. The line is without them: it is what they are held to.
+    batches
+        Of the measured points, by point id.
+    loads
+        Of the text, where known.
+    trials
+        What was predicted for the tries before they ran.
+    gpu_memory_bytes
+        Of the card to draw, the context included; by default what the tries had to stay within,
+        else the card measured on.
+    """
+    evidence = gather(measured, batches)
+    if isinstance(evidence, str):
+        return MemoryPanel(across="load", up="memory", marks=(), notes=(evidence,))
+    limit = _limit(evidence, trials, gpu_memory_bytes)
+    panel = MemoryPanel(
+        across="load (padded characters)" if measured[0].point.workload in SHIPPED else "load",
+        up="RAM" if evidence.kind == RAM else "allocator memory",
+        marks=_present([*_measured(evidence, measured), *_tried(evidence, measured, tries, limit)]),
+        limit=limit,
+    )
+    if isinstance(evidence.fit, str):
+        return replace(panel, notes=(f"no line: {evidence.fit}",))
+    return _with_line(panel, evidence, evidence.fit, trials, agreeing(loads, evidence.load_by_batch))
+
+
+def _limit(evidence: Evidence, trials: Sequence[Trial], gpu_memory_bytes: int | None) -> Limit | None:
+    """Return what must not be exceeded; ``None`` where that is unknown, as on a CPU without trials."""
+    if trials and (gpu_memory_bytes is None or evidence.kind == RAM):
+        size_bytes = min(one.capacity_bytes for one in trials)
+        return Limit(f"limit {format_bytes_gib(size_bytes)}", size_bytes)
+    card = gpu_memory_bytes
+    if card is None and evidence.card_bytes is not None:
+        card = usable_bytes(evidence.gpu, evidence.card_bytes)
+    if card is None or evidence.kind == RAM:
+        return None
+    room = evidence.allocator_bytes(card)
+    less = "card less context" if evidence.overhead_bytes else "card"
+    return Limit(f"{less}, {format_bytes_gib(room)}", room)
+
+
+def _present(marks: Iterable[Marks]) -> tuple[Marks, ...]:
+    return tuple(one for one in marks if one.spots)
+
+
+def _measured(evidence: Evidence, measured: Sequence[Record]) -> list[Marks]:
+    well = [one for one in measured if one.outcome is Outcome.OK]
+    if evidence.kind == NEED:
+        needs = [need for one in well for need in one.needs]
+        return [
+            Marks(BESIDE, "allocated peak", tuple((one.load, one.allocated_bytes) for one in needs)),
+            Marks(MEASURED, "need", tuple((one.load, one.passed_bytes) for one in needs)),
+        ]
+    if evidence.kind == RAM:
+        return [Marks(MEASURED, "RAM peak", _spots((_load(one), ram_peak(one)) for one in well))]
+    return [
+        Marks(
+            BESIDE, "allocated peak", _spots((_load(one), one.memory.allocated_peak_bytes) for one in well)
+        ),
+        Marks(
+            MEASURED, "reserved peak", _spots((_load(one), one.memory.reserved_peak_bytes) for one in well)
+        ),
+    ]
+
+
+def _tried(
+    evidence: Evidence, measured: Iterable[Record], tries: Iterable[Record], limit: Limit | None
+) -> list[Marks]:
+    """Return what became of the predictions, and what else ran out of memory."""
+    tries = list(tries)
+    well = [one for one in tries if one.outcome is Outcome.OK]
+    failed = [one for one in (*measured, *tries) if one.outcome in {Outcome.GPU_OOM, Outcome.RAM_OOM}]
+    had = limit.size_bytes if limit else None
+    return [
+        Marks(
+            VERIFIED, f"verified{_sizes(well)}", _spots((_load(one), _taken(evidence, one)) for one in well)
+        ),
+        Marks(
+            EXCEEDED,
+            f"out of memory{_sizes(failed)}",
+            _spots((_load(one), one.point.cap_bytes or had) for one in failed),
+        ),
+    ]
+
+
+def _taken(evidence: Evidence, record: Record) -> int | None:
+    """Return what a point took, in the kind of memory that the line is of."""
+    if evidence.kind == RAM:
+        return ram_peak(record)
+    return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
+
+
+def _load(record: Record) -> int | None:
+    return record.failed_load or (record.summary.load_max if record.summary else None)
+
+
+def _spots(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[Spot, ...]:
+    return tuple((load, size_bytes) for load, size_bytes in pairs if load and size_bytes)
+
+
+def _sizes(records: Iterable[Record]) -> str:
+    known = {one.point.params["batch_size"] for one in records if "batch_size" in one.point.params}
+    return f", batch {', '.join(f'{size:,}' for size in sorted(known))}" if known else ""
+
+
+def _with_line(
+    panel: MemoryPanel, evidence: Evidence, fit: Fit, trials: Sequence[Trial], loads: Loads | None
+) -> MemoryPanel:
+    slack = f"allocated line x {evidence.slack:.2f} (slack)"
+    predicted: list[Marks]
+    notes: tuple[str, ...]
+    if trials:
+        spots = tuple((one.load, one.expected_bytes) for one in trials)
+        predicted, notes = [Marks(PREDICTED, "predicted", spots)], ()
+    else:
+        predicted, notes = _predicted(evidence, fit, panel.limit, loads)
+    return replace(
+        panel,
+        marks=_present([*panel.marks, *predicted]),
+        line=Curve("fitted line" if evidence.slack == 1 else slack, fit.at),
+        bound=Curve("95 % bound, one-sided", fit.upper),
+        reach=fit.largest_load(panel.limit.size_bytes) if panel.limit else None,
+        notes=notes,
+    )
+
+
+def _predicted(
+    evidence: Evidence, fit: Fit, limit: Limit | None, loads: Loads | None
+) -> tuple[list[Marks], tuple[str, ...]]:
+    """Return the largest safe batch on the line, and the weightiest doubt about it."""
+    if limit is None or not evidence.load_by_batch:
+        return [], ()
+    found = predict(evidence, max(0.0, limit.size_bytes), loads)
+    if not found.safe_batch:
+        return [], ("not even a batch size of 1 fits",)
+    load = loads.load(found.safe_batch) if loads else found.safe_load
+    name = f"predicted, batch {found.safe_batch:,}{' (whole text)' if found.saturated else ''}"
+    return [Marks(PREDICTED, name, ((load, fit.at(load)),))], found.doubts[:1]
+
+
+def memory_of_log(
+    sizes: Sequence[float],
+    peaks_bytes: Sequence[float],
+    *,
+    up: str,
+    capacity_bytes: float | None,
+    model_bytes: float = 0.0,
+) -> MemoryPanel:
+    """Return the panel of an old log: a straight line in the batch size, without an error bar.
+
+    Parameters
+    ----------
+    sizes, peaks_bytes
+        Batch size and total peak of each run of the log.
+    up
+        Which memory it is.
+    capacity_bytes
+        Of the card; ``None`` on a CPU.
+    model_bytes
+        Context and weights, where known.
+    """
+    panel = MemoryPanel(
+        across="batch size (the log has no load)",
+        up=up,
+        marks=_present([Marks(MEASURED, "peak in the log", tuple(zip(sizes, peaks_bytes, strict=True)))]),
+        limit=Limit(f"card {format_bytes_gib(capacity_bytes)}", capacity_bytes) if capacity_bytes else None,
+    )
+    if capacity_bytes is None:
+        return _straight(panel, fit_line(sizes, peaks_bytes), "one size measured: a line needs two")
+    found = largest_batch(sizes, peaks_bytes, capacity_bytes, model_bytes=model_bytes)
+    panel = _straight(panel, found.line, found.reason)
+    if found.line is None or found.largest is None:
+        return panel
+    spot = (float(found.largest), found.line.at(found.largest))
+    at_limit = Marks(PREDICTED, f"meets the card near batch {found.largest:,}", (spot,))
+    doubts = tuple(one for one in found.warnings if not one.endswith("no error bar"))
+    return replace(
+        panel, marks=(*panel.marks, at_limit), reach=float(found.largest), notes=(*panel.notes, *doubts[:1])
+    )
+
+
+def _straight(panel: MemoryPanel, line: Line | None, reason: str) -> MemoryPanel:
+    if line is None:
+        return replace(panel, notes=(f"no line: {reason}",))
+    points = f"{format_count(line.points, 'point')}, " if line.residual_bytes is None else ""
+    return replace(panel, line=Curve("straight line", line.at), notes=(f"{points}no error bar",))

@@ -1,0 +1,212 @@
+"""What a recommendation needs of a run folder, a corpus and the site files. Reads; submits nothing."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import parse_object, read_text, read_tolerantly
+from jobkit.core.json_codec import from_json
+from jobkit.core.paths import cache_dir, ledger_path
+from jobkit.core.records import (
+    BATCHES_FILE,
+    RECORD_FILE,
+    RESULTS,
+    RESULTS_FOLDER,
+    TRY_PREFIX,
+    Batch,
+    Outcome,
+    Record,
+    TextRef,
+)
+from jobkit.core.terminal import word
+from jobkit.fit import ledger
+from jobkit.fit.lengths import Lengths
+from jobkit.fit.loads import loads_of, read_lengths
+from jobkit.outcome.results import PointResult, is_run_folder, read_run
+from jobkit.outcome.trials import ended, said, trials
+from jobkit.outcome.tries import try_numbers
+from jobkit.planning.text_lengths import cached_lengths, paragraphs_of
+from jobkit.planning.texts import find_text
+from jobkit.report.recommend.types import Corpus, Held, Material
+from jobkit.report.sources import never_began
+from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.spec.site import Site, load_site
+from jobkit.spec.sweep_spec import SweepSpec, load_spec
+
+SPEC_FILE = "sweep.yaml"
+LOCAL = "local"
+MOST_PARAGRAPHS = 10**12
+NUMBERS = "2000000, 2,000,000, 2_000_000 or 2e6"
+_NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", re.ASCII)
+"""A number as people and programs write it; one out of reach is refused as a number, not as a file."""
+
+
+def read_material(folder: Path) -> Material:
+    """Return what lies in a run folder.
+
+    Parameters
+    ----------
+    folder
+        Of one run.
+
+    Raises
+    ------
+    JobkitError
+        Where it is no run folder, such as an old log.
+    """
+    if not is_run_folder(folder):
+        raise JobkitError(
+            f"{folder}: not a run folder, and a recommendation rests on records that a log does not have",
+            hint=f"name one folder below runs/; an old log is read by: jobkit collect {word(folder)}",
+        )
+    run = read_run(folder)
+    spec, notes = _spec(folder)
+    site, more = _site(spec)
+    sweep = [one for one in run.points if not one.point.trial]
+    points = [one.point for one in sweep]
+    records = [one.chosen.record for one in sweep if one.chosen and one.chosen.record]
+    tried = ended(
+        trials(folder),
+        {one.point.index: one.verdict.outcome for one in run.points},
+        never_began(folder, [one.point for one in run.points if one.point.trial and not one.tries]),
+    )
+    return Material(
+        run=str(folder),
+        records=records,
+        batches=_batches(folder, sweep),
+        loads=loads_of(read_lengths(folder), points),
+        held=tuple(_held(folder, sweep)),
+        resources=spec.resources if spec else None,
+        site=site,
+        plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if name != LOCAL],
+        to_come=sum(one.verdict.outcome is None for one in sweep),
+        failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in sweep),
+        notes=(*run.notes, *notes, *more),
+        trials=said(tried),
+        too_large=tuple(trial for trial in tried if trial.too_large),
+        ledger=_ledger(records),
+    )
+
+
+def _ledger(records: Sequence[Record]) -> str | None:
+    """Return what became of the user's predictions of this kind in other runs, in a few words."""
+    first = next((one for one in records if one.outcome is Outcome.OK), None)
+    if first is None:
+        return None
+    model = first.point.model
+    return ledger.summary(
+        [one for one in ledger.entries(ledger_path()) if one.run_id != first.point.run_id],
+        workload=first.point.workload,
+        model=model.fingerprint if model else None,
+        gpu=first.gpu.name if first.gpu else None,
+        torch=first.versions.get("torch"),
+        cuda=first.versions.get("cuda"),
+    )
+
+
+def _spec(folder: Path) -> tuple[SweepSpec | None, list[str]]:
+    try:
+        return load_spec(folder / SPEC_FILE), []
+    except JobkitError as error:
+        first, *_ = error.message.splitlines()
+        return None, [f"no request can be told without the spec: {first}"]
+
+
+def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
+    """Return the site of a run; ``None`` where it ran without a scheduler."""
+    if spec is None or spec.scheduler in {LOCAL, "auto"}:
+        return None, []
+    try:
+        return load_site(spec.site, spec.scheduler), []
+    except JobkitError as error:
+        return None, [f"{error.message}: the lines are a plain {spec.scheduler}'s"]
+
+
+def _batches(folder: Path, sweep: Sequence[PointResult]) -> dict[str, list[Batch]]:
+    """Return the batch lines of the tries that count, where memory on a GPU was measured by them."""
+    found = {}
+    for one in sweep:
+        record = one.chosen.record if one.chosen else None
+        if one.chosen and record and record.point.device != "cpu":
+            home = folder / RESULTS_FOLDER / one.point.point_id / f"{TRY_PREFIX}{one.chosen.number}"
+            lines, _ = read_tolerantly(home / BATCHES_FILE, lambda line, at: from_json(Batch, line, where=at))
+            found[one.point.point_id] = lines
+    return found
+
+
+def _held(folder: Path, sweep: Sequence[PointResult]) -> Iterator[Held]:
+    """Yield every try of the points of the sweep, less those that a person ran."""
+    for one in sweep:
+        home = folder / RESULTS_FOLDER / one.point.point_id
+        for number in reversed(try_numbers(str(home)) if one.tries else []):
+            if number not in one.by_hand:
+                yield _times(home / f"{TRY_PREFIX}{number}" / RECORD_FILE)
+
+
+def _times(path: Path) -> Held:
+    try:
+        data: dict[str, Any] = parse_object(read_text(path), str(path))
+    except (OSError, JobkitError):
+        return Held()
+    return Held(started_at=str(data.get("started_at", "")), ended_at=str(data.get("ended_at", "")))
+
+
+def read_corpus(text: str, material: Material) -> Corpus:
+    """Return what the user wants to work through.
+
+    Parameters
+    ----------
+    text
+        A number of paragraphs, or a file.
+    material
+        Of the run: its workload and model say where lengths may be known already.
+
+    Raises
+    ------
+    JobkitError
+        Where it is neither.
+    """
+    if (number := _NUMBER.fullmatch(text)) and not Path(text).exists():
+        return Corpus(paragraphs=_paragraphs(number[0]))
+    try:
+        found = find_text(text, base=Path(), cache=cache_dir(), write=False)
+    except JobkitError as error:
+        hint = f"a number of paragraphs ({NUMBERS}), a text that is here, or sample"
+        if text.startswith(("http://", "https://")):
+            hint = f"fetch it first, and name the file: curl -LO {shlex.quote(text)}"
+        raise JobkitError(f"--corpus {text}: {error.message}", hint=hint) from error
+    held = paragraphs_of(found)
+    return Corpus(
+        name=text,
+        paragraphs=len(held),
+        characters=sum(map(len, held)),
+        loads=loads_of(_known(found, material), [one.point for one in material.records]),
+    )
+
+
+def _paragraphs(number: str) -> int:
+    """Return a number of paragraphs as people write it.
+
+    Raises
+    ------
+    JobkitError
+        Where it is none that a corpus could have.
+    """
+    found = Decimal(number.replace(",", "").replace("_", ""))
+    why = "" if 1 <= found <= MOST_PARAGRAPHS else f"is not within 1 and {MOST_PARAGRAPHS:,} paragraphs"
+    if not why and found % 1:
+        why = "is no whole number"
+    if why:
+        raise JobkitError(f"--corpus {number} {why}", hint=f"for instance {NUMBERS}; or name a file")
+    return int(found)
+
+
+def _known(text: TextRef, material: Material) -> Lengths | None:
+    point = material.records[0].point if material.records else None
+    return cached_lengths(point.workload, text, point.model, cache_dir()) if point else None

@@ -1,0 +1,312 @@
+"""What a run recommends, for a person or a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from jobkit.core import terminal
+from jobkit.core.terminal import Whole, page, word
+from jobkit.core.units import format_bytes_gib, format_count, format_memory, format_walltime
+from jobkit.fit.observations import ALLOCATED, NEED, RAM
+from jobkit.fit.predict import Prediction
+from jobkit.fit.speed import KNOB, NEAR, TWO_SIDED, Speed, differ
+from jobkit.outcome.trials import NOT_TRIED
+from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
+from jobkit.report.recommend.types import (
+    MEMORY,
+    SATURATION,
+    SWEEP,
+    THROUGHPUT,
+    Corpus,
+    Lines,
+    OnCard,
+    Recommendation,
+    Request,
+    within,
+)
+
+GAP = 2
+EVEN = 0.0005
+"""A difference in speed that would be printed as 0.0 %."""
+MIB = 2**20
+MEASURED = {
+    NEED: "what the heaviest batches of each point need, by capping the allocator",
+    ALLOCATED: "torch's allocated peaks times the worst slack seen",
+    RAM: "the largest resident memory of each try",
+}
+BINDS = {
+    THROUGHPUT: "throughput: larger batches were measured, and gain less than that",
+    SATURATION: "the text: this is the largest batch measured, and all of it in one call would fit",
+    MEMORY: "memory: larger batches than this are not safe",
+    SWEEP: "the sweep: nothing larger was measured, and all smaller ones are slower",
+}
+ADDRESS_SPACE = (
+    "h_vmem counts address space on many sites, of which PyTorch maps far more than is resident (with CUDA",
+    "tens of GiB): where a job ends at once for lack of memory, ask for more than this.",
+)
+
+
+def as_json(found: Recommendation) -> str:
+    """Return all of it, in bytes and seconds, as JSON that ends with a newline."""
+    data = {"schema": 1, **asdict(found)}
+    data["corpus"].pop("loads")
+    return terminal.as_json(data, indent=2) + "\n"
+
+
+def as_text(found: Recommendation, width: int | None = None) -> str:
+    """Return it for a person, in GiB, ending with a newline; folded where a width is given."""
+    parts = [_heading(found), _batch(found), _cards(found), _time(found), *_requests(found), _cost(found)]
+    return page(parts, width)
+
+
+def _heading(found: Recommendation) -> Iterator[str]:
+    of = found.measured
+    model = f", model {of.model}" if of.model else ""
+    where = "a CPU" if of.device == "cpu" else of.gpu or "a GPU of unknown name"
+    if of.capacity_bytes and of.device != "cpu":
+        where += f" ({format_bytes_gib(of.capacity_bytes, 1)} usable)"
+    yield f"{of.workload}: {of.text}{model}{' (STAND-IN)' if of.stand_in else ''}, on {where}"
+    settings = format_count(len(found.batch.settings), "setting")
+    yield f"{format_count(of.points, 'point')} that went well, of {settings}: {of.run}"
+
+
+def _batch(found: Recommendation) -> Iterator[str]:
+    chosen, best = found.batch.recommended, found.batch.fastest
+    yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(found)}."
+    if chosen is best:
+        yield "  It is the fastest that was measured."
+    else:
+        yield f"  Fastest: {best.setting}, {_rate(best)}: {_difference(found)}."
+    yield from _smaller(found)
+    yield from _largest(found)
+    if found.batch.binds:
+        yield f"  What binds is {BINDS[found.batch.binds]}."
+    if found.batch.binds in {SATURATION, SWEEP} and found.batch.largest.safe_batch > _size(chosen):
+        more = f"{found.batch.largest.safe_batch:,}"
+        yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
+    yield from (f"  Beware: {one}." for one in found.beware)
+    yield from (f"  {_tried(one)}." for one in found.trials)
+    if not found.trials and not found.batch.largest.reason:
+        yield from _proof(found)
+    if found.ledger:
+        yield f"  Predictions of other runs, of this model, card and versions: {found.ledger}."
+
+
+def _tried(sentence: str) -> str:
+    """Return what became of a trial, or why there was none."""
+    return sentence[:1].upper() + sentence[1:] if sentence.startswith(NOT_TRIED) else f"Tried: {sentence}"
+
+
+def _why(found: Recommendation) -> str:
+    """Return why the recommended setting is the one to take."""
+    if within(found.batch.recommended, found.batch.largest) is False:
+        return "the smallest that was measured, though none of them is safe"
+    safe = " that is safe" if within(found.batch.fastest, found.batch.largest) is False else ""
+    return f"the smallest within {_percent(NEAR)} of the fastest{safe}"
+
+
+def _proof(found: Recommendation) -> Iterator[str]:
+    """Yield how to prove the largest safe batch, or why that cannot be done."""
+    largest, of = found.batch.largest, found.measured
+    other = {knob for one in found.batch.settings for knob in one.params} - {KNOB}
+    if largest.safe_batch == 0:
+        return
+    if any(one.params.get(KNOB) == largest.safe_batch for one in found.batch.settings):
+        yield "  This run has measured it: no test is needed."
+        return
+    if any(len({one.params.get(knob) for one in found.batch.settings}) > 1 for knob in other):
+        yield f"  It cannot be proved by jobkit verify, for another knob than {KNOB} varies in this sweep."
+    elif largest.safe_batch > of.paragraphs:
+        text = format_count(of.paragraphs, "paragraph")
+        yield f"  jobkit verify cannot prove it on so short a text ({text})."
+    else:
+        memory = _memory_option(largest.capacity_bytes * (1 - found.margin)) if found.margin else ""
+        yield f"  Prove it before you rely on it: jobkit verify {word(of.run)}{memory}"
+
+
+def _memory_option(size_bytes: float) -> str:
+    """Return the option of ``jobkit verify`` for so much of the allocator, in whole MiB, rounded down."""
+    return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
+
+
+def _smaller(found: Recommendation) -> Iterator[str]:
+    """Yield what to know of the next smaller setting: scatter alone may have left it out."""
+    batch = found.batch
+    below = batch.settings.index(batch.recommended) - 1
+    if below >= 0 and differ(batch.settings[below], batch.fastest) is False:
+        slower = 1 - batch.settings[below].items_per_s / batch.fastest.items_per_s
+        said = f"{_percent(slower, 1)} slower than the fastest, which is within the scatter too"
+        yield f"  The next smaller, {batch.settings[below].setting}, is {said}: more repeats would tell."
+
+
+def _size(speed: Speed) -> int:
+    return speed.params.get("batch_size", 0)
+
+
+def _rate(speed: Speed) -> str:
+    digits = 0 if speed.items_per_s >= 100 else 1 if speed.items_per_s >= 1 else 4  # noqa: PLR2004 - three digits
+    scatter = "" if speed.items_per_s_sd is None else f" ± {speed.items_per_s_sd:,.{digits}f}"
+    return f"{speed.items_per_s:,.{digits}f}{scatter} paragraphs/s (n={speed.repeats})"
+
+
+def _percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def _difference(found: Recommendation) -> str:
+    faster = found.batch.fastest.items_per_s / found.batch.recommended.items_per_s - 1
+    said = f"{_percent(faster, 1)} faster" if faster >= EVEN else "just as fast"
+    if found.batch.apart is None:
+        return f"{said}; of single repeats nobody knows whether that is more than scatter"
+    return said if found.batch.apart else f"{said}, which is within the scatter of the repeats"
+
+
+def _largest(found: Recommendation) -> Iterator[str]:
+    largest, where = found.batch.largest, "the RAM asked for" if found.measured.kind == RAM else "this card"
+    with_ = f" with {found.batch.others}" if found.batch.others else ""
+    if largest.reason:
+        yield f"  Largest safe batch{with_}: not known, because {largest.reason}."
+        yield from _lines_of_others(found)
+        return
+    yield f"  Largest safe: batch_size {largest.safe_batch:,}{with_} on {where}, {_ended(largest)}."
+    yield from _lines_of_others(found)
+    yield f"    {_room(found)}"
+    yield f"    Measured was {MEASURED[found.measured.kind]}."
+    if found.batch.leave_largest_out is not None:
+        missed = f"{100 * found.batch.leave_largest_out:+.1f} %"
+        yield f"    Without its largest point the line would have missed it by {missed}."
+
+
+def _lines_of_others(found: Recommendation) -> Iterator[str]:
+    """Yield the largest batch for each other value of the other knobs."""
+    for line in found.batch.lines:
+        largest = line.largest
+        safe = f"batch_size {largest.safe_batch:,}, {_ended(largest)}"
+        values = f"With {line.others}" if line.others else "Where the other knobs had no effect"
+        yield f"    {values}: {f'not known, because {largest.reason}' if largest.reason else safe}."
+
+
+def _ended(largest: Prediction) -> str:
+    if largest.saturated:
+        return "where the text ends"
+    return f"where memory ends; the line itself says {largest.largest_batch:,}"
+
+
+def _room(found: Recommendation) -> str:
+    """Return what the largest safe batch takes of what there is."""
+    above, largest = found.measured.overhead_bytes or 0, found.batch.largest
+    expected, bound = (format_memory(one + above) for one in (largest.expected_bytes, largest.bound_bytes))
+    there = format_memory(found.measured.capacity_bytes or 0)
+    kept = f", of which {_percent(found.margin, 1)} is kept free" if found.margin else ""
+    context = f" The context is {format_bytes_gib(above)} of it." if above else ""
+    return f"It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}"
+
+
+def _cards(found: Recommendation) -> Iterator[str]:
+    if not found.cards:
+        return
+    yield f"On other cards (does {found.batch.recommended.setting} fit; the largest batch)"
+    yield ""
+    heads = ["card", "usable GiB", "fits", "largest safe", "by the line", ""]
+    yield from _grid(heads, [_card_cells(one) for one in found.cards])
+    yield ""
+    yield "  A GPU has less usable memory than its name says; jobkit help recommend names the sources."
+    context = format_bytes_gib(found.measured.overhead_bytes or 0)
+    yield f"  The context ({context}) was measured on one card and is carried over; speed never is."
+    for one in found.cards[: len(found.cards) == 1]:  # more are looked at side by side, one is meant
+        may = one.prediction.capacity_bytes * (1 - found.margin)
+        there = found.measured.paragraphs
+        if 0 < one.prediction.safe_batch <= there and may >= MIB and not found.batch.others:
+            yield "  Its largest can be proved on the card that was measured, where that holds as much:"
+            yield Whole(f"    jobkit verify {word(found.measured.run)}{_memory_option(may)}")
+
+
+def _card_cells(card: OnCard) -> list[str]:
+    found = card.prediction
+    usable = format_bytes_gib(card.usable_bytes).removesuffix(" GiB")
+    if found.reason:
+        return [card.name, usable, "?", "?", "?", ""]
+    fits = {True: "yes", False: "no", None: "?"}[card.fits]
+    note = "the text ends" if found.saturated else ""
+    return [card.name, usable, fits, f"{found.safe_batch:,}", f"{found.largest_batch:,}", note]
+
+
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, ["─" * width for width in wide], *rows):
+        gap = ("─" if row[0].startswith("─") else " ") * GAP
+        first, *rest = zip(row, wide, strict=True)
+        cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
+        yield Whole(gap.join(cells).rstrip(" "))
+
+
+def _time(found: Recommendation) -> Iterator[str]:
+    time = found.time
+    yield f"Time for {_corpus(found.corpus)}, with {found.batch.recommended.setting} on what was measured:"
+    spent = f"{_clock(time.start_s)} of it once, to load the model and warm up"
+    if time.low_s is None or time.high_s is None:
+        yield f"  {_clock(time.expected_s)}, {spent}; of one repeat there is no interval."
+    else:
+        between = f"{_clock(time.low_s)} to {_clock(time.high_s)} (t, n={time.repeats})"
+        yield f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
+
+
+def _corpus(corpus: Corpus) -> str:
+    characters = f", {corpus.characters:,} characters" if corpus.characters else ""
+    paragraphs = f"{corpus.paragraphs:,} paragraph{'s' if corpus.paragraphs != 1 else ''}{characters}"
+    return f"{corpus.name} ({paragraphs})" if corpus.name else paragraphs
+
+
+def _clock(seconds: float) -> str:
+    """Return seconds as they are below two minutes, else as a clock."""
+    return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
+
+
+def _requests(found: Recommendation) -> Iterator[Iterator[str]]:
+    if found.request is None:
+        return
+    yield _asked(found.request, found)
+    for lines in found.request.lines:
+        yield _lines(lines)
+
+
+def _asked(request: Request, found: Recommendation) -> Iterator[str]:
+    upper = "the upper end" if found.time.high_s is not None else "the mean, having no upper end,"
+    memory = format_bytes_gib(request.memory_bytes, 0)
+    yield f"Ask the scheduler for {memory} and {format_walltime(request.walltime_s)}:"
+    if request.used_memory_bytes is not None:
+        used = format_memory(request.used_memory_bytes)
+        yield f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, in whole GiB. {_wasted(request)}"
+    asked = format_walltime(request.asked_walltime_s)
+    longest = "unknown" if request.used_s is None else _clock(request.used_s)
+    yield f"  walltime: {upper} of the time above x {WALLTIME_FACTOR}, in steps of 5 minutes."
+    yield f"    For one point the sweep asked for {asked}; the longest try took {longest}."
+
+
+def _wasted(request: Request) -> str:
+    asked = format_memory(request.asked_memory_bytes)
+    share = 1 - (request.used_memory_bytes or 0) / request.asked_memory_bytes
+    return f"The sweep asked for {asked}: {_percent(max(0.0, share))} of it lay idle."
+
+
+def _lines(lines: Lines) -> Iterator[str]:
+    of = "the run's own" if lines.own else "a plain one: queue, account and GPU type are yours to add"
+    yield f"{lines.scheduler}, site {lines.site} ({of})"
+    yield ""
+    if lines.reason:
+        yield f"  no lines: {lines.reason}"
+    yield from (Whole(f"  {line}") for line in lines.lines)
+    if any("h_vmem" in line for line in lines.lines):
+        yield ""
+        yield from (f"  {line}" for line in ADDRESS_SPACE)
+
+
+def _cost(found: Recommendation) -> Iterator[str]:
+    cost = found.cost
+    unit = "CPU-minutes" if found.measured.device == "cpu" else "GPU-minutes"
+    tries = f"{cost.tries} {'tries' if cost.tries != 1 else 'try'}" + (
+        f", {cost.unknown} of which left no times" if cost.unknown else ""
+    )
+    yield f"The sweep took {cost.seconds / 60:.1f} {unit} ({tries}); queueing and staging are not in it."

@@ -1,0 +1,128 @@
+"""What to ask a scheduler for, from what was measured, in the lines that jobkit itself would write. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Outcome, Record
+from jobkit.core.units import GIB
+from jobkit.fit.observations import ram_peak
+from jobkit.fit.speed import Duration
+from jobkit.report.recommend.types import Lines, Material, Request
+from jobkit.spec.directives import directives
+from jobkit.spec.site import Site
+from jobkit.spec.sweep_spec import Resources
+
+MEMORY_FACTOR = 1.2
+WALLTIME_FACTOR = 1.25
+WALLTIME_STEP_S = 300
+PREFIXES = {"slurm": "#SBATCH", "sge": "#$"}
+"""What a header line begins with, by scheduler."""
+OF_A_SITE = (
+    "queue",
+    "gpu_type",
+    "account",
+    "qos",
+    "mail",
+    "constraint",
+    "exclude",
+    "reservation",
+    "exclusive",
+    "options",
+)
+"""What of a spec means something at its own site only."""
+
+
+def enough(asked: Resources, *, peak_bytes: int | None, longest_s: float | None, gpus: int) -> Resources:
+    """Return what suffices: as asked, but memory and walltime by what was measured, with a margin.
+
+    Parameters
+    ----------
+    asked
+        By the spec.
+    peak_bytes
+        The most memory that a try held; as asked where unknown.
+    longest_s
+        The longest that the work may take; as asked where unknown.
+    gpus
+        How many GPUs the work uses.
+    """
+    found: dict[str, object] = {"gpus": gpus}
+    if peak_bytes is not None:
+        found["memory"] = math.ceil(MEMORY_FACTOR * peak_bytes / GIB) * GIB
+    if longest_s is not None:
+        found["walltime"] = math.ceil(WALLTIME_FACTOR * longest_s / WALLTIME_STEP_S) * WALLTIME_STEP_S
+    return asked.model_copy(update=found)
+
+
+def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
+    """Return the header lines by which a site is asked for resources.
+
+    Parameters
+    ----------
+    resources
+        What is wanted.
+    site
+        Of Slurm or Grid Engine.
+    own
+        Whether it is the site of the run.
+    """
+    wanted = resources if own else _without_names(resources)
+    prefix = PREFIXES[site.scheduler]
+    try:
+        found = tuple(f"{prefix} {line}" for line in directives(wanted, site))
+    except JobkitError as error:
+        return Lines(scheduler=site.scheduler, site=site.name, own=own, reason=error.message)
+    return Lines(scheduler=site.scheduler, site=site.name, own=own, lines=found)
+
+
+def _without_names(resources: Resources) -> Resources:
+    plain = Resources()
+    return resources.model_copy(update={name: getattr(plain, name) for name in OF_A_SITE})
+
+
+def used_ram(record: Record) -> int | None:
+    """Return the most RAM that a try is charged with: on Slurm the cgroup's, page cache included.
+
+    Elsewhere a job need not have a cgroup of its own, and the figure would be everybody's.
+    """
+    seen = [ram_peak(record), record.memory.cgroup_peak_bytes if record.job.scheduler == "slurm" else None]
+    return max((one for one in seen if one is not None), default=None)
+
+
+def request(material: Material, first: Record, time: Duration) -> Request | None:
+    """Return what to ask for, beside what was asked for and used; ``None`` where the spec is not known.
+
+    Parameters
+    ----------
+    material
+        What lies in the run folder.
+    first
+        A record that went well.
+    time
+        Of the work to come: its upper end counts, where there is one.
+    """
+    asked = material.resources
+    if asked is None:
+        return None
+    well = [one for one in material.records if one.outcome is Outcome.OK]
+    peak = max((used for one in well if (used := used_ram(one))), default=None)
+    seconds = [one.seconds for one in material.held if one.seconds is not None]
+    gpus = 0 if first.point.device == "cpu" else max(1, asked.gpus)
+    wanted = enough(asked, peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)
+    own = material.site
+    sites = [(own, True)] if own else []
+    sites += [(one, False) for one in material.plain_sites if not own or one.scheduler != own.scheduler]
+    return Request(
+        gpus=wanted.gpus,
+        gpu_type=wanted.gpu_type,
+        cpus=wanted.cpus,
+        memory_bytes=wanted.memory,
+        walltime_s=wanted.walltime,
+        asked_memory_bytes=asked.memory,
+        asked_walltime_s=asked.walltime,
+        used_memory_bytes=peak,
+        used_s=max(seconds, default=None),
+        lines=tuple(lines(wanted, site, own=mine) for site, mine in sites),
+    )

@@ -1,0 +1,329 @@
+"""The answer of ``jobkit recommend`` and what it is made from, as data. Standard library and models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from jobkit.core.records import Batch, Record
+from jobkit.fit.gpus import Card
+from jobkit.fit.loads import Loads
+from jobkit.fit.predict import Prediction
+from jobkit.fit.speed import KNOB, Duration, Speed
+from jobkit.outcome.trials import Trial
+from jobkit.spec.site import Site
+from jobkit.spec.sweep_spec import Resources
+
+THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "sweep"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One try: for how long it held what it asked for.
+
+    Attributes
+    ----------
+    started_at, ended_at
+        UTC, ISO 8601; empty where the try left no record.
+    """
+
+    started_at: str = ""
+    ended_at: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        """From start to end; ``None`` where that is unknown."""
+        try:
+            return max(0.0, (_at(self.ended_at) - _at(self.started_at)).total_seconds())
+        except (ValueError, TypeError):
+            return None
+
+
+def within(speed: Speed, largest: Prediction) -> bool | None:
+    """Tell whether a setting stays within the bound of a prediction; ``None`` where nothing is known."""
+    if largest.reason or speed.load is None:
+        return None
+    size = speed.params.get(KNOB, 0)
+    return largest.saturated or (size <= largest.safe_batch and speed.load <= largest.safe_load)
+
+
+def _at(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What lies in a run folder.
+
+    Attributes
+    ----------
+    run
+        The folder, as named.
+    records
+        Of the try that counts, of every point that has one.
+    batches
+        By point id.
+    loads
+        Of the text, where they are known.
+    held
+        Every try of every point.
+    resources
+        What the spec asked for; ``None`` where sweep.yaml could not be read.
+    site
+        The site of the run; ``None`` where it is not to be had, or runs no scheduler.
+    plain_sites
+        The plain site of each scheduler.
+    to_come, failed
+        How many points have no result yet, or will have none.
+    notes
+        What could not be read.
+    trials
+        What became of predictions that this run has tried, in sentences without a full stop.
+    too_large
+        Those of them that did not fit: what is safe lies below them.
+    ledger
+        What became of what the user has tried in other runs with this workload, model, card and versions.
+    """
+
+    run: str
+    records: Sequence[Record]
+    batches: Mapping[str, Sequence[Batch]]
+    loads: Loads | None
+    held: Sequence[Held]
+    resources: Resources | None
+    site: Site | None
+    plain_sites: Sequence[Site]
+    to_come: int = 0
+    failed: int = 0
+    notes: tuple[str, ...] = ()
+    trials: tuple[str, ...] = ()
+    too_large: tuple[Trial, ...] = ()
+    ledger: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """What the user really wants to work through.
+
+    Attributes
+    ----------
+    name
+        The file; empty where only a number of paragraphs is known.
+    paragraphs, characters
+        How many; ``None`` for characters that are unknown.
+    loads
+        By batch size, where the lengths of its items are known already.
+    """
+
+    name: str = ""
+    paragraphs: int
+    characters: int | None = None
+    loads: Loads | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the user asks beside the run.
+
+    Attributes
+    ----------
+    cards
+        To look at; ``None`` for those of `jobkit.fit.gpus.SHELF`.
+    corpus
+        To say the time of; ``None`` for one pass of the text that was measured.
+    margin
+        Share of the memory to keep free beside what the bound keeps.
+    """
+
+    cards: Sequence[Card] | None = None
+    corpus: Corpus | None = None
+    margin: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnCard:
+    """What a card takes.
+
+    Attributes
+    ----------
+    name, usable_bytes, link
+        As in `jobkit.fit.gpus.Card`.
+    fits
+        Whether the recommended setting stays within the bound; ``None`` where nothing is predicted.
+    prediction
+        Of the largest batch.
+    """
+
+    name: str
+    usable_bytes: int
+    link: str
+    fits: bool | None
+    prediction: Prediction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Header lines for one scheduler's site, with their prefix, or the ``reason`` why there are none.
+
+    ``own`` is whether it is the site of the run; else it is the scheduler's plain one, and the
+    names of queues, accounts and GPU types are left out.
+    """
+
+    scheduler: str
+    site: str
+    own: bool
+    lines: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to ask the scheduler for, beside what was asked for and used.
+
+    Attributes
+    ----------
+    gpus, gpu_type, cpus, memory_bytes, walltime_s
+        To ask for.
+    asked_memory_bytes, asked_walltime_s
+        By the spec, for one point.
+    used_memory_bytes, used_s
+        The most that a try used; ``None`` where unknown.
+    lines
+        For each scheduler.
+    """
+
+    gpus: int
+    gpu_type: str | None
+    cpus: int
+    memory_bytes: int
+    walltime_s: int
+    asked_memory_bytes: int
+    asked_walltime_s: int
+    used_memory_bytes: int | None
+    used_s: float | None
+    lines: tuple[Lines, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the sweep itself took: seconds of the GPU, or on a CPU of the CPUs, over all its tries.
+
+    ``unknown`` is how many of the tries left no times.
+    """
+
+    seconds: float
+    tries: int
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What was measured, on what.
+
+    Attributes
+    ----------
+    run
+        The folder.
+    workload, text, model, stand_in, device, gpu
+        As in the records.
+    points
+        That went well.
+    paragraphs
+        Of the text.
+    kind
+        What of memory was measured: ``need``, ``allocated`` or ``ram`` (`jobkit.fit.observations`).
+    capacity_bytes
+        What the card has for a program; on a CPU the RAM that was asked for.
+    overhead_bytes
+        What of it the allocator cannot have: the context, and what the card held before.
+    """
+
+    run: str
+    workload: str
+    text: str
+    model: str | None
+    stand_in: bool
+    device: str
+    gpu: str | None
+    points: int
+    paragraphs: int
+    kind: str
+    capacity_bytes: int | None
+    overhead_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The largest batch for one value of the other knobs, given in words."""
+
+    others: str
+    largest: Prediction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The batch size.
+
+    Attributes
+    ----------
+    settings
+        All that went well, the smallest first.
+    recommended, fastest
+        Of these.
+    apart
+        Whether the two differ by more than their scatter; ``None`` where a repeat is lacking to
+        tell, or they are one.
+    others
+        The values of the other knobs that the recommended setting has, in words; empty where none varies.
+    largest
+        The largest with these, where it was measured.
+    lines
+        The same for each other value of the other knobs: each has a line of memory of its own.
+    leave_largest_out
+        How far off the line without its largest point was there; ``None`` where unknown.
+    binds
+        `THROUGHPUT`, `SATURATION`, `MEMORY` or `SWEEP`, which measured nothing larger; ``None``
+        where nothing is predicted.
+    """
+
+    settings: tuple[Speed, ...]
+    recommended: Speed
+    fastest: Speed
+    apart: bool | None
+    others: str
+    largest: Prediction
+    lines: tuple[Line, ...]
+    leave_largest_out: float | None
+    binds: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """Everything that ``jobkit recommend`` says.
+
+    Attributes
+    ----------
+    measured, batch, cards, corpus, time, cost
+        The answers.
+    beware
+        Sentences without a full stop.
+    request
+        ``None`` where the spec could not be read.
+    margin
+        As asked for.
+    trials, ledger
+        As in `Material`.
+    """
+
+    measured: Measured
+    batch: Choice
+    beware: tuple[str, ...]
+    cards: tuple[OnCard, ...]
+    corpus: Corpus
+    time: Duration
+    request: Request | None
+    cost: Cost
+    margin: float
+    trials: tuple[str, ...]
+    ledger: str | None

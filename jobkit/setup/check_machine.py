@@ -1,0 +1,118 @@
+"""Look at this machine: jobkit itself, the scheduler's commands, folders, text, model."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.filesystems import kind_of, likely_shared
+from jobkit.core.paths import CACHE_VARIABLE, cache_dir
+from jobkit.core.units import format_bytes_gib
+from jobkit.planning.texts import find_text
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.setup.findings import Finding, fine, missing, warning
+from jobkit.spec.sweep_spec import SweepSpec
+
+LITTLE_BYTES = 2**30
+"""Results of a sweep are a few MiB a point, a model some hundred MiB."""
+MOUNTS = Path("/proc/self/mountinfo")
+
+
+def jobkit_itself() -> Finding:
+    """Return which jobkit and which Python this is."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    return fine("jobkit", f"{metadata.version('jobkit')}, Python {python} at {sys.executable}")
+
+
+def commands(scheduler: Scheduler, why: str) -> Finding:
+    """Return whether the scheduler's commands are on PATH."""
+    absent = [name for name in scheduler.COMMANDS if shutil.which(name) is None]
+    if not absent:
+        return fine("commands", f"{', '.join(scheduler.COMMANDS)} are on PATH" if scheduler.COMMANDS else why)
+    said = f"not on PATH: {', '.join(absent)}"
+    mend = "log in to a node that submits jobs, or load the scheduler's module"
+    return missing("commands", said, f"{mend}; without a scheduler: --scheduler local")
+
+
+def run_folders(folder: Path, *, shared: bool) -> Finding:
+    """Return whether run folders, logs in them, can be written where they are to go.
+
+    Parameters
+    ----------
+    shared
+        Whether nodes must see them.
+    """
+    mend = "name another place: --runs-dir FOLDER, or `runs_dir` in the site file"
+    return _folder("run folders", folder, mend, shared=shared)
+
+
+def cache(*, shared: bool) -> Finding:
+    """Return whether the cache of texts and models can be written, and is likely to be seen by nodes."""
+    mend = f"name another place: export {CACHE_VARIABLE}=FOLDER"
+    return _folder("cache", cache_dir(), mend, shared=shared)
+
+
+def _folder(name: str, folder: Path, mend: str, *, shared: bool) -> Finding:
+    """Return whether a folder, or the nearest that there is above it, takes files, and has room."""
+    there = folder
+    try:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        with tempfile.TemporaryFile(dir=there) as stream:
+            stream.write(b"\0" * 4096)
+            stream.flush()
+        free = shutil.disk_usage(there).free
+        kind = kind_of(str(there.resolve()), MOUNTS.read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        return missing(name, f"nothing can be written in {there}: {error.strerror}", mend)
+    said = f"{folder}: {format_bytes_gib(free, 0)} free"
+    if free < LITTLE_BYTES:
+        return warning(name, f"{folder}: only {format_bytes_gib(free)} free", f"make room, or {mend}")
+    if shared and likely_shared(kind) is False:
+        seen = "jobkit doctor --submit tells; if they do not, "
+        return warning(
+            name, f"{said}, on {kind}: a disk of this machine, which nodes may not see", f"{seen}{mend}"
+        )
+    return fine(name, f"{said}{f', on {kind}' if kind else ''}")
+
+
+def text(spec: SweepSpec, base: Path) -> Finding:
+    """Return whether the text of a spec is there."""
+    try:
+        found = find_text(spec.text, base=base, cache=cache_dir(), write=False)
+    except JobkitError as error:
+        return missing("text", error.message, error.hint)
+    return fine("text", f"{spec.text} ({found.size_bytes:,} bytes)")
+
+
+def model(spec: SweepSpec, *, needed: bool) -> Finding:
+    """Return whether the model of a spec is on this machine, for a job never downloads.
+
+    Parameters
+    ----------
+    needed
+        Whether a sweep is at hand that needs it: else that it is absent is but told.
+    """
+    from jobkit.planning.models import model_places  # here, for a workload without a model
+    from jobkit.planning.standin.build import is_built, standin_path
+    from jobkit.run.staged import lacks
+
+    asked = spec.model
+    fetch = f"jobkit models fetch {asked.name}"
+    place = next((one for one in model_places(asked.name, cache_dir()) if not lacks(one, asked.name)), None)
+    if place is not None and asked.size == "full":
+        return fine("model", f"{asked.name} at {place}")
+    if asked.fallback:
+        built = is_built(standin_path(asked.size, cache_dir()))
+        said = f"the {asked.size} stand-in {'is built' if built else 'will be built by the sweep'}"
+        return fine("model", f"{asked.name} is not here; {said}")
+    if asked.size != "full":
+        return missing(
+            "model", f"only the stand-in has the size {asked.size!r}", "set model.fallback: stand-in"
+        )
+    said = f"{asked.name} is not on this machine; a job never downloads"
+    mend = f"{fetch}   (or in the spec: model.fallback: stand-in)"
+    return missing("model", said, mend) if needed else warning("model", said, mend)

@@ -1,0 +1,313 @@
+"""The site file and the spec that `jobkit init` writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from jobkit.core.units import format_bytes_gib, format_count, format_size
+from jobkit.schedulers.parsing import as_walltime
+from jobkit.schedulers.survey import Counted, Queue, Resource, Survey
+from jobkit.setup.init_choice import MEMORY_NAMES, Choice, exclusive_resource
+from jobkit.spec.site import Site
+
+COMMENT_COLUMN, WIDTH = 44, 110
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+WORD = re.compile(r"[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*")
+"""As `jobkit.spec.site.Site.name` and `jobkit.spec.fields.Word` have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What the texts tell beside what the scheduler said.
+
+    Attributes
+    ----------
+    scheduler, why
+        Its name in site files, and why it was chosen.
+    site_file, site
+        Where the site file goes, and what a spec calls it: ``auto``, or its path.
+    date
+        Of today.
+    """
+
+    scheduler: str
+    why: str
+    site_file: str
+    site: str
+    date: str
+
+
+def line(text: str, comment: str = "") -> str:
+    """Return a line of YAML with a comment beside it; above it where that would be too wide."""
+    if not comment:
+        return text
+    beside = f"{text:<{COMMENT_COLUMN}}# {plain(comment)}"
+    if len(beside) <= WIDTH:
+        return beside
+    indent = text[: len(text) - len(text.lstrip())]
+    return f"{indent}# {plain(comment)}\n{text}"
+
+
+def plain(text: str) -> str:
+    """Return a text that can stand in a comment: no line end, nothing that YAML forbids."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def scalar(text: str) -> str:
+    """Return a text as YAML: bare where that is read as text, else in double quotes."""
+    bare = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", text)
+    reserved = text.lower() in {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+    return text if bare and not reserved else f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(char: str) -> str:
+    if char in {'"', "\\"}:
+        return f"\\{char}"
+    return char if char.isprintable() else f"\\U{ord(char):08x}"
+
+
+def word(queue: Queue | None) -> str:
+    """Return the name of a queue as YAML, ``null`` where there is none, or no spec could name it."""
+    return scalar(queue.name) if queue is not None and WORD.fullmatch(queue.name) else "null"
+
+
+COUNTED = {
+    Counted.NOT: "NO: not counted",
+    Counted.SLOT: "YES: for each slot",
+    Counted.JOB: "JOB: for the job",
+}
+"""What complex(5) has as ``consumable``."""
+
+
+def site_text(survey: Survey, choice: Choice, usual: Site, setting: Setting) -> str:
+    """Return the site file.
+
+    Parameters
+    ----------
+    usual
+        The shipped default of this scheduler: what it spells as everybody does is taken over.
+    """
+    product = plain(f"{survey.product} {survey.version}".strip())
+    lines = [
+        f"# What {cluster_of(survey)} calls things. Written by jobkit init on {setting.date} from what",
+        f"# {product} said; yours to change: `jobkit doctor` holds it against the cluster.",
+        f"# `site: {setting.site}` in a spec means this file. Every key: jobkit help templates-and-sites",
+        f"name: {scalar(site_name(survey))}",
+        line(f"scheduler: {setting.scheduler}", setting.why),
+        f"about: {scalar(f'{product}, {cluster_of(survey)}')}",
+        "",
+        *_table(survey),
+        line(f"queue: {word(choice.queue)}", _why(choice, survey)),
+        line(f"cpu_queue: {word(choice.cpu_queue)}", "for work without a GPU"),
+        "",
+        "requests:",
+        *_requests(survey, choice, usual),
+        line(f"memory_per: {_memory_per(choice)}", "what memory is counted for"),
+        *([f"options: {json.dumps(usual.options)}"] if usual.options else []),
+        "",
+        "# Where a node's own disk is elsewhere than $SLURM_TMPDIR, $TMPDIR or /tmp:",
+        '# scratch: "/scratch/$USER"',
+        "# Where `module` or `conda` is defined by a profile that jobs do not read:",
+        '# setup: ["source /etc/profile"]',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def site_name(survey: Survey) -> str:
+    """Return the cluster's name where a site can have it, else the scheduler's."""
+    if NAME.fullmatch(survey.cluster):
+        return survey.cluster
+    return re.sub(r"[^a-z0-9]+", "-", survey.product.lower()).strip("-") or "site"
+
+
+def cluster_of(survey: Survey) -> str:
+    """Return the cluster for a person."""
+    return f"cluster {survey.cluster}" if NAME.fullmatch(survey.cluster) else "this cluster"
+
+
+def _table(survey: Survey) -> Iterator[str]:
+    """Yield the queues that there are to choose from, as comments."""
+    noun = survey.queue_noun
+    if survey.queues is None:
+        yield f"# {survey.product} did not say which {noun}s there are: name one here."
+        return
+    yield f"# {noun.capitalize()}s, as {survey.sources.get('queues', survey.product)} tell (* the default):"
+    width = max([len(one.name) for one in survey.queues], default=0) + 2
+    for one in survey.queues:
+        name = f"{one.name}{'*' * one.default}"
+        yield f"#   {plain(f'{name:<{width}}{_described(one)}')}"
+
+
+def _described(one: Queue) -> str:
+    if one.closed:
+        return f"({one.closed})"
+    parts = [f"{one.nodes} node{'s' * (one.nodes != 1)}"] if one.nodes else []
+    parts += [format_count(one.cpus, "CPU")] if one.cpus else []
+    parts += [format_bytes_gib(one.memory_bytes, 1)] if one.memory_bytes else []
+    parts += [f"{count} x {kind or 'GPU'}" for kind, count in one.gpus.items()]
+    parts += ["no limit on walltime" if one.walltime_s is None else f"at most {as_walltime(one.walltime_s)}"]
+    return ", ".join([*parts, *([f"only for {one.only}"] if one.only else [])])
+
+
+def _why(choice: Choice, survey: Survey) -> str:
+    """Return why this queue is the one for GPUs."""
+    noun, queue = survey.queue_noun, choice.queue
+    if queue is None:
+        return f"the scheduler's default: no {noun} is known that takes your jobs"
+    if not queue.gpus:
+        return f"no {noun} that takes your jobs tells of GPUs"
+    others = [one.name for one in survey.queues or () if one.gpus and not one.closed and one is not queue]
+    return _and_others(f"{'the default, and ' if queue.default else ''}it has GPUs", others, "so have")
+
+
+def _and_others(said: str, others: Iterable[str], words: str = "there are also") -> str:
+    listed = ", ".join(others)
+    return f"{said}; {words}: {listed}" if listed else said
+
+
+@dataclass(slots=True)
+class _Spelt:
+    """How the site spells what is asked for, and a note on each."""
+
+    lines: dict[str, str | None]
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def put(self, name: str, spelling: str | None, note: str) -> None:
+        self.lines[name], self.notes[name] = spelling, note
+
+
+def _requests(survey: Survey, choice: Choice, usual: Site) -> Iterator[str]:
+    """Yield how the site spells what a sweep asks for; what it has no word for is ``null``, and why."""
+    spelt = _Spelt(usual.requests.model_dump())
+    if survey.resources is None:
+        _put_types(survey, spelt)
+    else:
+        _put_resources(survey, choice, spelt)
+    if survey.accounts:
+        default = f"jobs are charged to {survey.account} unless told; " if survey.account else ""
+        spelt.notes["account"] = f"{default}yours: {', '.join(survey.accounts)}"
+    for name, spelling in spelt.lines.items():
+        if spelling is not None or name in spelt.notes:
+            text = "null" if spelling is None else json.dumps(spelling, ensure_ascii=False)
+            yield line(f"  {name}: {text}", spelt.notes.get(name, ""))
+
+
+def _put_types(survey: Survey, spelt: _Spelt) -> None:
+    """Say which types of GPU there are, where the queues tell; where none has any, none can be asked for."""
+    kinds = dict.fromkeys(kind for one in survey.queues or () for kind in one.gpus)
+    if survey.queues is not None and not kinds:
+        spelt.put("gpus", None, "no node tells of GPUs")
+        spelt.put("gpu_type", None, "")
+        return
+    named = [kind for kind in kinds if kind]
+    spelt.notes["gpu_type"] = f"there are: {', '.join(named)}" if named else "no types are told"
+
+
+def _put_resources(survey: Survey, choice: Choice, spelt: _Spelt) -> None:
+    """Put in the names that the site gave its resources and environments (Grid Engine)."""
+    known, source = survey.resources or (), survey.sources.get("resources", "")
+    gpus, memory, environment = choice.gpu_resource, choice.memory_resource, choice.environment
+    alike = [one.name for one in known if one is not gpus and re.search("gpu|cuda", one.name)]
+    said = (
+        f"{source}: consumable {COUNTED[gpus.counted]}"
+        if gpus
+        else f"{source} names nothing that counts GPUs"
+    )
+    spelt.put("gpus", f"-l {gpus.name}={{gpus}}" if gpus else None, _and_others(said, alike))
+    all_of = dict.fromkeys(name for one in survey.queues or () for name in one.environments)
+    said = "all slots on one node" if environment else "no environment has all slots on one node"
+    said = f"{survey.sources.get('environments', '')}: {said}"
+    others = [name for name in all_of if name != environment]
+    spelt.put("cpus", f"-pe {environment} {{cpus}}" if environment else None, _and_others(said, others))
+    rest = [one.name for one in known if one is not memory and one.name in MEMORY_NAMES]
+    said = f"{source}: consumable {COUNTED[memory.counted]}" if memory else f"{source} names no memory"
+    spelt.put("memory", f"-l {memory.name}={{memory}}" if memory else None, _and_others(said, rest))
+    alone = exclusive_resource(known)
+    said = f"{source}: BOOL, EXCL" if alone else f"no host has a resource of {source} with the relation EXCL"
+    spelt.put("exclusive", f"-l {alone.name}=true" if alone else None, said)
+
+
+def _memory_per(choice: Choice) -> str:
+    one: Resource | None = choice.memory_resource
+    return "slot" if one is not None and one.counted is Counted.SLOT else "job"
+
+
+SPEC_NAME = "first.yaml"
+
+
+def spec_text(survey: Survey, choice: Choice, setting: Setting) -> str:
+    """Return the spec to start from."""
+    where = cluster_of(survey) if setting.site_file else "this machine"
+    lines = [
+        f"# A first sweep on {where}, written by jobkit init on {setting.date}. Every key: jobkit help spec",
+        f"#   jobkit doctor {SPEC_NAME}              is all there that it needs?",
+        f"#   jobkit sweep {SPEC_NAME} --dry-run     every word of what would be submitted",
+        f"#   jobkit sweep {SPEC_NAME} --wait        does it, and prints the table",
+        "name: first",
+        line("workload: stanza-ner", "or count: no model, no torch, done in seconds"),
+        line("text: sample:300", "generated paragraphs; or your own: a path, UTF-8, blank lines between"),
+        "model:",
+        "  name: en",
+        line("  size: tiny", "a small stand-in; leave it out for en itself (jobkit models fetch en)"),
+        line("  fallback: stand-in", "built where en is not there"),
+        "sweep:",
+        line("  batch_size: [5, 20, 60, 150]", "paragraphs a call"),
+        line("repeats: 1", "3 for figures with a spread"),
+        line(f"scheduler: {setting.scheduler}", setting.why),
+        line(f"site: {scalar(setting.site)}", setting.site_file),
+        "resources:",
+        *_queue(choice, survey),
+        line(
+            f"  gpus: {choice.gpus}", "for one point" if choice.gpus else "none is known of: it runs on CPUs"
+        ),
+        *_gpu_type(choice),
+        line(f"  cpus: {choice.cpus}", _told_cpus(choice)),
+        line(f"  memory: {format_size(choice.memory_bytes)}", _told_memory(choice)),
+        line(f'  walltime: "{as_walltime(choice.walltime_s)}"', _told_walltime(choice, survey)),
+        *_charged(choice, survey),
+        line("max_parallel: 4", "tasks at a time: be a good neighbour"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _queue(choice: Choice, survey: Survey) -> Iterator[str]:
+    if (name := word(choice.queue)) != "null":
+        yield line(f"  queue: {name}", f"the site file lists the {survey.queue_noun}s that there are")
+
+
+def _gpu_type(choice: Choice) -> Iterator[str]:
+    if choice.queue is None or choice.gpu_type is None:
+        return
+    others = [kind for kind in choice.queue.gpus if kind and kind != choice.gpu_type]
+    told = f"there are also: {', '.join(others)}; points on different cards cannot be compared"
+    yield line(f"  gpu_type: {scalar(choice.gpu_type)}", told if others else "the only type there")
+
+
+def _told_cpus(choice: Choice) -> str:
+    one = choice.gpu_resource
+    if choice.gpus and one is not None and one.counted is Counted.SLOT:
+        return f"{one.name} is counted for each slot: 2 CPUs would take 2 GPUs"
+    return f"a node has {choice.queue.cpus}" if choice.queue and choice.queue.cpus else ""
+
+
+def _told_memory(choice: Choice) -> str:
+    most = choice.queue.memory_bytes if choice.queue else None
+    return f"a node has {format_bytes_gib(most, 1)}" if most else ""
+
+
+def _told_walltime(choice: Choice, survey: Survey) -> str:
+    if choice.queue is None:
+        return "for one point"
+    longest = choice.queue.walltime_s
+    limit = "no limit" if longest is None else f"at most {as_walltime(longest)}"
+    return f"for one point; {choice.queue.name} has {limit} ({survey.walltime_noun})"
+
+
+def _charged(choice: Choice, survey: Survey) -> Iterator[str]:
+    if choice.account is not None and WORD.fullmatch(choice.account):
+        others = [one for one in survey.accounts or () if one != choice.account]
+        also = f"; there are also: {', '.join(others)}" if others else ""
+        yield line(f"  account: {scalar(choice.account)}", f"every job must name one{also}")

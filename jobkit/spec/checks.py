@@ -1,0 +1,88 @@
+"""Faults of a spec that no type can see, each found in the raw data."""
+
+from __future__ import annotations
+
+import math
+
+from jobkit.core.terminal import nearest
+from jobkit.core.units import format_count
+from jobkit.run.workloads.base import SHIPPED
+from jobkit.schedulers.registry import own_option
+from jobkit.spec.axes import axis_faults
+from jobkit.spec.fields import AUTO_KNOB
+from jobkit.spec.yaml_files import Document
+
+MOST_POINTS = 100_000
+"""Of one run: each is a folder, and no scheduler that is known holds more."""
+
+
+def check_points(document: Document) -> None:
+    """Add a fault where there would be more points than a run can have; nothing is multiplied out."""
+    axes, repeats = document.data.get("sweep"), document.data.get("repeats", 3)
+    axes = axes if isinstance(axes, dict) else {}
+    zipped = axes.get("zip") if isinstance(axes.get("zip"), dict) else {}
+    lists = [values for name, values in axes.items() if name not in {"zip", "include", "exclude"}]
+    lists += list((zipped or {}).values())[:1]
+    count = math.prod(len(values) for values in lists if isinstance(values, list))
+    count += len(axes["include"]) if isinstance(axes.get("include"), list) else 0
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or count * repeats <= MOST_POINTS:
+        return
+    key = "repeats" if count <= MOST_POINTS else "sweep"
+    what = f"{key}: {format_count(count, 'setting')} x {repeats:,} would be {count * repeats:,} points; "
+    document.faults.append(document.fault((key,), f"{what}a run has at most {MOST_POINTS:,}"))
+
+
+def check_workload(document: Document) -> None:
+    """Add a fault for a workload that is neither shipped nor ``module:Class``."""
+    name = document.data.get("workload")
+    if isinstance(name, str) and name not in SHIPPED and ":" not in name:
+        what = f"workload: {name!r}: no such workload{nearest(name, list(SHIPPED))}"
+        document.faults.append(document.fault(("workload",), what))
+
+
+def check_environment(document: Document) -> None:
+    """Add a fault where both ``conda`` and ``venv`` are given."""
+    environment = document.data.get("environment")
+    if isinstance(environment, dict) and environment.get("conda") and environment.get("venv"):
+        what = "environment.venv: given beside conda; keep one of the two"
+        document.faults.append(document.fault(("environment", "venv"), what, on_key=True))
+
+
+def check_options(document: Document) -> None:
+    """Add a fault for each header line that sets what jobkit sets itself."""
+    resources = document.data.get("resources")
+    options = resources.get("options") if isinstance(resources, dict) else None
+    for scheduler, lines in (options if isinstance(options, dict) else {}).items():
+        for number, line in enumerate(lines if isinstance(lines, list) else ()):
+            if isinstance(line, str) and (what := own_option(str(scheduler), line)):
+                loc = ("resources", "options", str(scheduler), number)
+                document.faults.append(document.fault(loc, f"{'.'.join(map(str, loc))}: {what}"))
+
+
+def check_axes(document: Document) -> None:
+    """Add the faults of the sweep: unknown knobs, uneven ``zip``, a knob on two axes, no points."""
+    axes = document.data.get("sweep", {})
+    if not isinstance(axes, dict):
+        return
+    workload = document.data.get("workload", "stanza-ner")
+    for loc, what in axis_faults(axes, workload if isinstance(workload, str) else ""):
+        document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
+
+
+def check_find_max(document: Document) -> None:
+    """Add a fault where ``find_max`` stands beside a sweep that varies anything but the batch size."""
+    axes = document.data.get("sweep")
+    if not isinstance(document.data.get("find_max"), dict) or not isinstance(axes, dict):
+        return
+    zipped = axes.get("zip") if isinstance(axes.get("zip"), dict) else {}
+    swept = {name: ("sweep", name) for name in axes if name not in {"zip", "include", "exclude"}}
+    swept |= {name: ("sweep", "zip", name) for name in zipped or {}}
+    for name, loc in swept.items():
+        values = axes.get(name) or (zipped or {}).get(name)
+        if name != AUTO_KNOB and isinstance(values, list) and len(values) > 1:
+            what = f"{'.'.join(loc)}: find_max needs a sweep in which only {AUTO_KNOB} varies"
+            document.faults.append(document.fault(loc, what, on_key=True))
+
+
+CHECKS = (check_axes, check_points, check_workload, check_environment, check_options, check_find_max)
+"""All of them, in the order in which they are asked."""

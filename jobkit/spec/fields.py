@@ -1,0 +1,152 @@
+"""The kinds of value that specs and site files hold, each as an editor is told of it (JSON schema)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.terminal import nearest
+from jobkit.core.units import (
+    DURATION_UNITS,
+    SIZE_UNITS,
+    format_size,
+    format_walltime,
+    parse_duration,
+    parse_size,
+)
+from jobkit.schedulers.registry import SCHEDULERS
+
+SIZE_PATTERN = rf"^\s*\d+(\.\d+)? ?({'|'.join(SIZE_UNITS)})\s*$"
+DURATION_PATTERN = rf"^\s*(\d+ ?[{''.join(DURATION_UNITS)}]|(\d+-)?\d{{1,4}}:[0-5]\d:[0-5]\d)\s*$"
+
+
+def _parsed(parse: Callable[[str], int], wanted: str) -> Callable[[object], object]:
+    """Return a validator of text; a bare number is refused, for schedulers disagree on its unit."""
+
+    def parsed(value: object) -> object:
+        if not isinstance(value, str):
+            raise ValueError(wanted)  # noqa: TRY004 - pydantic collects ValueError
+        try:
+            return parse(value)
+        except JobkitError as error:
+            raise ValueError(error.message) from error
+
+    return parsed
+
+
+def known_scheduler(name: str) -> str:
+    """Return the name if the registry has it, else raise ``ValueError`` with the nearest."""
+    if name not in SCHEDULERS:
+        raise ValueError(f"no such scheduler{nearest(name, list(SCHEDULERS))}")
+    return name
+
+
+def _known_or_auto(name: str) -> str:
+    return name if name == "auto" else known_scheduler(name)
+
+
+MOST = 10**9
+"""Nobody means a larger whole number: more of them are slips of the pen."""
+Positive = Annotated[int, Field(gt=0, le=MOST)]
+_POSITIVE = {"type": "integer", "exclusiveMinimum": 0, "maximum": MOST}
+Values = Annotated[
+    list[Positive],
+    BeforeValidator(lambda v: v if isinstance(v, list) else [v]),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _POSITIVE,
+                {"type": "array", "items": _POSITIVE, "minItems": 1},
+            ]
+        }
+    ),
+]
+"""The values of a knob: a list, or one number."""
+
+AUTO = "auto"
+AUTO_KNOB = "batch_size"
+"""The knob whose values jobkit can choose from the text."""
+
+
+class Auto(list[int]):
+    """The values of a knob that jobkit chooses from the text: none, until it has."""
+
+
+def _auto_or(value: object, checked: Callable[[object], list[int]]) -> list[int]:
+    return Auto() if value == AUTO else checked(value)
+
+
+ValuesOrAuto = Annotated[
+    Values,
+    WrapValidator(_auto_or),
+    PlainSerializer(lambda values: AUTO if isinstance(values, Auto) else values),
+]
+"""The values of a knob, or ``auto``; which knobs may have it, `jobkit.spec.axes.axis_faults` says."""
+
+Size = Annotated[
+    int,
+    BeforeValidator(_parsed(parse_size, "a size needs a unit, for instance 8GiB")),
+    PlainSerializer(format_size),
+    Field(gt=0),
+    WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN}),
+]
+"""Bytes, written with a unit."""
+
+DEVICE = "device"
+
+
+def _size_or_device(value: object) -> object:
+    return value if value == DEVICE else _parsed(parse_size, "device, or a size with a unit: 16GiB")(value)
+
+
+SizeOrDevice = Annotated[
+    int | str,
+    BeforeValidator(_size_or_device),
+    PlainSerializer(lambda value: value if value == DEVICE else format_size(value)),
+    WithJsonSchema({"anyOf": [{"enum": [DEVICE]}, {"type": "string", "pattern": SIZE_PATTERN}]}),
+]
+"""Bytes, written with a unit, or the word ``device``."""
+
+Duration = Annotated[
+    int,
+    BeforeValidator(_parsed(parse_duration, 'a duration is text, for instance "00:10:00" or 90m')),
+    PlainSerializer(format_walltime),
+    Field(gt=0),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
+]
+"""Seconds, written as a clock or with a unit."""
+
+SchedulerName = Annotated[
+    str, AfterValidator(known_scheduler), WithJsonSchema({"type": "string", "enum": list(SCHEDULERS)})
+]
+"""A scheduler of the registry."""
+
+SchedulerOrAuto = Annotated[
+    str,
+    AfterValidator(_known_or_auto),
+    WithJsonSchema({"type": "string", "enum": ["auto", *SCHEDULERS]}),
+]
+"""A scheduler of the registry, or ``auto``."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+"""A name that begins with a letter: what a scheduler takes as a job's name."""
+
+# What becomes part of a header line: no space, quote, `#` or line end, and no dash at its head,
+# so that a value is one word of the line and never an option, a comment or a line of its own.
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*$")]
+"""A queue, an account, a GPU type, a reservation."""
+
+Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_(\[][A-Za-z0-9_.,:+=%@/&|*()\[\]!-]*$")]
+"""Features of nodes, with the operators of sbatch(1), ``--constraint``."""
+
+Node = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.*?\[\],-]*$")]
+"""A node, or nodes as the scheduler writes several: ``n[1-3]``."""
+
+Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.%+-]*(@[A-Za-z0-9][A-Za-z0-9.-]*)?$")]
+"""A mail address, or the name of a user on the cluster."""
+
+Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""A header line, whole: no line end or other control character."""

@@ -1,0 +1,282 @@
+"""The spec: the one YAML file that a user writes, as frozen data, with all its faults at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from jobkit.core.terminal import SCHEDULER_WORDS
+from jobkit.run.workloads.base import SHIPPED
+from jobkit.spec.checks import CHECKS
+from jobkit.spec.fields import (
+    MOST,
+    Address,
+    Constraint,
+    Duration,
+    Line,
+    Name,
+    Node,
+    Positive,
+    SchedulerName,
+    SchedulerOrAuto,
+    Size,
+    SizeOrDevice,
+    Values,
+    ValuesOrAuto,
+    Word,
+)
+from jobkit.spec.policy import Policy
+from jobkit.spec.yaml_files import Document, as_yaml, read_document, refuse, validated
+
+Setting = dict[str, Positive]
+WORKLOADS = {"anyOf": [{"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."}]}
+"""What an editor is told of ``workload``."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class ModelSpec(_Part):
+    """Which model.
+
+    Attributes
+    ----------
+    name
+        Stanza's name of the language: ``en``.
+    size
+        Of the stand-in: ``full`` has the English model's real dimensions, ``tiny`` builds in
+        under a minute on two cores.
+    fallback
+        ``stand-in`` builds a small trained model of jobkit's own where the named one is missing;
+        without it a missing model is an error.
+    """
+
+    name: Name = "en"
+    size: Literal["full", "tiny"] = "full"
+    fallback: Literal["stand-in"] | None = None
+
+
+class Resources(_Part):
+    """What one point asks of the scheduler.
+
+    Attributes
+    ----------
+    gpus
+        GPUs for one point; the workloads use one.
+    gpu_type
+        The kind of GPU, as the cluster calls it.
+    cpus
+        CPUs for one point; also the CPU threads of the framework.
+    memory
+        For the whole task: ``8GiB``, ``500MiB``.
+    walltime
+        For one point: ``"00:10:00"``, ``90m``, ``1-12:00:00``.
+    queue
+        Queue (SGE) or partition (Slurm); ``null`` for the site's.
+    account
+        Account (Slurm) or project (SGE) to charge.
+    qos
+        Slurm's quality of service.
+    mail
+        An address that is told when the job ends or fails.
+    constraint
+        Features that the nodes must have (Slurm): ``a100&infiniband``.
+    exclude
+        Nodes to stay away from: ``[node07, node12]``.
+    reservation
+        The reservation to run in (Slurm), or the number of an advance reservation (SGE).
+    exclusive
+        Whether a point has its node to itself.
+    options
+        Further header lines by scheduler: ``{slurm: [--nice=100], sge: [-p -10]}``.
+    """
+
+    gpus: Annotated[int, Field(ge=0, le=MOST)] = 1
+    gpu_type: Word | None = None
+    cpus: Positive = 2
+    memory: Size = 8 * 2**30
+    walltime: Duration = 600
+    queue: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    mail: Address | None = None
+    constraint: Constraint | None = None
+    exclude: list[Node] = []
+    reservation: Word | None = None
+    exclusive: bool = False
+    options: dict[SchedulerName, list[Line]] = {}
+
+
+class Environment(_Part):
+    """What the job makes ready before the worker starts.
+
+    Attributes
+    ----------
+    modules
+        Loaded with ``module load``, in order.
+    conda, venv
+        Activated after the modules: an environment's name or folder; at most one of the two.
+        With neither, the job runs the Python that ran ``jobkit sweep``.
+    setup
+        Shell lines run last; a line that fails ends the try with outcome ``environment``.
+    variables
+        Exported to the worker.
+    """
+
+    modules: list[str] = []
+    conda: str | None = None
+    venv: str | None = None
+    setup: list[str] = []
+    variables: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
+
+
+class Axes(BaseModel):
+    """The sweep: knob to values; every combination runs.
+
+    Attributes
+    ----------
+    zip
+        Knobs that advance together.
+    include
+        Settings to add.
+    exclude
+        Settings to leave out: a point that matches all knobs of one is dropped.
+    """
+
+    KEYS: ClassVar = "knobs"
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+    __pydantic_extra__: dict[str, ValuesOrAuto]
+
+    zip: dict[str, Values] = {}
+    include: list[Setting] = []
+    exclude: list[Setting] = []
+
+    @property
+    def product(self) -> dict[str, list[int]]:
+        """The knobs whose values are combined with each other."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class FindMax(_Part):
+    """Find the largest batch by running it, after the sweep.
+
+    Attributes
+    ----------
+    memory
+        What it must fit: ``device`` for all of the card, or so much for PyTorch's allocator, which
+        is then capped, the CUDA context on top. On a CPU ``device`` is what the job asks for.
+    verify
+        Whether the predicted batch is run; without, `jobkit recommend` tells the prediction.
+    """
+
+    memory: SizeOrDevice = "device"
+    verify: bool = True
+
+
+class SweepSpec(_Part):
+    """The whole spec; every key with its default: jobkit help spec.
+
+    Attributes
+    ----------
+    name
+        Begins the run id and so the job's name.
+    workload
+        What runs: a shipped workload, or ``package.module:Class`` of your own.
+    text
+        The text to work on: ``sample``, ``sample:300``, a path, or an http(s) address.
+    model
+        Which model.
+    device
+        ``auto`` is ``cuda`` where GPUs are asked for.
+    order
+        Of the calls inside a try: largest load first, or as the text stands.
+    sweep
+        Knobs and their values; every combination runs.
+    repeats
+        How often each setting runs, each time as a point of its own.
+    resources
+        What one point asks of the scheduler.
+    scheduler
+        ``auto`` is the first whose commands are on PATH, else this machine.
+    site
+        The name of a site file, or a path to one; ``auto`` is your own, else the scheduler's default.
+    environment
+        What the job makes ready before the worker starts.
+    template
+        A job template of your own, relative to the spec's folder.
+    max_parallel
+        Most tasks at a time; ``null`` for no limit.
+    pack
+        How many points share one job, one after the other, each in a process of its own and with
+        its own walltime: for points so short that the queue costs more than they do.
+    policy
+        What is done about each outcome: what is pruned, stopped, and run again.
+    find_max
+        Find the largest batch by running it, after the sweep; ``null`` for not.
+    """
+
+    MEANT: ClassVar = {
+        **{key: f"environment.{key}" for key in Environment.model_fields},
+        **{key: f"resources.{key}" for key in Resources.model_fields},
+        **SCHEDULER_WORDS,
+    }
+    """What is typed for a key and is none, or stands at the wrong level."""
+
+    name: Annotated[Name, Field(max_length=40)]
+    workload: Annotated[str, WithJsonSchema(WORKLOADS)] = "stanza-ner"
+    text: str = "sample"
+    model: ModelSpec = ModelSpec()
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    order: Literal["load", "text"] = "load"
+    sweep: Axes = Axes()
+    repeats: Positive = 3
+    resources: Resources = Resources()
+    scheduler: SchedulerOrAuto = "auto"
+    site: str = "auto"
+    environment: Environment = Environment()
+    template: str | None = None
+    max_parallel: Positive | None = 4
+    pack: Positive = 1
+    policy: Policy = Policy()
+    find_max: FindMax | None = None
+
+    def as_yaml(self) -> str:
+        """Return the spec as YAML with every default written out."""
+        return as_yaml(self.model_dump(mode="json"))
+
+
+Semantic = Callable[[Document], None]
+"""Adds to a document the faults that no type can see."""
+
+
+def load_spec(
+    path: Path | str, overrides: Sequence[str] = (), semantics: Sequence[Semantic] = ()
+) -> SweepSpec:
+    """Return the spec that a file holds.
+
+    Parameters
+    ----------
+    path
+        The YAML file.
+    overrides
+        ``key=value`` as given by ``--set``.
+    semantics
+        Further checks of the raw data; run whether or not the types are right, so that all
+        faults are told at once.
+
+    Raises
+    ------
+    JobkitError
+        Lists every fault with file:line:column (or ``--set``), the value, and the nearest key.
+    """
+    document = read_document(Path(path), overrides)
+    spec = validated(document, SweepSpec)
+    for check in (*CHECKS, *semantics):
+        check(document)
+    refuse(document, "every key of the spec: jobkit help spec")
+    assert spec is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
+    return spec

@@ -1,0 +1,242 @@
+"""The runs of a folder of runs, the latest first, and what the command line means by a RUN and a POINT."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.paths import config_folder, shipped_folder
+from jobkit.core.records import POINTS_FILE, RESULTS_FOLDER
+from jobkit.core.terminal import advice, short, typed
+from jobkit.core.terminal import word as quoted
+from jobkit.outcome.results import is_run_folder, runs_below
+
+RUNS = Path("runs")
+_STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What the words of a command line name.
+
+    Attributes
+    ----------
+    runs
+        Run folders; nothing for the latest of ``folder``.
+    points
+        Of the one run, numbers or ids.
+    folder
+        A folder of runs.
+    """
+
+    runs: tuple[Path, ...] = ()
+    points: tuple[str, ...] = ()
+    folder: Path = RUNS
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A run at a glance: no scheduler is asked, and no record is read.
+
+    Attributes
+    ----------
+    points
+        How many it has.
+    begun
+        How many have begun, ever.
+    """
+
+    folder: Path
+    points: int
+    begun: int
+
+
+def named(words: Sequence[str]) -> Named:
+    """Return what words name: a word that is no run folder is a point of the run before it.
+
+    Parameters
+    ----------
+    words
+        Run folders, names of runs as for `run_named`, and behind a single run numbers or ids of points;
+        or one folder that holds runs; or nothing, for the folder where sweeps go from here. A number
+        that is no run is a point of the latest run.
+
+    Raises
+    ------
+    JobkitError
+        Where the first word is no run, or points are behind several runs.
+    """
+    if not words:
+        return Named(folder=usual())
+    if len(words) == 1 and Path(words[0]).is_dir() and not find_run(words[0]):
+        return Named(folder=Path(words[0]))
+    if _is_point(words[0]):
+        return Named((run_or_latest(None),), tuple(words))
+    runs: list[Path] = []
+    points: list[str] = []
+    for word in words:
+        found = find_run(word)
+        if found:
+            runs.append(found)
+        elif runs:
+            points.append(word)
+        else:
+            raise _no_run(word)
+    if points and len(runs) > 1:
+        message = f"{points[0]}: not a run folder, and a point is named behind one run alone"
+        raise JobkitError(message, hint="jobkit status RUN POINT")
+    return Named(tuple(runs), tuple(points))
+
+
+def _is_point(word: str) -> bool:
+    return word.isdecimal() and not find_run(word)
+
+
+def usual() -> Path:
+    """Return where a sweep from here puts its runs: where the site says, else ``runs/``.
+
+    It is ``runs/`` too while only that is there.
+    """
+    told = _told()
+    return told if told and (told.is_dir() or not RUNS.is_dir()) else RUNS
+
+
+def _told() -> Path | None:
+    """Return where the user's site file says that runs go, if it does."""
+    if not (config_folder() / "site.yaml").is_file():
+        return None
+    # Imported here: a site file takes pydantic, which a run that is named does not need.
+    from jobkit.schedulers.registry import choose_scheduler
+    from jobkit.spec.site import load_site
+
+    try:
+        told = load_site("auto", choose_scheduler("auto")[0]).runs_dir
+    except JobkitError:
+        return None
+    return Path(short(Path(os.path.expandvars(told)).expanduser())) if told else None
+
+
+def run_named(word: Path | str) -> Path:
+    """Return the run folder that a word of the command line names.
+
+    Parameters
+    ----------
+    word
+        A run folder, or the name of a run under ``runs/`` or where the site says that runs go.
+
+    Raises
+    ------
+    JobkitError
+        Where it names none.
+    """
+    found = find_run(word)
+    if found is None:
+        raise _no_run(str(word))
+    return found
+
+
+def run_or_latest(word: Path | str | None) -> Path:
+    """Return the run folder that a word names, as `run_named`; without a word the latest run."""
+    return run_named(word) if word is not None else runs_in(usual())[0]
+
+
+def run_and_point(words: Sequence[str]) -> tuple[Path, str]:
+    """Return the run and the point that ``[RUN] POINT`` name; without RUN it is the latest run.
+
+    Raises
+    ------
+    JobkitError
+        If no point is named, or the first of two words names no run.
+    """
+    *run, point = words
+    if len(run) > 1:
+        raise JobkitError(f"{words[2]}: one POINT at a time", hint="jobkit logs [RUN] POINT")
+    if not run and find_run(point):
+        hint = f"jobkit status {quoted(point)} lists its points"
+        raise JobkitError(f"{point}: a run, and no POINT is named", hint=hint)
+    return run_or_latest(run[0] if run else None), point
+
+
+def find_run(word: Path | str) -> Path | None:
+    """Return the same, or ``None`` where a word names no run."""
+    return next((path for path in _places(word) if is_run_folder(path)), None)
+
+
+def _places(word: Path | str) -> Iterator[Path]:
+    yield Path(word)
+    yield RUNS / word
+    if told := _told():
+        yield told / word
+
+
+def refuse_runs(words: Iterable[str]) -> None:
+    """Refuse a run where a point is named: a command that changes things takes one run at a time.
+
+    Raises
+    ------
+    JobkitError
+        With what to do.
+    """
+    for word in words:
+        here = is_run_folder(Path(word)) or is_run_folder(RUNS / word)
+        if here or (_STAMP.search(word) and find_run(word)):
+            raise JobkitError(
+                f"{word}: a second run", hint="one run at a time: what follows it is of that run"
+            )
+
+
+def _no_run(word: str) -> JobkitError:
+    if Path(word).is_dir() and any(map(is_run_folder, runs_below(Path(word)))):
+        hint = f"name one of the runs in it: jobkit status {quoted(word)} lists them"
+        return JobkitError(f"{word}: not a run folder", hint=hint)
+    folders = {RUNS, usual()}
+    known = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
+    close = advice(Path(word).name, known)
+    hint = close or f"jobkit status, alone, lists the runs of {usual()}/"
+    return JobkitError(f"{word}: not a run folder", hint=hint)
+
+
+def how_to_begin() -> str:
+    """Return what to type where there is no run yet, wherever jobkit is installed."""
+    demo = typed(shipped_folder("sweeps") / "demo.yaml")
+    return f"make one first: jobkit sweep {demo}; on a cluster begin with jobkit init"
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """Return the run folders in a folder, the latest first: by the time in the name, else of the folder.
+
+    Raises
+    ------
+    JobkitError
+        Where the folder cannot be read.
+    """
+    try:
+        found = [path for path in folder.iterdir() if is_run_folder(path)]
+    except OSError as error:
+        raise JobkitError(f"no runs in {folder}: {error.strerror}", hint=how_to_begin()) from error
+    if not found:
+        raise JobkitError(f"no runs in {folder}", hint=how_to_begin())
+    return sorted(found, key=_when, reverse=True)
+
+
+def _when(run: Path) -> str:
+    found = _STAMP.search(run.name)
+    if found:
+        return found[1]
+    made = datetime.fromtimestamp((run / POINTS_FILE).stat().st_mtime).astimezone()
+    return made.strftime("%Y%m%d-%H%M%S")
+
+
+def glance(run: Path) -> Glance:
+    """Return a run at a glance."""
+    points = (run / POINTS_FILE).read_bytes().count(b"\n")
+    begun = 0
+    with suppress(OSError):
+        begun = len(os.listdir(run / RESULTS_FOLDER))  # noqa: PTH208 - names only
+    return Glance(run, points, min(begun, points))

@@ -1,0 +1,253 @@
+"""One job at the controller: check, submit, cancel, throttle; journalled, and retried while it is busy."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit.core import shell
+from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.terminal import typed
+from jobkit.outcome import journal
+from jobkit.outcome.journal import Role
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.types import Array, JobId, Request
+
+PAUSES_S = (0.5, 1.5, 4.0, 8.0)
+"""Before the second try, the third, ...: longer and longer, as slurmctld's own clients wait."""
+
+
+def patiently(argv: Sequence[str], busy: re.Pattern[str], env: Mapping[str, str]) -> shell.Completed:
+    """Return what a command answered, asked again for a while as long as the controller is busy.
+
+    Parameters
+    ----------
+    argv
+        The command.
+    busy
+        Words of an answer that mean: nothing was done, come again.
+    env
+        Its whole environment.
+    """
+    done = shell.run(argv, env=env)
+    for pause_s in PAUSES_S:
+        if done.ok or not busy.search(done.said):
+            break
+        time.sleep(pause_s)
+        done = shell.run(argv, env=env)
+    return done
+
+
+REFUSED = 3
+NOT_JOURNALLED = 5
+"""The scheduler has the job, so points are still to come; jobkit could not write that down."""
+MOST_SAID = 2000
+"""Characters of an answer that are kept: qdel has a line for every task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """An array that the scheduler took."""
+
+    job: JobId
+    array: Array
+    role: Role = Role.POINTS
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What a job is for, in which round of its run, and what a person gave with it: ``key=value``."""
+
+    role: Role = Role.POINTS
+    round: int = 1
+    given: tuple[str, ...] = ()
+
+
+SWEEP = Errand()
+
+
+class Unanswered(JobkitError):  # noqa: N818 - the name of what happened
+    """A submission that the journal does not have: nothing may be undone or repeated."""
+
+
+def ask(scheduler: Scheduler, request: Request, script: str, array: Array) -> tuple[str, ...]:
+    """Ask the scheduler what it would say; return what it lets one expect, in its own words.
+
+    Raises
+    ------
+    JobkitError
+        With every refusal, exit code 3.
+    """
+    env = clean_environment()
+    checks = scheduler.checks(script, array, request)
+    asked = [(one, patiently(one.argv, scheduler.BUSY, env)) for one in checks]
+    found = [one.refusal(answer) for one, answer in asked]
+    refusals = list(dict.fromkeys(text for text in found if text))
+    if refusals:
+        raise JobkitError(
+            "\n  ".join([f"{scheduler.NAME} would refuse this sweep; nothing was submitted", *refusals]),
+            hint="change `resources` in the spec (or --set resources.…), or the site file",
+            exit_code=REFUSED,
+        )
+    return tuple(text for one, answer in asked if (text := one.outlook(answer)))
+
+
+def submit_array(
+    scheduler: Scheduler,
+    run_dir: Path,
+    script: str,
+    array: Array,
+    after: Sequence[JobId] = (),
+    errand: Errand = SWEEP,
+) -> Submitted:
+    """Submit one array of a run, the intent journalled before and the answer after.
+
+    Parameters
+    ----------
+    after
+        It begins once these jobs have ended.
+    errand
+        What it is for.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3, where the scheduler refuses.
+    Unanswered
+        The same, where it may have taken the job all the same; exit code 5 where it has, and the
+        journal cannot be written.
+    """
+    argv = scheduler.submit_argv(script, array, after)
+    span = {
+        "first": array.first,
+        "last": array.last,
+        "offset": array.offset,
+        "throttle": array.throttle,
+        "role": errand.role,
+        "round": errand.round,
+        **({"list": array.listed} if array.listed else {}),
+        **({"given": errand.given} if errand.given else {}),
+    }
+    try:
+        journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
+    except OSError as error:
+        raise _not_begun(error) from error
+    done = patiently(argv, scheduler.BUSY, clean_environment())
+    try:
+        job = _answer(scheduler, run_dir, done)
+    except Unanswered:
+        raise  # the journal's intent stands without an answer: resume finds out
+    except JobkitError:
+        with contextlib.suppress(OSError):  # the intent stands without an answer: resume finds no job
+            journal.note(
+                run_dir, "refused", scheduler=scheduler.NAME, status=done.status, said=done.said, **span
+            )
+        raise
+    try:
+        journal.note(
+            run_dir, "submitted", scheduler=scheduler.NAME, job_id=job.id, cluster=job.cluster, **span
+        )
+    except OSError as error:
+        raise _not_journalled(error, scheduler, run_dir, job) from error
+    return Submitted(job, array, errand.role)
+
+
+def _not_begun(error: OSError) -> JobkitError:
+    """Return that a job was not submitted, for the intent could not be journalled."""
+    said = file_error(error)
+    said.message += "; the job was not submitted"
+    return said
+
+
+def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: JobId) -> Unanswered:
+    """Return that a job was submitted, and the journal does not have it."""
+    said = file_error(error)
+    run = typed(run_dir)
+    return Unanswered(
+        f"{scheduler.NAME} accepted job {job}, but the journal could not be written: {said.message}",
+        hint=f"{said.hint.partition(',')[0] or 'make it writable'}, then jobkit resume {run}: it finds the "
+        "job by its name and submits what is missing",
+        exit_code=NOT_JOURNALLED,
+    )
+
+
+def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId:
+    """Return the job that was taken."""
+    unsure = done.ok or done.status == shell.NO_ANSWER or scheduler.UNSURE.search(done.said)
+    try:
+        shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
+        return scheduler.parse_submit(done.stdout)
+    except JobkitError as error:
+        error.exit_code = REFUSED
+        if not unsure:
+            raise
+        found = f"jobkit resume {typed(run_dir)} finds it by its name, or submits it again"
+        raise Unanswered(
+            f"{error.message}\n  so it is not known whether {scheduler.NAME} took the job",
+            hint=f"in half a minute, {found}",
+            exit_code=REFUSED,
+        ) from error
+
+
+def cancel(scheduler: Scheduler, run_dir: Path, jobs: Sequence[JobId]) -> None:
+    """Cancel jobs of a run, and note each with what the scheduler said."""
+    for job in jobs:
+        _change(scheduler, run_dir, job, "cancelled", scheduler.cancel_argv(job))
+
+
+def cancel_tasks(
+    scheduler: Scheduler, run_dir: Path, job: JobId, tasks: Sequence[int], *, whole: bool
+) -> str | None:
+    """Cancel tasks of a job by one command; return what the scheduler refused, in its words.
+
+    Parameters
+    ----------
+    tasks
+        Those that had not ended: the journal says that they were taken back.
+    whole
+        Whether that is all that is left of the job: then it is named as a whole.
+    """
+    argv = scheduler.cancel_argv(job, () if whole else tuple(tasks))
+    return _change(scheduler, run_dir, job, "cancelled", argv, tasks=list(tasks))
+
+
+def throttle(scheduler: Scheduler, run_dir: Path, job: JobId, most: int) -> str | None:
+    """Let so many tasks of a job run at a time, 0 for any number; return what was refused."""
+    argv = scheduler.throttle_argv(job, most)
+    return _change(scheduler, run_dir, job, "throttled", argv, throttle=most)
+
+
+def _change(
+    scheduler: Scheduler, run_dir: Path, job: JobId, event: str, argv: Sequence[str], **fields: object
+) -> str | None:
+    """Change a job, and note what the scheduler said."""
+    done = patiently(argv, scheduler.BUSY, clean_environment())
+    refused = scheduler.refusal(done)
+    fields |= {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said[:MOST_SAID]}
+    try:
+        journal.note(run_dir, event, **fields, refused=refused or "")
+    except OSError as error:  # it is done: the scheduler knows, and tells every later look
+        sys.stderr.write(
+            f"job {job} was {event}, but the journal could not record it: {file_error(error).message}\n"
+        )
+    return refused
+
+
+def clean_environment() -> Mapping[str, str]:
+    """Return this environment without what would change a submission behind its back.
+
+    ``SBATCH_*`` are options in disguise (sbatch(1), input environment variables), and the
+    ``SLURM_*`` of a surrounding job leak into the new one; ``SLURM_CONF`` and its like stay.
+    """
+    kept = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in kept or not name.startswith(("SBATCH_", "SLURM_"))
+    }

@@ -1,0 +1,149 @@
+"""Refuse a second run of the same sweep, and a run folder that was copied or moved."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import open_regular, read_text
+from jobkit.core.records import POINTS_FILE, Point
+from jobkit.core.terminal import short, typed
+from jobkit.core.units import format_count
+from jobkit.outcome.results import read_points
+from jobkit.planning.prepare import Prepared
+from jobkit.planning.script import script_name
+from jobkit.status.standing import CANCELLED, Look, RunLook, Standing, look, why_failed
+from jobkit.submit.launch import say
+
+SPEC_FILE = "sweep.yaml"
+
+
+def refuse(prepared: Prepared) -> None:
+    """Refuse a sweep that has a run already.
+
+    Raises
+    ------
+    JobkitError
+        With how far that run is, and what to type.
+    """
+    if found := find(prepared):
+        (seen,) = look([found], ask=False)
+        message = f"this very sweep has a run: {short(found)}, {_far(seen)}; nothing was submitted"
+        raise JobkitError(message, hint=f"{_next(seen)}; --new starts another run")
+
+
+def mention(prepared: Prepared) -> None:
+    """Tell of a run that this sweep has already."""
+    if found := find(prepared):
+        (seen,) = look([found], ask=False)
+        say(f"this very sweep has a run: {short(found)}, {_far(seen)}; only --new submits it again")
+
+
+def find(prepared: Prepared) -> Path | None:
+    """Return the newest run folder of the same spec, text, model and points, beside where this one goes."""
+    text = prepared.spec.as_yaml().encode()
+    points = _bare(prepared.points)
+    for folder in _newest_first(prepared.run_dir.parent):
+        if _holds(f"{folder}/{SPEC_FILE}", text):
+            found, _ = read_points(Path(folder))
+            if _bare(found[: len(points)]) == points:  # behind them: trials of the largest batch
+                return Path(folder)
+    return None
+
+
+def _newest_first(runs: Path) -> Iterator[str]:
+    try:
+        names = os.listdir(runs)  # noqa: PTH208 - names only: there may be thousands
+    except OSError:
+        return
+    # A run id ends in the time: stanza-20260102-101530-3f9a.
+    yield from (f"{runs}/{name}" for name in sorted(names, key=lambda one: one.split("-")[-3:], reverse=True))
+
+
+def _holds(path: str, content: bytes) -> bool:
+    """Tell whether a file holds just that; most differ in size, and are not read."""
+    try:
+        if os.stat(path).st_size != len(content):  # noqa: PTH116 - a Path costs as much again
+            return False
+        with os.fdopen(open_regular(path), "rb") as stream:
+            return stream.read() == content
+    except OSError:
+        return False
+
+
+def _bare(points: Sequence[Point]) -> list[Point]:
+    """Return points without what two runs never share, and without paths: checksums tell what it is."""
+    return [
+        replace(
+            one,
+            run_id="",
+            text=replace(one.text, path=""),
+            model=replace(one.model, path="") if one.model else None,
+        )
+        for one in points
+    ]
+
+
+def _far(seen: RunLook) -> str:
+    """Return how far a run is, by its files: ``15 points: 9 done, 2 failed (2 timeout), 4 to come``."""
+    numbers = Counter(_word(one) for one in seen.points)
+    told = [
+        f"{number} {word}" + (why_failed(seen) if word == Standing.FAILED else "")
+        for word, number in sorted(numbers.items())
+    ]
+    return f"{format_count(len(seen.points), 'point')}: {', '.join(told)}"
+
+
+def _word(one: Look) -> str:
+    if one.standing in {Standing.DONE, Standing.FAILED}:
+        return CANCELLED if one.cancelled else str(one.standing)
+    return "to come"
+
+
+def _next(seen: RunLook) -> str:
+    standings = {one.standing for one in seen.points}
+    run = typed(seen.folder)
+    ways = [f"jobkit collect {run} prints its table"]
+    if standings & {Standing.FAILED, Standing.MISSING}:
+        ways.insert(0, f"jobkit resume {run} runs what failed or is missing")
+    if standings - {Standing.FAILED, Standing.DONE, Standing.MISSING}:
+        ways.insert(0, f"jobkit status {run} tells how it goes")
+    return ", ".join(ways)
+
+
+_RUN = re.compile(r"^run=(.+)$", re.MULTILINE)
+"""The line of a job script that names its run folder."""
+
+
+def check_place(run_dir: Path) -> None:
+    """See that a run folder is where its job script works, before anything is written there.
+
+    Raises
+    ------
+    JobkitError
+        Where it is a copy, or was moved: its points would run elsewhere, or not at all.
+    """
+    script = run_dir / script_name(1)
+    try:
+        text = read_text(script)
+    except OSError as error:
+        hint = "what is there is read by jobkit collect; to run its points again make a new sweep"
+        raise JobkitError(f"{script}: {error.strerror}: nothing can run without it", hint=hint) from error
+    found = _RUN.search(text)
+    words = shlex.split(found[1]) if found else []
+    there = Path(words[0]) if words else run_dir
+    if there.resolve() == run_dir.resolve():
+        return
+    what = "a copy of it" if (there / POINTS_FILE).is_file() else "a folder that was moved"
+    hint = (
+        f"name {typed(there)}"
+        if what.startswith("a copy")
+        else f"move it back: mv {typed(run_dir)} {typed(there)}"
+    )
+    raise JobkitError(f"{run_dir}: its {script.name} works in {there}, so this is {what}", hint=hint)

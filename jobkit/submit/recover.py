@@ -1,0 +1,211 @@
+"""Jobs that the journal does not know: the client died between a submission and its answer."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from jobkit.core import shell
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import JOURNAL_FILE
+from jobkit.core.terminal import typed
+from jobkit.outcome import journal
+from jobkit.outcome.driver_lock import DRIVER_FILE, Life, elsewhere, is_held, last_driver, life
+from jobkit.outcome.journal import read_journal
+from jobkit.outcome.results import read_points
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.types import JobId
+from jobkit.status.queue import TIMEOUT_S
+
+STILL_AT_IT = timedelta(seconds=30)
+"""A submit command may outlive the client that started it: it is given so long to end."""
+SPAN = ("first", "last", "offset", "throttle", "role", "round", "list", "given")
+
+LOST = "the client died before the scheduler took it: no job of this name is known"
+BY_NAME = "by its name"
+BY_LOCK = "by its intent and its lock"
+LOCAL = "local"
+
+
+class Strays(JobkitError):  # noqa: N818 - the name of what was found
+    """Jobs of a run in the queue, of which the journal does not say which points they run."""
+
+
+def adopt(run_dir: Path, say: Callable[[str], None]) -> None:
+    """Find the job of a submission that was never answered, by the run's name, and journal it.
+
+    One submission at a time is under way, and every earlier job is journalled: so a job of the
+    run's name with a number that the journal does not know is the one. Where there are several, the
+    journal has lost lines: the one of most tasks is taken if all have ended, for none can run twice.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3, where the scheduler does not answer, the submission is only seconds old, or the
+        journal does not have the job after it was written there.
+    OSError
+        Where the journal cannot be written.
+    """
+    event = read_journal(run_dir).unanswered
+    if event is None:
+        return
+    scheduler = by_name(str(event.get("scheduler")))
+    span = {key: event[key] for key in SPAN if key in event}
+    if scheduler.NAME == LOCAL and event.get("job_id"):
+        _adopt_driver(run_dir, event, span, say)
+        return
+    if datetime.now(UTC) - datetime.fromisoformat(str(event["at"])) < STILL_AT_IT:
+        raise JobkitError(
+            f"{run_dir}: a submission is under way", hint="try again in half a minute", exit_code=3
+        )
+    since = datetime.fromisoformat(str(event["at"])) - timedelta(minutes=1)
+    found = _by_name(scheduler, run_dir, since)
+    if len(found) > 1:
+        refuse_strays(run_dir, scheduler)
+    if not found:
+        journal.note(run_dir, "refused", scheduler=scheduler.NAME, status=None, said=LOST, **span)
+        say("a submission was cut off before the scheduler took it")
+        return
+    job = found[-1]
+    journal.note(
+        run_dir, "submitted", scheduler=scheduler.NAME, job_id=job.id, cluster="", found=BY_NAME, **span
+    )
+    _read_back(run_dir, job)
+    say(f"a submission was cut off; its job {job} was found by its name")
+
+
+def _adopt_driver(
+    run_dir: Path, event: Mapping[str, Any], span: Mapping[str, Any], say: Callable[[str], None]
+) -> None:
+    """Journal a driver here of which the journal has the intent alone, whether it lives or is dead."""
+    job = JobId(str(event["job_id"]), str(event.get("cluster") or ""))
+    lives = Life.DEAD if job.id in read_journal(run_dir).buried else life(run_dir, job)
+    if lives is Life.UNKNOWN:
+        raise elsewhere(run_dir, job.cluster)
+    more = {"only": event["only"]} if "only" in event else {}
+    fields = {"job_id": job.id, "cluster": job.cluster, "found": BY_LOCK, **span, **more}
+    journal.note(run_dir, "submitted", scheduler=LOCAL, **fields)
+    _read_back(run_dir, job)
+    stands = "it runs" if lives is Life.ALIVE else "it has ended"
+    say(f"the journal had lost process {job.id} on {job.cluster}: {stands}")
+
+
+def _read_back(run_dir: Path, job: JobId) -> None:
+    """See that the journal has a job now: who does not would submit its points twice.
+
+    Raises
+    ------
+    JobkitError
+        Where it does not.
+    """
+    if all(one.job.id != job.id for one in read_journal(run_dir).submissions):
+        raise JobkitError(
+            f"{run_dir / JOURNAL_FILE}: job {job} was written there, but cannot be read back",
+            hint="nothing was submitted; look at the last lines of that file",
+            exit_code=3,
+        )
+
+
+def refuse_strays(run_dir: Path, scheduler: Scheduler) -> None:
+    """Refuse to submit while a job of the run is in the queue of which its points are not known.
+
+    Raises
+    ------
+    Strays
+        Exit code 3, for such a job.
+    JobkitError
+        Exit code 3, where the scheduler does not answer.
+    """
+    jobs = strays(run_dir, scheduler)
+    if not jobs:
+        return
+    argv = " ".join(scheduler.cancel_argv(jobs[0]))
+    raise Strays(
+        f"{scheduler.NAME} job {', '.join(map(str, jobs))} belongs to this run, but {run_dir / JOURNAL_FILE} "
+        "does not record which points it runs: a line of the journal is lost",
+        hint=f"wait until that job has ended, or end it ({argv}); then run the same command again",
+        exit_code=3,
+    )
+
+
+def strays(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
+    """Return the jobs of a run that the queue holds, or the driver that lives, unknown to the journal.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3, where the scheduler does not answer.
+    """
+    if scheduler.NAME != LOCAL:
+        return _by_name(scheduler, run_dir)
+    driver = last_driver(run_dir) if is_held(run_dir) else None
+    known = {one.job.id for one in read_journal(run_dir).submissions}
+    return [JobId(driver.job_id, driver.host)] if driver and driver.job_id not in known else []
+
+
+def bury(run_dir: Path, machine: str) -> None:
+    """Journal that a machine is gone, on which drivers of a run were started: they are dead.
+
+    Raises
+    ------
+    JobkitError
+        Where none was, or one lives.
+    """
+    known = read_journal(run_dir)
+    jobs = [one.job for one in known.submissions if one.scheduler == LOCAL]
+    if known.unanswered and known.unanswered.get("scheduler") == LOCAL and known.unanswered.get("job_id"):
+        jobs.append(JobId(str(known.unanswered["job_id"]), str(known.unanswered.get("cluster") or "")))
+    there = [job for job in jobs if job.cluster == machine]
+    if not there:
+        names = ", ".join(sorted({job.cluster for job in jobs} - {""})) or "no machine"
+        raise JobkitError(
+            f"--machine-gone {machine}: no points of this run were started there",
+            hint=f"they were started on {names}",
+        )
+    if any(life(run_dir, job) is Life.ALIVE for job in there):
+        raise JobkitError(
+            f"--machine-gone {machine}: a process there still runs points of this run: "
+            f"{run_dir / DRIVER_FILE} is locked",
+            hint=f"jobkit cancel {typed(run_dir)} ends it if you run it on {machine}",
+            exit_code=3,
+        )
+    journal.note(run_dir, "machine_gone", cluster=machine, job_ids=[job.id for job in there])
+
+
+def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None) -> list[JobId]:
+    """Return the jobs of the run's name that the journal does not know, the one of most tasks last.
+
+    Parameters
+    ----------
+    since
+        Jobs that have ended count too, if they were submitted later than that; ``None`` for none.
+    """
+    points, _ = read_points(run_dir)
+    name = points[0].run_id if points else run_dir.name
+    begin = (since or datetime.now(UTC)).astimezone()
+    queue, accounting = scheduler.search_argvs(name, begin.strftime("%Y-%m-%dT%H:%M:%S"))
+    if not queue:
+        return []
+    env = {**os.environ, **scheduler.ENVIRONMENT}
+    queued = scheduler.parse_queue(shell.run(queue, env=env, timeout_s=TIMEOUT_S))
+    if queued is None:
+        raise JobkitError(
+            f"{scheduler.NAME} does not answer, and a submission of this run was cut off"
+            if since
+            else f"{scheduler.NAME} does not answer, so jobkit does not know which jobs of this run it has",
+            hint="try again when squeue or qstat answers",
+            exit_code=3,
+        )
+    ended = (
+        scheduler.parse_accounting(shell.run(accounting, env=env, timeout_s=TIMEOUT_S)) if since else None
+    ) or ()
+    tasks = {(one.job_id, one.task) for one in queued if one.name == name}
+    tasks |= {(one.job_id, one.task) for one in ended if one.name == name}
+    known = {one.job.id for one in read_journal(run_dir).submissions}
+    sizes = Counter(job for job, _ in tasks if job not in known)
+    return [JobId(job) for job in sorted(sizes, key=lambda job: (sizes[job], int(job)))]

@@ -1,0 +1,100 @@
+"""Try a finished run's prediction: here, or as a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jobkit.core import terminal
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_lines
+from jobkit.core.json_codec import from_json
+from jobkit.core.records import POINTS_FILE, Point
+from jobkit.core.terminal import typed
+from jobkit.fit.search import foreseen, under_way
+from jobkit.outcome.trials import said, trials
+from jobkit.planning.resolve import warn_again
+from jobkit.planning.script import render_find
+from jobkit.schedulers.registry import by_name
+from jobkit.spec.site import load_site
+from jobkit.spec.sweep_spec import FindMax, load_spec
+from jobkit.submit import local, sweep
+from jobkit.submit.guards import check_place
+from jobkit.submit.launch import EXIT_INTERRUPTED, say
+from jobkit.submit.resubmit import alone
+
+EXIT_FAILED, EXIT_TO_COME = 4, 5
+
+
+def verify(run_dir: Path, *, memory: int | str | None) -> int:
+    """Run, or submit, what finds the largest batch of a run; return the exit code.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, absolute.
+    memory
+        Bytes, or ``device``; ``None`` for what the run's spec says.
+
+    Raises
+    ------
+    JobkitError
+        Where the run folder cannot be read or written, is a copy or was moved, or the scheduler
+        refuses (exit code 3).
+    """
+    check_place(run_dir)
+    with alone(run_dir, say):
+        return _verify(run_dir, memory)
+
+
+def _verify(run_dir: Path, memory: int | str | None) -> int:
+    spec = load_spec(run_dir / "sweep.yaml")
+    asked = spec.find_max or FindMax()
+    if memory is not None:
+        asked = asked.model_copy(update={"memory": memory})
+    spec = spec.model_copy(update={"find_max": asked})
+    points = _points(run_dir)
+    site = load_site(spec.site, spec.scheduler)
+    before = len(trials(run_dir))
+    asked_for = sweep.wanted(spec, before)
+    next_, final = foreseen(run_dir, asked_for)
+    if next_.proved:
+        terminal.say(f"nothing to try: {next_.message}")
+        return 0
+    if spec.scheduler != "local" and (trial := under_way(run_dir, asked_for)):
+        size = trial.batch_size or next_.batch_size
+        what = f"batch_size {size:,}" if size else "the largest batch"
+        terminal.say(f"{what} is being tried already: jobkit status {typed(run_dir)} says how far it is")
+        return EXIT_TO_COME
+    if final and not next_.index:
+        for line in said([next_]):
+            terminal.say(line)
+        return EXIT_FAILED
+    warn_again(say, spec, points)
+    sweep.want(spec, run_dir, render_find(spec, site, points[0], run_dir), after=before)
+    if spec.scheduler == "local":
+        return _here(run_dir, before)
+    taken = sweep.follow(run_dir, by_name(spec.scheduler), len(points))
+    say(f"submitted: {spec.scheduler} job {taken.job}\n  results   jobkit collect {typed(run_dir)}")
+    return 0
+
+
+def _points(run_dir: Path) -> list[Point]:
+    path = run_dir / POINTS_FILE
+    found = [from_json(Point, line, where=f"{path}:{number}") for number, line in read_lines(path)]
+    if not found:
+        raise JobkitError(f"{path}: holds no point")
+    return found
+
+
+def _here(run_dir: Path, before: int) -> int:
+    say("predicting the largest batch and running it here")
+    try:
+        with local.as_driver(run_dir) as job_id:
+            local.find_largest(run_dir, lambda _: None, job_id)
+    except KeyboardInterrupt:
+        say(f"interrupted\n  results   jobkit collect {typed(run_dir)}")
+        return EXIT_INTERRUPTED
+    found = trials(run_dir)[before:]
+    for line in said(found):
+        terminal.say(line)
+    return 0 if found and (found[-1].held or found[-1].proved) else EXIT_FAILED

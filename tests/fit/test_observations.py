@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from jobkit.core.measurements import Gpu, Memory, Need
+from jobkit.core.records import Batch, Outcome, Record
+from jobkit.core.units import GIB
+from jobkit.fit.line import Fit
+from jobkit.fit.observations import ALLOCATED, NEED, RAM, Evidence, gather, ram_peak, setting
+from tests.support.builders import GPU, MODEL, grid, record, summary
+
+SIZES = (10, 20, 30, 40, 50)
+LOAD = 1_000
+"""For each paragraph of a batch."""
+
+
+def line(load: float) -> int:
+    return int(2e8 + 10_000 * load)
+
+
+def need(load: int, passed: int | None = None) -> Need:
+    exact = line(load)
+    return Need(
+        load=load,
+        allocated_bytes=int(0.9 * exact),
+        reserved_bytes=int(1.1 * exact),
+        passed_bytes=passed or exact,
+        failed_bytes=exact - 2**23,
+        tries=5,
+        seconds=2.0,
+    )
+
+
+def went_well(*, needs: bool = True, repeats: int = 1) -> list[Record]:
+    """Return records of five batch sizes on one card, whose need lies on a line."""
+    found = []
+    for point in grid(SIZES, repeats):
+        load = LOAD * point.params["batch_size"]
+        peaks = Memory(
+            context_bytes=GIB // 2,
+            allocated_peak_bytes=line(load),
+            reserved_peak_bytes=int(1.25 * line(load)) if load == 30_000 else int(1.1 * line(load)),
+            device_idle_bytes=100,
+        )
+        told = replace(record(point), memory=peaks, summary=summary(load // LOAD, 8.0, load))
+        found.append(replace(told, needs=(need(load),) if needs else ()))
+    return found
+
+
+def ran_out(batch_size: int, *, load: int | None, cap_bytes: int | None = None) -> Record:
+    """Return the record of a point that ran out of the card's memory, or of a cap."""
+    point = replace(grid([batch_size])[0], cap_bytes=cap_bytes)
+    return replace(record(point), outcome=Outcome.GPU_OOM, summary=None, failed_load=load)
+
+
+def told(records: Sequence[Record], batches: Mapping[str, Sequence[Batch]] | None = None) -> Evidence:
+    found = gather(records, batches)
+    assert isinstance(found, Evidence), found
+    return found
+
+
+def fit_of(evidence: Evidence) -> Fit:
+    assert isinstance(evidence.fit, Fit), evidence.fit
+    return evidence.fit
+
+
+# -- on a GPU
+
+
+def test_need_is_the_line_and_allocated_stands_beside_it() -> None:
+    found = told(went_well())
+    assert (found.kind, found.slack, found.points, found.remarks) == (NEED, 1.0, 5, ())
+    assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
+    assert found.allocated
+    assert found.allocated.slope_bytes == pytest.approx(10_000)
+    assert (found.gpu, found.card_bytes) == (GPU.name, GPU.total_bytes)
+    assert found.load_by_batch == {size: LOAD * size for size in SIZES}
+
+
+def test_what_was_not_measured_is_allocated_times_the_worst_slack() -> None:
+    found = told(went_well(needs=False))
+    assert found.kind == ALLOCATED
+    assert found.slack == pytest.approx(1.25)
+    assert fit_of(found).at(10_000) == pytest.approx(1.25 * line(10_000))
+    assert found.allocated
+    assert found.allocated.at(10_000) == pytest.approx(line(10_000))
+    assert found.remarks == (
+        "what the batches need was not measured: allocated memory and the worst slack stand in",
+    )
+
+
+def test_every_batch_counts_where_batches_are_told() -> None:
+    batches = {
+        one.point.point_id: [
+            Batch(
+                index=0,
+                first_item=0,
+                items=1,
+                characters=1,
+                load=load,
+                seconds=1.0,
+                allocated_peak_bytes=None if load == 7_777 else line(load) + 1_000_000,
+            )
+            for load in (7_777, 9_000, 10_000 + one.point.index)
+        ]
+        for one in went_well()
+    }
+    found = told(went_well(), batches)
+    assert found.allocated
+    assert found.allocated.observations == 10
+    assert found.allocated.at(9_000) == pytest.approx(line(9_000) + 1_000_000)
+
+
+def test_repeats_are_one_point() -> None:
+    found = told(went_well(repeats=3))
+    assert found.points == fit_of(found).points == 5
+    assert fit_of(found).observations == 15
+    assert setting(went_well()[0]) == "batch_size 10"
+
+
+def test_the_context_and_what_the_card_held_are_kept_free() -> None:
+    found = told(went_well())
+    assert found.overhead_bytes == GIB // 2 + 100
+    assert found.allocator_bytes(8 * GIB) == 8 * GIB - GIB // 2 - 100
+
+
+def test_a_context_that_nobody_knows_is_told() -> None:
+    blind = [replace(one, memory=replace(one.memory, context_bytes=None)) for one in went_well()]
+    found = told(blind)
+    assert found.overhead_bytes is None
+    assert found.allocator_bytes(8 * GIB) == 8 * GIB
+    assert "what the context takes of the card is unknown" in found.remarks[0]
+
+
+def test_too_few_points_are_a_reason_and_no_line() -> None:
+    found = told(went_well()[:3])
+    assert found.fit == "3 distinct loads measured, and a line with an error needs 4"
+    assert found.allocated is None
+
+
+def test_points_without_figures_are_passed_over() -> None:
+    bare = replace(went_well()[0], summary=None, gpu=GPU, memory=Memory(), needs=())
+    found = told([bare, *went_well()[1:]])
+    assert (found.points, 10 in found.load_by_batch) == (4, False)
+    other = [replace(one, point=replace(one.point, params={"paragraphs_per_call": 9})) for one in went_well()]
+    assert told(other).load_by_batch == {}
+
+
+def test_other_ends_say_nothing() -> None:
+    lost = [replace(one, outcome=Outcome.TIMEOUT) for one in went_well()]
+    assert gather(lost) == gather([]) == "no point has succeeded yet"
+    assert gather([ran_out(90, load=90_000)]) == "no point has succeeded yet"
+    assert told([*went_well(), lost[0]]) == told(went_well())
+
+
+# -- nothing is mixed
+
+
+def changed(one: Record, name: str) -> Record:
+    """Return a record that differs in one thing."""
+    point, gpu = one.point, one.gpu or GPU
+    return {
+        "GPU": replace(one, gpu=replace(gpu, name="Tesla V100")),
+        "allocator setting": replace(one, point=replace(point, allocator="expandable_segments:True")),
+        "order of work": replace(one, point=replace(point, order="text")),
+        "version of torch": replace(one, versions={"torch": "1.13"}),
+        "model": replace(one, point=replace(point, model=replace(MODEL, fingerprint="other"))),
+        "workload": replace(one, point=replace(point, workload="mine:Own")),
+        "device": replace(one, point=replace(point, device="cpu")),
+    }[name]
+
+
+MIXED = ["GPU", "allocator setting", "order of work", "version of torch", "model", "workload", "device"]
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_what_differs_is_refused_by_name(name: str) -> None:
+    first, *others = went_well()
+    assert str(gather([changed(first, name), *others])).startswith(f"the points differ in {name}: ")
+
+
+def test_the_same_card_of_another_size_is_another() -> None:
+    first, *others = went_well()
+    small = replace(first, gpu=replace(GPU, total_bytes=70 * GIB))
+    assert str(gather([small, *others])).startswith("the points differ in GPU: ('NVIDIA H200', 1503")
+
+
+# -- out of memory
+
+
+def test_a_point_that_ran_out_raises_the_line() -> None:
+    found = told([*went_well(), ran_out(900, load=400_000, cap_bytes=6 * GIB)])
+    assert fit_of(told(went_well())).at(400_000) < 6 * GIB
+    assert fit_of(found).at(400_000) > fit_of(told(went_well())).at(400_000)
+    assert fit_of(found).safe_load(6 * GIB) < 400_000
+    assert found.remarks == ()
+
+
+def test_without_a_cap_it_had_the_card_less_the_context() -> None:
+    card = replace(GPU, total_bytes=6 * GIB)
+    small = [replace(one, gpu=card) for one in went_well()]
+    found = told([*small, replace(ran_out(900, load=400_000), gpu=card)])
+    [bound] = fit_of(found).failed
+    assert bound.above_bytes == 6 * GIB - GIB // 2 - 100
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        ran_out(900, load=None),
+        replace(ran_out(900, load=4_000), gpu=None),
+        changed(ran_out(900, load=4_000, cap_bytes=GIB), "GPU"),
+        changed(ran_out(900, load=4_000, cap_bytes=GIB), "allocator setting"),
+    ],
+)
+def test_one_of_which_too_little_is_known_is_told_and_not_counted(failed: Record) -> None:
+    found = told([*went_well(), failed])
+    assert found.fit == told(went_well()).fit
+    [remark] = found.remarks
+    assert remark == (
+        "1 of 1 point that ran out of memory is not in the line: its load is unknown, or it ran otherwise"
+    )
+
+
+def test_what_was_done_before_the_failure_is_no_bound() -> None:
+    failed = replace(ran_out(900, load=None, cap_bytes=8 * GIB), summary=summary(900, 8.0, 20_000))
+    assert fit_of(told([*went_well(), failed])).failed == ()
+
+
+# -- what a reader must know
+
+
+def test_retries_of_the_allocator_are_told() -> None:
+    first, *others = went_well()
+    found = told([replace(first, retries=2), *(replace(one, retries=0) for one in others)])
+    assert found.remarks == ("1 of 5 points passed only after the allocator had emptied its cache",)
+
+
+def test_other_processes_on_the_card_are_told() -> None:
+    first, *others = went_well()
+    crowded = replace(
+        first, gpu=Gpu(name=GPU.name, uuid="x", total_bytes=GPU.total_bytes, foreign_processes=2)
+    )
+    found = told([crowded, *others])
+    assert found.remarks == ("1 of 5 points ran beside other processes on the card",)
+
+
+# -- on a CPU
+
+
+def on_cpu() -> list[Record]:
+    return [
+        replace(
+            record(point),
+            memory=Memory(maxrss_bytes=line(LOAD * point.params["batch_size"]), rss_peak_bytes=5),
+            summary=summary(point.params["batch_size"], 8.0, LOAD * point.params["batch_size"]),
+        )
+        for point in grid(SIZES, device="cpu")
+    ]
+
+
+def test_on_a_cpu_it_is_the_memory_of_the_process() -> None:
+    found = told(on_cpu())
+    assert (found.kind, found.points, found.overhead_bytes, found.card_bytes) == (RAM, 5, 0, None)
+    assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
+    assert found.load_by_batch == {size: LOAD * size for size in SIZES}
+    assert ram_peak(replace(on_cpu()[0], memory=Memory())) is None
+    assert told([replace(on_cpu()[0], memory=Memory()), *on_cpu()[1:]]).points == 4
+
+
+def test_a_process_that_was_out_of_ram_counts_as_well() -> None:
+    point = grid([900], device="cpu")[0]
+    failed = replace(record(point), outcome=Outcome.RAM_OOM, summary=None, failed_load=400_000)
+    reached = Memory(maxrss_bytes=6 * GIB)
+    assert fit_of(told([*on_cpu(), replace(failed, memory=reached)])).safe_load(6 * GIB) < 400_000
+    unknown = told([*on_cpu(), replace(failed, memory=reached, failed_load=None)])
+    assert unknown.fit == told(on_cpu()).fit
+    assert "1 of 1 point that ran out of memory is not in the line" in unknown.remarks[0]

@@ -1,0 +1,509 @@
+"""Predict, try, step down: on run folders of real records, the tries played by the test."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line, read_lines, write_atomically
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.measurements import Memory, Need
+from jobkit.core.records import POINTS_FILE, Exit, Outcome, Point, Record
+from jobkit.core.units import GIB
+from jobkit.fit import ledger, search
+from jobkit.fit.lengths import LENGTHS_FILE, Lengths
+from jobkit.outcome.journal import Role
+from jobkit.outcome.results import read_run
+from jobkit.outcome.trials import (
+    ALLOCATOR,
+    PROCESS,
+    TRIALS_FILE,
+    WANTED_FILE,
+    Trial,
+    Wanted,
+    finished,
+    trials,
+)
+from jobkit.report.sources import read_sources
+from jobkit.run.measure import nvml
+from tests.support.builders import (
+    GPU,
+    ITEMS,
+    grid,
+    record,
+    write_answer,
+    write_exit,
+    write_points,
+    write_record,
+    write_submitted,
+)
+
+SIZES = (10, 20, 30, 40, 50)
+BYTES_PER_LOAD = GIB // 100 / 900
+"""Of the records of `tests.support.builders` on a CPU: 0.01 GiB and a load of 900 for each paragraph."""
+
+
+def ram(size: int) -> int:
+    return size * GIB // 100
+
+
+def measured(point: Point) -> Record:
+    """Return a record of the line, a hair off it, so that the bound lies above the line."""
+    told = record(point)
+    off = 2**16 if point.index % 2 else -(2**16)
+    size = point.params["batch_size"]
+    if point.device == "cpu":
+        return replace(told, memory=Memory(maxrss_bytes=ram(size) + off))
+    need = Need(
+        load=900 * size,
+        allocated_bytes=ram(size),
+        reserved_bytes=ram(size),
+        passed_bytes=ram(size) + off,
+        failed_bytes=ram(size) - 2**20,
+        tries=5,
+        seconds=1.0,
+    )
+    return replace(told, needs=(need,))
+
+
+def want(run: Path, memory_bytes: int | None, after: int = 0) -> None:
+    wanted = Wanted(
+        memory_bytes=memory_bytes, ram_bytes=2 * GIB, ledger=str(run.parent / "ledger.jsonl"), after=after
+    )
+    write_atomically(run / WANTED_FILE, to_json(wanted))
+
+
+def run_of(
+    folder: Path,
+    *,
+    sizes: Sequence[int] = SIZES,
+    memory_bytes: int | None = GIB,
+    device: str = "cpu",
+    lengths: bool = True,
+) -> Path:
+    """Return a run folder whose points went well, and where the largest batch is wanted."""
+    points = grid(sizes, device=device)
+    run = write_points(folder / "run", points)
+    for one in points:
+        write_record(run, measured(one))
+    if lengths:
+        write_atomically(run / LENGTHS_FILE, Lengths(paragraphs=((900,),) * ITEMS).to_json())
+    want(run, memory_bytes)
+    return run
+
+
+def points_of(run: Path) -> list[Point]:
+    return [from_json(Point, line, where="points") for _, line in read_lines(run / POINTS_FILE)]
+
+
+def ends(run: Path, point: Point, outcome: Outcome, size_bytes: int | None = None) -> None:
+    """Bring a trial's record home."""
+    told = replace(measured(point), outcome=outcome)
+    if size_bytes is not None:
+        told = replace(told, memory=Memory(maxrss_bytes=size_bytes))
+    write_record(run, told)
+
+
+def planned(run: Path) -> Point:
+    point = search.next_trial(run)
+    assert point is not None
+    return point
+
+
+def test_the_safe_batch_is_tried_first_as_a_point_of_its_own(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    point = planned(run)
+    (trial,) = trials(run)
+    assert (point.index, point.point_id) == (6, f"batch_size-{trial.batch_size}-verify")
+    assert points_of(run)[-1] == point
+    assert len(points_of(run)) == 6
+    assert (point.params, point.repeat, point.cap_bytes) == ({"batch_size": trial.batch_size}, 1, None)
+    assert trial.under_way
+    assert trial.load == 900 * trial.batch_size
+    assert trial.expected_bytes == pytest.approx(BYTES_PER_LOAD * trial.load, rel=1e-3)
+    assert trial.expected_bytes < trial.bound_bytes <= trial.capacity_bytes == GIB
+    assert trial.bound_bytes + 900 * BYTES_PER_LOAD > GIB, "the next batch would not be safe"
+    assert trial.memory == PROCESS
+
+
+def test_a_trial_that_held_is_the_last(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    assert not finished(run)
+    point = planned(run)
+    assert not finished(run)
+    ends(run, point, Outcome.OK)
+    assert search.next_trial(run) is None
+    assert finished(run)
+    (trial,) = trials(run)
+    assert trial.held
+    assert trial.measured_bytes == measured(point).memory.maxrss_bytes
+    assert len(points_of(run)) == 6
+
+
+def test_asking_again_changes_nothing(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    point = planned(run)
+    assert search.next_trial(run) is None, "it may still run"
+    ends(run, point, Outcome.OK)
+    search.next_trial(run)
+    before = {path: path.read_bytes() for path in (run / TRIALS_FILE, run / POINTS_FILE)}
+    assert search.next_trial(run) is None
+    assert before == {path: path.read_bytes() for path in before}
+    assert len((run / TRIALS_FILE).read_text().splitlines()) == 2
+    assert len(ledger.entries(tmp_path / "ledger.jsonl")) == 1
+
+
+@pytest.mark.parametrize("lengths", [True, False], ids=["lengths", "no lengths"])
+def test_out_of_memory_is_followed_by_at_most_95_percent_three_times_in_all(
+    tmp_path: Path, *, lengths: bool
+) -> None:
+    run = run_of(tmp_path, lengths=lengths)
+    loads = []
+    for _ in range(3):
+        point = planned(run)
+        last = trials(run)[-1]
+        loads.append(last.load)
+        assert last.load == 900 * last.batch_size
+        assert last.expected_bytes == pytest.approx(BYTES_PER_LOAD * last.load, rel=1e-3)
+        ends(run, point, Outcome.RAM_OOM)
+    assert search.next_trial(run) is None
+    assert finished(run)
+    assert all(after <= 0.95 * before for before, after in itertools.pairwise(loads))
+    assert [one.outcome for one in trials(run)] == [Outcome.RAM_OOM] * 3
+    assert [one.held for one in ledger.entries(tmp_path / "ledger.jsonl")] == [False] * 3
+
+
+def test_a_batch_that_took_more_did_not_hold(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    ends(run, planned(run), Outcome.OK, GIB + 1)
+    second = planned(run)
+    first, then = trials(run)
+    assert not first.held
+    assert then.load <= 0.95 * first.load
+    ends(run, second, Outcome.OK)
+    assert search.next_trial(run) is None
+    assert trials(run)[-1].held
+
+
+@pytest.mark.parametrize("outcome", [Outcome.BUG, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.SCRATCH_FULL])
+def test_what_says_nothing_of_memory_ends_it_and_is_no_prediction(tmp_path: Path, outcome: Outcome) -> None:
+    run = run_of(tmp_path)
+    ends(run, planned(run), outcome)
+    assert search.next_trial(run) is None
+    assert finished(run)
+    assert trials(run)[-1].outcome is outcome
+    assert not (tmp_path / "ledger.jsonl").exists()
+
+
+def test_a_worker_that_was_killed_is_taken_for_out_of_memory(tmp_path: Path) -> None:
+    """On Slurm the kernel kills the worker alone; the job script lives and tells its status."""
+    run = run_of(tmp_path)
+    write_exit(run, planned(run), Exit(status=137, stage="run"))
+    smaller = planned(run)
+    first, second = trials(run)
+    assert (first.outcome, first.killed) == (Outcome.LOST, True)
+    assert second.load <= 0.95 * first.load
+    ends(run, smaller, Outcome.OK)
+    assert search.next_trial(run) is None
+    assert len(ledger.entries(tmp_path / "ledger.jsonl")) == 1
+
+
+@pytest.mark.parametrize("left", [Exit(status=137, stage="run", signal="TERM"), Exit(status=1, stage="run")])
+def test_a_worker_that_ended_otherwise_without_a_record_is_the_last(tmp_path: Path, left: Exit) -> None:
+    run = run_of(tmp_path)
+    write_exit(run, planned(run), left)
+    assert search.next_trial(run) is None
+    assert not trials(run)[-1].killed
+
+
+def test_a_trial_that_left_no_trace_is_not_begun_again(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    planned(run)
+    for _ in range(3):
+        assert search.next_trial(run) is None
+    assert len(points_of(run)) == 6
+    assert not finished(run)
+    want(run, GIB, after=1)
+    assert planned(run).index == 7, "asked for anew, it is tried anew"
+
+
+def test_only_trials_since_it_was_asked_for_are_counted(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    for _ in range(3):
+        ends(run, planned(run), Outcome.RAM_OOM)
+    search.next_trial(run)
+    want(run, GIB // 2, after=3)
+    again = planned(run)
+    assert (again.index, trials(run)[-1].capacity_bytes) == (9, GIB // 2)
+    ends(run, again, Outcome.OK)
+    assert search.next_trial(run) is None
+    assert len(trials(run)) == 4
+
+
+def test_a_second_trial_of_a_size_is_a_point_of_its_own(tmp_path: Path) -> None:
+    """An old failure must not settle it: nothing of it has run."""
+    run = run_of(tmp_path)
+    first = planned(run)
+    ends(run, first, Outcome.BUG)
+    assert search.next_trial(run) is None
+    want(run, GIB, after=1)
+    second = planned(run)
+    assert second.params == first.params
+    assert second.point_id == f"{first.point_id}-2"
+    assert search.next_trial(run) is None
+    assert trials(run)[1].under_way
+    assert [one.tries for one in read_run(run).points] == [*[1] * 6, 0]
+
+
+def test_what_the_run_has_measured_is_not_tried_again(tmp_path: Path) -> None:
+    """Neither a batch of the sweep, nor one that a trial has proved; asked again, it is the same batch."""
+    run = run_of(tmp_path)
+    first = planned(run)
+    ends(run, first, Outcome.OK)
+    assert search.next_trial(run) is None
+    want(run, GIB, after=1)
+    assert search.next_trial(run) is None
+    again = trials(run)[-1]
+    assert again.proved
+    assert f"batch_size {first.params['batch_size']} was measured already: it needed " in again.message
+    assert finished(run)
+    whole = run_of(tmp_path / "whole", sizes=(10, 20, 40, ITEMS), memory_bytes=1000 * GIB)
+    assert search.next_trial(whole) is None
+    assert trials(whole)[-1].proved
+    assert len(points_of(whole)) == 4
+
+
+def test_what_was_measured_and_did_not_fit_is_tried_under_another_cap(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    first = planned(run)
+    ends(run, first, Outcome.OK, GIB + 1)
+    ends(run, planned(run), Outcome.OK)
+    assert search.next_trial(run) is None
+    want(run, GIB, after=2)
+    again = planned(run)
+    assert (again.params, again.point_id) == (first.params, f"{first.point_id}-2")
+
+
+def test_what_was_not_measured_neither_held_nor_failed(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    write_record(run, replace(measured(planned(run)), memory=Memory()))
+    assert search.next_trial(run) is None, "nothing was learned, so nothing smaller is tried"
+    assert finished(run)
+    assert not trials(run)[0].held
+    assert not (tmp_path / "ledger.jsonl").exists()
+
+
+def test_a_folder_that_two_trials_share_holds_one_record_each(tmp_path: Path) -> None:
+    """As in old runs: the record counts for the point that it names."""
+    run = run_of(tmp_path)
+    first = planned(run)
+    ends(run, first, Outcome.OK)
+    search.next_trial(run)
+    append_line(run / POINTS_FILE, to_json(replace(first, index=7)))
+    read = read_run(run)
+    assert [one.verdict.outcome for one in read.points[5:]] == [Outcome.OK, Outcome.LOST]
+    assert [one.chosen.record for one in read.points if one.chosen].count(None) == 1
+    assert any("of another point" in note for note in read.notes)
+    write_record(run, replace(measured(replace(first, index=7)), try_number=2))
+    assert [one.verdict.outcome for one in read_run(run).points[5:]] == [Outcome.OK, Outcome.OK]
+
+
+def test_a_gpu_is_capped_and_judged_by_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-1")
+    monkeypatch.setattr(nvml, "describe", lambda uuid, _: replace(GPU, uuid=uuid))
+    run = run_of(tmp_path, device="cuda")
+    point = planned(run)
+    (trial,) = trials(run)
+    assert (point.cap_bytes, trial.memory) == (GIB, ALLOCATOR)
+    write_record(run, replace(measured(point), outcome=Outcome.GPU_OOM, needs=(), failed_load=trial.load))
+    second = planned(run)
+    assert trials(run)[-1].load <= 0.95 * trial.load
+    write_record(run, measured(second))
+    assert search.next_trial(run) is None
+    last = trials(run)[-1]
+    assert last.held
+    assert last.measured_bytes == measured(second).needs[0].passed_bytes
+    (_, entry) = ledger.entries(tmp_path / "ledger.jsonl")
+    assert (entry.model, entry.gpu, entry.torch) == ("f1" * 8, GPU.name, "2.5.0")
+
+
+def test_without_a_measured_need_the_reserved_peak_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
+    run = run_of(tmp_path, device="cuda")
+    point = planned(run)
+    told = replace(measured(point), needs=(), memory=Memory(reserved_peak_bytes=GIB - 7))
+    write_record(run, told)
+    assert search.next_trial(run) is None
+    assert trials(run)[-1].measured_bytes == GIB - 7
+
+
+def test_another_card_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-2")
+    monkeypatch.setattr(nvml, "describe", lambda *_: replace(GPU, name="NVIDIA A40"))
+    run = run_of(tmp_path, device="cuda")
+    assert search.next_trial(run) is None
+    assert "the points ran on NVIDIA H200, but this job was given NVIDIA A40" in trials(run)[0].message
+
+
+def test_all_of_a_card_is_less_than_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
+    run = run_of(tmp_path, device="cuda", memory_bytes=None)
+    point = planned(run)
+    assert point.cap_bytes is None
+    assert GPU.total_bytes is not None
+    assert 0.9 * GPU.total_bytes < trials(run)[0].capacity_bytes <= GPU.total_bytes - 3 * GIB // 4
+
+
+def test_all_of_a_card_that_does_not_tell_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
+    run = run_of(tmp_path, device="cuda", memory_bytes=None)
+    for one in points_of(run):
+        write_record(run, replace(measured(one), gpu=replace(GPU, total_bytes=None)))
+    assert search.next_trial(run) is None
+    assert "set find_max.memory" in trials(run)[0].message
+
+
+def test_all_of_a_cpu_is_what_the_job_asks_for(tmp_path: Path) -> None:
+    run = run_of(tmp_path, memory_bytes=None)
+    planned(run)
+    assert trials(run)[0].capacity_bytes == 2 * GIB
+
+
+def test_the_text_ends_the_batch(tmp_path: Path) -> None:
+    for name, lengths in (("known", True), ("unknown", False)):
+        run = run_of(tmp_path / name, memory_bytes=1000 * GIB, lengths=lengths)
+        assert planned(run).params == {"batch_size": ITEMS}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "memory_bytes", "why"),
+    [
+        ((10, 20, 30), GIB, "3 distinct loads measured, and a line with an error needs 4"),
+        (SIZES, 2**20, "not even a batch of 1 fits"),
+        ((), GIB, "no point has succeeded yet"),
+    ],
+)
+def test_where_nothing_can_be_tried_it_says_why(
+    tmp_path: Path, sizes: Sequence[int], memory_bytes: int, why: str
+) -> None:
+    run = run_of(tmp_path, sizes=sizes, memory_bytes=memory_bytes)
+    assert search.next_trial(run) is None
+    assert finished(run)
+    assert [(one.index, one.message) for one in trials(run)] == [(0, why)]
+    assert len(points_of(run)) == len(sizes)
+    assert search.next_trial(run) is None
+    assert len(trials(run)) == 1
+
+
+def test_another_knob_is_refused(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    odd = [replace(one, params={**one.params, "tokenizer_batch": one.index}) for one in points_of(run)]
+    (run / POINTS_FILE).write_text("".join(to_json(one) + "\n" for one in odd), encoding="utf-8")
+    assert search.next_trial(run) is None
+    assert "no other knob varies" in trials(run)[0].message
+
+
+def test_without_a_wish_it_is_an_error(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    (run / WANTED_FILE).unlink()
+    with pytest.raises(JobkitError, match=r"find_max.json: No such file"):
+        search.next_trial(run)
+
+
+def test_a_ledger_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    (tmp_path / "ledger.jsonl").mkdir()
+    ends(run, planned(run), Outcome.OK)
+    assert search.next_trial(run) is None
+    assert trials(run)[-1].held
+
+
+def test_the_trial_stands_in_the_table_and_in_a_note(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    _, notes = read_sources([run])
+    assert any("the largest batch has not been tried yet" in note for note in notes)
+    point = planned(run)
+    rows, notes = read_sources([run])
+    assert rows[-1].columns["point"] == point.point_id
+    assert any(note.endswith("of the process is being tried") for note in notes)
+    write_exit(run, point, Exit(status=1, stage="run", outcome=Outcome.CANCELLED))
+    _, notes = read_sources([run])
+    assert any(note.endswith("was tried and ended as cancelled") for note in notes)
+    assert read_run(run).notes == ()
+
+
+def test_the_command_prints_the_number_of_the_point_and_says_what_was_found(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+
+    def command() -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "jobkit.fit.search", str(run)]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    done = command()
+    assert (done.returncode, done.stdout) == (0, "6\n")
+    assert done.stderr.startswith("find_max: batch_size ")
+    ends(run, points_of(run)[-1], Outcome.OK)
+    done = command()
+    assert (done.returncode, done.stdout) == (0, "")
+    assert " held: needed " in done.stderr
+    (run / WANTED_FILE).unlink()
+    done = command()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "find_max.json" in done.stderr
+
+
+def test_nothing_of_the_trial_is_lost_on_the_way_through_the_file(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    planned(run)
+    lines = (run / TRIALS_FILE).read_text(encoding="utf-8").splitlines()
+    assert [from_json(Trial, line, where="x") for line in lines] == trials(run)
+    assert json.loads(lines[0])["outcome"] is None
+
+
+@pytest.mark.fault
+def test_a_search_that_was_killed_between_its_two_lines_goes_on(tmp_path: Path) -> None:
+    """FAULT: the search for the largest batch is killed between writing a trial and its point.
+
+    HOW: real: the two files as such a kill leaves them.
+    REPORTED: nothing: a trial without a point never began, so the same one is written again.
+    LOST: nothing.
+    """
+    run = run_of(tmp_path)
+    before = (run / POINTS_FILE).read_bytes()
+    point = search.next_trial(run)
+    (run / POINTS_FILE).write_bytes(before)
+    assert trials(run) == []
+    assert "being tried" not in str(read_sources([run]))
+    assert search.next_trial(run) == point
+    assert [one.index for one in trials(run)] == [points_of(run)[-1].index]
+
+
+@pytest.mark.fault
+def test_a_trial_that_was_killed_before_it_began_is_not_being_tried(tmp_path: Path) -> None:
+    """FAULT: what finds the largest batch is killed when it has written a trial's point, before that begins.
+
+    HOW: real: the files as such a kill leaves them, with what Slurm's accounting says of the job.
+    REPORTED: once the job is known to have ended, that the trial never began, and the `jobkit resume` \
+that runs it.
+    LOST: nothing.
+    """
+    run = run_of(tmp_path)
+    point = planned(run)
+    write_submitted(run, "slurm", "78", first=1, last=1, role=Role.FIND, round=1)
+    assert "is being tried" in str(read_sources([run])[1])
+    row = f"78_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"
+    write_answer(run, "slurm", "accounting", row, argv=["sacct"])
+    (note,) = (one for one in read_sources([run])[1] if "never began" in one)
+    assert note.endswith(f"{run} {point.point_id} runs it")
+    write_submitted(run, "slurm", "79", first=point.index, last=point.index, round=2)
+    assert "is being tried" in str(read_sources([run])[1]), "resumed"

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import linear_regression
+from typing import Any
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import ModelRef
+from jobkit.core.units import GIB
+from jobkit.fit.loads import Lengths, Loads
+from jobkit.planning import batch_sizes
+from jobkit.spec.sweep_spec import FindMax, SweepSpec
+
+RECORDS = Path(__file__).parents[2] / "docs" / "benchmarks" / "gpu"
+FULL = ModelRef(path="/m", name="en", size="full", stand_in=True, fingerprint="f", size_bytes=1)
+NOVEL = Loads(Lengths(paragraphs=((900, 50), *((60, 40, 20),) * 999)))
+
+
+def spec(device: str = "cuda", **sweep: object) -> SweepSpec:
+    return SweepSpec.model_validate({"name": "t", "device": device, "sweep": sweep})
+
+
+def expandable_records() -> list[dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in RECORDS.glob("*/results/*/*/record.json")]
+    return [one for one in found if one["point"]["allocator"] == "expandable_segments:True"]
+
+
+def test_the_typical_line_is_that_of_the_committed_records() -> None:
+    records = expandable_records()
+    slope, fixed = linear_regression(
+        [one["summary"]["load_max"] for one in records],
+        [one["memory"]["process_peak_bytes"] for one in records],
+    )
+    line = batch_sizes.TYPICAL["stanza-ner", "en", "full"]
+    assert line.bytes_per_load == pytest.approx(slope, rel=0.01)
+    assert line.fixed_bytes == pytest.approx(fixed, rel=0.01)
+    assert line.at(line.largest_load(10 * GIB)) == pytest.approx(10 * GIB)
+    assert line.largest_load(1) == 0
+
+
+def test_the_sizes_take_up_to_a_quarter_of_the_card() -> None:
+    chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, 8 * GIB)
+    assert chosen.largest_load == batch_sizes.TYPICAL["stanza-ner", "en", "full"].largest_load(8 * GIB)
+    assert 0.2 < NOVEL.load(chosen.sizes.batch_sizes[-1]) / chosen.largest_load <= 0.25
+    assert "up to a quarter of the 597,642 that a card of 8 GiB may take" in chosen.line
+    assert chosen.line.endswith("; lengths as the workload finds them")
+
+
+@pytest.mark.parametrize(
+    ("card_bytes", "share", "words"),
+    [(2 * GIB, 0.5, "50%"), (4 * GIB, 0.5, "50%"), (6 * GIB, 1 / 3, "33%"), (80 * GIB, 0.25, "a quarter")],
+)
+def test_more_of_a_small_card_is_measured(card_bytes: int, share: float, words: str) -> None:
+    chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, card_bytes)
+    most = min(chosen.largest_load or 0, NOVEL.load(NOVEL.limit))
+    assert 0.8 * share < NOVEL.load(chosen.sizes.batch_sizes[-1]) / most <= share
+    assert f"up to {words} of the " in chosen.line
+    assert len(chosen.sizes.batch_sizes) == 5
+
+
+def test_a_card_that_is_not_named_is_assumed_to_be_small() -> None:
+    chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, Loads(Lengths(paragraphs=((900,),) * 9_000)))
+    assert "may take" in chosen.line
+    assert "a card of 24 GiB, as none is named," in chosen.line
+
+
+@pytest.mark.parametrize(
+    ("device", "model", "card_bytes"),
+    [("cpu", FULL, None), ("cuda", replace(FULL, size="tiny"), 8 * GIB), ("cuda", None, 8 * GIB)],
+)
+def test_else_it_is_a_quarter_of_the_text(
+    device: str, model: ModelRef | None, card_bytes: int | None
+) -> None:
+    chosen = batch_sizes.choose(spec(device, batch_size="auto"), model, NOVEL, card_bytes)
+    assert chosen.largest_load is None
+    assert "up to a quarter of the 900,000 of the whole text in one call" in chosen.line
+
+
+def test_a_short_text_goes_beyond_a_quarter_and_says_so() -> None:
+    chosen = batch_sizes.choose(spec(batch_size="auto"), None, Loads(Lengths.unknown(6)))
+    assert chosen.sizes.batch_sizes == (1, 2, 4, 5, 6)
+    assert "more than a quarter of the 6 of the whole text in one call" in chosen.line
+    assert "loads of 1 to 6 paragraphs" in chosen.line
+    assert chosen.line.endswith("the workload tells no lengths")
+
+
+def test_few_sizes_say_why() -> None:
+    chosen = batch_sizes.choose(spec(batch_size="auto"), None, Loads(Lengths(paragraphs=((9,), (9,)))))
+    assert chosen.line.endswith(
+        "the text makes too few distinct loads (2) for a line: a longer text tells more"
+    )
+    none = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, GIB // 2)
+    assert none.line == "no batch size is worth measuring: what the model takes alone is more than there is"
+    assert none.card == "a card of 512.0 MiB"
+
+
+def test_auto_is_replaced_and_the_other_knobs_stay() -> None:
+    asked = spec(batch_size="auto", tokenizer_batch=[8, 16], include=[{"batch_size": 1}])
+    assert batch_sizes.is_auto(asked)
+    found = batch_sizes.decided(asked, (10, 20))
+    assert not batch_sizes.is_auto(found)
+    assert found.sweep.product == {"batch_size": [10, 20], "tokenizer_batch": [8, 16]}
+    assert len(batch_sizes.settings_of(found)) == 5
+    with pytest.raises(JobkitError, match="no batch size is worth measuring"):
+        batch_sizes.decided(asked, ())
+
+
+def test_other_knobs_that_cut_the_text_count_with_their_largest_value() -> None:
+    lengths = Lengths(paragraphs=((10, 10, 10),) * 9)
+    loads = batch_sizes.loads_of(spec(batch_size="auto", sentences_per_ner_batch=[2, 4]), lengths)
+    assert loads.load(9) == 4 * 10
+    assert batch_sizes.loads_of(spec(batch_size=[3]), lengths).load(9) == 9 * 10
+    assert batch_sizes.loads_of(spec(sentences_per_ner_batch=[2]), lengths).load(9) == 9 * 10
+
+
+def test_a_card_that_find_max_names_is_known() -> None:
+    assert batch_sizes.named_card_bytes(spec()) is None
+    named = spec().model_copy(
+        update={"find_max": FindMax.model_validate({"memory": "16GiB"}), "device": "cuda"}
+    )
+    assert batch_sizes.named_card_bytes(named) == 16 * GIB
+    assert batch_sizes.named_card_bytes(named.model_copy(update={"find_max": FindMax()})) is None
+    assert batch_sizes.named_card_bytes(named.model_copy(update={"device": "cpu"})) is None, (
+        "that of the process"
+    )

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+
+from jobkit.core.units import GIB
+from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
+from jobkit.planning.preflight import Item, Preflight, Setting, Size
+from jobkit.planning.preflight_output import as_json, as_text
+
+SIZE = Size(
+    batch_size=50,
+    load=47_050,
+    own_load=47_050,
+    first_paragraph=150,
+    from_batch_size=50,
+    efficiency=0.28,
+    efficiency_sorted=0.823,
+    gpu_bytes=int(1.5 * GIB),
+    in_spec=True,
+    to_measure=False,
+)
+FOUND = Preflight(
+    text="sample",
+    workload="stanza-ner",
+    model="en full",
+    stand_in=True,
+    device="cuda",
+    source=TOKENIZER,
+    paragraphs=881,
+    items=2_121,
+    characters=164_138,
+    longest=(
+        Item(length=941, paragraph=176, item=0, beginning="The clerks laughed, ..."),
+        Item(length=535, paragraph=319, item=2, beginning="Nobody found the gull"),
+    ),
+    saturation=2_121,
+    saturation_load=1_995_861,
+    limit=881,
+    measure=(40, 85),
+    why="batch_size 40, 85: loads",
+    gpu_memory_bytes=24 * GIB,
+    gpu_memory_named=False,
+    sizes=(replace(SIZE, batch_size=1, load=941, gpu_bytes=GIB, in_spec=False, to_measure=True), SIZE),
+    settings=(Setting(params={"batch_size": 50}, load=47_050),),
+)
+
+PAGE = """\
+stanza-ner: sample, model en full (STAND-IN)
+881 paragraphs, 2,121 sentences, 164,138 characters
+
+This one 941-character sentence sets the memory of the batches that it is in; the next longest has 535:
+     941  paragraph 176, sentence 0: The clerks laughed, ...
+     535  paragraph 319, sentence 2: Nobody found the gull
+
+batch size    load  text of padded %  if sorted %  GPU GiB, roughly
+───────────────────────────────────────────────────────────────────────
+         1     941              28.0         82.3               1.0   >
+        50  47,050              28.0         82.3               1.5  *
+
+load: the most padded characters of a batch, of this size or a smaller one
+text of padded: share of the padded characters that are text; sorted: if it were, by length
+GPU GiB: by a line measured on an H200 with the stand-in; yours may take half or twice that
+* in the spec, > worth measuring
+
+Past a batch size of 2,121 nothing changes: the load stays 1,995,861.
+  A call holds the whole text from 881 on: that is the largest size it can try.
+Worth measuring: batch_size 40, 85: loads.
+  have them chosen: sweep: {batch_size: auto}
+  or say so now:    --set 'sweep.batch_size=[40, 85]'
+  What share of your card they take is known after the first point.
+"""
+
+
+def test_the_page_whole() -> None:
+    assert as_text(FOUND) == PAGE
+
+
+def test_json_has_every_field_with_its_number_whole() -> None:
+    told = json.loads(as_json(FOUND))
+    assert set(told) == {"schema", *(field.name for field in fields(Preflight))}
+    assert told["sizes"][1]["gpu_bytes"] == int(1.5 * GIB)
+    assert set(told["sizes"][1]) == {field.name for field in fields(Size)}
+
+
+def without_gpu(found: Preflight) -> Preflight:
+    return replace(found, sizes=tuple(replace(one, gpu_bytes=None) for one in found.sizes))
+
+
+def test_an_estimate_says_so() -> None:
+    assert "ESTIMATED from punctuation" in as_text(replace(FOUND, source=PUNCTUATION))
+
+
+def test_a_workload_without_lengths_says_what_that_costs() -> None:
+    sizes = tuple(replace(one, efficiency=None, efficiency_sorted=None) for one in FOUND.sizes)
+    page = as_text(without_gpu(replace(FOUND, source=NONE, items=None, longest=(), sizes=sizes)))
+    assert "This workload tells no lengths" in page
+    assert "%" not in page
+    assert "load: the most paragraphs of a batch" in page
+
+
+def test_a_text_of_one_item_a_paragraph_speaks_of_paragraphs() -> None:
+    page = as_text(replace(FOUND, items=881))
+    assert "\n881 paragraphs, 164,138 characters\n" in page
+    assert "This one 941-character paragraph sets" in page
+    assert "  941  paragraph 176: The" in page
+
+
+def test_other_knobs_have_a_list() -> None:
+    settings = (
+        Setting(params={"batch_size": 50, "tokenizer_batch": 8}, load=47_050),
+        Setting(params={}, load=30_112),
+    )
+    page = as_text(replace(FOUND, settings=settings))
+    assert "  batch_size 50, tokenizer_batch 8: load 47,050\n" in page
+    assert "  the workload as it comes: load 30,112\n" in page
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (replace(FOUND, gpu_memory_named=True), ""),
+        (replace(FOUND, device="cpu"), ""),
+        (without_gpu(FOUND), "What share of your card"),
+        (without_gpu(replace(FOUND, gpu_memory_named=True)), "--gpu-memory changes nothing"),
+    ],
+)
+def test_what_is_not_known_of_the_card_is_told(found: Preflight, told: str) -> None:
+    page = as_text(found)
+    assert told in page
+    assert (told == "") == (page.splitlines()[-1].startswith("  or say so now"))
+
+
+def test_without_sizes_nothing_is_offered() -> None:
+    page = as_text(replace(FOUND, measure=(), saturation=881))
+    assert "or say so now" not in page
+    assert "A call holds" not in page

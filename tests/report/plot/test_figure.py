@@ -1,0 +1,610 @@
+from __future__ import annotations
+
+import math
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from matplotlib import style
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+from jobkit.commands.results.collect import collect as command
+from jobkit.core.errors import JobkitError
+from jobkit.core.json_codec import to_json
+from jobkit.core.measurements import Gpu, Memory, Need
+from jobkit.core.records import Outcome, Point, Record
+from jobkit.core.units import GIB
+from jobkit.outcome.trials import TRIALS_FILE, Trial
+from jobkit.report.plot.data import group_plots
+from jobkit.report.plot.figure import COLUMN_IN, MOST_GROUPS, PAGE_IN, STYLE, SUFFIXES, figure, plot
+from jobkit.report.plot.panels import MARKS, SMALL, repeats_in_words, short
+from jobkit.report.tables import Collected, collect
+from tests.support.builders import GPU, TEXT, grid, record, write_points, write_record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ROOT = Path(__file__).parents[3]
+COMMITTED = ROOT / "docs" / "benchmarks" / "gpu"
+OLD_LOG = ROOT / "tests" / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
+SIZES = (50, 100, 150, 200, 300)
+LOAD = 1_000
+"""Padded characters of a paragraph in these tests."""
+CARD = Gpu(name="a card", uuid="GPU-2", total_bytes=16 * GIB, driver="1", cuda="12")
+CONTEXT = 3 * GIB // 4
+"""As `tests.support.builders.memory` has it."""
+
+
+def needed(size: float) -> int:
+    return int(0.25 * GIB + size * GIB / 100)
+
+
+def measured(of: Point, *, work_s: float = 8.0, gpu: Gpu = CARD) -> Record:
+    """Return a record whose need is 0.25 GiB and 0.01 GiB for each paragraph of the batch."""
+    size = of.params["batch_size"]
+    passed = needed(size)
+    need = Need(
+        load=LOAD * size,
+        allocated_bytes=passed * 9 // 10,
+        reserved_bytes=passed * 11 // 10,
+        passed_bytes=passed,
+        failed_bytes=passed - 1,
+        tries=5,
+        seconds=2.0,
+    )
+    made = record(of, work_s=work_s)
+    assert made.summary is not None
+    return replace(made, gpu=gpu, needs=(need,), summary=replace(made.summary, load_max=LOAD * size))
+
+
+def a_run(folder: Path, *, repeats: int = 2, sizes: Sequence[int] = SIZES, gpu: Gpu = CARD) -> Path:
+    """Make a run that is faster the larger the batch, by less and less, and scatters a little."""
+    points = grid(sizes, repeats)
+    write_points(folder, points)
+    for one in points:
+        size = one.params["batch_size"]
+        write_record(folder, measured(one, work_s=8 + 200 / size + 0.1 * one.repeat, gpu=gpu))
+    return folder
+
+
+def with_trials(folder: Path) -> Path:
+    """Add two tries of a prediction under a cap of 8 GiB: the first ran out of memory."""
+    first = grid([50])[0]
+    tried = [
+        replace(first, index=11 + n, point_id=f"batch_size-{size}-verify", params={"batch_size": size})
+        for n, size in enumerate((780, 740))
+    ]
+    tried = [replace(one, cap_bytes=8 * GIB) for one in tried]
+    with (folder / "points.jsonl").open("a") as stream:
+        stream.writelines(to_json(one) + "\n" for one in tried)
+    failed = replace(measured(tried[0]), outcome=Outcome.GPU_OOM, needs=(), summary=None)
+    write_record(folder, replace(failed, failed_load=780 * LOAD))
+    write_record(folder, measured(tried[1], work_s=1.0))
+    trials = [
+        Trial(
+            index=one.index,
+            batch_size=one.params["batch_size"],
+            load=one.params["batch_size"] * LOAD,
+            capacity_bytes=8 * GIB,
+            expected_bytes=7.5 * GIB,
+            bound_bytes=7.8 * GIB,
+        )
+        for one in tried
+    ]
+    (folder / TRIALS_FILE).write_text("".join(to_json(one) + "\n" for one in trials))
+    return folder
+
+
+def drawn(*paths: Path, gpu_memory_bytes: int | None = None) -> Figure:
+    """Return the figure as `plot` draws it, laid out."""
+    with style.context(["default", dict(STYLE)]):
+        found = figure(collect(paths), gpu_memory_bytes=gpu_memory_bytes)
+        FigureCanvasAgg(found).draw()  # type: ignore[no-untyped-call]  # matplotlib's stubs leave it out
+    return found
+
+
+def panels(found: Figure) -> list[Axes]:
+    return [axes for row in found.subfigs for axes in row.axes]
+
+
+Spots = list[tuple[Any, Any]]
+"""What is drawn; Any, so that it can be held to `pytest.approx`."""
+
+
+def spots(line: Line2D) -> Spots:
+    across, up = (np.asarray(one, dtype=float).tolist() for one in line.get_data())
+    return list(zip(across, up, strict=True))
+
+
+def lines(axes: Axes) -> dict[str, Spots]:
+    """Return what is drawn by its name in the legend."""
+    return {str(line.get_label()): spots(line) for line in axes.get_lines()}
+
+
+def legend(axes: Axes) -> str:
+    shown = axes.get_legend()
+    assert shown is not None
+    return " | ".join(
+        [shown.get_title().get_text(), *(text.get_text() for text in shown.get_texts())]
+    ).replace("\n", " ")
+
+
+def titles(found: Figure) -> list[str]:
+    return [row.get_suptitle().replace("\N{NO-BREAK SPACE}", " ").replace("\n", " ") for row in found.subfigs]
+
+
+def test_memory_shows_what_was_measured_the_line_the_bound_and_the_card(tmp_path: Path) -> None:
+    memory, _ = panels(drawn(a_run(tmp_path / "run")))
+    shown = lines(memory)
+    assert shown["need"] == [(LOAD * size, pytest.approx(needed(size) / GIB)) for _ in "12" for size in SIZES]
+    assert [y for _, y in shown["allocated peak"]] == pytest.approx([0.9 * y for _, y in shown["need"]])
+    room = (16 * GIB - CONTEXT) / GIB
+    assert shown["card less context, 15.25 GiB"][0][1] == room
+    for load, gib in shown["fitted line"]:
+        assert gib == pytest.approx(0.25 + load / LOAD / 100, abs=1e-3)
+    assert all(
+        above[1] >= below[1]
+        for above, below in zip(shown["95 % bound, one-sided"], shown["fitted line"], strict=True)
+    )
+    (name,) = (name for name in shown if name.startswith("predicted, batch 1,"))
+    ((load, gib),) = shown[name]
+    assert load == pytest.approx(1_500 * LOAD, rel=0.01)
+    assert room * 0.99 < gib <= room
+    assert memory.get_ylabel() == "allocator memory (GiB)"
+    assert memory.get_xlabel() == "load (padded characters)"
+    assert "the lengths of the text are unknown" in legend(memory)
+
+
+def test_the_limit_is_that_of_the_card_that_is_asked_about(tmp_path: Path) -> None:
+    memory, _ = panels(drawn(a_run(tmp_path / "run"), gpu_memory_bytes=8 * GIB))
+    assert "card less context, 7.25 GiB" in lines(memory)
+
+
+def test_predictions_that_were_tried_stand_beside_what_came_of_them(tmp_path: Path) -> None:
+    run = with_trials(a_run(tmp_path / "run"))
+    memory, speed = panels(drawn(run))
+    shown = lines(memory)
+    assert shown["limit 8.00 GiB"][0][1] == 8
+    assert shown["predicted"] == [(780 * LOAD, 7.5), (740 * LOAD, 7.5)]
+    assert shown["verified, batch 740"] == [(740 * LOAD, pytest.approx(needed(740) / GIB))]
+    assert shown["out of memory, batch 780"] == [(780 * LOAD, 8)]
+    assert max(load for load, _ in shown["need"]) == LOAD * SIZES[-1], (
+        "no try is taken for a point of the sweep"
+    )
+    assert [x for x, _ in error_bars(speed)[0]] == list(SIZES), "and its speed is none of the sweep's"
+    fitted = group_plots(collect([run]))[0].memory.line
+    assert fitted is not None
+    assert fitted.at(0) == pytest.approx(0.25 * GIB, rel=0.01)
+
+
+def test_a_try_of_which_no_prediction_is_kept_is_shown_on_the_line(tmp_path: Path) -> None:
+    run = with_trials(a_run(tmp_path / "run"))
+    (run / TRIALS_FILE).unlink()
+    shown = lines(panels(drawn(run))[0])
+    assert "verified, batch 740" in shown
+    assert any(name.startswith("predicted, batch") for name in shown)
+
+
+def test_a_sweep_all_under_a_cap_is_a_sweep(tmp_path: Path) -> None:
+    points = [replace(one, cap_bytes=8 * GIB) for one in grid(SIZES)]
+    run = write_points(tmp_path / "run", points)
+    for one in points:
+        write_record(run, measured(one))
+    assert len(lines(panels(drawn(run))[0])["need"]) == len(SIZES)
+
+
+def error_bars(axes: Axes) -> list[Spots]:
+    """Return of each series size and mean."""
+    return [spots(one.lines[0]) for one in axes.containers if isinstance(one, ErrorbarContainer)]
+
+
+def test_speed_shows_mean_and_sd_of_the_repeats_and_the_knee(tmp_path: Path) -> None:
+    _, speed = panels(drawn(a_run(tmp_path / "run", repeats=3)))
+    (series,) = error_bars(speed)
+    speeds = {size: [881 / (8 + 200 / size + 0.1 * repeat) for repeat in (1, 2, 3)] for size in SIZES}
+    assert [size for size, _ in series] == list(speeds)
+    assert [mean for _, mean in series] == pytest.approx([fmean(values) for values in speeds.values()])
+    (container,) = speed.containers
+    assert isinstance(container, ErrorbarContainer)
+    (bars,) = container.lines[2]
+    for path, values in zip(bars.get_paths(), speeds.values(), strict=True):
+        (_, low), (_, high) = np.asarray(path.vertices, dtype=float)
+        assert high - low == pytest.approx(2 * stdev(values))
+    assert "mean ± sd, n = 3" in legend(speed)
+    fastest = fmean(speeds[300])
+    knee = next(size for size in SIZES if fmean(speeds[size]) >= 0.95 * fastest)
+    assert lines(speed)[f"knee: {knee}"] == [(knee, pytest.approx(fmean(speeds[knee])))]
+    assert lines(speed)["within 5 % of the fastest"][0][1] == pytest.approx(0.95 * fastest)
+    assert knee == 200
+
+
+def test_one_repeat_has_no_error_bar(tmp_path: Path) -> None:
+    _, speed = panels(drawn(a_run(tmp_path / "run", repeats=1)))
+    (container,) = speed.containers
+    assert isinstance(container, ErrorbarContainer)
+    assert not container.has_yerr
+    assert "n = 1, no error bar" in legend(speed)
+
+
+def test_repeats_that_are_not_all_home_are_told() -> None:
+    assert repeats_in_words((3, 2)) == "mean ± sd, n = 2 to 3"
+
+
+def test_another_knob_makes_series_with_markers_and_lines_of_their_own(tmp_path: Path) -> None:
+    points = [
+        replace(one, index=n, point_id=f"p{n}", params={**one.params, "tokenizer_batch": batch})
+        for n, (one, batch) in enumerate(((one, b) for b in (32, 64) for one in grid(SIZES, 2)), 1)
+    ]
+    run = write_points(tmp_path / "run", points)
+    for one in points:
+        write_record(run, measured(one))
+    _, speed = panels(drawn(run))
+    assert "tokenizer_batch 32: mean ± sd, n = 2 | tokenizer_batch 64: mean" in legend(speed)
+    drawn_as = [one.lines[0] for one in speed.containers if isinstance(one, ErrorbarContainer)]
+    assert len({(str(line.get_marker()), str(line.get_linestyle())) for line in drawn_as}) == 2
+
+
+def test_knobs_that_move_together_make_one_series(tmp_path: Path) -> None:
+    points = [
+        replace(
+            one, params={"batch_size": one.params["batch_size"], "tokenizer_batch": one.params["batch_size"]}
+        )
+        for one in grid(SIZES, 2)
+    ]
+    run = write_points(tmp_path / "run", points)
+    for one in points:
+        write_record(run, measured(one))
+    assert len(error_bars(panels(drawn(run))[1])) == 1
+
+
+def test_sizes_far_apart_are_drawn_logarithmic(tmp_path: Path) -> None:
+    _, speed = panels(drawn(a_run(tmp_path / "run", sizes=(5, 10, 50, 100, 500))))
+    assert speed.get_xscale() == "log"
+
+
+def test_where_no_need_was_measured_the_allocated_line_and_its_slack_are_named() -> None:
+    memory, _ = panels(drawn(COMMITTED / "stanza-20261121-034558-42cc"))
+    shown = lines(memory)
+    assert "allocated line x 1.07 (slack)" in shown
+    assert len(shown["reserved peak"]) == len(shown["allocated peak"]) == 15
+    assert memory.get_xscale() == memory.get_yscale() == "log", "the card is 40 times what was measured"
+    assert "39 times the largest load measured" in legend(memory)
+
+
+def test_few_loads_are_points_with_the_reason(tmp_path: Path) -> None:
+    memory, _ = panels(drawn(a_run(tmp_path / "run", sizes=(50, 100, 150))))
+    shown = lines(memory)
+    assert len(shown["need"]) == 6
+    assert "fitted line" not in shown
+    assert "no line: 3 distinct loads measured, and a line with an error needs 4" in legend(memory)
+
+
+def test_on_a_cpu_it_is_ram_and_no_card(tmp_path: Path) -> None:
+    points = grid(SIZES, device="cpu")
+    run = write_points(tmp_path / "run", points)
+    for one in points:
+        write_record(run, record(one))
+    found = drawn(run)
+    memory, _ = panels(found)
+    assert memory.get_ylabel() == "RAM (GiB)"
+    assert [load for load, _ in lines(memory)["RAM peak"]] == [900 * size for size in SIZES]
+    assert [gib for _, gib in lines(memory)["RAM peak"]] == pytest.approx([size / 100 for size in SIZES])
+    assert not any("card" in name or "predicted" in name for name in lines(memory))
+    assert "on a CPU (node1)" in titles(found)[0]
+
+
+def test_on_a_cpu_a_try_of_a_prediction_brings_the_limit(tmp_path: Path) -> None:
+    points = grid(SIZES, device="cpu")
+    tried = replace(points[0], index=6, point_id="batch_size-400-verify", params={"batch_size": 400})
+    run = write_points(tmp_path / "run", [*points, tried])
+    for one in (*points, tried):
+        write_record(run, record(one))
+    trial = Trial(index=6, batch_size=400, load=360_000, capacity_bytes=5 * GIB, expected_bytes=4 * GIB)
+    (run / TRIALS_FILE).write_text(to_json(trial) + "\n")
+    shown = lines(panels(drawn(run))[0])
+    assert shown["limit 5.00 GiB"][0][1] == 5
+    assert shown["verified, batch 400"] == [(360_000, pytest.approx(4))]
+
+
+def test_an_old_log_has_a_straight_line_without_an_error_bar() -> None:
+    found = drawn(OLD_LOG)
+    memory, speed = panels(found)
+    shown = lines(memory)
+    assert [size for size, _ in shown["peak in the log"]] == [50, 300]
+    assert "straight line" in shown
+    assert not any("bound" in name for name in shown)
+    assert "2 points, no error bar" in legend(memory)
+    assert "memory grows faster than a line" in legend(memory)
+    assert memory.get_xlabel().startswith("batch size")
+    assert "n = 1, no error bar" in legend(speed)
+    assert "a log of a tagger before jobkit" in titles(found)[0]
+
+
+def test_an_old_log_of_a_cpu_or_of_one_size_has_what_it_has(tmp_path: Path) -> None:
+    text = OLD_LOG.read_text()
+    one = tmp_path / "one.o1"
+    one.write_text("".join(re.findall(r".*Total time[\s\S]*?Peak RAM.*\n", text)[:1]))
+    memory, _ = panels(drawn(one))
+    assert "no line: 1 size measured" in legend(memory)
+    cpu = tmp_path / "cpu.o2"
+    cpu.write_text("".join(line for line in text.splitlines(keepends=True) if "GPU" not in line))
+    memory, _ = panels(drawn(cpu))
+    assert memory.get_ylabel() == "RAM (GiB)"
+    assert "no error bar" in legend(memory)
+
+
+def test_where_the_card_is_unknown_there_is_no_limit(tmp_path: Path) -> None:
+    memory, _ = panels(drawn(a_run(tmp_path / "run", gpu=replace(CARD, total_bytes=None))))
+    assert set(lines(memory)) == {"need", "allocated peak", "fitted line", "95 % bound, one-sided"}
+
+
+def test_a_card_smaller_than_a_batch_of_1_is_told(tmp_path: Path) -> None:
+    memory, _ = panels(drawn(a_run(tmp_path / "run"), gpu_memory_bytes=CONTEXT + GIB // 8))
+    assert "not even a batch size of 1 fits" in legend(memory)
+
+
+def test_points_that_all_ran_out_of_memory_are_an_empty_panel_with_the_reason(tmp_path: Path) -> None:
+    points = grid([50, 100])
+    run = write_points(tmp_path / "run", points)
+    for one in points:
+        write_record(run, replace(measured(one), outcome=Outcome.GPU_OOM, needs=(), summary=None))
+    memory, speed = panels(drawn(run))
+    assert "no point has succeeded yet" in legend(memory)
+    assert "no speed was recorded" in legend(speed)
+
+
+def test_records_without_memory_are_told(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    write_record(run, replace(record(grid([50])[0]), memory=Memory()))
+    assert "no line: 0 distinct loads measured" in legend(panels(drawn(run))[0])
+
+
+def test_a_stand_in_model_is_named_in_the_title(tmp_path: Path) -> None:
+    (title,) = titles(drawn(a_run(tmp_path / "run")))
+    assert "STAND-IN model, trained by jobkit on generated text" in title
+    assert "on a card (16.0 GiB)" in title
+    assert "torch" not in title, "the versions are in the table"
+
+
+def two_groups(folder: Path) -> list[Path]:
+    return [a_run(folder / "one"), a_run(folder / "two", gpu=GPU)]
+
+
+def test_groups_are_never_mixed_but_drawn_in_rows(tmp_path: Path) -> None:
+    first, second = two_groups(tmp_path)
+    points = [replace(one, run_id="other") for one in grid(SIZES)]
+    second = write_points(tmp_path / "three", points)
+    for one in points:
+        write_record(second, measured(one, gpu=replace(CARD, driver="2")))
+    found = drawn(first, second)
+    assert found.get_figwidth() == PAGE_IN
+    assert [axes.get_title(loc="left") for axes in panels(found)] == ["(a)", "(b)", "(c)", "(d)"]
+    assert [len(lines(axes)["need"]) for axes in panels(found)[::2]] == [10, 5]
+    assert ["driver 1" in title for title in titles(found)] == [True, False], "the versions set them apart"
+
+
+def many_groups(folder: Path, count: int) -> Collected:
+    for number in range(count):
+        points = [replace(one, run_id=f"run{number}", threads=number + 1) for one in grid(SIZES)]
+        run = write_points(folder / f"run{number}", points)
+        for one in points:
+            write_record(run, measured(one))
+    return collect([folder])
+
+
+def test_the_most_groups_fit_and_one_more_is_refused(tmp_path: Path) -> None:
+    many_groups(tmp_path, MOST_GROUPS)
+    found = drawn(tmp_path)
+    assert len(panels(found)) == 2 * MOST_GROUPS
+    assert outside(found) == []
+    with pytest.raises(JobkitError, match="5 tables are too many") as caught:
+        plot(many_groups(tmp_path / "more", MOST_GROUPS + 1), tmp_path / "x.svg")
+    assert "--plot" in caught.value.hint
+    assert not (tmp_path / "x.svg").exists()
+
+
+def test_nothing_to_draw_is_told(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    with pytest.raises(JobkitError, match="no point has figures yet"):
+        plot(collect([run]), tmp_path / "x.svg")
+
+
+def texts(found: Figure) -> list[Text]:
+    """Return the texts that are seen: a label of a tick beyond the end of its axis is not."""
+    hidden = {
+        id(tick.label1)
+        for axes in panels(found)
+        for axis in (axes.xaxis, axes.yaxis)
+        for tick in axis.get_major_ticks()
+        if not axis.get_view_interval()[0] <= tick.get_loc() <= axis.get_view_interval()[1]
+    }
+    every: list[Text] = found.findobj(Text)
+    return [one for one in every if one.get_text() and one.get_visible() and id(one) not in hidden]
+
+
+def outside(found: Figure) -> list[str]:
+    """Return the texts that leave the figure by more than a pixel."""
+    whole = found.bbox.padded(1)
+    boxes = [(one.get_text(), one.get_window_extent()) for one in texts(found)]
+    return [
+        text for text, box in boxes if not (whole.contains(box.x0, box.y0) and whole.contains(box.x1, box.y1))
+    ]
+
+
+@pytest.fixture(params=["sweep", "trials", "committed", "log", "few"])
+def picture(request: pytest.FixtureRequest, tmp_path: Path) -> Figure:
+    """Return a picture of every kind."""
+    if request.param == "committed":
+        return drawn(COMMITTED / "stanza-20261121-034922-0192")
+    if request.param == "log":
+        return drawn(OLD_LOG)
+    run = a_run(tmp_path / "run", sizes=SIZES[:3] if request.param == "few" else SIZES)
+    return drawn(with_trials(run) if request.param == "trials" else run)
+
+
+def test_a_picture_fits_a_column_and_can_be_read(picture: Figure) -> None:
+    assert picture.get_figwidth() == COLUMN_IN
+    assert min(float(one.get_fontsize()) for one in texts(picture)) >= SMALL == 7
+    assert {one.get_fontname() for one in texts(picture)} == {"DejaVu Sans"}
+    assert outside(picture) == []
+    memory, speed = (axes.get_tightbbox() for axes in panels(picture))
+    assert memory is not None
+    assert speed is not None
+    assert memory.y0 >= speed.y1 - 1, "the panels do not overlap"
+    assert all(axes.bbox.height > picture.bbox.height / 6 for axes in panels(picture)), "the axes keep room"
+
+
+def test_grey_says_the_same() -> None:
+    assert len({(one["marker"], one.get("markerfacecolor")) for one in MARKS.values()}) == len(MARKS)
+    memory, _ = panels(drawn(COMMITTED / "stanza-20261121-034558-42cc"))
+    curves = [line for line in memory.get_lines() if line.get_linestyle() != "None"]
+    looks = {(str(line.get_linestyle()), line.get_linewidth()) for line in curves}
+    assert len(looks) == len(curves) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0, "0"), (0.5, "0.5"), (300, "300"), (2_000, "2000"), (47_000, "47k"), (2.5e6, "2.5M"), (3e9, "3G")],
+)
+def test_numbers_on_an_axis_are_short(value: float, words: str) -> None:
+    assert short(value) == words
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text("font.size: 30\nlines.linewidth: 9\n")
+    own = {"MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
+    for name, environment in (("1", {"PYTHONHASHSEED": "1"}), ("2", {"PYTHONHASHSEED": "2", **own})):
+        code = (
+            "from pathlib import Path\n"
+            "from jobkit.report.tables import collect\nfrom jobkit.report.plot.figure import plot\n"
+            f"for suffix in {SUFFIXES!r}:\n"
+            f"    plot(collect([Path({str(COMMITTED)!r})]), Path({str(tmp_path / name)!r} + suffix))"
+        )
+        done = run_python(code, **environment)
+        assert done.returncode == 0, done.stderr
+    for suffix in SUFFIXES:
+        first, second = ((tmp_path / f"{name}{suffix}").read_bytes() for name in "12")
+        assert first == second, suffix
+        assert b"CreationDate" not in first
+        assert b"dc:date" not in first
+
+
+@pytest.fixture(scope="module")
+def committed() -> Collected:
+    return collect([COMMITTED / "stanza-20261121-034558-42cc"])
+
+
+def test_fonts_are_embedded(committed: Collected, tmp_path: Path) -> None:
+    plot(committed, tmp_path / "x.pdf")
+    pdf = (tmp_path / "x.pdf").read_bytes()
+    assert b"/FontFile2" in pdf
+    assert b"/Type3" not in pdf
+    plot(committed, tmp_path / "x.SVG")
+    svg = (tmp_path / "x.SVG").read_text()
+    assert "<text" not in svg, "outlines need no font"
+    assert f'width="{72 * COLUMN_IN:g}pt"' in svg
+
+
+def test_a_png_has_300_dots_per_inch(committed: Collected, tmp_path: Path) -> None:
+    plot(committed, tmp_path / "x.png")
+    header = (tmp_path / "x.png").read_bytes()[16:20]
+    assert int.from_bytes(header) == math.floor(300 * COLUMN_IN)
+
+
+@pytest.mark.parametrize("name", ["a$b$c_^.txt", "小説.txt"])
+def test_a_text_may_be_called_anything(name: str, tmp_path: Path) -> None:
+    points = [replace(one, text=replace(TEXT, name=name)) for one in grid(SIZES)]
+    run = write_points(tmp_path / "run", points)
+    for one in points:
+        write_record(run, measured(one))
+    plot(collect([run]), tmp_path / "x.svg")
+
+
+def ask(*args: str | Path) -> int:
+    status: int = command.main([str(arg) for arg in args], standalone_mode=False)
+    return status
+
+
+def test_the_command_draws_beside_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(OLD_LOG, "--plot", tmp_path / "x.svg") == 0
+    assert "batch mean s" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["x.svg"]
+
+
+@pytest.mark.parametrize("name", ["x.eps", "x", "svg"])
+def test_an_unknown_suffix_is_refused_before_anything_is_read(name: str, tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match=r"\.png, \.svg or \.pdf") as caught:
+        ask(tmp_path / "nothing", "--plot", tmp_path / name)
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match=r"--plot .*nowhere.*x\.svg: No such file or directory"):
+        ask(OLD_LOG, "--plot", tmp_path / "nowhere" / "x.svg")
+    (tmp_path / "x.svg").mkdir()
+    with pytest.raises(JobkitError, match="--plot"):
+        plot(collect([OLD_LOG]), tmp_path / "x.svg")
+
+
+def without_matplotlib(*args: str) -> subprocess.CompletedProcess[str]:
+    """Run jobkit where matplotlib cannot be imported."""
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        f"sys.argv = {['jobkit', *args]!r}\n"
+        "from jobkit.cli import main; sys.exit(main())"
+    )
+    return subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_without_the_extra_the_command_to_type_is_told(tmp_path: Path) -> None:
+    done = without_matplotlib("collect", str(OLD_LOG), "--plot", str(tmp_path / "x.svg"))
+    assert done.returncode == 2
+    assert "needs matplotlib" in done.stderr
+    assert "hint: pip install 'jobkit[plot]'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_without_the_extra_the_table_is_printed() -> None:
+    assert without_matplotlib("collect", str(OLD_LOG)).returncode == 0
+
+
+def test_a_table_imports_no_matplotlib() -> None:
+    code = (
+        "import sys; from jobkit.commands.results.collect import collect\n"
+        f"collect.main([{str(OLD_LOG)!r}], standalone_mode=False)\n"
+        "print('matplotlib' in sys.modules)"
+    )
+    assert run_python(code).stdout.endswith("False\n")
+
+
+def test_the_extra_holds_what_the_page_says() -> None:
+    import tomllib
+
+    extras: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert extras["plot"] == [one for one in extras["dev"] if one.startswith("matplotlib")]

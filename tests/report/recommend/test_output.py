@@ -1,0 +1,304 @@
+"""What is printed: the page is held to it, and each sentence to its case."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shlex
+import tempfile
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.commands.results.recommend import recommend as command
+from jobkit.core.measurements import Memory
+from jobkit.core.units import GIB
+from jobkit.fit.speed import Duration
+from jobkit.report.recommend.output import as_json, as_text
+from jobkit.report.recommend.recommend import recommend
+from jobkit.report.recommend.types import Corpus, Held, Material, Recommendation, Wishes
+from tests.support.builders import GPU, ITEMS, grid
+from tests.support.recommendations import LOADS, material, measured, records
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "recommend.md").read_text(encoding="utf-8")
+
+
+def text(of: Material | None = None, wishes: Wishes | None = None) -> str:
+    return as_text(found(of, wishes))
+
+
+def found(of: Material | None = None, wishes: Wishes | None = None) -> Recommendation:
+    return recommend(of or material(records()), wishes or Wishes(cards=()))
+
+
+def words() -> list[str]:
+    """Return the words of the command on the page."""
+    (line,) = re.findall(r"^jobkit recommend (.*)$", PAGE, re.MULTILINE)
+    return shlex.split(line)
+
+
+def shown() -> str:
+    """Return what the page says that it prints."""
+    (block,) = re.findall(r"^```text\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return str(block)
+
+
+def write_page() -> None:
+    """Write the block of the page anew; run in an environment like the test's."""
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as out:
+        os.environ |= {f"JOBKIT_{name}": f"{folder}/{name}" for name in ("CACHE", "CONFIG", "LEDGER")}
+        os.chdir(ROOT)
+        command.main(words(), standalone_mode=False)
+    (ROOT / "docs" / "recommend.md").write_text(PAGE.replace(shown(), out.getvalue()), encoding="utf-8")
+
+
+def test_the_page_shows_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "ledger.jsonl"))
+    command.main(words(), standalone_mode=False)
+    assert capsys.readouterr().out == shown(), "python -m tests.report.recommend.test_output writes it anew"
+
+
+def test_the_page_has_every_key() -> None:
+    told = json.loads(as_json(found()))
+    assert re.findall(r"^\| `(\w+)` \| (?!\d)", PAGE.partition("## For programs")[2], re.MULTILINE) == list(
+        told
+    )
+    of_programs = PAGE.partition("## For programs")[2]
+    deep = {key for part in ("measured", "batch", "corpus", "time", "cost") for key in told[part]}
+    deep |= set(told["batch"]["largest"])
+    assert deep <= set(re.findall(r"`(\w+)`", of_programs))
+
+
+def test_a_difference_may_be_within_the_scatter_or_more_or_unknown() -> None:
+    assert "1.7 % faster, which is within the scatter of the repeats." in text()
+    exact = [
+        replace(one, summary=replace(one.summary, work_s=one.summary.work_s + one.point.repeat / 1e4))
+        for one in records(repeats=3)
+        if one.summary and one.point.repeat == 2
+        for one in [one, replace(one, point=replace(one.point, repeat=3))]
+        if one.summary
+    ]
+    assert re.search(r"1\.7 % faster\.$", text(material(exact)), re.MULTILINE)
+    assert "of single repeats nobody knows" in text(material(records(repeats=1)))
+
+
+def test_a_smaller_setting_that_only_scatter_left_out_is_named() -> None:
+    assert "The next smaller" not in text()
+    assert "The next smaller" not in text(material(records(sizes=(220,))))
+    wide = {85: (258.0, 318.0), 130: (302.0, 306.0)}
+    told = [measured(one, wide[one.params["batch_size"]][one.repeat - 1]) for one in grid((85, 130), 2)]
+    said = text(material(told))
+    assert "The next smaller, batch_size 85, is 5.3 % slower than the fastest, which is within the" in said
+
+
+def test_what_binds() -> None:
+    assert "What binds is throughput: larger batches were measured" in text()
+    growing = [measured(one, one.params["batch_size"]) for one in grid((40, 85, 130, 175, 220))]
+    said = text(material(growing))
+    assert "What binds is the text" in said
+    assert "It is the fastest that was measured." in said
+    assert "Larger ones, up to 881, were not measured: they may be faster still." in said
+    small = [replace(one, gpu=replace(GPU, total_bytes=4 * GIB)) for one in growing]
+    assert "What binds is the sweep: nothing larger was measured" in text(material(small))
+    tight = [replace(one, gpu=replace(GPU, total_bytes=3 * GIB)) for one in growing]
+    said = text(material(tight))
+    assert re.search(r"^Take batch_size (40|85|130|175): .* fastest that is safe\.$", said, re.MULTILINE)
+    assert "What binds is memory: larger batches than this are not safe." in said
+    none = text(material(tight), Wishes(cards=(), margin=0.9))
+    assert "Take batch_size 40: 40.0 paragraphs/s (n=1), the smallest that was measured, though none" in none
+    assert "Larger ones" not in said
+
+
+def test_the_largest_that_is_safe_by_memory_or_by_the_text() -> None:
+    assert "Largest safe: batch_size 881 on this card, where the text ends." in text()
+    small = [replace(one, gpu=replace(GPU, total_bytes=4 * GIB)) for one in records()]
+    said = text(material(small))
+    assert re.search(
+        r"Largest safe: batch_size \d+ on this card, where memory ends; the line itself says \d+\.", said
+    )
+    assert "of 4.00 GiB. The context is 0.67 GiB of it." in said
+    said = text(material(small), Wishes(cards=(), margin=0.05))
+    assert "of 4.00 GiB, of which 5.0 % is kept free." in said
+
+
+def test_how_far_off_the_line_would_have_been_where_that_is_known() -> None:
+    assert re.search(r"would have missed it by [+-]\d\.\d %\.", text())
+    told = found()
+    unknown = replace(told, batch=replace(told.batch, leave_largest_out=None))
+    assert "would have missed it" not in as_text(unknown)
+
+
+def test_what_cannot_be_told_says_why() -> None:
+    few = records(sizes=(40, 130, 220))
+    said = text(material(few), Wishes())
+    assert "Largest safe batch: not known, because 3 distinct loads measured" in said
+    assert "What binds" not in said
+    assert re.search(r"^h200 +139\.79 +\? +\? +\?$", said, re.MULTILINE)
+
+
+def test_where_it_ran() -> None:
+    assert text().startswith(
+        "stanza-ner: sample, model en full (STAND-IN), on NVIDIA H200 (139.8 GiB usable)\n"
+    )
+    bare = [replace(one, gpu=None, point=replace(one.point, model=None)) for one in records()]
+    assert text(material(bare)).startswith("stanza-ner: sample, on a GPU of unknown name\n")
+    of_cpu = [
+        replace(
+            one,
+            point=replace(one.point, device="cpu"),
+            gpu=None,
+            memory=Memory(maxrss_bytes=GIB + 4_000 * LOADS.own(one.point.params["batch_size"])),
+        )
+        for one in records()
+    ]
+    said = text(material(of_cpu), Wishes())
+    assert said.startswith("stanza-ner: sample, model en full (STAND-IN), on a CPU\n")
+    assert "On other cards" not in said
+    assert "on the RAM asked for, where the text ends" in said
+    assert "30.0 CPU-minutes (15 tries)" in said
+
+
+def test_a_card_that_is_too_small_or_where_the_text_ends() -> None:
+    from jobkit.fit.gpus import Card
+
+    several = (Card(name="small", usable_bytes=GIB), Card(name="large", usable_bytes=99 * GIB))
+    said = text(wishes=Wishes(cards=several))
+    assert re.search(r"^small +1\.00 +no +\d+ +\d+$", said, re.MULTILINE)
+    assert re.search(r"^large +99\.00 +yes +881 +881 +the text ends$", said, re.MULTILINE)
+    unknown = [replace(one, summary=replace(one.summary, load_max=None)) for one in records() if one.summary]
+    assert "?" in text(material(unknown), Wishes(cards=several))
+
+
+def test_time_with_and_without_an_interval() -> None:
+    said = text(wishes=Wishes(cards=(), corpus=Corpus(name="a.txt", paragraphs=2, characters=50)))
+    assert "Time for a.txt (2 paragraphs, 50 characters), with batch_size 175" in said
+    assert re.search(r"  5\.5 s, 5\.5 s of it once, .*; 95 % of runs: 5\.5 s to 5\.5 s \(t, n=3\)\.", said)
+    assert "Time for 881 paragraphs" in text(wishes=Wishes(cards=(), corpus=Corpus(paragraphs=881)))
+    said = text(material(records(repeats=1)))
+    assert "of one repeat there is no interval." in said
+    assert "the mean, having no upper end, of the time above x 1.25" in said
+    long = replace(found(), time=Duration(expected_s=7_200, low_s=119, high_s=9_000, start_s=5, repeats=3))
+    assert (
+        "  02:00:00, 5.0 s of it once, to load the model and warm up; 95 % of runs: 119.0 s to 02:30:00"
+        in as_text(long)
+    )
+
+
+def test_the_request_beside_what_it_wasted() -> None:
+    said = text()
+    assert "Ask the scheduler for 3 GiB and 00:05:00:" in said
+    assert (
+        "2.00 GiB was used at most, x 1.2, in whole GiB. The sweep asked for 8.00 GiB: 75 % of it lay idle."
+        in said
+    )
+    assert "For one point the sweep asked for 00:10:00; the longest try took 60.0 s." in said
+    assert "slurm, site slurm-default (the run's own)" in said
+    assert "sge, site sge-default (a plain one: queue, account and GPU type are yours to add)" in said
+    assert said.count("h_vmem counts address space") == 1
+    blind = [
+        replace(one, memory=replace(one.memory, maxrss_bytes=None, rss_peak_bytes=None)) for one in records()
+    ]
+    said = text(replace(material(blind), held=[Held()]))
+    assert "was used at most" not in said
+    assert "the longest try took unknown." in said
+    assert "(1 try, 1 of which left no times)" in said
+
+
+def test_without_a_spec_there_is_no_request() -> None:
+    assert "Ask the scheduler" not in text(replace(material(records()), resources=None))
+
+
+def test_a_site_that_cannot_be_asked_says_why() -> None:
+    from jobkit.spec.site import Site
+
+    said = text(replace(material(records()), site=Site(name="bare", scheduler="slurm")))
+    assert "  no lines: resources.gpu_type is asked for, but site 'bare' does not say how" in said
+
+
+def test_what_was_tried_is_quoted_or_how_to_try_it() -> None:
+    assert "  Prove it before you rely on it: jobkit verify runs/demo\n" in text()
+    tried = replace(material(records()), trials=("batch_size 245 held",), ledger="14 predictions, 0 unsafe")
+    said = text(tried)
+    assert "  Tried: batch_size 245 held.\n" in said
+    assert (
+        "  Predictions of other runs, of this model, card and versions: 14 predictions, 0 unsafe.\n" in said
+    )
+    assert "Prove it" not in said
+    assert "Prove it" not in text(material(records(sizes=(40, 85))))
+    whole = [*records(), *(measured(replace(one, index=99), 306) for one in grid((ITEMS,)))]
+    assert "  This run has measured it: no test is needed.\n" in text(material(whole))
+
+
+def test_the_proof_is_of_what_was_asked() -> None:
+    from jobkit.fit.gpus import Card
+
+    small = [replace(one, gpu=replace(GPU, total_bytes=4 * GIB)) for one in records()]
+    kept = 4 * GIB - 719_323_136
+    said = text(material(small), Wishes(cards=(), margin=0.5))
+    assert f"jobkit verify runs/demo --gpu-memory {kept // 2**21}MiB\n" in said
+    card = Card(name="3GiB", usable_bytes=3 * GIB)
+    said = text(wishes=Wishes(cards=(card,)))
+    assert f"    jobkit verify runs/demo --gpu-memory {(kept - GIB) // 2**20}MiB\n" in said
+    assert "can be proved on the card" not in text(wishes=Wishes(cards=(card, card)))
+    tiny = Card(name="1MiB", usable_bytes=2**20)
+    assert "can be proved on the card" not in text(wishes=Wishes(cards=(tiny,)))
+
+
+def test_what_verify_cannot_prove_is_not_sent_there() -> None:
+    said = text(material(records(), loads=None))
+    assert "jobkit verify cannot prove it on so short a text (881 paragraphs)." in said
+    assert "Prove it" not in said
+    several = []
+    for one in records():
+        params = {**one.point.params, "tokenizer_batch": one.point.repeat}
+        several.append(replace(one, point=replace(one.point, params=params)))
+    said = text(material(several))
+    assert "cannot be proved by jobkit verify, for another knob than batch_size varies" in said
+    safe = re.findall(r"(?:Largest safe: batch_size [\d,]+ with|With) (tokenizer_batch \d)", said)
+    assert sorted(safe) == ["tokenizer_batch 1", "tokenizer_batch 2", "tokenizer_batch 3"]
+    tiny = [replace(one, gpu=replace(GPU, total_bytes=2**28)) for one in records()]
+    assert "jobkit verify" not in text(material(tiny))
+
+
+def test_slow_work_keeps_its_digits() -> None:
+    slow = [
+        measured(one, rate)
+        for one, rate in zip(grid((40, 85, 130, 175)), (0.01, 0.02, 0.03, 12), strict=True)
+    ]
+    assert "Take batch_size 175: 12.0 paragraphs/s (n=1)" in text(material(slow))
+    assert "Take batch_size 130: 0.0300 paragraphs/s (n=1)" in text(material(slow[:3]))
+
+
+if __name__ == "__main__":
+    write_page()
+
+
+def test_what_was_not_tried_is_not_called_tried() -> None:
+    of = replace(material(records()), trials=("the largest batch was not tried: too few loads",))
+    said = text(of)
+    assert "  The largest batch was not tried: too few loads.\n" in said
+    assert "Tried:" not in said
+
+
+def test_settings_that_are_as_fast_and_one_paragraph() -> None:
+    even = [measured(one, 300.0) for one in grid((40, 85, 130, 175), 2)]
+    told = found(material(even))
+    equal = replace(told, batch=replace(told.batch, fastest=told.batch.settings[-1], apart=False))
+    assert "just as fast, which is within the scatter of the repeats." in as_text(equal)
+    assert "Time for 1 paragraph, with" in text(wishes=Wishes(cards=(), corpus=Corpus(paragraphs=1)))
+
+
+def test_little_memory_keeps_its_digits() -> None:
+    small = [replace(one, gpu=replace(GPU, total_bytes=2**30 - 2**24)) for one in records()]
+    takes = r"It takes [\d,]+\.\d MiB by the line, at most [\d,]+\.\d MiB .* of 1,008\.0 MiB"
+    assert re.search(takes, text(material(small)))

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jobkit.core.measurements import Memory
+from jobkit.core.records import Job
+from jobkit.core.units import GIB
+from jobkit.fit.speed import Duration
+from jobkit.report.recommend.request import enough, lines, request, used_ram
+from jobkit.report.recommend.types import Lines
+from jobkit.spec.directives import directives
+from jobkit.spec.site import Site, load_site
+from jobkit.spec.sweep_spec import Resources
+from tests.support.builders import point, record
+from tests.support.recommendations import material, records
+
+TIME = Duration(expected_s=100, low_s=90, high_s=250, start_s=5, repeats=3)
+
+
+def test_margins_and_steps() -> None:
+    asked = Resources(gpus=1, cpus=3)
+    found = enough(asked, peak_bytes=2 * GIB, longest_s=250, gpus=1)
+    assert (found.memory, found.walltime, found.cpus) == (3 * GIB, 600, 3)
+    assert enough(asked, peak_bytes=int(2.5 * GIB), longest_s=240, gpus=0) == found.model_copy(
+        update={"gpus": 0, "walltime": 300}
+    )
+    assert enough(asked, peak_bytes=None, longest_s=None, gpus=1) == asked
+
+
+def test_the_lines_are_those_that_jobkit_itself_writes() -> None:
+    resources = Resources(gpu_type="a100", account="nlp")
+    site = load_site("edinburgh-ilcc", "slurm")
+    found = lines(resources, site, own=True)
+    assert found.lines == tuple(f"#SBATCH {line}" for line in directives(resources, site))
+    assert "#SBATCH --gres=gpu:a100:1" in found.lines
+
+
+def test_elsewhere_names_of_a_site_are_left_out() -> None:
+    resources = Resources(
+        gpu_type="a100", account="nlp", qos="high", queue="gpu", options={"sge": ["-p -10"]}
+    )
+    found = lines(resources, load_site("sge-default", "sge"), own=False)
+    assert found.lines == ("#$ -l ngpus=1", "#$ -pe smp 2", "#$ -l h_vmem=4G", "#$ -l h_rt=00:10:00")
+
+
+def test_a_site_that_cannot_be_asked_says_why() -> None:
+    found = lines(Resources(), Site(name="bare", scheduler="sge"), own=True)
+    assert found == Lines(scheduler="sge", site="bare", own=True, reason=found.reason)
+    assert "site 'bare' does not say how" in found.reason
+
+
+def test_on_slurm_the_page_cache_counts() -> None:
+    told = replace(record(point()), memory=Memory(maxrss_bytes=GIB, cgroup_peak_bytes=3 * GIB))
+    assert used_ram(told) == 3 * GIB
+    assert used_ram(replace(told, job=Job(scheduler="sge"))) == GIB
+    assert used_ram(replace(told, memory=Memory())) is None
+
+
+def test_a_request_stands_beside_what_was_asked_and_used() -> None:
+    told = records(repeats=1)
+    found = request(material(told), told[0], TIME)
+    assert found is not None
+    assert (found.gpus, found.gpu_type, found.cpus) == (1, "h200", 2)
+    assert (found.memory_bytes, found.walltime_s) == (3 * GIB, 600)
+    assert (found.asked_memory_bytes, found.asked_walltime_s) == (8 * GIB, 600)
+    assert (found.used_memory_bytes, found.used_s) == (2 * GIB + 1024, 60)
+    own, other = found.lines
+    assert (own.scheduler, own.own, other.scheduler, other.own) == ("slurm", True, "sge", False)
+    assert "#SBATCH --account=nlp" in own.lines
+
+
+def test_without_an_upper_end_the_mean_has_to_do_and_on_a_cpu_no_gpu_is_asked_for() -> None:
+    of_cpu = [replace(one, point=replace(one.point, device="cpu")) for one in records(repeats=1)]
+    mean = replace(TIME, low_s=None, high_s=None)
+    alone = replace(material(of_cpu), site=None, held=())
+    found = request(alone, of_cpu[0], mean)
+    assert found is not None
+    assert (found.gpus, found.walltime_s, found.used_s) == (0, 300, None)
+    assert [one.own for one in found.lines] == [False, False]
+    assert not any("gpu" in line for one in found.lines for line in one.lines)
+
+
+def test_without_a_spec_there_is_no_request() -> None:
+    told = records(repeats=1)
+    assert request(replace(material(told), resources=None), told[0], TIME) is None
+
+
+@pytest.mark.parametrize("name", ["slurm-default", "sge-default"])
+def test_the_plain_sites_take_a_plain_request(name: str) -> None:
+    path = Path(__file__).parents[3] / "templates" / "sites" / f"{name}.yaml"
+    scheduler = yaml.safe_load(path.read_text(encoding="utf-8"))["scheduler"]
+    assert lines(Resources(), load_site(name, scheduler), own=False).reason == ""

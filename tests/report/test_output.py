@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.records import Exit, Outcome, Point
+from jobkit.core.units import GIB
+from jobkit.report.estimates import estimates
+from jobkit.report.output import render
+from jobkit.report.tables import collect
+from tests.support.builders import grid, record, write_exit, write_points, write_record, write_submitted
+
+DATA = Path(__file__).parents[1] / "data"
+OLD_LOG = DATA / "predecessors" / "gpu-stanza-tagging.o2650"
+REPORTS = DATA / "reports"
+
+
+def finished(folder: Path, points: list[Point]) -> Path:
+    write_points(folder, points)
+    for p in points:
+        write_record(folder, record(p, work_s=400 / p.params["batch_size"] + 2 + p.repeat / 50))
+    return folder
+
+
+def mixed(folder: Path) -> Path:
+    """Return a run with good points, one too large for the card, two that failed and one to come."""
+    points = [*grid([50, 100, 200], repeats=2), *(replace(p, index=p.index + 6) for p in grid([600] * 4))]
+    points = [replace(p, point_id=f"p{p.index:03d}") for p in points]
+    write_points(folder, points)
+    for p in points[:6]:
+        write_record(folder, record(p, work_s=400 / p.params["batch_size"] + 2 + p.repeat / 50))
+    write_record(folder, replace(record(points[6]), outcome=Outcome.GPU_OOM, summary=None))
+    write_exit(folder, points[7], Exit(status=11, stage="stage_out", scratch="/scratch/77.8", host="node1"))
+    write_record(folder, replace(record(points[8]), outcome=Outcome.TIMEOUT, signal="USR1", provisional=True))
+    write_submitted(folder, "slurm", "77", first=1, last=10)
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return ``runs``, empty, so that no path in a report depends on where the tests run."""
+    monkeypatch.chdir(tmp_path)
+    return Path("runs")
+
+
+def test_the_published_log_at_80_columns() -> None:
+    report = render(collect([OLD_LOG]), width=80, gpu_memory_bytes=30 * GIB)
+    assert report == (REPORTS / "old-log-80.txt").read_text()
+
+
+def test_the_largest_batch_is_never_the_published_guess() -> None:
+    for memory, largest in ((30 * GIB, "1,425 on 30.00 GiB"), (None, "1,511 on 31.75 GiB")):
+        report = render(collect([OLD_LOG]), width=200, gpu_memory_bytes=memory)
+        assert f"near {largest} (2 points, no error bar)" in report
+        assert "2270" not in report.replace(",", "")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_run_of_all_kinds(runs: Path, width: int) -> None:
+    report = render(collect([mixed(runs / "demo")]), width=width)
+    assert report == (REPORTS / f"mixed-{width}.txt").read_text()
+
+
+def test_markdown(runs: Path) -> None:
+    assert render(collect([mixed(runs / "demo")]), "md") == (REPORTS / "mixed.md").read_text()
+
+
+def test_a_command_to_type_is_never_broken(runs: Path) -> None:
+    report = render(collect([mixed(runs / "demo")]), width=60)
+    assert ": jobkit resume runs/demo --set resources.walltime=HH:MM:SS\n" in report
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
+def test_no_line_is_wider_than_the_terminal_and_no_figure_is_cut(tmp_path: Path, width: int) -> None:
+    report = render(collect([finished(tmp_path / "run", grid([50, 100], repeats=2))]), width=width)
+    assert "…" not in report
+    assert max(map(len, report.splitlines())) <= width
+
+
+def test_wider_terminals_show_more(tmp_path: Path) -> None:
+    collected = collect([finished(tmp_path / "run", grid([50, 100], repeats=2))])
+    narrow, wide, wider = (render(collected, width=width) for width in (80, 120, 160))
+    assert "no room for: batch p95 s, context GiB" in narrow
+    assert "batch p95 s: 95 in 100" not in narrow
+    assert "p95" in wide
+    assert ("context  weights" in narrow, "context  weights" in wider) == (False, True)
+
+
+def test_a_cpu_run_says_so_and_has_no_gpu_columns(tmp_path: Path) -> None:
+    run = finished(tmp_path / "run", grid([50, 100], device="cpu"))
+    report = render(collect([run]), width=120, gpu_memory_bytes=GIB)
+    assert "on a CPU (node1)" in report
+    assert "GPU total" not in report
+    assert "No estimate of the largest batch: these points ran on a CPU." in report
+
+
+def test_a_stand_in_says_so(tmp_path: Path) -> None:
+    (p,) = grid([50])
+    assert "STAND-IN model" in render(collect([finished(tmp_path / "run", [p])]))
+    assert p.model is not None
+    real = replace(p, run_id="real", model=replace(p.model, stand_in=False))
+    report = render(collect([finished(tmp_path / "real", [real])]))
+    assert "STAND-IN" not in report
+    assert "model en full" in report
+
+
+def test_one_size_gives_no_estimate_and_says_why(tmp_path: Path) -> None:
+    report = render(collect([finished(tmp_path / "run", grid([50], repeats=2))]), width=120)
+    assert "No estimate of the largest batch_size: 1 size measured: a line needs two." in report
+
+
+def test_a_card_of_unknown_size_has_to_be_named(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50, 100, 150]))
+    for p in points:
+        known = record(p)
+        assert known.gpu is not None
+        write_record(run, replace(known, gpu=replace(known.gpu, total_bytes=None)))
+    assert "give it with --gpu-memory" in render(collect([run]), width=120)
+    (found,) = estimates(collect([run]), 2 * GIB)
+    assert found.by_knob.largest in {99, 100}
+    assert found.by_load is not None
+    json.loads(render(collect([run]), "json"))
+
+
+def test_two_knobs_that_move_apart_give_a_line_for_each_value(tmp_path: Path) -> None:
+    points = [
+        replace(p, params={"batch_size": p.params["batch_size"], "ner_batch_size": 10 * (1 + p.index % 2)})
+        for p in grid([50, 50, 100, 100])
+    ]
+    collected = collect([finished(tmp_path / "run", points)])
+    found = estimates(collected)
+    assert [one.others for one in found] == ["ner_batch_size 20", "ner_batch_size 10"]
+    assert [one.by_knob.line.points for one in found if one.by_knob.line] == [2, 2]
+    assert "With ner_batch_size 10: Largest batch_size by a straight line: near" in render(collected)
+
+
+def test_two_knobs_that_move_together_count_as_one(tmp_path: Path) -> None:
+    points = [
+        replace(p, params={**p.params, "ner_batch_size": p.params["batch_size"]}) for p in grid([50, 100])
+    ]
+    (found,) = estimates(collect([finished(tmp_path / "run", points)]))
+    assert (found.knob, found.by_knob.reason) == ("batch_size", "")
+
+
+def test_csv_is_a_row_per_point_in_bytes_and_seconds(tmp_path: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(render(collect([mixed(tmp_path / "demo")]), "csv"))))
+    assert len(rows) == 10
+    assert rows[0]["batch_size"] == "50"
+    assert rows[0]["gpu_peak_bytes"] == str(GIB + 50 * GIB // 100)
+    assert (rows[-1]["outcome"], rows[-1]["evidence"][:21]) == ("", "slurm job 77, task 10")
+
+
+def test_json_holds_everything(tmp_path: Path) -> None:
+    report = json.loads(render(collect([mixed(tmp_path / "demo")]), "json"))
+    assert (report["failed"], report["to_come"]) == (2, 1)
+    assert [len(report[key]) for key in ("points", "sizes", "groups", "estimates")] == [10, 4, 1, 1]
+    assert report["points"][-1]["outcome"] is None
+    assert report["sizes"][0]["n"] == 2
+    assert report["estimates"][0]["by_knob"]["largest"] > 200
+
+
+def test_words_from_files_are_not_taken_for_markup(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50]))
+    write_exit(run, points[0], Exit(status=1, stage="environment", message="[bold]no[/bold] :smile: | <b>"))
+    assert "[bold]no[/bold] :smile: | <b>" in render(collect([run]), width=200)
+    assert "\\| &lt;b&gt;" in render(collect([run]), "md")
+
+
+def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", grid(range(1, 101)))
+    report = render(collect([run]), width=80)
+    assert "... and 80 more (--format csv has them all)" in report
+    assert len(report.splitlines()) < 60
+
+
+def test_colour_only_where_asked() -> None:
+    assert "\x1b[" not in render(collect([OLD_LOG]))
+    assert "\x1b[1m" in render(collect([OLD_LOG]), color=True)

@@ -1,0 +1,506 @@
+"""Run folders of real records, and the tables made from them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line
+from jobkit.core.json_codec import to_json
+from jobkit.core.records import POINTS_FILE, Exit, Job, Outcome, Point
+from jobkit.core.shell import Completed
+from jobkit.core.units import GIB, format_moment
+from jobkit.outcome.accounting import read_accounts
+from jobkit.report.tables import Collected, collect
+from jobkit.schedulers.types import Accounted, Queued, State
+from tests.support.builders import (
+    GPU,
+    batch,
+    grid,
+    record,
+    summary,
+    try_folder,
+    write_answer,
+    write_batches,
+    write_exit,
+    write_points,
+    write_record,
+    write_submitted,
+)
+
+DATA = Path(__file__).parents[1] / "data" / "predecessors"
+
+
+def whole_run(folder: Path, points: list[Point]) -> Path:
+    write_points(folder, points)
+    for p in points:
+        write_record(folder, record(p, work_s=400 / p.params["batch_size"] + p.repeat - 1))
+    return folder
+
+
+def outcomes(collected: Collected) -> list[str | None]:
+    return [value if isinstance(value, str) else None for value in collected.points["outcome"]]
+
+
+def test_a_row_for_each_point_and_one_for_each_size(tmp_path: Path) -> None:
+    found = collect([whole_run(tmp_path / "run", grid([50, 100], repeats=2))])
+    assert (len(found.points), len(found.sizes), len(found.groups)) == (4, 2, 1)
+    assert (found.failed, found.to_come, found.exit_code, found.notes) == (0, 0, 0, ())
+    sizes = found.sizes.set_index("batch_size")
+    assert sizes.loc[50, "n"] == 2
+    assert sizes["work_s"].tolist() == [8.5, 4.5]
+    assert sizes["work_s_sd"].tolist() == pytest.approx([0.7071, 0.7071], abs=1e-4)
+    assert sizes["speedup"].iloc[0] == 1
+    assert sizes["speedup"].iloc[1] == pytest.approx((1 / 4 + 1 / 5) / (1 / 8 + 1 / 9))
+    assert sizes["gpu_peak_bytes"].tolist() == pytest.approx([1.5 * GIB, 2 * GIB], abs=1)
+    assert sizes["model_bytes"].tolist() == [GIB, GIB]
+    assert sizes["ram_peak_bytes"].tolist() == [2 * GIB + 1024] * 2
+
+
+def test_one_repeat_has_no_standard_deviation(tmp_path: Path) -> None:
+    found = collect([whole_run(tmp_path / "run", grid([50]))])
+    assert found.sizes["work_s_sd"].isna().all()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"gpu": replace(GPU, name="NVIDIA A100")},
+        {"gpu": replace(GPU, total_bytes=70 * GIB)},
+        {"gpu": replace(GPU, driver="560.2")},
+        {"versions": {"stanza": "1.10.1", "torch": "2.6.0"}},
+    ],
+)
+def test_what_ran_on_something_else_never_shares_a_row(tmp_path: Path, change: dict[str, object]) -> None:
+    run = write_points(tmp_path / "run", points := grid([50], repeats=2))
+    write_record(run, record(points[0]))
+    write_record(run, replace(record(points[1]), **change))  # type: ignore[arg-type]
+    found = collect([run])
+    assert found.sizes["n"].tolist() == [1, 1]
+    assert found.notes[-1].startswith("2 tables, never mixed: they differ in ")
+
+
+def test_another_model_text_or_order_is_another_group(tmp_path: Path) -> None:
+    base = grid([50])[0]
+    assert base.model is not None
+    others = [
+        replace(base, model=replace(base.model, fingerprint="other")),
+        replace(base, text=replace(base.text, sha256="other")),
+        replace(base, order="text"),
+        replace(base, allocator="expandable_segments:True"),
+    ]
+    for number, p in enumerate([base, *others]):
+        whole_run(tmp_path / f"run{number}", [replace(p, run_id=f"run{number}")])
+    assert len(collect([tmp_path]).groups) == 5
+
+
+def test_on_a_cpu_the_host_is_what_is_measured(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50], repeats=2, device="cpu"))
+    write_record(run, record(points[0]))
+    write_record(run, replace(record(points[1]), host="node2"))
+    assert collect([run]).sizes["n"].tolist() == [1, 1]
+
+
+def test_on_a_gpu_the_host_is_not(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50], repeats=2))
+    write_record(run, record(points[0]))
+    write_record(run, replace(record(points[1]), host="node2"))
+    assert collect([run]).sizes["n"].tolist() == [2]
+
+
+def test_points_without_results_are_rows_still_to_come(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50, 100]))
+    write_record(run, record(points[0]))
+    write_submitted(run, "slurm", "77", first=1, last=2)
+    found = collect([run])
+    assert outcomes(found) == ["ok", None]
+    assert found.points["evidence"].tolist()[1].startswith("slurm job 77, task 2: ")
+    assert (found.to_come, found.failed, found.exit_code) == (1, 0, 5)
+
+
+def test_an_unsubmitted_point_says_so(tmp_path: Path) -> None:
+    assert collect([write_points(tmp_path / "run", grid([50]))]).points["evidence"].tolist() == [
+        "not submitted"
+    ]
+
+
+def test_a_failed_point_is_a_row_with_its_evidence(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50, 100]))
+    write_record(run, record(points[0]))
+    write_exit(run, points[1], Exit(status=1, stage="environment", message="module: no such module"))
+    found = collect([run])
+    assert outcomes(found) == ["ok", "environment"]
+    assert found.points["evidence"].tolist()[1] == "exit file: module: no such module"
+    assert (found.failed, found.exit_code) == (1, 4)
+
+
+def test_out_of_gpu_memory_is_a_result(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50, 600], repeats=2))
+    for p in points[:3]:
+        write_record(run, record(p))
+    write_record(run, replace(record(points[3]), outcome=Outcome.GPU_OOM, summary=None))
+    found = collect([run])
+    assert (found.failed, found.exit_code) == (0, 0)
+    assert found.sizes["outcomes"].tolist() == ["ok", "1 ok, 1 gpu_oom"]
+    assert found.sizes["n"].tolist() == [2, 1]
+
+
+def test_the_try_that_went_well_counts(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50]))
+    cut = replace(record(points[0]), outcome=Outcome.PREEMPTED)
+    write_record(run, cut)
+    write_record(run, replace(record(points[0], work_s=5), try_number=2))
+    write_record(run, replace(cut, try_number=10))
+    row = collect([run]).points.iloc[0]
+    assert (row["outcome"], row["tries"], row["work_s"]) == ("ok", 3, 5)
+
+
+def test_else_the_latest_try_counts_and_2_comes_before_10(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50]))
+    for number, outcome in ((2, Outcome.PREEMPTED), (10, Outcome.BUG)):
+        write_record(run, replace(record(points[0]), outcome=outcome, try_number=number))
+    assert outcomes(collect([run])) == ["bug"]
+
+
+def test_batches_tell_how_far_a_try_without_a_record_came(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50]))
+    write_batches(run, points[0], [batch(0), batch(1)], half='{"index": 2, "first')
+    found = collect([run])
+    row = found.points.iloc[0]
+    assert (row["items"], row["work_s"], row["items_per_s"]) == (100, 1.0, 100.0)
+    assert (outcomes(found), found.notes) == ([None], ())
+
+
+def test_a_spoilt_line_before_the_last_is_named(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50]))
+    write_batches(run, points[0], [], half="garbage\n[1]\n")
+    assert "batches.jsonl:1: not JSON" in collect([run]).notes[0]
+    assert "(and 1 more line of this file): skipped" in collect([run]).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not JSON"),
+        ('{"schema": 1, "po', "not JSON"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"schema": 99}', "schema 99 is newer"),
+        ('{"schema": 1}', "lacks "),
+        ("\0\0\0", "not JSON"),
+    ],
+)
+def test_a_spoilt_record_is_named_and_is_no_success(tmp_path: Path, text: str, why: str) -> None:
+    run = write_points(tmp_path / "run", points := grid([50]))
+    (try_folder(run, points[0]) / "record.json").write_text(text)
+    found = collect([run])
+    assert why in found.notes[0]
+    assert outcomes(found) == ["lost"]
+    assert why in found.points["evidence"].tolist()[0]
+
+
+def test_a_record_of_another_run_is_not_taken(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50]))
+    write_record(run, replace(record(points[0]), point=replace(points[0], run_id="other")))
+    found = collect([run])
+    assert "of another point (other p001)" in found.notes[0]
+    assert outcomes(found) == ["lost"]
+
+
+def test_foreign_things_are_named_and_skipped(tmp_path: Path) -> None:
+    whole_run(tmp_path / "run", grid([50]))
+    (tmp_path / "run" / "results" / "stray").mkdir()
+    (tmp_path / "empty.o1").touch()
+    (tmp_path / "core").write_bytes(b"\x7fELF\xff\xfe" * 100)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "hollow").mkdir()
+    (tmp_path / "hollow" / "points.jsonl").touch()
+    found = collect([tmp_path])
+    assert [note.removeprefix(f"{tmp_path}/") for note in found.notes] == [
+        "core: neither a run folder nor a log that jobkit knows: skipped",
+        "empty.o1: empty: skipped",
+        "folder: not a run folder (no points in points.jsonl): skipped",
+        "hollow: not a run folder (no points in points.jsonl): skipped",
+        "run/results/stray: of no point of this run: skipped",
+    ]
+    assert len(found.points) == 1
+
+
+def test_spoilt_points_are_named_and_the_others_stand(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    with (run / "points.jsonl").open("a") as stream:
+        stream.write('{"params": {}}\n{"schema": 99}\n')
+    found = collect([run])
+    assert len(found.points) == 1
+    assert "lacks " in found.notes[0]
+
+
+def test_a_run_named_twice_counts_once(tmp_path: Path) -> None:
+    run = whole_run(tmp_path / "run", grid([50]))
+    assert len(collect([tmp_path, run, run]).points) == 1
+    whole_run(tmp_path / "copy", grid([50]))
+    found = collect([tmp_path])
+    assert len(found.points) == 1
+    assert f"{run}: the same run as {tmp_path / 'copy'}: skipped" in found.notes
+
+
+def test_a_path_that_does_not_exist_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="no such file or folder"):
+        collect([tmp_path / "nowhere"])
+
+
+def test_nothing_found_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    found = collect([tmp_path])
+    assert (found.exit_code, len(found.sizes)) == (2, 0)
+
+
+def test_the_old_logs_join_the_same_tables(tmp_path: Path) -> None:
+    whole_run(tmp_path / "run", grid([50]))
+    found = collect([DATA, tmp_path])
+    assert len(found.groups) == 3
+    logs = found.sizes[found.sizes["group"] == 1]
+    assert logs["batch_size"].tolist() == [50, 300]
+    assert (logs["gpu_peak_bytes"] / GIB).round(4).tolist() == [1.9911, 7.0809]
+    assert (1 - 1 / logs["speedup"]).round(3).tolist() == [0.0, 0.311]
+    assert found.groups["gpu"].tolist()[1] == "unknown GPU, 31.7 GiB"
+    assert any("gpu-stanza-tagging.gpu-report: a DCGM report" in note for note in found.notes)
+
+
+def test_what_a_reader_must_know_is_remarked_once(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50], repeats=2))
+    for p in points:
+        odd = record(p)
+        write_record(
+            run,
+            replace(
+                odd,
+                inert=("tokenize_batch_size",),
+                effective={"tokenize_batch_size": 32},
+                gpu=replace(GPU, foreign_processes=1),
+                memory=replace(odd.memory, disagreement="torch holds more than NVML saw"),
+            ),
+        )
+    assert collect([run]).notes == (
+        "tokenize_batch_size did not take effect; in effect: tokenize_batch_size=32",
+        "instruments disagree (2 points): torch holds more than NVML saw",
+        "2 points ran beside other processes on the card: distrust speed and memory",
+    )
+
+
+def test_a_knob_named_like_a_column_does_not_hide_it(tmp_path: Path) -> None:
+    p = replace(grid([50])[0], params={"batch_size": 50, "repeat": 7})
+    found = collect([whole_run(tmp_path / "run", [p])])
+    assert found.knobs == ("batch_size", "knob_repeat")
+    assert found.points["repeat"].tolist() == [1]
+
+
+def test_total_gpu_memory_falls_back_on_context_and_reserved(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50]))
+    known = record(points[0])
+    memory = replace(known.memory, process_peak_bytes=None, reserved_peak_bytes=2 * GIB)
+    write_record(run, replace(known, memory=memory, summary=summary(50, 1.0, 9)))
+    row = collect([run]).points.iloc[0]
+    assert (row["gpu_peak_bytes"], row["gpu_instrument"]) == (2.75 * GIB, "context + torch reserved")
+
+
+class Toy:
+    """A scheduler whose answers are JSON, so that the join is tested apart from any real format."""
+
+    def parse_accounting(self, answer: Completed) -> tuple[Accounted, ...] | None:
+        """Read ``[job, task, ended, outcome]``."""
+        if not answer.ok:
+            return None
+        return tuple(
+            Accounted(
+                job_id=job, task=task, ended=ended, outcome=Outcome(word) if word else None, evidence=word
+            )
+            for job, task, ended, word in json.loads(answer.stdout)
+        )
+
+    def parse_queue(self, answer: Completed) -> tuple[Queued, ...] | None:
+        """Read ``[job, task, state]``."""
+        return tuple(
+            Queued(job_id=job, task=task, state=State(state), reason="why")
+            for job, task, state in json.loads(answer.stdout)
+        )
+
+
+def test_the_journal_joins_tasks_to_points(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", grid([50, 100, 150, 200]))
+    write_submitted(run, "toy", "7", first=1, last=2)
+    write_submitted(run, "toy", "8", first=1, last=2, offset=2)
+    write_answer(run, "toy", "accounting", '[["8", 2, true, "timeout"], ["7", 1, false, ""]]')
+    accounts = read_accounts(run, {"toy": Toy()})
+    assert {i: a.outcome for i, a in accounts.accounted.items()} == {4: Outcome.TIMEOUT, 1: None}
+
+
+def test_the_newest_answer_counts_and_an_end_is_not_unsaid(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", grid([50, 100]))
+    write_submitted(run, "toy", "7", first=1, last=2)
+    write_answer(run, "toy", "accounting", '[["7", 1, false, ""], ["7", 2, true, "timeout"]]')
+    write_answer(run, "toy", "accounting", '[["7", 1, true, "node_fail"], ["7", 2, true, "timeout"]]')
+    write_answer(run, "toy", "queue", '[["7", 2, "error"], ["7", 1, "running"]]', argv=["queue"])
+    accounts = read_accounts(run, {"toy": Toy()})
+    assert {i: a.outcome for i, a in accounts.accounted.items()} == {1: Outcome.NODE_FAIL, 2: Outcome.TIMEOUT}
+
+
+def test_an_error_state_in_the_queue_is_told_with_its_reason(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    write_submitted(run, "toy", "7", first=1, last=1)
+    write_answer(run, "toy", "queue", '[["7", 1, "error"]]')
+    (told,) = read_accounts(run, {"toy": Toy()}).accounted.values()
+    assert (told.outcome, told.ended) == (Outcome.QUEUE_ERROR, False)
+    assert told.evidence == f"queue at {format_moment('2026-01-02T11:00:00+00:00')}: error (why)"
+
+
+def test_a_point_submitted_again_belongs_to_its_newest_job(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    for job in ("7", "9"):
+        write_submitted(run, "toy", job, first=1, last=1)
+    write_answer(run, "toy", "accounting", '[["7", 1, true, "timeout"]]')
+    accounts = read_accounts(run, {"toy": Toy()})
+    assert (accounts.submitted[1].job_id, dict(accounts.accounted)) == ("9", {})
+
+
+def test_spoilt_journals_are_named(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    (run / "journal.jsonl").write_text('{"event": "submitted"}\nnoise\n{"event": "submitting"}\n{"half')
+    (run / "accounting.jsonl").write_text("[]\n")
+    notes = collect([run]).notes
+    assert "journal.jsonl:1: not a submission" in notes[0]
+    assert "accounting.jsonl:1: not a JSON object" in notes[1]
+
+
+def test_real_accounting_explains_a_task_that_left_nothing(tmp_path: Path) -> None:
+    captured = Path(__file__).parents[1] / "data" / "slurm" / "sacct-timeout.txt"
+    points = grid([50])
+    text = captured.read_text(encoding="utf-8").replace("jobkit-capture", points[0].run_id)
+    parsed = pytest.importorskip("jobkit.schedulers.slurm").parse_accounting(
+        Completed(("sacct",), 0, text, "")
+    )
+    told = next(item for item in parsed if item.outcome is Outcome.TIMEOUT)
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "slurm", told.job_id, first=told.task, last=told.task, offset=1 - told.task)
+    write_answer(run, "slurm", "accounting", text)
+    assert outcomes(collect([run])) == ["timeout"]
+
+
+def test_the_jobs_that_hold_points_to_come_are_asked_for_by_name(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "demo", points := grid([50, 100, 200, 300]))
+    write_submitted(run, "slurm", "7", first=1, last=2)
+    write_submitted(run, "slurm", "8", first=1, last=2, offset=2)
+    write_record(run, record(points[0]))
+    assert collect([run]).questions == ("squeue -j 7,8; sacct -j 7,8",)
+    write_submitted(run, "slurm", "9", first=2, last=2)
+    assert collect([run]).questions == ("squeue -j 9,8; sacct -j 9,8",)
+    for one in points[1:]:
+        write_record(run, record(one))
+    assert collect([run]).questions == ()
+
+
+def test_each_run_asks_its_own_scheduler(tmp_path: Path) -> None:
+    for number, scheduler in enumerate(("slurm", "sge", "local", "pbs"), 1):
+        points = [replace(one, run_id=f"demo-{number}") for one in grid([50])]
+        write_submitted(write_points(tmp_path / f"demo-{number}", points), scheduler, "7", first=1, last=1)
+    assert collect([tmp_path]).questions == (
+        "squeue -j 7; sacct -j 7",
+        "qstat -j 7; qacct -j demo-2",
+        "ps -p 7",
+    )
+
+
+@pytest.mark.parametrize("line", ['{"event": "submitted", "scheduler": "sge"}', "[]", '{"event": "refused"}'])
+def test_a_journal_that_names_no_job_asks_nothing(tmp_path: Path, line: str) -> None:
+    run = write_points(tmp_path / "demo", grid([50]))
+    (run / "journal.jsonl").write_text(line + "\n", encoding="utf-8")
+    assert collect([run]).questions == ()
+
+
+def test_results_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    """What cannot be seen is not merely to come; root reads any folder, so files stand in the way."""
+    run = write_points(tmp_path / "run", grid([50], repeats=2))
+    (run / "results" / "p001").write_text("a file", encoding="utf-8")
+    found = collect([run])
+    assert found.to_come == 2
+    assert found.notes[0] == (
+        f"{run}/results/p001: cannot be read: Not a directory: what is home there is not known"
+    )
+    (run / "results" / "p001").unlink()
+    (run / "results").rmdir()
+    assert not any("cannot be read" in note for note in collect([run]).notes)
+    (run / "results").write_text("a file", encoding="utf-8")
+    assert any("results: cannot be read: Not a directory" in note for note in collect([run]).notes)
+
+
+def tables(run: Path) -> list[object]:
+    """Return what is collected of the sweep, less the rows of trials: what nothing later may change."""
+    found = collect([run])
+    points = found.points[~found.points["trial"].astype(bool)].astype(object)
+    frames = (points, found.sizes.astype(object), found.groups.astype(object))
+    return [one.where(one.notna(), None).to_dict("records") for one in frames]
+
+
+@pytest.mark.fault
+def test_a_try_by_hand_changes_no_figure(tmp_path: Path) -> None:
+    """FAULT: a point that a scheduler has run is run again by hand.
+
+    HOW: real records
+    REPORTED: the scheduler's try counts in every table, plot and recommendation; a note names the try by
+    hand. If no other try of a point has begun, the try by hand counts, and the note says so
+    LOST: nothing
+    """
+    run = whole_run(tmp_path / "run", points := grid([50, 100], repeats=2))
+    before = tables(run)
+    for number in (2, 3):
+        write_record(
+            run,
+            replace(record(points[0], work_s=1.0), job=Job(scheduler="hand", job_id="9"), try_number=number),
+        )
+    assert tables(run) == before
+    assert collect([run]).notes == (f"{run}: also run by hand, which no figure includes: p001 (try 2, 3)",)
+    only = write_points(tmp_path / "only", points)
+    write_record(only, replace(record(points[0]), job=Job(scheduler="hand", job_id="9")))
+    found = collect([only])
+    assert found.points[["outcome", "tries"]].to_numpy().tolist()[0] == ["ok", 0]
+    assert found.notes == (
+        f"{only}: run only by hand, so that try counts until another try begins: p001 (try 1)",
+    )
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("old", [False, True], ids=["this version", "the version before"])
+def test_a_trial_changes_no_figure_of_the_sweep(tmp_path: Path, old: bool) -> None:  # noqa: FBT001 - by name
+    """FAULT: jobkit verify runs a batch size that the sweep has measured, at another speed.
+
+    HOW: real records, of this version and of the one before, which marks trials only by their id
+    REPORTED: the trial is a row of its own with `trial` set; means, speed-ups and the line stay
+    LOST: nothing
+    """
+    run = whole_run(tmp_path / "run", points := grid([50, 100], repeats=2))
+    before = tables(run)
+    last = replace(points[-1], index=5, point_id="batch_size-100-verify", repeat=1, trial=not old)
+    append_line(run / POINTS_FILE, to_json(last))
+    assert tables(run) == before
+    write_record(run, replace(record(last, work_s=900.0), versions={"torch": "9"}))
+    assert tables(run) == before
+    write_record(run, record(last, work_s=900.0))
+    assert tables(run) == before
+    trial = collect([run]).points.iloc[-1]
+    assert (bool(trial["trial"]), trial["group"], isnan(trial["size"])) == (True, 0, True)
+
+
+def test_points_that_ran_at_the_same_time_are_said(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50, 100], repeats=2, device="cpu"))
+    for p in points:
+        write_record(run, record(p))
+    assert collect([run]).points["overlaps"].tolist() == [0] * 4
+    late = record(points[0])
+    write_record(run, replace(record(points[2]), started_at=late.started_at))
+    found = collect([run])
+    assert found.points["overlaps"].tolist() == [1, 1, 2, 0]
+    (note,) = found.notes
+    assert note.startswith("3 of 4 points ran at the same time as another point on host node1: ")

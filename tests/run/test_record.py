@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.records import Batch
+from jobkit.run.record import quantile, summarise
+
+
+def batch(seconds: float, *, items: int = 3, padded: int | None = 200) -> Batch:
+    return Batch(
+        index=0,
+        first_item=0,
+        items=items,
+        sentences=4,
+        characters=100,
+        load=150,
+        padded_chars=padded,
+        seconds=seconds,
+    )
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=2))
+def test_quantiles_agree_with_the_standard_library(values: list[float]) -> None:
+    ordered = sorted(values)
+    expected = statistics.quantiles(ordered, n=20, method="inclusive")
+    assert quantile(ordered, 0.5) == pytest.approx(statistics.median(ordered))
+    assert quantile(ordered, 0.95) == pytest.approx(expected[-1])
+
+
+def test_a_summary_of_two_batches() -> None:
+    summary = summarise([batch(1.0), batch(3.0, items=1)], items_total=10, batches_total=4)
+    assert (summary.items, summary.batches, summary.sentences) == (4, 2, 8)
+    assert summary.work_s == pytest.approx(4.0)
+    assert summary.items_per_s == pytest.approx(1.0)
+    assert summary.batch_mean_s == pytest.approx(2.0)
+    assert summary.padding_efficiency == pytest.approx(0.5)
+
+
+def test_unknown_is_none_and_never_zero() -> None:
+    summary = summarise([], items_total=10, batches_total=4)
+    assert summary.items == 0
+    assert summary.items_per_s is None
+    assert summary.batch_p95_s is None
+    assert summary.load_max is None
+    assert summary.sentences is None
+    assert (
+        summarise([batch(1.0), batch(1.0, padded=None)], items_total=2, batches_total=2).padding_efficiency
+        is None
+    )

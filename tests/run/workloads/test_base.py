@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.run.workloads.base import SHIPPED, knobs, workload_class
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_workload_is_found_without_its_framework(name: str) -> None:
+    found = workload_class(name)
+    assert knobs(name) == found.KNOBS
+    assert "batch_size" in found.KNOBS
+
+
+@pytest.mark.parametrize(
+    "name", ["no.such.module:Class", "jobkit.run.workloads.count:Nothing", "jobkit", ":"]
+)
+def test_what_is_no_workload_is_named(name: str) -> None:
+    with pytest.raises(JobkitError, match="workload '") as caught:
+        workload_class(name)
+    assert "stanza-ner" in caught.value.hint
+
+
+def test_knobs_of_a_users_own_class_are_not_looked_at() -> None:
+    assert knobs("package.module:Class") is None

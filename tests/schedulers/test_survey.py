@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from jobkit.schedulers.survey import (
+    Nodes,
+    Queue,
+    asked_for,
+    gpu_fault,
+    node_fault,
+    offered_gpus,
+    unknown_fault,
+    walltime_fault,
+)
+from jobkit.schedulers.types import Request
+
+RequestOf = Callable[..., Request]
+KNOWN = (
+    Queue(name="cpu", default=True, walltime_s=3600),
+    Queue(name="gpu", walltime_s=7200, gpus={"v100": 2}),
+    Queue(name="gpu-big", gpus={"v100": 1, "a100": 4}),
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "found", "unknown"),
+    [
+        (None, ["cpu"], ""),
+        ("gpu", ["gpu"], ""),
+        ("gpu,cpu", ["cpu", "gpu"], ""),
+        ("gpu*", ["gpu", "gpu-big"], ""),
+        ("gpu@node7", ["gpu"], ""),
+        ("@nodes", ["cpu", "gpu", "gpu-big"], ""),
+        ("gqu", [], "gqu"),
+        ("gpu,gqu", ["gpu"], "gqu"),
+    ],
+)
+def test_the_queues_that_are_asked_for(names: str | None, found: list[str], unknown: str) -> None:
+    asked = asked_for(names, KNOWN, "queue")
+
+    assert [queue.name for queue in asked.queues] == found
+    assert asked.unknown == unknown
+    assert asked.where == f"queue {names or 'cpu'!r}"
+
+
+def test_where_there_is_no_default_any_will_do() -> None:
+    asked = asked_for(None, KNOWN[1:], "queue")
+
+    assert (asked.queues, asked.where) == (KNOWN[1:], "any queue")
+
+
+def test_where_there_is_no_queue_none_is_found() -> None:
+    asked = asked_for(None, (), "partition")
+
+    assert (asked.queues, asked.unknown) == ((), "")
+    assert unknown_fault(asked, (), "partition") is None
+
+
+def test_a_name_that_no_queue_has() -> None:
+    fault = unknown_fault(asked_for("gqu", KNOWN, "partition"), KNOWN, "partition")
+
+    assert str(fault) == (
+        "the cluster has no partition 'gqu' (it has: cpu, gpu, gpu-big); "
+        "did you mean 'gpu'? (change the queue)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("queue", "walltime_s", "fault"),
+    [
+        ("cpu", 3600, None),
+        ("cpu", 3601, "allows (MaxTime): at most 01:00:00 (change resources.walltime or the queue)"),
+        ("cpu,gpu", 7200, None),
+        ("gpu-big", 10**8, None),
+    ],
+)
+def test_walltimes(request_of: RequestOf, queue: str, walltime_s: int, fault: str | None) -> None:
+    said = walltime_fault(request_of(walltime_s=walltime_s), asked_for(queue, KNOWN, "partition"), "MaxTime")
+
+    assert (said is None) == (fault is None)
+    assert (fault or "") in str(said)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"gpus": 0}, None),
+        ({"gpus": 2, "queue": "gpu"}, None),
+        ({"gpus": 4, "queue": "gpu*", "gpu_type": "a100"}, None),
+        ({"gpus": 1}, "partition 'cpu' has no GPUs; asked for: 1 (change resources.gpus or the queue)"),
+        ({"gpus": 3, "queue": "gpu"}, "at most 2 GPUs a node; asked for: 3"),
+        ({"gpus": 1, "queue": "gpu", "gpu_type": "a100"}, "no GPU type in partition 'gpu' 'a100'"),
+        ({"gpus": 1, "queue": "none"}, None),
+    ],
+)
+def test_gpus(request_of: RequestOf, changes: dict[str, object], fault: str | None) -> None:
+    request = request_of(**changes)
+    said = gpu_fault(request, asked_for(request.queue, KNOWN, "partition"))
+
+    assert (said is None) == (fault is None)
+    assert (fault or "") in str(said)
+
+
+def test_what_queues_offer_together() -> None:
+    assert offered_gpus(KNOWN) == {"v100": 2, "a100": 4}
+
+
+def test_a_walltime_that_several_points_add_up_to_says_so(request_of: RequestOf) -> None:
+    asked = asked_for("cpu", KNOWN, "partition")
+
+    assert str(walltime_fault(request_of(walltime_s=7200, pack=4), asked)) == (
+        "walltime 02:00:00 (4 points a job, 00:30:00 each) is longer than partition 'cpu' allows: "
+        "at most 01:00:00 (change pack, resources.walltime or the queue)"
+    )
+
+
+MIXED = Queue(
+    name="mixed",
+    gpus={"v100": 2},
+    kinds=(
+        Nodes(number=3, cpus=64, memory_bytes=32 * 2**30, gpus={}),
+        Nodes(number=1, cpus=8, memory_bytes=256 * 2**30, gpus={"v100": 2}),
+        Nodes(names="n9, n10", cpus=4, gpus={}),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cpus": 4, "memory_bytes": 256 * 2**30, "gpus": 2, "gpu_type": "v100"}, None),
+        ({"cpus": 64}, None),
+        (
+            {"cpus": 65, "memory_bytes": 2 * 2**30},
+            "no node with 65 CPUs: 3 nodes have 64 CPUs, 32.00 GiB; 1 node has 8 CPUs, 256.00 GiB, 2 x v100;",
+        ),
+        ({"cpus": 16, "gpus": 1}, "no node with 16 CPUs and 1 GPU: "),
+        ({"cpus": 16, "gpus": 1, "gpu_type": "v100"}, "no node with 16 CPUs and 1 v100 GPU: "),
+        ({"cpus": 65, "gpus": 3}, None),
+    ],
+)
+def test_what_no_node_has_together(
+    changes: dict[str, object], words: str | None, request_of: RequestOf
+) -> None:
+    fault = node_fault(request_of(queue="mixed", **changes), asked_for("mixed", [MIXED], "queue"))
+
+    assert (fault is None) if words is None else (words in str(fault))
+
+
+def test_where_nothing_is_known_of_the_nodes_nothing_is_wrong(request_of: RequestOf) -> None:
+    assert node_fault(request_of(cpus=10**6), asked_for("gpu", KNOWN, "queue")) is None
+
+
+def test_not_every_kind_of_node_is_listed(request_of: RequestOf) -> None:
+    queue = Queue(name="many", kinds=tuple(Nodes(number=1, names=f"n{k}", cpus=k) for k in range(1, 20)))
+
+    fault = node_fault(request_of(cpus=99), asked_for("many", [queue], "queue"))
+
+    assert fault is not None
+    assert fault.said.endswith("n8 has 8 CPUs; ...")

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobkit.planning.resolve import Options
+from jobkit.schedulers.survey import Survey
+from jobkit.setup.case import Case, inputs_of, open_case, with_gpus
+from jobkit.setup.findings import Status
+from tests.support.surveys import survey_of
+
+SPEC = "name: mine\nworkload: count\ntext: a.txt\nscheduler: slurm\nresources: {gpus: 2, queue: gpu}\n"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "config").mkdir()
+    (tmp_path / "a.txt").write_text("One.\n", encoding="utf-8")
+    return tmp_path
+
+
+def opened(path: Path | None = None, **options: str) -> Case:
+    return open_case(path, Options(**options))  # type: ignore[arg-type]  # names and values of a test
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_without_a_spec_a_small_one_is_looked_at() -> None:
+    case = opened(scheduler="slurm")
+
+    assert (case.given, case.local, case.device) == (False, False, "cpu")
+    assert case.spec.resources.gpus == 0
+    (found,) = case.opening
+    assert (found.name, found.status) == ("site file", Status.WARNING)
+    assert found.mend.startswith("jobkit init")
+
+
+def test_the_small_one_asks_for_a_gpu_where_the_site_has_some() -> None:
+    lab, bare = survey_of("slurm", "lab"), Survey(product="Slurm", queues=())
+    case = opened(scheduler="slurm")
+
+    assert with_gpus(case, lab).spec.resources.gpus == 1
+    assert with_gpus(case, lab).device == "cuda"
+    assert with_gpus(case, bare) == case
+
+
+def test_a_spec_is_taken_as_it_is(here: Path) -> None:
+    case = opened(write(here / "spec.yaml", SPEC))
+
+    assert (case.given, case.spec.name, case.base) == (True, "mine", here)
+    assert with_gpus(case, survey_of("slurm", "lab")) == case
+    assert [one.name for one in case.opening] == ["spec", "site file"]
+    assert list(inputs_of(case)) == [here / "a.txt"]
+    assert case.request().queue == "gpu"
+
+
+def test_options_stand_above_the_spec(here: Path) -> None:
+    site = write(here / "ours.yaml", "name: ours\nscheduler: sge\nruns_dir: $HOME/sweeps\n")
+    case = opened(write(here / "spec.yaml", SPEC), scheduler="sge", site=str(site))
+
+    assert (case.scheduler.NAME, case.site.name, case.site_file) == ("sge", "ours", site)
+    assert case.runs_dir == Path.home() / "sweeps"
+    assert open_case(None, Options(scheduler="sge", runs_dir=here)).runs_dir == here
+
+
+def test_a_spec_with_faults_is_told_of_and_a_small_one_takes_its_place(here: Path) -> None:
+    case = opened(write(here / "spec.yaml", SPEC + "reources: {}\n"), scheduler="slurm")
+
+    assert not case.given
+    assert case.opening[0].status is Status.MISSING
+    assert "did you mean 'resources'?" in case.opening[0].said
+    assert list(inputs_of(case)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name: ours\nscheduler: slurm\nqueu: gpu\n", "did you mean 'queue'?"),
+        ("name: [\n", "not YAML"),
+        ("name: ours\nscheduler: sge\n", "is for sge, not for slurm"),
+        (None, "No such file"),
+    ],
+)
+def test_a_site_file_with_faults_is_told_of_and_the_default_takes_its_place(
+    here: Path, text: str | None, words: str
+) -> None:
+    path = here / "ours.yaml"
+    if text is not None:
+        write(path, text)
+    case = opened(scheduler="slurm", site=str(path))
+
+    (found,) = case.opening
+    assert (found.name, found.status) == ("site file", Status.MISSING)
+    assert words in found.said
+    assert case.site.name == "slurm-default"
+
+
+def test_ones_own_site_file_is_found(here: Path) -> None:
+    own = write(here / "config" / "site.yaml", "name: ours\nscheduler: slurm\n")
+    case = opened(scheduler="slurm")
+
+    assert case.site_file == own
+    assert case.opening[0].status is Status.OK
+
+
+def test_this_machine_needs_no_site_file() -> None:
+    case = opened(scheduler="local")
+
+    assert case.local
+    assert [one.status for one in case.opening] == [Status.OK]
+    assert with_gpus(case, Survey(product="this machine")).spec.resources.gpus == 1
+
+
+def test_what_cannot_be_found_is_no_input(here: Path) -> None:
+    lost = opened(write(here / "spec.yaml", SPEC.replace("a.txt", "b.txt").replace("count", "x.y:Z")))
+
+    assert list(inputs_of(lost)) == []

@@ -1,0 +1,255 @@
+"""What real schedulers said of their sites, held against requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jobkit.core.shell import Completed
+from jobkit.schedulers import sge, slurm
+from jobkit.schedulers.survey import Counted, Keeping, Survey
+from jobkit.schedulers.types import Request
+from jobkit.setup.check_site import Asking, controller, look
+from jobkit.setup.findings import Finding, Status
+from jobkit.spec.site import Requests, load_site
+from tests.support.surveys import captured, survey_of
+
+REQUEST = Request(
+    name="doctor",
+    queue=None,
+    gpus=0,
+    gpu_type=None,
+    cpus=1,
+    memory_bytes=2**30,
+    walltime_s=600,
+    account=None,
+    qos=None,
+)
+LAB, OTHER = survey_of("slurm", "lab"), survey_of("slurm", "other")
+GRID = survey_of("sge", "lab")
+GRID_OTHER = survey_of("sge", "other", projects=captured("sge/other-projects"))
+SGE = load_site("sge-default", "sge").requests
+
+
+def asking(requests: Requests | None = None, **changes: Any) -> Asking:
+    own = {key: changes.pop(key) for key in ("memory_per", "limit", "points", "queue_key") if key in changes}
+    return Asking(request=replace(REQUEST, **changes), requests=requests or Requests(), **own)
+
+
+def looked(survey: Survey, asked: Asking) -> dict[str, Finding]:
+    return {one.name: one for one in look(survey, asked)}
+
+
+def test_a_request_that_the_cluster_grants() -> None:
+    found = looked(LAB, asking(queue="gpu", gpus=1, gpu_type="v100", limit=10000))
+
+    assert {one.status for one in found.values()} == {Status.OK}
+    assert list(found) == ["partition", "GPUs", "walltime", "array jobs", "account", "accounting"]
+    assert found["partition"].said == "gpu: 2 nodes, at most 01:00:00 a job"
+    assert found["GPUs"].said == "partition 'gpu': 2 x v100 on a node"
+    assert found["array jobs"].said == "at most 10,000 tasks in one"
+    assert found["account"].said == "jobs are charged to root"
+
+
+@pytest.mark.parametrize("survey", [LAB, GRID])
+def test_a_scheduler_that_answers(survey: Survey) -> None:
+    found = controller(survey)
+
+    assert found.status is Status.OK
+    assert found.said.startswith(f"{survey.product} {survey.version} answers")
+
+
+def test_a_scheduler_that_does_not() -> None:
+    slurm_down = slurm.parse_survey({"controller": captured("slurm/down-ping")})
+    sge_down = sge.parse_survey({"controller": captured("sge/down-config")})
+
+    assert "is DOWN" in controller(slurm_down).said
+    assert "unable to send message to qmaster" in controller(sge_down).said
+    assert {controller(one).status for one in (slurm_down, sge_down)} == {Status.MISSING}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "said", "mend"),
+    [
+        ({"queue": "gqu"}, "partition", "did you mean 'gpu'?", "change `queue` in the site file"),
+        (
+            {"queue": "gpu", "gpus": 1, "gpu_type": "v10"},
+            "GPUs",
+            "did you mean 'v100'?",
+            "resources.gpu_type",
+        ),
+        ({"queue": "gpu", "gpus": 9}, "GPUs", "at most 4 GPUs a node", "resources.gpus"),
+        ({"queue": "batch", "gpus": 1}, "GPUs", "has no GPUs", "resources.gpus or the queue"),
+        ({"queue": "gpu-short", "walltime_s": 1801}, "walltime", "(MaxTime): at most 00:30:00", "walltime"),
+        ({"queue": "old"}, "partition", "'old' takes no jobs of yours: it is down", "jobs go to: batch"),
+        ({"queue": "secret"}, "partition", "it is hidden from you", "change `queue`"),
+        ({"limit": 0}, "array jobs", "takes none", "support"),
+    ],
+)
+def test_what_the_cluster_does_not_have(changes: dict[str, Any], name: str, said: str, mend: str) -> None:
+    found = looked(OTHER, asking(**changes))[name]
+
+    assert found.status is Status.MISSING
+    assert said in found.said
+    assert mend in found.mend
+
+
+def test_of_a_partition_that_there_is_not_nothing_more_is_said() -> None:
+    assert not {"GPUs", "walltime"} & set(looked(LAB, asking(queue="gqu", gpus=1)))
+
+
+def test_of_several_partitions_one_that_is_open_will_do() -> None:
+    found = looked(OTHER, asking(queue="old,gpu"))["partition"]
+
+    assert found.status is Status.OK
+    assert found.said == "gpu: 5 nodes, at most 36:00:00 a job"
+
+
+def test_a_partition_for_some_only() -> None:
+    found = looked(OTHER, asking(queue="long"))["partition"]
+
+    assert found.status is Status.WARNING
+    assert "no limit on walltime; only for accounts staff,phd" in found.said
+
+
+def test_a_cluster_without_queues() -> None:
+    found = looked(replace(LAB, queues=()), asking())
+
+    assert found["partition"].said == "the cluster has no partition"
+    assert found["GPUs"].said == "none is asked for"
+    assert found["partition"].status is Status.MISSING
+
+
+def test_what_was_not_told_is_unknown() -> None:
+    dumb = replace(LAB, queues=None, limits="", silent={"nodes": "slurm_load_partitions:\nerror"})
+    found = looked(dumb, asking())
+
+    assert found["partition"].status is Status.UNKNOWN
+    assert found["partition"].said == "Slurm did not say: slurm_load_partitions: error"
+    assert found["array jobs"].status is Status.UNKNOWN
+    assert "GPUs" not in found
+    assert "walltime" not in found
+
+
+def test_more_points_than_an_array_takes_become_several() -> None:
+    assert "2,500 points become 3" in looked(LAB, asking(limit=1000, points=2500))["array jobs"].said
+    assert looked(LAB, asking())["array jobs"].said == "the controller names no limit"
+
+
+@pytest.mark.parametrize(
+    ("survey", "account", "status", "said"),
+    [
+        (LAB, "rot", Status.MISSING, "no account of yours 'rot' (it has: root); did you mean 'root'?"),
+        (LAB, "root", Status.OK, "jobs are charged to root"),
+        (replace(LAB, accounts=("nlp", "staff"), account="nlp"), None, Status.OK, "you may also use staff"),
+        (GRID_OTHER, None, Status.MISSING, "must name an account or project (there are: nlp, physics)"),
+        (GRID_OTHER, "nlp", Status.OK, "charged to nlp"),
+        (replace(GRID_OTHER, accounts=()), None, Status.MISSING, "and you have none"),
+    ],
+)
+def test_whom_jobs_are_charged_to(survey: Survey, account: str | None, status: Status, said: str) -> None:
+    found = looked(survey, asking(account=account))["account"]
+
+    assert found.status is status
+    assert said in found.said
+
+
+def test_where_nobody_is_charged_nothing_is_said() -> None:
+    assert "account" not in looked(GRID, asking())
+
+
+@pytest.mark.parametrize(
+    ("works", "status"), [(True, Status.OK), (False, Status.WARNING), (None, Status.UNKNOWN)]
+)
+def test_whether_account_is_kept(works: bool | None, status: Status) -> None:  # noqa: FBT001 - a parameter
+    found = looked(replace(LAB, keeping=Keeping(works=works, said="so it is")), asking())["accounting"]
+
+    assert found.status is status
+    assert found.said.startswith("so it is")
+
+
+def test_a_database_that_is_down_is_a_warning() -> None:
+    down = survey_of("slurm", "lab", sacct=captured("slurm/nodbd-sacct"))
+
+    assert looked(down, asking())["accounting"].status is Status.WARNING
+
+
+def grid(**changes: Any) -> Asking:
+    names = ("ngpus", "h_vmem", "h_rt")
+    return asking(
+        changes.pop("requests", SGE), **{"resources": names, "gpus": 1, "queue": "gpu.q", **changes}
+    )
+
+
+def test_grid_engine_by_the_names_of_the_site() -> None:
+    found = looked(GRID, grid())
+
+    assert {one.status for one in found.values()} == {Status.OK}
+    assert found["GPUs"].said == "queue 'gpu.q': 'ngpus', 2 on a node now"
+    assert found["resources"].said == "ngpus, h_vmem, h_rt are known here"
+
+
+def test_what_no_node_has() -> None:
+    many = looked(LAB, asking(cpus=99))["nodes"]
+    assert many.status is Status.MISSING
+    assert "partition 'cpu' has no node with 99 CPUs: 2 nodes have 8 CPUs" in many.said
+    assert many.mend == "change resources.cpus, or the queue"
+    slots = looked(GRID, grid(cpus=99, slots=99))["nodes"]
+    assert slots.status is Status.WARNING
+    assert "no node with 99 CPUs: localhost has 8 CPUs" in slots.said
+    assert "nodes" not in looked(GRID, grid(cpus=99)), "asked for by a resource, not by slots"
+    assert "nodes" not in looked(LAB, asking(cpus=99, queue="gqu"))
+
+
+def test_a_resource_that_the_cluster_does_not_have() -> None:
+    found = looked(GRID, grid(resources=("ngpu", "h_vmen", "h_rt", "h_rt")))
+
+    assert found["resources"].status is Status.MISSING
+    assert found["resources"].said.splitlines()[0].endswith("did you mean 'ngpus'?")
+    assert found["resources"].said.splitlines()[1].endswith("did you mean 'h_vmem'?")
+    assert "GPUs" not in found, "told with the resources"
+
+
+def test_gpus_that_are_counted_for_each_slot() -> None:
+    found = looked(GRID, grid(cpus=4))["GPUs"]
+
+    assert found.status is Status.WARNING
+    assert "4 CPUs and 1 GPU would take 4 GPUs" in found.said
+    assert found.mend == "set resources.cpus: 1 in the spec"
+    assert looked(GRID, grid(cpus=4, requests=Requests(gpus=SGE.gpus)))["GPUs"].status is Status.OK
+
+
+OTHER_SGE = Requests(gpus="-l gpu={gpus}", memory="-l h_vmem={memory}")
+
+
+def test_a_queue_that_has_no_such_gpus() -> None:
+    changes = {"requests": OTHER_SGE, "resources": ("gpu",), "account": "nlp"}
+    there = looked(GRID_OTHER, grid(queue="off.q", **changes))["GPUs"]
+    none_left = looked(GRID_OTHER, grid(queue="all.q", **changes))["GPUs"]
+
+    assert there.status is Status.MISSING
+    assert "queue 'off.q' has no 'gpu'; those that have: " in there.said
+    assert none_left.status is Status.WARNING
+
+
+def test_where_no_host_tells_what_it_has_nothing_is_said_of_gpus() -> None:
+    deaf = survey_of("sge", "lab", instances=Completed(("qstat",), 1, "", ""))
+
+    assert "GPUs" not in looked(deaf, grid())
+
+
+def test_a_site_file_that_counts_memory_otherwise_than_the_cluster() -> None:
+    per_job = looked(GRID_OTHER, grid(requests=OTHER_SGE, resources=("gpu",), memory_per="job"))
+    per_slot = looked(GRID_OTHER, grid(requests=OTHER_SGE, resources=("gpu",), memory_per="slot"))
+
+    assert per_job["memory"].status is Status.WARNING
+    assert per_job["memory"].mend == "set memory_per: slot in the site file"
+    assert "memory" not in per_slot
+    assert "memory" not in looked(GRID, grid())
+    assert {Counted.SLOT.value, Counted.JOB.value} == {"slot", "job"}, "as the site file spells them"
+
+
+def test_where_no_resource_is_asked_for_none_is_looked_for() -> None:
+    assert "resources" not in looked(GRID, asking())

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.paths import shipped_folder
+from jobkit.spec.fields import Auto
+from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec, load_spec
+
+BAD = """\
+name: 1st try
+workload: stanza-nre
+sweep:
+  batch_sise: [50]
+  batch_size: [0, many]
+repeats: 0
+resources:
+  memory: 8
+  walltime: 10
+  gpu: 1
+environment: {conda: a, venv: b}
+policy: {gpu_oom: again}
+schedular: slurm
+"""
+
+
+def refused(tmp_path: Path, text: str, *overrides: str) -> list[str]:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        load_spec(path, overrides)
+    assert caught.value.exit_code == 2
+    return [line.strip().removeprefix(f"{path}:") for line in caught.value.message.splitlines()[1:]]
+
+
+def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    assert refused(tmp_path, BAD, "repeats=none") == [
+        "--set repeats=none: repeats: 'none': should be a valid integer",
+        "1:7: name: '1st try': string should match pattern '^[A-Za-z][A-Za-z0-9_-]*$'",
+        "2:11: workload: 'stanza-nre': no such workload; did you mean 'stanza-ner'?",
+        "5:16: sweep.batch_size.0: 0: should be greater than 0",
+        "5:19: sweep.batch_size.1: 'many': should be a valid integer",
+        "8:11: resources.memory: 8: a size needs a unit, for instance 8GiB",
+        '9:13: resources.walltime: 10: a duration is text, for instance "00:10:00" or 90m',
+        "10:3: resources.gpu: no such key; did you mean 'gpus'?",
+        "11:25: environment.venv: given beside conda; keep one of the two",
+        "12:19: policy.gpu_oom: 'again': should be 'prune' or 'keep'",
+        "13:1: schedular: no such key; did you mean 'scheduler'?",
+    ]
+
+
+def test_the_words_of_schedulers_name_the_key(tmp_path: Path) -> None:
+    text = "name: x\nmemory: 1G\nresources: {partition: g, h_rt: 1, nodes: 2, throttle: 3, job-name: y}\n"
+    assert refused(tmp_path, text, "time=3") == [
+        "--set time=3: time: no such key; did you mean 'resources.walltime'?",
+        "2:1: memory: no such key; did you mean 'resources.memory'?",
+        "3:13: resources.partition: no such key; did you mean 'queue'?",
+        "3:27: resources.h_rt: no such key; did you mean 'walltime'?",
+        "3:36: resources.nodes: no such key; a point runs on one node",
+        "3:46: resources.throttle: no such key; did you mean 'max_parallel', at the top?",
+        "3:59: resources.job-name: no such key; did you mean 'name', at the top?",
+    ]
+
+
+def test_every_word_of_a_scheduler_leads_to_a_key_or_says_what_to_do() -> None:
+    keys = {*SweepSpec.model_fields, *(f"resources.{key}" for key in Resources.model_fields)}
+    keys |= {f"environment.{key}" for key in Environment.model_fields}
+    assert [key for key in SweepSpec.MEANT.values() if key not in keys and " " not in key] == []
+
+
+def test_too_many_settings_are_not_multiplied_out(tmp_path: Path) -> None:
+    sizes = list(range(1, 2001))
+    text = f"name: x\nrepeats: 1\nsweep: {{batch_size: {sizes}, tokenizer_batch: {sizes}, include: [{{}}]}}\n"
+    (said,) = refused(tmp_path, text)
+    assert said.endswith("sweep: 4,000,001 settings x 1 would be 4,000,001 points; a run has at most 100,000")
+
+
+def test_a_tag_and_a_nul_in_the_file_are_faults_with_their_place(tmp_path: Path) -> None:
+    assert refused(tmp_path, 'name: x\ntext: "a\\0b"\n')[0].startswith("2:7: 'a\\x00b': a NUL")
+    path = tmp_path / "tag.yaml"
+    path.write_text("name: x\nrepeats: !!int abc\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=r"tag\.yaml:2:10: not YAML: 'abc' is no !!int"):
+        load_spec(path)
+
+
+def test_the_knobs_of_a_known_workload_are_checked(tmp_path: Path) -> None:
+    assert refused(tmp_path, "name: x\nsweep:\n  batch_sise: [50]\n") == [
+        "3:3: sweep.batch_sise: no such knob; did you mean 'batch_size'?"
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(shipped_folder("sweeps").glob("*.yaml")), ids=lambda path: path.name)
+def test_every_shipped_sweep_is_a_spec_and_reads_back(path: Path, tmp_path: Path) -> None:
+    spec = load_spec(path)
+    copy = tmp_path / "sweep.yaml"
+    copy.write_text(spec.as_yaml(), encoding="utf-8")
+    assert load_spec(copy) == spec
+
+
+def test_the_predecessors_experiment_is_whole() -> None:
+    spec = load_spec(shipped_folder("sweeps") / "stanza.yaml")
+    sizes = spec.sweep.product["batch_size"]
+    assert (min(sizes), max(sizes)) == (50, 300)
+    assert len(sizes) >= 5
+    assert (spec.repeats, spec.resources.gpus, spec.resources.cpus) == (3, 1, 2)
+    assert (spec.resources.memory, spec.resources.walltime) == (8 * 2**30, 600)
+
+
+def test_defaults_are_written_out() -> None:
+    text = SweepSpec(name="x").as_yaml()
+    assert "memory: 8GiB" in text
+    assert "walltime: 00:10:00" in text
+    assert "max_parallel: 4" in text
+
+
+def test_a_value_may_stand_for_a_list_of_one() -> None:
+    assert SweepSpec.model_validate({"name": "x", "sweep": {"batch_size": 50}}).sweep.product == {
+        "batch_size": [50]
+    }
+
+
+@pytest.mark.parametrize(
+    ("override", "said"), [("memory=8 parsecs", "'8 parsecs': size"), ("walltime=10", "a duration is text")]
+)
+def test_a_size_or_duration_that_is_not_understood(tmp_path: Path, override: str, said: str) -> None:
+    (line,) = refused(tmp_path, "name: x\n", f"resources.{override}")
+    assert said in line
+
+
+def test_the_batch_sizes_may_be_left_to_jobkit(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text("name: t\nsweep: {batch_size: auto}\n", encoding="utf-8")
+    spec = load_spec(path)
+    assert isinstance(spec.sweep.product["batch_size"], Auto)
+    path.write_text(spec.as_yaml(), encoding="utf-8")
+    assert load_spec(path) == spec
+    assert "\n  batch_size: auto\n" in spec.as_yaml()
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        ("{tokenizer_batch: auto}", "sweep.tokenizer_batch: only batch_size may be 'auto'"),
+        ("{zip: {batch_size: auto}}", "sweep.zip.batch_size.0: 'auto': should be a valid integer"),
+        ("{batch_size: [auto]}", "sweep.batch_size.0: 'auto': should be a valid integer"),
+    ],
+)
+def test_auto_stands_for_the_batch_sizes_alone(sweep: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"name: t\nsweep: {sweep}\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=re.escape(said)):
+        load_spec(path)
+
+
+@pytest.mark.parametrize("sweep", ["[50]", "50", "batch_size"])
+def test_a_sweep_that_is_no_mapping_is_one_fault(tmp_path: Path, sweep: str) -> None:
+    (line,) = refused(tmp_path, f"name: x\nsweep: {sweep}\n")
+    assert line.startswith("2:8: sweep: ")
+    assert line.endswith(": should be a mapping of knobs to values")
+
+
+@pytest.mark.parametrize("part", ["zip: 3", "include: [3]"])
+def test_a_part_of_a_sweep_that_is_no_mapping_is_one_of_knobs(tmp_path: Path, part: str) -> None:
+    (line,) = refused(tmp_path, f"name: x\nsweep: {{{part}}}\n")
+    assert line.endswith(": 3: should be a mapping of knobs to values")
+
+
+@pytest.mark.parametrize("part", ["resources", "model", "environment", "find_max", "policy"])
+def test_a_part_that_is_no_mapping_is_told_in_the_users_words(tmp_path: Path, part: str) -> None:
+    (line,) = refused(tmp_path, f"name: x\n{part}: [1]\n")
+    assert line == f"2:{len(part) + 3}: {part}: [1]: should be a mapping of keys to values"
+
+
+def test_a_header_line_that_jobkit_writes_itself_is_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        'name: own\nresources: {options: {slurm: ["--nice=1", "--array=1-9"]}}\n', encoding="utf-8"
+    )
+    with pytest.raises(
+        JobkitError, match=r"own.yaml:2:\d+: resources.options.slurm.1: '--array=1-9': jobkit sets"
+    ):
+        load_spec(path)
+
+
+@pytest.mark.parametrize(
+    ("find_max", "said"),
+    [
+        ("{memory: 16}", "2:20: find_max.memory: 16: device, or a size with a unit: 16GiB"),
+        ("{memory: card}", "2:20: find_max.memory: 'card': size 'card': not understood"),
+        ("{memory: 0GiB}", "2:20: find_max.memory: '0GiB': size '0GiB': must be more than 0"),
+        ("{memroy: device}", "2:12: find_max.memroy: no such key; did you mean 'memory'?"),
+        ("{verify: maybe}", "2:20: find_max.verify: 'maybe': should be a valid boolean"),
+        ("16GiB", "2:11: find_max: '16GiB': should be"),
+    ],
+)
+def test_a_fault_of_find_max_has_its_place(find_max: str, said: str, tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, f"name: x\nfind_max: {find_max}\n")
+    assert line.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("find_max", "memory"),
+    [
+        ("{}", "device"),
+        ("{memory: device}", "device"),
+        ("{memory: 1.5GiB}", 3 * 2**29),
+        ("{memory: 7MB}", 7_000_000),
+    ],
+)
+def test_the_memory_of_find_max_reads_back(find_max: str, memory: int | str, tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"name: t\nfind_max: {find_max}\n", encoding="utf-8")
+    spec = load_spec(path)
+    assert spec.find_max is not None
+    assert (spec.find_max.memory, spec.find_max.verify) == (memory, True)
+    path.write_text(spec.as_yaml(), encoding="utf-8")
+    assert load_spec(path) == spec
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        (
+            "{batch_size: [1, 2], tokenizer_batch: [3, 4]}",
+            "2:29: sweep.tokenizer_batch: find_max needs a sweep",
+        ),
+        ("{zip: {batch_size: [1, 2], tokenizer_batch: [3, 4]}}", "sweep.zip.tokenizer_batch: find_max needs"),
+    ],
+)
+def test_find_max_is_about_the_batch_size_alone(sweep: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(f"name: own\nsweep: {sweep}\nfind_max: {{}}\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=re.escape(said)):
+        load_spec(path)
+
+
+def test_find_max_beside_a_knob_that_stays_the_same_is_fine(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    text = "name: own\nsweep: {batch_size: [1, 2], tokenizer_batch: [3]}\nfind_max: {}\n"
+    path.write_text(text, encoding="utf-8")
+    assert load_spec(path).find_max is not None
+
+
+def test_find_max_needs_some_memory(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("name: own\nfind_max: {memory: 0GiB}\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=r"own.yaml:2:20: find_max.memory: .*must be more than 0"):
+        load_spec(path)
