@@ -28,7 +28,7 @@ from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome
 from jobkit.fit.line import Observation, fit_memory
 from jobkit.fit.loads import Lengths, Loads, measuring_sizes
-from jobkit.fit.observations import ALLOCATED, NEED, Evidence
+from jobkit.fit.observations import ALLOCATED, NEED, MemoryObservations
 from jobkit.fit.predict import predict
 from jobkit.planning.batch_sizes import share
 from jobkit.planning.models import find_model
@@ -98,7 +98,7 @@ class Bench:
     def work(self, batch: int) -> Callable[[], object]:
         """Return what a trial of a batch size does: its worst batch, or the pass in text order."""
         if self.order == "text":
-            pieces = [self.tag(one) for one in self.chunks(batch)]
+            pieces = [self.tag(chunk) for chunk in self.chunks(batch)]
             return lambda: [piece() for piece in pieces]
         _, source = self.loads.worst(batch)
         if source not in self.laid_out:
@@ -112,7 +112,7 @@ class Bench:
 
     def tag(self, sentences: Sequence[Sentence]) -> Callable[[], object]:
         """Return a function that tags these sentences as one NER batch."""
-        return self.tagger.tag_again([one.parsed for one in sentences])
+        return self.tagger.tag_again([sentence.parsed for sentence in sentences])
 
     def chunks(self, batch: int) -> list[list[Sentence]]:
         """Return the NER batches of a batch size, in text order."""
@@ -146,7 +146,7 @@ class Bench:
 
 
 def _longest(sentences: Sequence[Sentence]) -> int:
-    return max(one.columns for one in sentences)
+    return max(sentence.columns for sentence in sentences)
 
 
 @dataclass(slots=True)
@@ -221,7 +221,9 @@ def jobkit(bench: Bench, cap_bytes: int, up_to: float | None = None) -> tuple[Se
         in_steps=bench.order == "load",
     )
     kind = NEED if bench.order == "load" else ALLOCATED
-    found = predict(Evidence(kind=kind, fit=fit, load_by_batch={}, points=len(sizes)), cap_bytes, bench.loads)
+    found = predict(
+        MemoryObservations(kind=kind, fit=fit, load_by_batch={}, points=len(sizes)), cap_bytes, bench.loads
+    )
     done = [
         Trial(batch, bench.loads.load(batch), passed=True, seconds=sum(one.seconds for one in told_by[batch]))
         for batch in sizes

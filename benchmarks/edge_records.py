@@ -117,7 +117,7 @@ def cells(report: dict[str, Any]) -> list[Cell]:
 
 def _cell(report: dict[str, Any], raw: dict[str, Any]) -> Cell:
     told, searches = raw["prediction"], raw["contenders"]
-    tried = [trial for one in searches for trial in one["tried"]] + raw["scanned"]
+    tried = [trial for searche in searches for trial in searche["tried"]] + raw["scanned"]
     safe = told["safe_batch"]
     return Cell(
         allocator=DEFAULT if report["allocator"] == DEFAULT else EXPANDABLE,
@@ -137,7 +137,7 @@ def _cell(report: dict[str, Any], raw: dict[str, Any]) -> Cell:
         start_s=report["start_s"],
         needs={point["batch"]: point["needs"] for point in told["points"]},
         held_bytes=frozenset(one["held_bytes"] for one in tried) - {None},
-        contenders={one["name"]: _contender(one) for one in searches},
+        contenders={searche["name"]: _contender(searche) for searche in searches},
     )
 
 

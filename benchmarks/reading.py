@@ -65,7 +65,7 @@ def _beside_peers(folder: Path) -> list[Row]:
 
 
 def _rows(what: str, found: dict[str, list[Timing]]) -> list[Row]:
-    walls = {name: median(one.wall_s for one in timings) for name, timings in found.items()}
+    walls = {name: median(timing.wall_s for timing in timings) for name, timings in found.items()}
     ratio = walls["jobkit"] / min(walls["submitit"], walls["signac-flow"])
     rows = [
         Row(what=f"{name}: {what}", shown=f"{walls[name]:.3f} s", raw=_raw(timings))
@@ -77,4 +77,4 @@ def _rows(what: str, found: dict[str, list[Timing]]) -> list[Row]:
 
 def _raw(timings: Sequence[Timing]) -> dict[str, object]:
     """Return the whole process's figures, and the work without start and imports of the library."""
-    return {**middle(timings), "work_s": median(json.loads(one.stdout)["work_s"] for one in timings)}
+    return {**middle(timings), "work_s": median(json.loads(timing.stdout)["work_s"] for timing in timings)}

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from jobkit.core.records import RESULTS, Outcome
-from jobkit.status.standing import RunLook, Standing, look
+from jobkit.status.standing import RunStanding, Standing, read_standings
 
 JOBKIT = [sys.executable, "-m", "jobkit"]
 MOVING = frozenset({Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED})
@@ -162,29 +162,29 @@ def client(home: Path, words: Sequence[str], kill_after_s: float | None = None) 
     return False
 
 
-def settled(run: Path, report: Report) -> RunLook:
+def settled(run: Path, report: Report) -> RunStanding:
     """Wait until nothing of a run moves; time `jobkit status`-like looks meanwhile."""
     while True:
         start = time.monotonic()
-        (seen,) = look([run])
+        (seen,) = read_standings([run])
         report.status_s.append(round(time.monotonic() - start, 3))
-        if not any(one.standing in MOVING for one in seen.points) and not seen.silent:
+        if not any(point.standing in MOVING for point in seen.points) and not seen.silent:
             return seen
         time.sleep(2)
 
 
-def emptied(run: Path) -> RunLook:
+def emptied(run: Path) -> RunStanding:
     """Return a look at a run of which the queue holds nothing any more."""
     while True:
-        (seen,) = look([run])
+        (seen,) = read_standings([run])
         if not seen.queued and not seen.silent:
             return seen
         time.sleep(2)
 
 
-def count(seen: RunLook) -> dict[str, int]:
+def count(seen: RunStanding) -> dict[str, int]:
     """Return how many points have which outcome."""
-    return dict(Counter(str(one.outcome) for one in seen.points))
+    return dict(Counter(str(point.outcome) for point in seen.points))
 
 
 def soak(report: Report, home: Path, *, nodes: bool) -> None:
@@ -205,7 +205,7 @@ def soak(report: Report, home: Path, *, nodes: bool) -> None:
     for turn in range(12):
         seen = settled(run, report)
         report.rounds.append(count(seen))
-        if all(one.outcome in RESULTS for one in seen.points):
+        if all(point.outcome in RESULTS for point in seen.points):
             break
         if turn == 1:
             chaos.stop()  # the second resume has peace
@@ -220,14 +220,14 @@ def soak(report: Report, home: Path, *, nodes: bool) -> None:
     finish(report, emptied(run), seconds)
 
 
-def finish(report: Report, seen: RunLook, seconds: float) -> None:
+def finish(report: Report, seen: RunStanding, seconds: float) -> None:
     """Check what the soak promises, point by point."""
     report.seconds = round(seconds, 1)
-    report.tries = sum(len(one.tries) for one in seen.points)
-    report.lost_points = report.points - len({one.point.point_id for one in seen.points})
-    report.without_outcome = sum(one.outcome is None for one in seen.points)
+    report.tries = sum(len(point.tries) for point in seen.points)
+    report.lost_points = report.points - len({point.point.point_id for point in seen.points})
+    report.without_outcome = sum(point.outcome is None for point in seen.points)
     report.twice = sum(
-        sum(tried.verdict.outcome is Outcome.OK for tried in one.tries) > 1 for one in seen.points
+        sum(tried.verdict.outcome is Outcome.OK for tried in point.tries) > 1 for point in seen.points
     )
 
 

@@ -59,12 +59,12 @@ def once(argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path
 
 def middle(timings: Sequence[Timing]) -> dict[str, float]:
     """Return the medians, and the least and largest wall time."""
-    walls = [one.wall_s for one in timings]
+    walls = [timing.wall_s for timing in timings]
     return {
         "runs": len(timings),
         "wall_s": median(walls),
         "wall_least_s": min(walls),
         "wall_largest_s": max(walls),
-        "cpu_s": median(one.cpu_s for one in timings),
-        "maxrss_bytes": max(one.maxrss_bytes for one in timings),
+        "cpu_s": median(timing.cpu_s for timing in timings),
+        "maxrss_bytes": max(timing.maxrss_bytes for timing in timings),
     }

@@ -16,7 +16,7 @@ def submit(folder: Path, spec: Path) -> int:
     from jobkit.submit import sweep as submission
 
     prepared = prepare(spec, Options(runs_dir=folder), build=False, say=lambda _: None)
-    return sum(one.array.tasks for one in submission.submit(prepared).jobs if one.role == "points")
+    return sum(job.array.tasks for job in submission.submit(prepared).jobs if job.role == "points")
 
 
 def states(folder: Path, run: Path) -> int:
@@ -35,7 +35,7 @@ def results(folder: Path, run: Path) -> int:
     from jobkit.outcome.results import read_run
 
     del folder
-    return sum(one.verdict.outcome == "ok" for one in read_run(run).points)
+    return sum(point.verdict.outcome == "ok" for point in read_run(run).points)
 
 
 def main() -> None:

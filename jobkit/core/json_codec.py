@@ -36,7 +36,7 @@ def _as_dict(value: Any) -> dict[str, Any]:  # noqa: ANN401 - json.dumps hands o
 
 @functools.cache
 def _names(kind: type) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind))
+    return tuple(field.name for field in fields(kind))
 
 
 def from_json(kind: type[T], text: str, *, where: str) -> T:

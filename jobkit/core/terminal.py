@@ -44,7 +44,7 @@ SCHEDULER_WORDS: Mapping[str, str] = {
 """What sbatch, qsub and people call it, and the key that it is here; or what to do instead."""
 
 
-def advice(word: str, words: Sequence[str]) -> str:
+def did_you_mean(word: str, words: Sequence[str]) -> str:
     """Return ``did you mean 'x'?`` for the closest word, empty if none is close."""
     close = difflib.get_close_matches(word, words, 1, 0.5)
     return f"did you mean {close[0]!r}?" if close else ""
@@ -52,7 +52,7 @@ def advice(word: str, words: Sequence[str]) -> str:
 
 def nearest(word: str, words: Sequence[str]) -> str:
     """Return ``; did you mean 'x'?`` for the closest word, else the list to choose from."""
-    return f"; {advice(word, words) or 'one of: ' + ', '.join(words)}"
+    return f"; {did_you_mean(word, words) or 'one of: ' + ', '.join(words)}"
 
 
 def meant(names: Sequence[int | str], words: Mapping[str, str], keys: Sequence[str] = ()) -> str:
@@ -77,7 +77,7 @@ def meant(names: Sequence[int | str], words: Mapping[str, str], keys: Sequence[s
     return f"; did you mean {found!r}{'' if under else ', at the top'}?"
 
 
-def short(path: Path) -> str:
+def relative_path(path: Path) -> str:
     """Return a path relative to here, where it lies below."""
     try:
         return str(path.relative_to(Path.cwd()))
@@ -85,15 +85,15 @@ def short(path: Path) -> str:
         return str(path)
 
 
-def word(path: Path | str) -> str:
+def shell_quote(path: Path | str) -> str:
     """Return a path as a word of a command: quoted where a shell would take it apart, never an option."""
     text = str(path)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
-def typed(path: Path) -> str:
+def shell_path(path: Path) -> str:
     """Return a path as a word of a command that is typed here."""
-    return word(short(path))
+    return shell_quote(relative_path(path))
 
 
 LEAST = 40
@@ -110,7 +110,7 @@ _LINK = re.compile(r"(?i)((?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:)[^\s`|]*|[
 """What becomes a link by itself."""
 
 
-class Whole(str):
+class NoWrap(str):
     """A line that is never folded: a row of a table, or what is to be copied."""
 
     __slots__ = ()
@@ -139,7 +139,7 @@ def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False)
     stream.flush()
 
 
-def page(parts: Iterable[Iterable[str]], width: int | None = None) -> str:
+def wrap_sections(parts: Iterable[Iterable[str]], width: int | None = None) -> str:
     """Return parts of lines, an empty line between, as text that ends with a newline.
 
     Parameters
@@ -147,7 +147,7 @@ def page(parts: Iterable[Iterable[str]], width: int | None = None) -> str:
     parts
         Those without a line are left out.
     width
-        Lines that are longer go on below, indented, unless they are `Whole` or tell what to type.
+        Lines that are longer go on below, indented, unless they are `NoWrap` or tell what to type.
     """
     told = ([line for one in part for line in _folded(one, width)] for part in parts)
     return "\n\n".join("\n".join(lines) for lines in told if lines) + "\n"
@@ -251,7 +251,7 @@ def _is_number(text: str) -> bool:
 
 def _folded(line: str, width: int | None) -> list[str]:
     told = printable(line)
-    if width is None or len(told) <= width or isinstance(line, Whole) or ": jobkit " in told:
+    if width is None or len(told) <= width or isinstance(line, NoWrap) or ": jobkit " in told:
         return [told]
     indent = " " * (len(told) - len(told.lstrip()) + 2)
     return textwrap.wrap(

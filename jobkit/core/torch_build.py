@@ -6,7 +6,7 @@ import re
 from importlib import util
 from pathlib import Path
 
-from jobkit.core.terminal import word
+from jobkit.core.terminal import shell_quote
 
 INDEX = "https://download.pytorch.org/whl/cu126"
 """Of builds for CUDA. Without an index pip may be set to bring the same build, and without force it says
@@ -17,7 +17,7 @@ _VERSION = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
 
 def install(python: str) -> str:
     """Return the command that gives a Python a torch for CUDA."""
-    return f"{word(python)} -m pip install --force-reinstall torch --index-url {INDEX}"
+    return f"{shell_quote(python)} -m pip install --force-reinstall torch --index-url {INDEX}"
 
 
 def fault() -> str:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-FAR = 8.0
+MAX_EXTRAPOLATION = 8.0
 """An estimate beyond so many times the largest measured size is flagged."""
 
-NEAR = 0.05
+INTERCEPT_TOLERANCE = 0.05
 """A line may meet size 0 so far below the model's memory, as a share of it, and still be called straight."""
 
-FEW = 2
+MIN_SIZES = 2
 """So many distinct sizes give a line, but nothing to judge it by."""
 
 
@@ -82,7 +82,7 @@ def fit_line(sizes: Sequence[float], peaks_bytes: Sequence[float]) -> Line | Non
         ``None`` where there are fewer than two distinct sizes.
     """
     n, distinct = len(sizes), len(set(sizes))
-    if distinct < FEW:
+    if distinct < MIN_SIZES:
         return None
     mean_x, mean_y = math.fsum(sizes) / n, math.fsum(peaks_bytes) / n
     spread = math.fsum((x - mean_x) ** 2 for x in sizes)
@@ -92,7 +92,7 @@ def fit_line(sizes: Sequence[float], peaks_bytes: Sequence[float]) -> Line | Non
     return Line(
         slope_bytes=slope,
         intercept_bytes=intercept,
-        residual_bytes=math.sqrt(squares / (n - FEW)) if distinct > FEW else None,
+        residual_bytes=math.sqrt(squares / (n - MIN_SIZES)) if distinct > MIN_SIZES else None,
         points=n,
         sizes=distinct,
         size_max=max(sizes),
@@ -136,14 +136,14 @@ def largest_batch(
 def _warnings(line: Line, largest: int, model_bytes: float, failed_at: float | None) -> tuple[str, ...]:
     """Return what a reader must know before trusting the line."""
     warnings = []
-    if line.sizes == FEW:
-        warnings.append("2 points, no error bar" if line.points == FEW else "2 sizes, no error bar")
+    if line.sizes == MIN_SIZES:
+        warnings.append("2 points, no error bar" if line.points == MIN_SIZES else "2 sizes, no error bar")
     if failed_at is not None and largest >= failed_at:
         warnings.append(f"{failed_at:,.0f} ran out of memory, so the line is too low")
-    if line.intercept_bytes < (1 - NEAR) * model_bytes or line.intercept_bytes < 0:
+    if line.intercept_bytes < (1 - INTERCEPT_TOLERANCE) * model_bytes or line.intercept_bytes < 0:
         warnings.append(
             "the line meets size 0 below the model's own memory, so memory grows faster than a line"
         )
-    if largest > FAR * line.size_max:
+    if largest > MAX_EXTRAPOLATION * line.size_max:
         warnings.append(f"{largest / line.size_max:.0f} times the largest size measured: far beyond evidence")
     return tuple(warnings)

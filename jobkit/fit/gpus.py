@@ -21,7 +21,7 @@ MIG_H100 = "https://jbarrow.ai/field_notes/nvidia-mig/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class GpuKind:
     """A kind of card.
 
     Attributes
@@ -30,7 +30,7 @@ class Card:
         As a user types it.
     usable_bytes
         What CUDA has on it, the context included.
-    told_as
+    nvml_name
         What stands in its name as NVML tells it; empty for a part of a card.
     link
         Where the figure is from.
@@ -38,19 +38,19 @@ class Card:
 
     name: str
     usable_bytes: int
-    told_as: str = ""
+    nvml_name: str = ""
     link: str = ""
 
 
-def _gib(name: str, usable_gib: float, told_as: str, link: str) -> Card:
-    return Card(name=name, usable_bytes=int(usable_gib * GIB), told_as=told_as, link=link)
+def _gib(name: str, usable_gib: float, nvml_name: str, link: str) -> GpuKind:
+    return GpuKind(name=name, usable_bytes=int(usable_gib * GIB), nvml_name=nvml_name, link=link)
 
 
-def _mib(name: str, usable_mib: int, told_as: str, link: str) -> Card:
-    return Card(name=name, usable_bytes=usable_mib * MIB, told_as=told_as, link=link)
+def _mib(name: str, usable_mib: int, nvml_name: str, link: str) -> GpuKind:
+    return GpuKind(name=name, usable_bytes=usable_mib * MIB, nvml_name=nvml_name, link=link)
 
 
-CARDS: dict[str, Card] = {
+CARDS: dict[str, GpuKind] = {
     card.name: card
     for card in (
         # MIG: the column Memory of `nvidia-smi mig -lgip`; the profiles are those of the guide.
@@ -89,7 +89,7 @@ CARDS: dict[str, Card] = {
 }
 """By name, in ascending memory."""
 
-SHELF = (
+COMMON_GPUS = (
     "rtx2080ti",
     "mig-2g.10gb",
     "t4",
@@ -107,7 +107,7 @@ NEAREST_SHARE = 0.95
 """A card is one of the table where it holds at least this share of what NVML tells, and no more."""
 
 
-def card(name: str) -> Card:
+def card(name: str) -> GpuKind:
     """Return the card of a name, in any case.
 
     Raises
@@ -124,7 +124,7 @@ def card(name: str) -> Card:
     return CARDS[key]
 
 
-def cards(names: str) -> tuple[Card, ...]:
+def gpu_kinds(names: str) -> tuple[GpuKind, ...]:
     """Return the cards of names with commas between, each once; ``all`` for every one of the table.
 
     Raises
@@ -139,17 +139,17 @@ def cards(names: str) -> tuple[Card, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def shelf() -> Sequence[Card]:
+def common_gpus() -> Sequence[GpuKind]:
     """Return the cards to look at where none is named, in ascending memory."""
-    return sorted(map(card, SHELF), key=lambda one: one.usable_bytes)
+    return sorted(map(card, COMMON_GPUS), key=lambda one: one.usable_bytes)
 
 
-def usable_bytes(told_as: str | None, total_bytes: int) -> int:
+def usable_bytes(nvml_name: str | None, total_bytes: int) -> int:
     """Return what CUDA has of a card that NVML tells of.
 
     Parameters
     ----------
-    told_as
+    nvml_name
         NVML's name of it.
     total_bytes
         NVML's total, which holds the driver's reserve too.
@@ -162,8 +162,8 @@ def usable_bytes(told_as: str | None, total_bytes: int) -> int:
     same = (
         one.usable_bytes
         for one in CARDS.values()
-        if one.told_as
-        and one.told_as in (told_as or "")
+        if one.nvml_name
+        and one.nvml_name in (nvml_name or "")
         and NEAREST_SHARE * total_bytes <= one.usable_bytes <= total_bytes
     )
     return max(same, default=total_bytes)

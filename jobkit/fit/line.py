@@ -26,23 +26,23 @@ from jobkit.fit.stats import CURVE, LINE, Observation, Regression, regress, spea
 __all__ = ["Censored", "Fit", "Observation", "doubts", "fit_memory", "upper_part"]
 
 CONFIDENCE = 0.95
-ENOUGH = 4
+MIN_DISTINCT_LOADS = 4
 """Distinct loads below which nothing is fitted: two give a line, three hardly an error."""
 UPPER_PART = 0.1
 """Loads below this share of the largest are left out: fixed costs bend the line there (with Stanza
 below about 4,000 padded characters; the line of small tensors, LSTM weights laid out anew)."""
 STRAIGHT = 0.98
 """R² below which a straight line is doubted."""
-FAR = 5.0
+MAX_EXTRAPOLATION = 5.0
 """Loads beyond so many times the largest measured are doubted: a curve too slight to be seen in the
 points may have grown large there."""
 ALIKE = 1e-3
 """Loads that differ by less than this share of the largest are taken as one."""
-UNSEEN = 0.005
+EXTRAPOLATION_MARGIN = 0.005
 """What the bound adds, as a share of the bytes beyond the largest load measured. The scatter of small
 batches does not tell how the allocator cuts up large ones: on an H200 a batch of 16 GiB, predicted
 from 4, needed 0.54 % more than the line, where the scatter alone allowed for 0.33 %."""
-AGREE = 0.05
+SLOPE_TOLERANCE = 0.05
 """Two estimates of the slope that differ by more than this share disagree."""
 STEPS_BYTES = (20 * 2**20, 2 * 2**20)
 """PyTorch's allocator takes memory in these steps (c10/cuda/CUDACachingAllocator.cpp). Four points on such
@@ -115,11 +115,11 @@ class Fit:
         return self.intercept_bytes + self.slope_bytes * load
 
     def upper(self, load: float) -> float:
-        """Return the bytes that a batch of this load stays below, with 95 % confidence; see `UNSEEN`."""
+        """Return the bytes that a batch of this load stays below, with 95 % confidence."""
         beyond = load - self.load_max
         counting = (*self.lines, *(self.curves if beyond > 0 else ()))
         found = max(one.upper(load, CONFIDENCE) for one in counting)
-        return found + UNSEEN * max(0.0, self.slope_bytes * beyond)
+        return found + EXTRAPOLATION_MARGIN * max(0.0, self.slope_bytes * beyond)
 
     def largest_load(self, capacity_bytes: float) -> float:
         """Return the load that takes just the capacity by the line, at least 0."""
@@ -155,11 +155,11 @@ def fit_memory(
         see `AGAINST`.
     """
     used = upper_part(list(observations))
-    few = f"measured, and a line with an error needs {ENOUGH}"
+    few = f"measured, and a line with an error needs {MIN_DISTINCT_LOADS}"
     loads, points = {one.load for one in used}, {one.point for one in used}
-    if len(loads) < ENOUGH:
+    if len(loads) < MIN_DISTINCT_LOADS:
         return f"{format_count(len(loads), 'distinct load')} {few}"
-    if len(points) < ENOUGH:
+    if len(points) < MIN_DISTINCT_LOADS:
         return f"{format_count(len(points), 'point')} {few}"
     if max(loads) - min(loads) < ALIKE * max(loads):
         return "the measured loads are almost equal, so no line can be fitted"
@@ -189,9 +189,9 @@ def _grows(line: Regression) -> bool:
 
 def upper_part(observations: Sequence[Observation]) -> list[Observation]:
     """Return the observations above the floor where fixed costs bend the line; all where that leaves few."""
-    largest = max((one.load for one in observations), default=0.0)
-    above = [one for one in observations if one.load >= UPPER_PART * largest]
-    return above if len({one.load for one in above}) >= ENOUGH else list(observations)
+    largest = max((observation.load for observation in observations), default=0.0)
+    above = [observation for observation in observations if observation.load >= UPPER_PART * largest]
+    return above if len({one.load for one in above}) >= MIN_DISTINCT_LOADS else list(observations)
 
 
 def _fit(used: Sequence[Observation], *, in_steps: bool) -> Fit:
@@ -245,7 +245,7 @@ def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ..
     Either their last coefficient tells it, whichever way it scatters, or the largest point does.
     """
     curves = _both(used, CURVE)[: 1 if alone else 2]
-    if all(one.bends(BENDS) for one in curves) or _jumps(used, alone=alone):
+    if all(curve.bends(BENDS) for curve in curves) or _jumps(used, alone=alone):
         return curves
     return ()
 
@@ -253,10 +253,13 @@ def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ..
 def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
     """Tell whether the largest point lies above the bound that the others give it."""
     largest, rest = _apart(used)
-    if len({one.load for one in rest}) < ENOUGH - 1 or len({one.point for one in rest}) < ENOUGH - 1:
+    if (
+        len({one.load for one in rest}) < MIN_DISTINCT_LOADS - 1
+        or len({one.point for one in rest}) < MIN_DISTINCT_LOADS - 1
+    ):
         return False
     lines = _both(rest, LINE)[: 1 if alone else 2]
-    return all(largest.size_bytes > one.upper(largest.load, JUMPS) * (1 + ROUNDING) for one in lines)
+    return all(largest.size_bytes > line.upper(largest.load, JUMPS) * (1 + ROUNDING) for line in lines)
 
 
 def _apart(used: Sequence[Observation]) -> tuple[Observation, list[Observation]]:
@@ -276,7 +279,7 @@ def _theil_sen(used: Sequence[Observation]) -> float:
 def _leave_largest_out(used: Sequence[Observation]) -> float | None:
     """Return how far off the line without the largest point would have been there."""
     largest, rest = _apart(used)
-    if len({one.load for one in rest}) < ENOUGH - 1:
+    if len({one.load for one in rest}) < MIN_DISTINCT_LOADS - 1:
         return None
     return (regress(rest).at(largest.load) - largest.size_bytes) / largest.size_bytes
 
@@ -291,12 +294,12 @@ def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
     """
     found: list[str] = []
     other = fit.theil_sen_slope_bytes / fit.slope_bytes - 1
-    if load is not None and load > FAR * fit.load_max:
+    if load is not None and load > MAX_EXTRAPOLATION * fit.load_max:
         found.append(f"{load / fit.load_max:.0f} times the largest load measured: far beyond the evidence")
     if fit.intercept_bytes < 0:
         found.append("the line meets load 0 below zero, so memory grows faster than a line")
     if fit.r_squared < STRAIGHT:
         found.append(f"memory does not follow the load in a straight line (R² {fit.r_squared:.3f})")
-    if abs(other) > AGREE:
+    if abs(other) > SLOPE_TOLERANCE:
         found.append(f"the median slope is {other:+.0%} off the fitted one: single values pull the line")
     return tuple(found)

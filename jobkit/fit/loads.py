@@ -199,14 +199,14 @@ def _chunks(start: int, end: int, size: int) -> Iterator[tuple[int, int]]:
     return pairwise(chain(range(start, end, size), (end,)))
 
 
-FLOOR = 4_000
+MIN_LOAD = 4_000
 """Padded characters below which fixed costs bend the line of memory over load (measured with Stanza)."""
-SHARE = 0.25
+TOP_LOAD_SHARE = 0.25
 """The largest size worth measuring takes this much of what the card, or else the text, could."""
-POINTS = 5
-ENOUGH = 4
+SIZES = 5
+MIN_DISTINCT_LOADS = 4
 """Distinct loads below which no line can be judged."""
-NEAR = 0.1
+ROUNDING_TOLERANCE = 0.1
 """A rounder batch size is taken where its load is this near the wanted one, in gaps between loads."""
 
 
@@ -220,10 +220,10 @@ class Sizes(NamedTuple):
 def measuring_sizes(
     loads: Loads,
     largest_load: float | None = None,
-    points: int = POINTS,
+    points: int = SIZES,
     *,
-    floor: int = FLOOR,
-    share: float = SHARE,
+    floor: int = MIN_LOAD,
+    share: float = TOP_LOAD_SHARE,
 ) -> tuple[int, ...]:
     """Return the batch sizes worth measuring: the first part of `sizes`."""
     return sizes(loads, largest_load, points, floor=floor, share=share).batch_sizes
@@ -232,10 +232,10 @@ def measuring_sizes(
 def sizes(
     loads: Loads,
     largest_load: float | None = None,
-    points: int = POINTS,
+    points: int = SIZES,
     *,
-    floor: int = FLOOR,
-    share: float = SHARE,
+    floor: int = MIN_LOAD,
+    share: float = TOP_LOAD_SHARE,
 ) -> Sizes:
     """Return the batch sizes whose memory makes a line to rely on, at little cost.
 
@@ -265,10 +265,12 @@ def sizes(
     while len(usable) < points and top < most:
         top = min(2 * top, most)
         usable = _between(loads, floor, top)
-    if len(usable) < ENOUGH:
+    if len(usable) < MIN_DISTINCT_LOADS:
         usable = _between(loads, 0, top)
     found = _spread(usable, points)
-    return Sizes(found, _why_few(loads, found, largest_load) if len(found) < min(points, ENOUGH) else "")
+    return Sizes(
+        found, _why_few(loads, found, largest_load) if len(found) < min(points, MIN_DISTINCT_LOADS) else ""
+    )
 
 
 def _between(loads: Loads, floor: float, top: float) -> dict[int, int]:
@@ -293,7 +295,7 @@ def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
 def _unfit(size: int, gaps: float) -> tuple[int, float]:
     """Return a key that is least for the best size: near what is wanted, then round, then nearest."""
     roundness = next(step for step in (100, 50, 25, 10, 5, 1) if size % step == 0)
-    return (-roundness, gaps) if gaps <= NEAR else (0, gaps)
+    return (-roundness, gaps) if gaps <= ROUNDING_TOLERANCE else (0, gaps)
 
 
 def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -> str:
@@ -310,7 +312,7 @@ def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -
 
 
 KNOB = "batch_size"
-AGREE = 0.2
+LOAD_TOLERANCE = 0.2
 """Lengths whose loads differ by more than this share from what was measured are of something else."""
 
 
@@ -329,13 +331,13 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
     ``None`` where there are no lengths, or where the batch size is no knob of the points.
     """
     params = [point.params for point in points]
-    if lengths is None or not params or any(KNOB not in one for one in params):
+    if lengths is None or not params or any(KNOB not in param for param in params):
         return None
     return Loads(
         lengths,
         Cut(
-            paragraphs_per_call=max(one.get("paragraphs_per_call", 0) for one in params) or None,
-            sentences_per_ner_batch=max(one.get("sentences_per_ner_batch", 0) for one in params) or None,
+            paragraphs_per_call=max(param.get("paragraphs_per_call", 0) for param in params) or None,
+            sentences_per_ner_batch=max(param.get("sentences_per_ner_batch", 0) for param in params) or None,
         ),
     )
 
@@ -347,7 +349,7 @@ def agreeing(loads: Loads | None, load_by_batch: Mapping[int, int]) -> Loads | N
     for batch sizes.
     """
     if loads is None or all(
-        abs(loads.own(batch) - load) <= AGREE * load for batch, load in load_by_batch.items()
+        abs(loads.own(batch) - load) <= LOAD_TOLERANCE * load for batch, load in load_by_batch.items()
     ):
         return loads
     return None

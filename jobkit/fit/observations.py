@@ -21,7 +21,7 @@ NEED, ALLOCATED, RAM = "need", "allocated", "ram"
 LOAD_KNOBS = ("batch_size", "sentences_per_ner_batch")
 """A line is about the first of these that a sweep has."""
 
-UNMIXED = (
+MUST_MATCH = (
     "GPU",
     "allocator setting",
     "order of work",
@@ -35,7 +35,7 @@ UNMIXED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class MemoryObservations:
     """What the points of a run say of memory.
 
     Attributes
@@ -80,7 +80,9 @@ class Evidence:
         return card_bytes - (self.overhead_bytes or 0)
 
 
-def gather(records: Iterable[Record], batches: Mapping[str, Sequence[Batch]] | None = None) -> Evidence | str:
+def observe_memory(
+    records: Iterable[Record], batches: Mapping[str, Sequence[Batch]] | None = None
+) -> MemoryObservations | str:
     """Return what the records say of memory, or in a sentence why they say nothing.
 
     Parameters
@@ -93,13 +95,13 @@ def gather(records: Iterable[Record], batches: Mapping[str, Sequence[Batch]] | N
     Returns
     -------
     Evidence or str
-        A reason also where the records differ in one of `UNMIXED`: they are never mixed.
+        A reason also where the records differ in one of `MUST_MATCH`: they are never mixed.
     """
-    told = [one for one in records if one.outcome in {Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM}]
+    told = [record for record in records if record.outcome in {Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM}]
     well = [one for one in told if one.outcome is Outcome.OK]
     if not well:
         return "no point has succeeded yet"
-    for name, values in zip(UNMIXED, zip(*map(_alike, well), strict=True), strict=True):
+    for name, values in zip(MUST_MATCH, zip(*map(_alike, well), strict=True), strict=True):
         if len(set(values)) > 1:
             return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"
     if well[0].point.device == "cpu":
@@ -155,18 +157,18 @@ def _loads(well: Sequence[Record]) -> dict[int, int]:
     return found
 
 
-def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> Evidence:
+def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> MemoryObservations:
     observations = [
         Observation(record.summary.load_max, peak, setting(record))
         for record in well
         if record.summary and record.summary.load_max and (peak := ram_peak(record))
     ]
     bounds = _censored(failed, well, ram_peak)
-    return Evidence(
+    return MemoryObservations(
         kind=RAM,
         fit=fit_memory(observations, bounds),
         load_by_batch=_loads(well),
-        points=len({one.point for one in observations}),
+        points=len({observation.point for observation in observations}),
         remarks=_left_out(failed, bounds),
     )
 
@@ -180,7 +182,7 @@ def ram_peak(record: Record) -> int | None:
 
 def _of_gpu(
     well: Sequence[Record], failed: Sequence[Record], batches: Mapping[str, Sequence[Batch]]
-) -> Evidence:
+) -> MemoryObservations:
     needs = [
         Observation(need.load, need.passed_bytes, setting(record)) for record in well for need in record.needs
     ]
@@ -191,11 +193,11 @@ def _of_gpu(
         if batch.allocated_peak_bytes
     ] or _peaks(well)
     slack = 1.0 if needs else _slack(well)
-    observations = needs or [Observation(one.load, one.size_bytes * slack, one.point) for one in lines]
+    observations = needs or [Observation(line.load, line.size_bytes * slack, line.point) for line in lines]
     allocated = fit_memory(lines)
     first, overhead = well[0].gpu, _overhead(well)
     bounds = _censored(failed, well, lambda record: _had(record, overhead or 0))
-    return Evidence(
+    return MemoryObservations(
         kind=NEED if needs else ALLOCATED,
         fit=fit_memory(observations, bounds, in_steps=bool(needs)),
         allocated=None if isinstance(allocated, str) else allocated,
@@ -204,7 +206,7 @@ def _of_gpu(
         card_bytes=first.total_bytes if first else None,
         gpu=first.name if first else None,
         load_by_batch=_loads(well),
-        points=len({one.point for one in observations}),
+        points=len({observation.point for observation in observations}),
         remarks=(*_remarks(well, needs=bool(needs)), *_left_out(failed, bounds)),
     )
 

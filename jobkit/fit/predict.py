@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from jobkit.core.units import format_count
 from jobkit.fit.line import CURVED, Fit, doubts
 from jobkit.fit.loads import Loads
-from jobkit.fit.observations import Evidence
+from jobkit.fit.observations import MemoryObservations
 from jobkit.outcome.trials import Trial
 
 TELLS = 2.0
@@ -55,7 +55,7 @@ class Prediction:
 
 
 def predict(
-    evidence: Evidence, capacity_bytes: float, loads: Loads | None, *, margin: float = 0.0
+    evidence: MemoryObservations, capacity_bytes: float, loads: Loads | None, *, margin: float = 0.0
 ) -> Prediction:
     """Return how large a batch may be.
 
@@ -95,7 +95,9 @@ def predict(
     )
 
 
-def capped(found: Prediction, evidence: Evidence, loads: Loads | None, tried: Iterable[Trial]) -> Prediction:
+def capped(
+    found: Prediction, evidence: MemoryObservations, loads: Loads | None, tried: Iterable[Trial]
+) -> Prediction:
     """Return a prediction that stays below every batch that was tried and did not fit.
 
     Parameters
@@ -136,7 +138,9 @@ def _batch(load: float, load_by_batch: Mapping[int, int], loads: Loads | None) -
     return math.floor(load / max((load / batch for batch, load in load_by_batch.items()), default=1.0))
 
 
-def _of_curve(evidence: Evidence, fit: Fit, safe_load: float, loads: Loads | None) -> tuple[str, ...]:
+def _of_curve(
+    evidence: MemoryObservations, fit: Fit, safe_load: float, loads: Loads | None
+) -> tuple[str, ...]:
     """Return that memory grows faster than a line, and which batch size would tell how much faster."""
     if not fit.curves:
         return ()
@@ -146,7 +150,7 @@ def _of_curve(evidence: Evidence, fit: Fit, safe_load: float, loads: Loads | Non
 
 
 def _doubts(
-    evidence: Evidence, fit: Fit, load: float, loads: Loads | None, *, saturated: bool
+    evidence: MemoryObservations, fit: Fit, load: float, loads: Loads | None, *, saturated: bool
 ) -> tuple[str, ...]:
     found = [*doubts(fit, load), *evidence.remarks]
     if loads is None:

@@ -22,24 +22,24 @@ from jobkit.core.units import format_memory
 from jobkit.fit import ledger
 from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.loads import KNOB, Loads, agreeing, loads_of, read_lengths
-from jobkit.fit.observations import RAM, Evidence, gather, ram_peak
+from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, ram_peak
 from jobkit.fit.predict import Prediction, predict
-from jobkit.outcome.accounting import ended as over
+from jobkit.outcome.accounting import ended_tasks as over
 from jobkit.outcome.accounting import read_accounts
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import PointResult, read_run
 from jobkit.outcome.trials import (
     ALLOCATOR,
+    CONCLUSIVE,
     PROCESS,
-    TELLING,
     TRIALS_FILE,
     WANTED_FILE,
+    SearchGoal,
     Trial,
-    Wanted,
-    ended,
+    describe_trials,
     goes_on,
     read_wanted,
-    said,
+    settled_trials,
     trial_id,
     trials,
 )
@@ -69,7 +69,7 @@ def next_trial(run_dir: Path) -> Point | None:
         return _next_trial(run_dir, wanted)
 
 
-def _next_trial(run_dir: Path, wanted: Wanted) -> Point | None:
+def _next_trial(run_dir: Path, wanted: SearchGoal) -> Point | None:
     results = read_run(run_dir).points
     done = _settled(run_dir, wanted, results)[wanted.after :]
     if done and not goes_on(done):
@@ -81,9 +81,9 @@ def _next_trial(run_dir: Path, wanted: Wanted) -> Point | None:
     return point
 
 
-def _settled(run_dir: Path, wanted: Wanted, results: Sequence[PointResult]) -> list[Trial]:
+def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) -> list[Trial]:
     """Return the trials, those that have come home since with their outcome."""
-    by_index = {one.point.index: one for one in results}
+    by_index = {result.point.index: result for result in results}
     return [
         _settle(run_dir, wanted, trial, by_index[trial.index], seen=_seen(results, trial))
         if trial.under_way and trial.index in by_index
@@ -95,14 +95,14 @@ def _settled(run_dir: Path, wanted: Wanted, results: Sequence[PointResult]) -> l
 def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
     """Tell whether an earlier point went well with the same batch: what is known is not predicted."""
     return any(
-        one.point.index < trial.index
-        and one.point.params.get(KNOB) == trial.batch_size
-        and one.verdict.outcome is Outcome.OK
-        for one in results
+        result.point.index < trial.index
+        and result.point.params.get(KNOB) == trial.batch_size
+        and result.verdict.outcome is Outcome.OK
+        for result in results
     )
 
 
-def _settle(run_dir: Path, wanted: Wanted, trial: Trial, result: PointResult, *, seen: bool) -> Trial:
+def _settle(run_dir: Path, wanted: SearchGoal, trial: Trial, result: PointResult, *, seen: bool) -> Trial:
     if result.verdict.outcome is None:
         return trial
     tried = result.chosen
@@ -113,7 +113,7 @@ def _settle(run_dir: Path, wanted: Wanted, trial: Trial, result: PointResult, *,
     settled = replace(trial, outcome=result.verdict.outcome, measured_bytes=_measured(record), killed=killed)
     append_line(run_dir / TRIALS_FILE, to_json(settled))
     tells = settled.measured_bytes is not None or settled.outcome is not Outcome.OK
-    if record and settled.outcome in TELLING and tells and not seen:
+    if record and settled.outcome in CONCLUSIVE and tells and not seen:
         ledger.note(Path(wanted.ledger), _entry(settled, record))
     return settled
 
@@ -126,7 +126,7 @@ def _measured(record: Record | None) -> int | None:
     return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
 
 
-def foreseen(run_dir: Path, wanted: Wanted) -> tuple[Trial, bool]:
+def foreseen(run_dir: Path, wanted: SearchGoal) -> tuple[Trial, bool]:
     """Return the trial that the records at home lead to, or why there is none. Write nothing.
 
     Returns
@@ -139,7 +139,7 @@ def foreseen(run_dir: Path, wanted: Wanted) -> tuple[Trial, bool]:
     return _predicted(run_dir, wanted, results, ()), final
 
 
-def under_way(run_dir: Path, asked: Wanted) -> Trial | None:
+def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
     """Return the trial that a job for the same memory runs or will run; ``None`` if no job does.
 
     A job counts until it is known to have ended, or to have nothing left to try. The trial of a job
@@ -153,7 +153,7 @@ def under_way(run_dir: Path, asked: Wanted) -> Trial | None:
     if (before.memory_bytes, before.ram_bytes) != (asked.memory_bytes, asked.ram_bytes):
         return None
     outcomes = {result.point.index: result.verdict.outcome for result in read_run(run_dir).points}
-    done = ended(trials(run_dir), outcomes)[before.after :]
+    done = settled_trials(trials(run_dir), outcomes)[before.after :]
     last = done[-1] if done else Trial()
     if done and not (last.under_way or goes_on(done)):
         return None
@@ -164,7 +164,7 @@ def under_way(run_dir: Path, asked: Wanted) -> Trial | None:
 
 
 def _plan(
-    run_dir: Path, wanted: Wanted, results: Sequence[PointResult], done: Sequence[Trial]
+    run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult], done: Sequence[Trial]
 ) -> tuple[Trial, Point | None]:
     """Return the next trial and its point, or why there is none."""
     trial = _predicted(run_dir, wanted, results, done)
@@ -172,17 +172,19 @@ def _plan(
         return trial, None
     if why := _another_card(results):
         return Trial(message=why), None
-    return trial, _point(run_dir, [one.point for one in results], trial, wanted)
+    return trial, _point(run_dir, [result.point for result in results], trial, wanted)
 
 
-def _predicted(run_dir: Path, wanted: Wanted, results: Sequence[PointResult], done: Sequence[Trial]) -> Trial:
+def _predicted(
+    run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult], done: Sequence[Trial]
+) -> Trial:
     """Return the next trial, or why there is none."""
-    points = [one.point for one in results]
+    points = [result.point for result in results]
     if why := _not_one_knob(points):
         return Trial(message=why)
-    records = [one.chosen.record for one in results if one.chosen and one.chosen.record]
+    records = [result.chosen.record for result in results if result.chosen and result.chosen.record]
     asked = {one.index for one in done}
-    evidence = gather([one for one in records if _tells(one, asked)])
+    evidence = observe_memory([record for record in records if _tells(record, asked)])
     if isinstance(evidence, str):
         return Trial(message=evidence)
     capacity = _capacity(wanted, evidence)
@@ -190,7 +192,7 @@ def _predicted(run_dir: Path, wanted: Wanted, results: Sequence[PointResult], do
         return Trial(message="the GPU does not report its memory: set find_max.memory")
     loads = agreeing(loads_of(read_lengths(run_dir), points), evidence.load_by_batch)
     prediction = predict(evidence, capacity, loads)
-    paragraphs = max((one.summary.items_total for one in records if one.summary), default=0)
+    paragraphs = max((record.summary.items_total for record in records if record.summary), default=0)
     batch = min(_batch(prediction, loads, done), loads.limit if loads else paragraphs)
     if isinstance(evidence.fit, str) or not batch:
         return Trial(capacity_bytes=capacity, message=prediction.reason or "not even a batch of 1 fits")
@@ -218,7 +220,7 @@ def _tells(record: Record, asked: Container[int]) -> bool:
 
 def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
     """Return a trial as one that is not run, where the run has measured its batch within the capacity."""
-    same = [one for one in records if one.point.params[KNOB] == trial.batch_size]
+    same = [record for record in records if record.point.params[KNOB] == trial.batch_size]
     needed = max((size for one in same if (size := _measured(one)) is not None), default=None)
     if needed is None or needed > trial.capacity_bytes:
         return None
@@ -229,7 +231,7 @@ def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
     return Trial(message=why, proved=True, capacity_bytes=trial.capacity_bytes)
 
 
-def _load(batch: int, loads: Loads | None, evidence: Evidence) -> int:
+def _load(batch: int, loads: Loads | None, evidence: MemoryObservations) -> int:
     """Return the load that a batch will have; where no lengths are known, at the worst rate measured."""
     if loads is not None:
         return loads.own(batch)
@@ -238,15 +240,15 @@ def _load(batch: int, loads: Loads | None, evidence: Evidence) -> int:
 
 def _not_one_knob(points: Sequence[Point]) -> str:
     """Return why the points cannot be extended; empty where only the batch size varies."""
-    fixed = {tuple(sorted((k, v) for k, v in one.params.items() if k != KNOB)) for one in points}
-    if any(KNOB not in one.params for one in points) or len(fixed) > 1:
+    fixed = {tuple(sorted((k, v) for k, v in point.params.items() if k != KNOB)) for point in points}
+    if any(KNOB not in point.params for point in points) or len(fixed) > 1:
         return f"find_max needs a sweep of {KNOB} in which no other knob varies"
     return ""
 
 
 def _another_card(results: Sequence[PointResult]) -> str:
     """Return why this card will not do: the points ran on another kind. Empty also where NVML is dumb."""
-    ran = (one.chosen.record.gpu for one in results if one.chosen and one.chosen.record)
+    ran = (result.chosen.record.gpu for result in results if result.chosen and result.chosen.record)
     on = next((card.name for card in ran if card), None)
     uuid = nvml.visible_uuid(None) if on else None
     here = nvml.describe(uuid, os.getpid()) if uuid else None
@@ -255,7 +257,7 @@ def _another_card(results: Sequence[PointResult]) -> str:
     return f"the points ran on {on}, but this job was given {here.name}: set resources.gpu_type"
 
 
-def _capacity(wanted: Wanted, evidence: Evidence) -> float | None:
+def _capacity(wanted: SearchGoal, evidence: MemoryObservations) -> float | None:
     if wanted.memory_bytes is not None:
         return wanted.memory_bytes
     if evidence.kind == RAM:
@@ -275,9 +277,9 @@ def _batch(prediction: Prediction, loads: Loads | None, done: Sequence[Trial]) -
     return loads.largest_batch(min(prediction.safe_load, STEP_DOWN * min(one.load for one in failed)))
 
 
-def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: Wanted) -> Point:
+def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchGoal) -> Point:
     first = points[0]
-    taken = {one.point_id for one in points} | names(run_dir / RESULTS_FOLDER)
+    taken = {point.point_id for point in points} | names(run_dir / RESULTS_FOLDER)
     return replace(
         first,
         index=trial.index,
@@ -321,7 +323,7 @@ def main() -> int:
     except (JobkitError, OSError) as error:
         sys.stderr.write(f"find_max: {error}\n")
         return 1
-    sys.stderr.write("".join(f"find_max: {line}\n" for line in said(trials(run_dir))))
+    sys.stderr.write("".join(f"find_max: {line}\n" for line in describe_trials(trials(run_dir))))
     if point:
         sys.stdout.write(f"{point.index}\n")
     return 0

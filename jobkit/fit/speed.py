@@ -19,7 +19,7 @@ from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_count
 from jobkit.fit.stats import quantile
 
-NEAR = 0.05
+SPEED_TOLERANCE = 0.05
 """The smallest setting within this share of the fastest is the one to take."""
 TWO_SIDED = 0.975
 KNOB = "batch_size"
@@ -180,15 +180,17 @@ def _size(speed: Speed) -> tuple[int, int, str]:
 
 def _speed(params: Mapping[str, int], records: Sequence[Record]) -> Speed:
     summaries = [record.summary for record in records if record.summary]
-    rates = [one.items / one.work_s for one in summaries]
+    rates = [summary.items / summary.work_s for summary in summaries]
     starts = tuple((record.load_s or 0.0) + (record.warm_up_s or 0.0) for record in records)
     return Speed(
         params=params,
-        load=max((one.load_max for one in summaries if one.load_max), default=None),
+        load=max((summary.load_max for summary in summaries if summary.load_max), default=None),
         items_per_s=fmean(rates),
         items_per_s_sd=stdev(rates) if len(rates) > 1 else None,
-        seconds_per_item=tuple(one.work_s / one.items for one in summaries),
-        seconds_per_character=tuple(one.work_s / one.characters for one in summaries if one.characters),
+        seconds_per_item=tuple(summary.work_s / summary.items for summary in summaries),
+        seconds_per_character=tuple(
+            summary.work_s / summary.characters for summary in summaries if summary.characters
+        ),
         start_s=fmean(starts),
         starts_s=starts,
     )
@@ -199,7 +201,7 @@ def fastest(found: Sequence[Speed]) -> Speed:
     return max(found, key=lambda one: one.items_per_s)
 
 
-def recommended(found: Sequence[Speed], near: float = NEAR) -> Speed:
+def recommended(found: Sequence[Speed], near: float = SPEED_TOLERANCE) -> Speed:
     """Return the smallest setting whose mean is within a share of the fastest."""
     best = fastest(found).items_per_s
     return next(one for one in found if one.items_per_s >= (1 - near) * best)

@@ -124,9 +124,9 @@ def read_accounts(
     journal = read_journal(run)
     lines, more = read_tolerantly(run / ACCOUNTING_FILE, _answer)
     lines += [_answer(line, "an answer of now") for line in unsaved]
-    answers = [one for one in lines if one.kind != GONE]
-    misses = [one for one in lines if one.kind == GONE]
-    tasks = [(task, points) for one in journal.submissions for task, points in one.tasks()]
+    answers = [line for line in lines if line.kind != GONE]
+    misses = [line for line in lines if line.kind == GONE]
+    tasks = [(task, points) for submission in journal.submissions for task, points in submission.tasks()]
     known = _known(answers, (_shipped() if parsers is None else parsers) if answers else {}, name)
     gone = _gone(misses)
     return Accounts(
@@ -134,8 +134,8 @@ def read_accounts(
         submitted={index: task for task, points in tasks for index in points},
         runs=known,
         gone=gone.gone,
-        missed={one.scheduler: frozenset(gone.since.get(one.scheduler, ())) for one in misses},
-        looked={one.scheduler: one.at for one in misses},
+        missed={misse.scheduler: frozenset(gone.since.get(misse.scheduler, ())) for misse in misses},
+        looked={misse.scheduler: misse.at for misse in misses},
         cancelled=journal.cancelled,
         earlier=_earlier(tasks),
         packed=frozenset(task for task, points in tasks if len(points) > 1),
@@ -146,7 +146,7 @@ def read_accounts(
     )
 
 
-def ended(accounts: Accounts) -> frozenset[Task]:
+def ended_tasks(accounts: Accounts) -> frozenset[Task]:
     """Return the tasks that are known to have ended, or to be gone."""
     over = (task for task, runs in accounts.runs.items() if runs[-1].ended)
     return frozenset(accounts.gone) | {

@@ -21,7 +21,7 @@ from jobkit.core import shell
 from jobkit.core.errors import JobkitError, naming
 from jobkit.core.files import open_regular, read_text, take
 from jobkit.core.filesystems import kind_of, likely_shared
-from jobkit.core.terminal import typed
+from jobkit.core.terminal import shell_path
 from jobkit.schedulers import local
 from jobkit.schedulers.types import JobId
 
@@ -120,7 +120,7 @@ def _refuse(run_dir: Path) -> None:
     who = f"process {other.pid} on {other.host}" if other else "another process"
     raise JobkitError(
         f"{who} runs points of this run, and locks {run_dir / DRIVER_FILE}",
-        hint=f"jobkit cancel {typed(run_dir)} ends it",
+        hint=f"jobkit cancel {shell_path(run_dir)} ends it",
         exit_code=3,
     )
 
@@ -251,7 +251,7 @@ def _space() -> str:
 
 def elsewhere(run_dir: Path, machine: str) -> JobkitError:
     """Return why nothing can be done to a run whose driver may live on another machine."""
-    run = typed(run_dir)
+    run = shell_path(run_dir)
     return JobkitError(
         f"its points were started on {machine}, and jobkit cannot see from here whether they still run",
         hint=f"run the same command on {machine}; if that machine or container is gone for good: "

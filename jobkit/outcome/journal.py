@@ -221,9 +221,9 @@ def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
 def _cancelled(event: Mapping[str, Any], submissions: Sequence[Submission]) -> Iterator[Task]:
     """Yield the tasks that were taken back: those named, or all of the job."""
     named = event.get("tasks")
-    for one in submissions:
-        if one.job.id == event.get("job_id"):
-            for task, _ in one.tasks():
+    for submission in submissions:
+        if submission.job.id == event.get("job_id"):
+            for task, _ in submission.tasks():
                 if not isinstance(named, list) or task.task in named:
                     yield task
 

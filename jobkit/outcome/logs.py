@@ -8,11 +8,11 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import EXIT_FILE, RESULTS_FOLDER, TRY_PREFIX, Point
-from jobkit.core.terminal import advice
+from jobkit.core.terminal import did_you_mean
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.journal import Task
 from jobkit.outcome.results import read_points
-from jobkit.outcome.tries import LOGS_FOLDER, Tried, read_tries, try_numbers
+from jobkit.outcome.tries import LOGS_FOLDER, TryResult, read_tries, try_numbers
 from jobkit.schedulers.registry import SCHEDULERS
 
 MOST_NAMES = 8
@@ -75,7 +75,7 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
     points, _ = read_points(run)
     if not points:
         raise JobkitError(f"{run}: not a run folder", hint="jobkit status lists the runs")
-    point = named(points, word)
+    point = point_named(points, word)
     accounts = read_accounts(run, name=point.run_id)
     home = run / RESULTS_FOLDER / point.point_id
     tries = list(read_tries(str(home), point, accounts, try_numbers(str(home))))
@@ -88,13 +88,15 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
         task=task,
         path=log_path(run, point, task),
         by_hand=tried is not None and tried.files.by_hand,
-        tries=tuple(sorted(one.files.number for one in tries if one.files.number and one.task == task)),
+        tries=tuple(
+            sorted(tried.files.number for tried in tries if tried.files.number and tried.task == task)
+        ),
         others=_others(accounts, points, point, task),
         exit=home / f"{TRY_PREFIX}{begun}" / EXIT_FILE if begun else None,
     )
 
 
-def named(points: Sequence[Point], word: str) -> Point:
+def point_named(points: Sequence[Point], word: str) -> Point:
     """Return the point that a word names: its index, its id, or how its id alone begins.
 
     Raises
@@ -105,26 +107,26 @@ def named(points: Sequence[Point], word: str) -> Point:
     for one in points:
         if word in {one.point_id, str(one.index)}:
             return one
-    begun = [one for one in points if word and one.point_id.startswith(word)]
+    begun = [point for point in points if word and point.point_id.startswith(word)]
     if len(begun) == 1:
         return begun[0]
-    known = [one.point_id for one in points]
+    known = [point.point_id for point in points]
     hint = f"points are named by number, 1 to {points[-1].index}, or by id, such as {known[0]}"
     if begun:
         more = f" and {len(begun) - MOST_NAMES} more" if len(begun) > MOST_NAMES else ""
         listed = ", ".join(one.point_id for one in begun[:MOST_NAMES])
         raise JobkitError(f"{word!r} begins {len(begun)} points: {listed}{more}", hint=hint)
-    close = advice(word, known)
+    close = did_you_mean(word, known)
     raise JobkitError(f"no point {word!r}{f'; {close}' if close else ''}", hint=hint)
 
 
-def _chosen(point: Point, tries: Sequence[Tried], number: int | None) -> Tried | None:
+def _chosen(point: Point, tries: Sequence[TryResult], number: int | None) -> TryResult | None:
     if number is None:
         return tries[0] if tries else None
     for one in tries:
         if number and one.files.number == number:
             return one
-    known = ", ".join(str(one.files.number) for one in reversed(tries) if one.files.number)
+    known = ", ".join(str(tried.files.number) for tried in reversed(tries) if tried.files.number)
     there = f"there is {known}" if known else "none has begun"
     raise JobkitError(f"{point.point_id} has no try {number}: {there}", hint="leave --try out for the latest")
 
@@ -141,6 +143,10 @@ def _others(accounts: Accounts, points: Sequence[Point], point: Point, task: Tas
     if task not in accounts.packed:
         return ()
     together = {
-        index for one in accounts.submissions for each, some in one.tasks() if each == task for index in some
+        index
+        for submission in accounts.submissions
+        for each, some in submission.tasks()
+        if each == task
+        for index in some
     }
     return tuple(one.point_id for one in points if one.index in together - {point.index})

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from jobkit.core.job_files import BEGIN_FILE
 from jobkit.core.records import EXIT_FILE, Record
-from jobkit.outcome.tries import Tried
+from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles
 from jobkit.schedulers.types import Accounted
 
 
-def elapsed_s(tried: Tried, *, shared: bool = False) -> float | None:
+def elapsed_s(tried: TryResult, *, shared: bool = False) -> float | None:
     """Return how long a try took that has ended: by its record, else by the accounting.
 
     Parameters

@@ -26,12 +26,12 @@ NOT_TRIED = "the largest batch was not tried"
 WANTED_FILE = "find_max.json"
 TRIALS_FILE = "trials.jsonl"
 MOST_TRIALS = 3
-TELLING = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
+CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
 """Outcomes that say whether a prediction was right; a bug or a full scratch says nothing of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SearchGoal:
     """What is to be found: ``find_max.json``.
 
     Attributes
@@ -139,7 +139,7 @@ def trials(run_dir: Path) -> list[Trial]:
 def _listed(run_dir: Path) -> frozenset[int]:
     """Return the indices of the points of a run."""
     lines, _ = read_tolerantly(run_dir / POINTS_FILE, lambda line, where: from_json(Point, line, where=where))
-    return frozenset(one.index for one in lines)
+    return frozenset(line.index for line in lines)
 
 
 def answers(outcome: str, *, trial: bool) -> bool:
@@ -166,7 +166,7 @@ def trial_id(setting: str, taken: Container[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def ended(
+def settled_trials(
     found: Sequence[Trial], outcomes: Mapping[int, Outcome | None], idle: Mapping[int, str] | None = None
 ) -> list[Trial]:
     """Return the trials, those that nobody settled with what became of their points.
@@ -187,7 +187,7 @@ def ended(
     ]
 
 
-def said(found: Sequence[Trial]) -> tuple[str, ...]:
+def describe_trials(found: Sequence[Trial]) -> tuple[str, ...]:
     """Return what was tried in sentences, one a trial and none twice, without a full stop."""
     return tuple(dict.fromkeys(_said(one) for one in found))
 
@@ -221,7 +221,7 @@ def finished(run_dir: Path) -> bool:
     return bool(done) and not done[-1].under_way and not goes_on(done)
 
 
-def read_wanted(run_dir: Path) -> Wanted:
+def read_wanted(run_dir: Path) -> SearchGoal:
     """Read what is to be found.
 
     Raises
@@ -231,7 +231,7 @@ def read_wanted(run_dir: Path) -> Wanted:
     """
     path = run_dir / WANTED_FILE
     try:
-        return from_json(Wanted, read_text(path), where=str(path))
+        return from_json(SearchGoal, read_text(path), where=str(path))
     except OSError as error:
         raise JobkitError(f"{path}: {error.strerror}", hint="jobkit verify RUN writes it") from error
 
@@ -240,4 +240,6 @@ def goes_on(done: Sequence[Trial]) -> bool:
     """Tell whether a smaller batch makes sense: the last one ran out of memory, or took too much."""
     last = done[-1]
     silent = last.outcome is Outcome.OK and last.measured_bytes is None
-    return len(done) < MOST_TRIALS and not (last.held or silent) and (last.killed or last.outcome in TELLING)
+    return (
+        len(done) < MOST_TRIALS and not (last.held or silent) and (last.killed or last.outcome in CONCLUSIVE)
+    )

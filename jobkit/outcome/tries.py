@@ -28,7 +28,7 @@ from jobkit.core.records import (
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
 from jobkit.outcome.log_text import last_words, told
-from jobkit.outcome.verdict import Circumstances, TryFiles, Verdict, judge
+from jobkit.outcome.verdict import Circumstances, TryFiles, Verdict, decide_outcome
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Accounted
 
@@ -38,7 +38,7 @@ LOG_TAIL_BYTES = 16 * 2**10
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TryResult:
     """A try: what it left, and what became of it.
 
     Attributes
@@ -58,7 +58,7 @@ class Tried:
     account: Accounted | None = None
 
 
-def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[Tried]:
+def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[TryResult]:
     """Yield the tries of a point: those of the scheduler, the latest first, then those by hand.
 
     Before them comes one of number 0 if the point was submitted since. `counting` says which counts.
@@ -91,16 +91,16 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
         if task:
             known = replace(known, requeued=_began_again(own, later[task]))
             later[task] += 1
-        verdict = judge(files, accounted, known)
+        verdict = decide_outcome(files, accounted, known)
         verdict = _with_log(verdict, files, f"{home}/../../{LOGS_FOLDER}", point, task)
-        yield Tried(files, verdict, task, _node(files, accounted), accounted)
+        yield TryResult(files, verdict, task, _node(files, accounted), accounted)
         superseded = True
     for files in every:
         if files.by_hand:
-            yield Tried(files, judge(files, None, Circumstances()), node=_node(files, None))
+            yield TryResult(files, decide_outcome(files, None, Circumstances()), node=_node(files, None))
 
 
-def counting(tries: Sequence[Tried]) -> Tried | None:
+def counting(tries: Sequence[TryResult]) -> TryResult | None:
     """Return the try that counts: the one that went well, else the latest; ``None`` if there is none.
 
     A try by hand counts only while no other try of the point has begun: a person runs it where and
@@ -160,7 +160,7 @@ def _runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
 
 def _begun_runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
     return tuple(
-        one for one in _runs(accounts, task) if one.outcome is not Outcome.QUEUE_ERROR and not one.never_began
+        run for run in _runs(accounts, task) if run.outcome is not Outcome.QUEUE_ERROR and not run.never_began
     )
 
 
@@ -198,16 +198,16 @@ def _node(files: TryFiles, accounted: Accounted | None) -> str:
     return next(filter(None, told), "")
 
 
-def not_started(point: Point, accounts: Accounts, earlier: Task | None = None) -> Tried:
+def not_started(point: Point, accounts: Accounts, earlier: Task | None = None) -> TryResult:
     """Return what is known of a point that has no try folder of its last task, or of an earlier one."""
     task = earlier or accounts.submitted.get(point.index)
     accounted = next(reversed(_runs(accounts, task)), None)
-    verdict = judge(None, accounted, _circumstances(accounts, task, superseded=False))
+    verdict = decide_outcome(None, accounted, _circumstances(accounts, task, superseded=False))
     if accounted is None and verdict.outcome is not Outcome.CANCELLED:
         told = f"{task.scheduler} job {task.job_id}, task {task.task}" if task else "not submitted"
         words = f"{told}: {verdict.evidence}" if task else told
         verdict = Verdict(outcome=verdict.outcome, evidence=words)
-    return Tried(TryFiles(number=0), verdict, task, accounted.node if accounted else "", accounted)
+    return TryResult(TryFiles(number=0), verdict, task, accounted.node if accounted else "", accounted)
 
 
 def names(folder: Path | str) -> set[str]:

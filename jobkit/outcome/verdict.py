@@ -106,7 +106,7 @@ NO_HOME = 73
 """With this status the job script ends where it cannot write in the run folder (sysexits.h, EX_CANTCREAT)."""
 
 
-def judge(
+def decide_outcome(
     tried: TryFiles | None, accounted: Accounted | None = None, known: Circumstances | None = None
 ) -> Verdict:
     """Return what became of a try.

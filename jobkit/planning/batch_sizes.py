@@ -9,7 +9,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
-from jobkit.fit.loads import SHARE, Cut, Lengths, Loads, Sizes, sizes
+from jobkit.fit.loads import TOP_LOAD_SHARE, Cut, Lengths, Loads, Sizes, sizes
 from jobkit.spec.axes import settings
 from jobkit.spec.fields import AUTO_KNOB, Auto
 from jobkit.spec.sweep_spec import Axes, SweepSpec
@@ -66,8 +66,8 @@ MOST = 0.5
 
 
 def share(card_bytes: float) -> float:
-    """Return what the largest size worth measuring takes of a card: `SHARE`, and more of a small one."""
-    return min(MOST, max(SHARE, GRAIN_HIDES_BYTES / card_bytes))
+    """Return the share of a GPU that the largest size worth measuring takes: more of a small one."""
+    return min(MOST, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / card_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Chosen:
     loads: Loads
     largest_load: float | None
     card: str
-    share: float = SHARE
+    share: float = TOP_LOAD_SHARE
 
     @property
     def line(self) -> str:
@@ -111,7 +111,7 @@ class Chosen:
         whole = f"of the {most:,} of the whole text in one call"
         if self.largest_load is not None and self.largest_load < most:
             most, whole = int(self.largest_load), f"of the {self.largest_load:,.0f} that {self.card} may take"
-        part = "a quarter" if self.share == SHARE else f"{self.share:.0%}"
+        part = "a quarter" if self.share == TOP_LOAD_SHARE else f"{self.share:.0%}"
         if last > self.share * most:
             return f"evenly spread and more than {part} {whole}: less has too few distinct loads"
         return f"evenly spread up to {part} {whole}"

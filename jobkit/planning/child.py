@@ -26,7 +26,7 @@ NO_CARDS = {"CUDA_VISIBLE_DEVICES": ""}
 FIX = "jobkit doctor reports what this Python lacks"
 
 
-def apart(function: str, *arguments: object, say: Say, what: str, cards: bool = False) -> Any:  # noqa: ANN401 - any JSON
+def run_in_child(function: str, *arguments: object, say: Say, what: str, cards: bool = False) -> Any:  # noqa: ANN401 - any JSON
     """Call a function in a child process and return its result once the child has ended.
 
     Parameters

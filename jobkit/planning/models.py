@@ -20,7 +20,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import only_one
 from jobkit.core.paths import made_folder, share, writing
 from jobkit.core.records import ModelRef
-from jobkit.core.terminal import word
+from jobkit.core.terminal import shell_quote
 from jobkit.planning.standin.build import SIZE_BYTES, is_built, make_standin, standin_path
 from jobkit.run.staged import RESOURCES_FILE, fingerprint, lacks, needed_files
 from jobkit.run.workloads.stanza_ner import PROCESSORS
@@ -175,7 +175,7 @@ def _as_is(size: str, cache: Path) -> ModelRef:
     folder = standin_path(size, cache).absolute()
     if is_built(folder):
         if lack := _spoilt(folder):
-            again = f"rm -r {word(str(folder))} && jobkit models build --size {size}"
+            again = f"rm -r {shell_quote(str(folder))} && jobkit models build --size {size}"
             raise JobkitError(f"the {size} {STAND_IN} in {folder} is spoilt: {lack}", hint=again)
         return _ref(folder, LANGUAGE, size, stand_in=True)
     return ModelRef(

@@ -11,7 +11,7 @@ from jobkit.core.paths import cache_dir
 from jobkit.fit.lengths import NONE
 from jobkit.fit.loads import Loads
 from jobkit.planning import batch_sizes
-from jobkit.planning.resolve import Found, Options, find
+from jobkit.planning.resolve import Options, ResolvedSpec, resolve
 from jobkit.planning.text_lengths import paragraphs_of, text_lengths
 from jobkit.run.paragraphs import split_sentences
 from jobkit.run.workloads.count import DEFAULT_BATCH_SIZE
@@ -157,7 +157,7 @@ def preflight(
     JobkitError
         As `jobkit.planning.prepare.prepare`.
     """
-    found = find(path, Options(overrides=overrides), fetch=True, build=not fast, say=say)
+    found = resolve(path, Options(overrides=overrides), fetch=True, build=not fast, say=say)
     spec, card = found.spec, gpu_memory_bytes or batch_sizes.named_card_bytes(found.spec)
     lengths = text_lengths(
         spec.workload,
@@ -175,7 +175,9 @@ def preflight(
     return _gathered(found, spec, chosen, card)
 
 
-def _gathered(found: Found, spec: SweepSpec, chosen: batch_sizes.Chosen, card: int | None) -> Preflight:
+def _gathered(
+    found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, card: int | None
+) -> Preflight:
     loads, paragraphs = chosen.loads, paragraphs_of(found.text)
     lengths, model = loads.lengths, found.model
     known = chosen.largest_load is not None
@@ -202,7 +204,7 @@ def _gathered(found: Found, spec: SweepSpec, chosen: batch_sizes.Chosen, card: i
     )
 
 
-def _sizes(found: Found, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Iterator[Size]:
+def _sizes(found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Iterator[Size]:
     loads, measure = chosen.loads, set(chosen.sizes.batch_sizes)
     swept = {row["batch_size"] for row in batch_sizes.settings_of(spec) if "batch_size" in row}
     line = batch_sizes.typical(spec.workload, found.model) if chosen.largest_load is not None else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from jobkit.core import terminal
-from jobkit.core.terminal import Whole, page
+from jobkit.core.terminal import NoWrap, wrap_sections
 from jobkit.core.units import GIB, format_count
 from jobkit.fit.lengths import NONE, PUNCTUATION
 from jobkit.planning.batch_sizes import UNITS
@@ -28,7 +28,9 @@ def as_json(found: Preflight) -> str:
 
 def as_text(found: Preflight, width: int | None = None) -> str:
     """Return what was found for a person, in GiB, ending with a newline; folded where a width is given."""
-    return page([_heading(found), _longest(found), _table(found), _settings(found), _answer(found)], width)
+    return wrap_sections(
+        [_heading(found), _longest(found), _table(found), _settings(found), _answer(found)], width
+    )
 
 
 def _heading(found: Preflight) -> Iterator[str]:
@@ -70,9 +72,9 @@ def _longest(found: Preflight) -> Iterator[str]:
 def _table(found: Preflight) -> Iterator[str]:
     told = found.source != NONE
     heads = ["batch size", "load", *(["text of padded %", "if sorted %"] if told else [])]
-    rough = any(one.gpu_bytes is not None for one in found.sizes)
+    rough = any(size.gpu_bytes is not None for size in found.sizes)
     heads += ["GPU GiB, roughly"] if rough else []
-    yield from _grid([*heads, ""], [_cells(one, told=told, rough=rough) for one in found.sizes])
+    yield from _grid([*heads, ""], [_cells(size, told=told, rough=rough) for size in found.sizes])
     yield ""
     yield f"load: the most {UNITS[found.source]} of a batch, of this size or a smaller one"
     if told:
@@ -96,12 +98,12 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     for row in (heads, ["─" * width for width in wide], *rows):
         gap = ("─" if row[0].startswith("─") else " ") * GAP
-        yield Whole(gap.join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)).rstrip())
+        yield NoWrap(gap.join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)).rstrip())
 
 
 def _settings(found: Preflight) -> Iterator[str]:
     """Yield the spec's own settings where the batch size alone does not name them."""
-    if all(set(one.params) == {"batch_size"} for one in found.settings):
+    if all(set(setting.params) == {"batch_size"} for setting in found.settings):
         return
     yield "The spec's own settings:"
     for one in found.settings:
@@ -118,8 +120,8 @@ def _answer(found: Preflight) -> Iterator[str]:
     if found.measure:
         yield "  have them chosen: sweep: {batch_size: auto}"
         sizes = ", ".join(map(str, found.measure))
-        yield Whole(f"  or say so now:    --set 'sweep.batch_size=[{sizes}]'")
-    if found.gpu_memory_named and all(one.gpu_bytes is None for one in found.sizes):
+        yield NoWrap(f"  or say so now:    --set 'sweep.batch_size=[{sizes}]'")
+    if found.gpu_memory_named and all(size.gpu_bytes is None for size in found.sizes):
         yield "  --gpu-memory changes nothing: what a load takes is not known of this workload and model."
     elif found.device != "cpu" and not found.gpu_memory_named:
         yield "  What share of your card they take is known after the first point."

@@ -18,7 +18,15 @@ from jobkit.core.units import MOST_SECONDS, format_walltime
 from jobkit.fit.lengths import Lengths
 from jobkit.planning import batch_sizes
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.resolve import Found, Options, find, idle_gpus, needed_gpus, refuse, warn
+from jobkit.planning.resolve import (
+    Options,
+    ResolvedSpec,
+    idle_gpus,
+    needed_gpus,
+    refuse_unusable_gpu,
+    resolve,
+    warn,
+)
 from jobkit.planning.script import render, render_find, render_follow
 from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
 from jobkit.schedulers.registry import LAST_RESORT, choose_scheduler
@@ -131,8 +139,13 @@ def prepare(
         With every fault of the spec at once; a missing text, model, site or template is one.
     """
     path, options = Path(path), options or Options()
-    found = find(
-        path, options, fetch=build, build=build, say=say, check=refuse if build else partial(warn, say)
+    found = resolve(
+        path,
+        options,
+        fetch=build,
+        build=build,
+        say=say,
+        check=refuse_unusable_gpu if build else partial(warn, say),
     )
     spec, lengths = _sized(found, say, build=build)
     run_dir = _runs_dir(options, found.site) / run_id(spec.name)
@@ -167,7 +180,9 @@ def prepare(
     )
 
 
-def _sized(found: Found, say: Callable[[str], None], *, build: bool) -> tuple[SweepSpec, Lengths | None]:
+def _sized(
+    found: ResolvedSpec, say: Callable[[str], None], *, build: bool
+) -> tuple[SweepSpec, Lengths | None]:
     """Return the spec with ``batch_size: auto`` decided, and the lengths of the text.
 
     They are found here, once, for all that is asked of the run later; a preview takes no time to

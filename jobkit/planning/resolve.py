@@ -48,7 +48,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ResolvedSpec:
     """A spec with all that it names, found.
 
     Attributes
@@ -67,7 +67,7 @@ class Found:
     workload_folder: str | None
 
 
-def find(
+def resolve(
     path: Path,
     options: Options,
     *,
@@ -75,7 +75,7 @@ def find(
     build: bool,
     say: Callable[[str], None],
     check: Callable[[SweepSpec, Site, Traits], None] = lambda *_: None,
-) -> Found:
+) -> ResolvedSpec:
     """Return a spec with all that it names; ``fetch`` and ``build`` are for its text and its model.
 
     Parameters
@@ -100,7 +100,7 @@ def find(
     spec = spec.model_copy(update=decided)
     known = traits(spec.workload, folder)
     check(spec, site, known)
-    return Found(
+    return ResolvedSpec(
         spec=spec,
         site=site,
         why=why,
@@ -248,7 +248,7 @@ def device(spec: SweepSpec, scheduler: str) -> str:
     return "cuda" if spec.resources.gpus else "cpu"
 
 
-def refuse(spec: SweepSpec, site: Site, workload: Traits) -> None:
+def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
     """Refuse points on a GPU where the Python that will run them is this one, and cannot use a GPU.
 
     Raises
@@ -277,7 +277,7 @@ def _wrong_torch(spec: SweepSpec, site: Site) -> str:
 
 
 def warn_again(say: Callable[[str], None], spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
-    """Say of points of a run that run again what `refuse` says of a sweep.
+    """Say of points of a run that run again what `refuse_unusable_gpu` says of a sweep.
 
     Parameters
     ----------
@@ -293,8 +293,8 @@ def warn_again(say: Callable[[str], None], spec: SweepSpec, points: Iterable[Poi
 
 
 def warn(say: Callable[[str], None], spec: SweepSpec, site: Site, workload: Traits) -> None:
-    """Say what `refuse` would refuse."""
+    """Say what `refuse_unusable_gpu` would refuse."""
     try:
-        refuse(spec, site, workload)
+        refuse_unusable_gpu(spec, site, workload)
     except JobkitError as error:
         say(f"without --dry-run this is refused: {error}")

@@ -14,7 +14,7 @@ from jobkit.core.units import format_walltime
 from jobkit.planning.points import ALLOCATOR_VARIABLES, Inputs, plan
 from jobkit.planning.templates import fill
 from jobkit.run.measure.nvml import ASKED_VARIABLE
-from jobkit.schedulers.lint import refuse
+from jobkit.schedulers.lint import refuse_script
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Environment, SweepSpec
@@ -95,7 +95,7 @@ def _filled(spec: SweepSpec, site: Site, values: Mapping[str, object]) -> str:
     own = spec.resources.options.get(site.scheduler, [])
     origins = dict.fromkeys(directives(spec.resources, site), f"site {site.name!r}")
     origins |= dict.fromkeys(own, f"resources.options.{site.scheduler}")
-    refuse(text, site.scheduler, f"template {name}", origins)
+    refuse_script(text, site.scheduler, f"template {name}", origins)
     return text
 
 
@@ -237,13 +237,13 @@ def variables(spec: SweepSpec, point: Point) -> dict[str, str]:
     return {**{k: v for k, v in chosen.items() if v}, **asked, **spec.environment.variables}
 
 
-UNSPEAKABLE = {"slurm": "\\", "sge": "\\'\"$,"}
+FORBIDDEN_PATH_CHARS = {"slurm": "\\", "sge": "\\'\"$,"}
 """Characters of a path that a header line cannot carry: sbatch stops expanding ``%`` at a backslash,
 and qsub drops quotes and expands ``$`` (measured: the job dies, or waits in Eqw, without a log)."""
 
 
 def _check_header_path(run_dir: Path, scheduler: str) -> None:
-    bad = sorted(set(UNSPEAKABLE.get(scheduler, "")) & set(str(run_dir)))
+    bad = sorted(set(FORBIDDEN_PATH_CHARS.get(scheduler, "")) & set(str(run_dir)))
     if bad:
         raise JobkitError(
             f"run folder {run_dir}: {scheduler} cannot write logs to a path with {' '.join(bad)}",

@@ -15,7 +15,7 @@ from jobkit.core.paths import CACHE_VARIABLE, made_folder, share
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.units import format_count
 from jobkit.fit.lengths import PUNCTUATION, Lengths
-from jobkit.planning.child import apart
+from jobkit.planning.child import run_in_child
 from jobkit.planning.models import NOT_BUILT
 from jobkit.planning.sample import PARAGRAPHS, sample_text
 from jobkit.planning.texts import SAMPLE
@@ -146,7 +146,7 @@ def _asked(
         rows = own.lengths(workload, None, paragraphs, None, say=say)
     else:
         asked = (workload, folder, paragraphs, asdict(model) if model else None)
-        rows = apart(
+        rows = run_in_child(
             "jobkit.run.workloads.own:lengths", *asked, say=say, what="finding the lengths of the text"
         )
     return Lengths(paragraphs=tuple(map(tuple, rows)))

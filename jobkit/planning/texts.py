@@ -15,7 +15,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.paths import made_folder, share, writing
 from jobkit.core.records import TextRef
-from jobkit.core.terminal import word
+from jobkit.core.terminal import shell_quote
 from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, sample_text, write_sample
 from jobkit.run.paragraphs import split_paragraphs
 
@@ -123,7 +123,7 @@ def _checked(path: Path, name: str) -> TextRef:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        convert = f"iconv -f latin1 -t utf-8 {word(path)} > {word(f'{path}.utf8')}"
+        convert = f"iconv -f latin1 -t utf-8 {shell_quote(path)} > {shell_quote(f'{path}.utf8')}"
         hint = f"convert it first, for instance: {convert}"
         raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
     if not split_paragraphs(text):

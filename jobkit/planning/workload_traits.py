@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jobkit.planning.child import apart
+from jobkit.planning.child import run_in_child
 from jobkit.run.workloads import own
 from jobkit.run.workloads.base import SHIPPED
 
@@ -38,4 +38,6 @@ def traits(name: str, folder: str | None = None) -> Traits:
     if name in SHIPPED:
         return Traits(*own.traits(name, None, say=print))
     what = f"looking at workload {name!r}"
-    return Traits(*apart("jobkit.run.workloads.own:traits", name, folder, say=lambda _: None, what=what))
+    return Traits(
+        *run_in_child("jobkit.run.workloads.own:traits", name, folder, say=lambda _: None, what=what)
+    )

@@ -13,11 +13,11 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
 from jobkit.fit.batch_line import Estimate, largest_batch
 from jobkit.fit.gpus import usable_bytes
-from jobkit.fit.line import ENOUGH
+from jobkit.fit.line import MIN_DISTINCT_LOADS
 from jobkit.fit.loads import agreeing, loads_of, read_lengths
-from jobkit.fit.observations import gather, others
+from jobkit.fit.observations import observe_memory, others
 from jobkit.fit.predict import Prediction, capped, predict
-from jobkit.outcome.trials import Trial, ended, trials
+from jobkit.outcome.trials import Trial, settled_trials, trials
 from jobkit.report.tables import Collected, no_search_for_cycles
 
 
@@ -134,9 +134,9 @@ def _predicted(
         for one in collected.needs.get(group, ())
         if not words or others(one.point.params, one.inert) == words
     ]
-    if len({need.load for record in records for need in record.needs}) < ENOUGH:
+    if len({need.load for record in records for need in record.needs}) < MIN_DISTINCT_LOADS:
         return None
-    evidence = gather(records)
+    evidence = observe_memory(records)
     if isinstance(evidence, str) or not evidence.load_by_batch:
         return None
     card = gpu_memory_bytes or (evidence.card_bytes and usable_bytes(evidence.gpu, evidence.card_bytes))
@@ -144,7 +144,7 @@ def _predicted(
         return None
     found = (read_lengths(Path(folder)) for folder in rows["folder"].unique())
     lengths = next((one for one in found if one is not None), None)
-    loads = agreeing(loads_of(lengths, (one.point for one in records)), evidence.load_by_batch)
+    loads = agreeing(loads_of(lengths, (record.point for record in records)), evidence.load_by_batch)
     prediction = predict(evidence, max(0.0, evidence.allocator_bytes(card)), loads)
     return capped(prediction, evidence, loads, _tried(collected, rows["folder"].unique()))
 
@@ -156,7 +156,7 @@ def _tried(collected: Collected, folders: Iterable[str]) -> list[Trial]:
         points = collected.points[(collected.points["folder"] == folder) & collected.points["trial"]]
         known = points[points["outcome"].notna()]
         outcomes = zip(known["index"].astype(int), known["outcome"].map(Outcome), strict=True)
-        found += ended(trials(Path(folder)), dict(outcomes))
+        found += settled_trials(trials(Path(folder)), dict(outcomes))
     return found
 
 

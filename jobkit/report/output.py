@@ -77,15 +77,15 @@ def render(
 
 def _safe(sections: Iterable[Section], safe: Callable[[str], str]) -> Iterator[Section]:
     """Yield the sections with all text in them made safe for where it is shown."""
-    for one in sections:
+    for section in sections:
         grid = (
             replace(
                 strip, head="\n".join(map(safe, strip.head.split("\n"))), cells=tuple(map(safe, strip.cells))
             )
-            for strip in one.grid
+            for strip in section.grid
         )
-        before, after = tuple(map(safe, one.before)), tuple(map(safe, one.after))
-        yield Section(safe(one.title), before, tuple(grid), after, safe(one.base))
+        before, after = tuple(map(safe, section.before)), tuple(map(safe, section.after))
+        yield Section(safe(section.title), before, tuple(grid), after, safe(section.base))
 
 
 def _cells_safe(frame: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from jobkit.core.records import RESULTS, Outcome
-from jobkit.core.terminal import word
+from jobkit.core.terminal import shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_memory
 from jobkit.fit.batch_line import Estimate, Line
 from jobkit.fit.predict import Prediction
@@ -122,8 +122,8 @@ def _prediction_lines(found: Prediction, run: str) -> Iterator[str]:
             yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
         else:
             yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
-        yield from (f"  Beware: {one}." for one in found.doubts)
-    yield f"  Cards, time and scheduler lines: jobkit recommend {word(run)}"
+        yield from (f"  Beware: {doubt}." for doubt in found.doubts)
+    yield f"  Cards, time and scheduler lines: jobkit recommend {shell_quote(run)}"
 
 
 def _error_bar(estimate: Estimate) -> str:
@@ -161,7 +161,7 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
         lines.append(f"... and {len(points) - MOST_POINTS} more (--format csv has them all)")
     waiting = points.loc[points["outcome"].isna(), "folder"].unique()
     if len(waiting):
-        lines.append(f"look again later: jobkit status {' '.join(word(str(one)) for one in waiting)}")
+        lines.append(f"look again later: jobkit status {' '.join(shell_quote(str(one)) for one in waiting)}")
         lines += [f"or ask what runs them: {question}" for question in collected.questions[:MOST_POINTS]]
     return tuple(lines)
 
@@ -174,7 +174,7 @@ def _missing(row: Row, knobs: Sequence[str]) -> list[str]:
     provisional = " (provisional)" if row["provisional"] else ""
     lines = [f"{name}: {outcome}{provisional}: {row['evidence']}"]
     if not answers(outcome, trial=bool(row["trial"])):
-        run, point = word(str(row["folder"])), _integer(row["index"])
+        run, point = shell_quote(str(row["folder"])), _integer(row["index"])
         steps = remedy(Outcome(outcome), str(row["evidence"]), run=run, point=point)
         lines.append("  " + "; ".join(f"{step.does}: {step.command}" for step in steps))
     return lines

@@ -8,13 +8,13 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.records import Point
-from jobkit.core.terminal import typed
+from jobkit.core.terminal import shell_path
 from jobkit.outcome.accounting import Accounts, read_accounts
-from jobkit.outcome.accounting import ended as over
+from jobkit.outcome.accounting import ended_tasks as over
 from jobkit.outcome.driver_lock import is_held, last_driver
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import PointResult, each_point, is_run_folder, runs_below
-from jobkit.outcome.trials import WANTED_FILE, ended, said, trials
+from jobkit.outcome.trials import WANTED_FILE, describe_trials, settled_trials, trials
 from jobkit.report.old_logs import is_gpu_report, parse_log
 from jobkit.report.rows import Row, row_of_point, rows_of_log
 
@@ -87,7 +87,7 @@ def _read_run(path: Path) -> tuple[list[Row], tuple[str, ...]]:
         if result.by_hand:
             counts = result.chosen is not None and result.chosen.by_hand
             (alone if counts else also).append(_by_hand(result))
-    tried = said(ended(trials(path), outcomes, never_began(path, waiting)))
+    tried = describe_trials(settled_trials(trials(path), outcomes, never_began(path, waiting)))
     if not tried and (path / WANTED_FILE).is_file():
         tried = ("the largest batch has not been tried yet: its job is to come, or its log says why",)
     if also:
@@ -104,7 +104,7 @@ def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
         return {}
     how = "what was to run it has ended; jobkit resume {} {} runs it"
     return {
-        one.index: how.format(typed(folder), one.point_id)
+        one.index: how.format(shell_path(folder), one.point_id)
         for one in waiting
         if one.index not in accounts.submitted
     }
@@ -112,7 +112,12 @@ def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
 
 def _search_over(folder: Path, accounts: Accounts) -> bool:
     """Tell whether what tries the largest batch is known to have ended: its job, or the driver here."""
-    finds = [task for one in accounts.submissions if one.role is Role.FIND for task, _ in one.tasks()]
+    finds = [
+        task
+        for submission in accounts.submissions
+        if submission.role is Role.FIND
+        for task, _ in submission.tasks()
+    ]
     if finds:
         return finds[-1] in over(accounts) | accounts.cancelled.keys()
     driver = last_driver(folder)

@@ -141,16 +141,16 @@ def _questions(points: pd.DataFrame) -> Iterator[str]:
         jobs = _last_jobs(Path(str(folder)), {int(index) for index in rows["index"]})
         for name in dict.fromkeys(name for name, _ in jobs):
             ids = tuple(job for scheduler, job in jobs if scheduler == name)
-            yield "; ".join(shlex.join(argv) for argv in SCHEDULERS[name].person_argvs(ids, str(run)))
+            yield "; ".join(shlex.join(argv) for argv in SCHEDULERS[name].diagnostic_argvs(ids, str(run)))
 
 
 def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]:
     """Return the jobs, each with its scheduler, that points of a run were last submitted in."""
     last: dict[int, tuple[str, JobId]] = {}
-    for one in read_journal(folder).submissions:  # its notes are told already
-        if one.scheduler in SCHEDULERS:
-            ran = indices.intersection(index for _, points in one.tasks() for index in points)
-            last |= dict.fromkeys(ran, (one.scheduler, one.job))
+    for submission in read_journal(folder).submissions:  # its notes are told already
+        if submission.scheduler in SCHEDULERS:
+            ran = indices.intersection(index for _, points in submission.tasks() for index in points)
+            last |= dict.fromkeys(ran, (submission.scheduler, submission.job))
     return tuple(dict.fromkeys(last.values()))
 
 

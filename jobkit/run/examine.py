@@ -55,7 +55,9 @@ def examine(device: str, workload: str, folder: str | None = None) -> dict[str, 
         Where a workload of the user's own is looked for.
     """
     needs_torch = device == "cuda" or workload in NEEDS_TORCH
-    cards = [asdict(card) for card in nvml.cards()]  # before this process opens one, and is counted on it
+    cards = [
+        asdict(card) for card in nvml.visible_gpus()
+    ]  # before this process opens one, and is counted on it
     return {
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,

@@ -52,16 +52,16 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EarlyExit:
     """What a task ends with at once, and why."""
 
     outcome: Outcome
     message: str
 
 
-def judge(
+def check_still_needed(
     point: Point, failed: Sequence[Failed], card: Gpu | None, *, prune: bool, stop_after: int
-) -> Told | None:
+) -> EarlyExit | None:
     """Return what a point ends with at once; ``None`` where it is to run.
 
     Parameters
@@ -81,26 +81,26 @@ def judge(
     same_way: dict[tuple[Outcome, str], set[int]] = defaultdict(set)
     for one in others:
         if one.outcome in SET_UP:
-            same_way[one.outcome, signature(one.message)].add(one.point.index)
+            same_way[one.outcome, normalise_message(one.message)].add(one.point.index)
     for (outcome, _), indices in same_way.items():
         if 0 < stop_after <= len(indices):
-            first = next(one for one in others if one.point.index in indices)
-            return Told(
+            first = next(other for other in others if other.point.index in indices)
+            return EarlyExit(
                 Outcome.STOPPED,
                 f"{format_count(len(indices), 'point')} failed the same way: {outcome}: {first.message}",
             )
     if not prune or card is None:
         return None
-    smaller = (one for one in others if _ran_out(one, card) and _larger(point, one.point))
+    smaller = (other for other in others if _ran_out(other, card) and _larger(point, other.point))
     cause = next(smaller, None)
     if cause is None:
         return None
-    return Told(
+    return EarlyExit(
         Outcome.PRUNED, f"{cause.point.point_id} ran out of memory on {card.name}, with a smaller load"
     )
 
 
-def signature(message: str) -> str:
+def normalise_message(message: str) -> str:
     """Return what is alike in two messages of one fault: no numbers, no addresses, no cards."""
     return re.sub(r"0x[0-9a-f]+|(GPU|MIG)-[0-9a-f-]+|\d+", "#", message)
 
@@ -169,7 +169,7 @@ def main() -> int:
     point = read_point(asked.run / records.POINTS_FILE, asked.point)
     failed = list(flagged(asked.run, asked.round))
     prune = asked.prune and any(one.outcome is Outcome.GPU_OOM for one in failed)
-    told = judge(
+    told = check_still_needed(
         point, failed, _card(point) if prune else None, prune=asked.prune, stop_after=asked.stop_after
     )
     if told:

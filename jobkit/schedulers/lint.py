@@ -76,7 +76,7 @@ def lint(text: str, name: str = "job script", is_folder: IsFolder | None = None)
     return Linted(name, {scheduler: found for scheduler, found in told if found is not None})
 
 
-def refuse(text: str, scheduler: str, template: str, origins: Mapping[str, str]) -> None:
+def refuse_script(text: str, scheduler: str, template: str, origins: Mapping[str, str]) -> None:
     """Raise where a rendered script holds what its scheduler would ignore, or take for something else.
 
     Parameters
@@ -106,6 +106,6 @@ def refuse(text: str, scheduler: str, template: str, origins: Mapping[str, str])
 
 def summary(scripts: Sequence[Linted]) -> str:
     """Return in a line what came of looking through some scripts."""
-    found = sum(len(one.findings) for one in scripts)
+    found = sum(len(script.findings) for script in scripts)
     what = f"{found} finding{'' if found == 1 else 's'}" if found else "nothing found"
     return f"{what} in {len(scripts)} script{'' if len(scripts) == 1 else 's'}"

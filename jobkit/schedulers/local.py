@@ -20,12 +20,12 @@ from jobkit.schedulers.survey import Answers, Survey
 from jobkit.schedulers.types import Accounted, Array, Check, JobId, Queued, Remedy, Request, State
 
 NAME = "local"
-OWN_OPTIONS: Mapping[str, str] = {}
+RESERVED_OPTIONS: Mapping[str, str] = {}
 PROGRAMS: tuple[str, ...] = ()
 COMMANDS: tuple[str, ...] = ()
-BUSY = UNSURE = re.compile(r"(?!)")
+BUSY_PATTERN = UNCONFIRMED_PATTERN = re.compile(r"(?!)")
 """See `jobkit.schedulers.protocol.Scheduler`: a machine is never too busy to start a process."""
-HANDS_ON = True
+EXPORTS_ENVIRONMENT = True
 ENVIRONMENT: Mapping[str, str] = {}
 WHOLE = 0
 """The task that stands for all: a driver has no queue that could be asked about each."""
@@ -66,7 +66,7 @@ def parse_limit(answer: str) -> int | None:  # noqa: ARG001 - the same for any a
     return None
 
 
-def too_many(answer: str, arrays: Sequence[Array]) -> str | None:  # noqa: ARG001 - never too many
+def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:  # noqa: ARG001 - never too many
     """Return ``None``: the points wait in a file."""
     return None
 
@@ -141,7 +141,7 @@ def accounting_argv(  # see below
     return ()
 
 
-def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:  # noqa: ARG001 - a driver has no name
+def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:  # noqa: ARG001 - a driver has no name
     """Return the command that tells a person whether the drivers live."""
     return (("ps", "-p", ",".join(map(process_of, jobs))),)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.shell import Completed
-from jobkit.core.terminal import advice
+from jobkit.core.terminal import did_you_mean
 from jobkit.schedulers.types import JobId
 
 REFUSED = 3
@@ -107,7 +107,7 @@ def no_such(kind: str, name: str, known: Iterable[str], key: str) -> Fault:
     """Return what is wrong with a name that the cluster does not have, with the nearest it has."""
     names = sorted(set(known))
     listed = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
-    meant = advice(name, names)
+    meant = did_you_mean(name, names)
     return Fault(
         f"the cluster has no {kind} {name!r} (it has: {listed or 'none'}){f'; {meant}' if meant else ''}", key
     )

@@ -19,13 +19,13 @@ class Scheduler(Protocol):
     """What must be on PATH for ``scheduler: auto`` to choose it; nothing for the last resort."""
     COMMANDS: tuple[str, ...]
     """All that jobkit calls of it."""
-    HANDS_ON: bool
+    EXPORTS_ENVIRONMENT: bool
     """Whether a job gets the variables of the shell that submits it."""
-    OWN_OPTIONS: Mapping[str, str]
+    RESERVED_OPTIONS: Mapping[str, str]
     """Options that jobkit writes itself, so that nobody else may, and what to do instead."""
-    BUSY: re.Pattern[str]
+    BUSY_PATTERN: re.Pattern[str]
     """Words of an answer that mean: nothing was done, come again."""
-    UNSURE: re.Pattern[str]
+    UNCONFIRMED_PATTERN: re.Pattern[str]
     """Words of a submission's answer that leave open whether the job was taken."""
     ENVIRONMENT: Mapping[str, str]
     """Variables that its commands need so that what they print can be read."""
@@ -52,7 +52,7 @@ class Scheduler(Protocol):
         """Return the largest task *index* of an array, ``None`` where the answer does not say."""
         ...
 
-    def too_many(self, answer: str, arrays: Sequence[Array]) -> str | None:
+    def task_limit_error(self, answer: str, arrays: Sequence[Array]) -> str | None:
         """Return why the controller cannot hold so many tasks or jobs, from the limits' answer.
 
         ``None`` where it can, or does not say.
@@ -127,7 +127,7 @@ class Scheduler(Protocol):
         """Return what is known of the tasks, ``None`` where the accounting did not answer."""
         ...
 
-    def person_argvs(self, jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
+    def diagnostic_argvs(self, jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
         """Return the commands that tell a person what became of jobs, the queue's first.
 
         ``name`` is the job name that they share. For eyes, where the others are for a parser.

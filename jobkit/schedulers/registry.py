@@ -20,7 +20,7 @@ def own_option(scheduler: str, line: str) -> str | None:
 
     A line may hold several options; both schedulers read them all.
     """
-    own = SCHEDULERS[scheduler].OWN_OPTIONS if scheduler in SCHEDULERS else {}
+    own = SCHEDULERS[scheduler].RESERVED_OPTIONS if scheduler in SCHEDULERS else {}
     option = next(filter(None, (_meant(word, own) for word in _words(line))), None)
     return None if option is None else f"{line.strip()!r}: jobkit sets {option} itself; {own[option]}"
 

@@ -155,7 +155,7 @@ def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
         if here and row.strip() == ends[0]:
             ends.pop(0)
         elif not here and not line.comment:
-            ends = [word for word in _here_words(row) if word in {one.strip() for one in rows[number:]}]
+            ends = [word for word in _here_words(row) if word in {row.strip() for row in rows[number:]}]
     return Script(tuple(lines), crlf, is_folder)
 
 

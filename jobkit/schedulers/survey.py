@@ -102,7 +102,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestedQueues:
     """The queues that a request names.
 
     Attributes
@@ -120,7 +120,7 @@ class Asked:
     where: str
 
 
-def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> Asked:
+def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> RequestedQueues:
     """Return the queues that a request names.
 
     Parameters
@@ -137,7 +137,7 @@ def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> Asked:
     words = [word.partition("@")[0] or "*" for word in (names or default or "*").split(",") if word]
     found = tuple(queue for queue in known if any(fnmatchcase(queue.name, word) for word in words))
     named = names or default
-    return Asked(
+    return RequestedQueues(
         queues=found,
         unknown=next((word for word in words if word != "*" and not _matches(word, known)), ""),
         where=f"{noun} {named!r}" if named else f"any {noun}",
@@ -148,13 +148,13 @@ def _matches(word: str, known: Iterable[Queue]) -> bool:
     return any(fnmatchcase(queue.name, word) for queue in known)
 
 
-def unknown_fault(asked: Asked, known: Iterable[Queue], noun: str) -> Fault | None:
+def unknown_fault(asked: RequestedQueues, known: Iterable[Queue], noun: str) -> Fault | None:
     """Return what is wrong with a name that no queue has, with the nearest one."""
     names = [queue.name for queue in known]
     return no_such(noun, asked.unknown, names, "the queue") if asked.unknown else None
 
 
-def walltime_fault(request: Request, asked: Asked, limit: str = "") -> Fault | None:
+def walltime_fault(request: Request, asked: RequestedQueues, limit: str = "") -> Fault | None:
     """Return what is wrong with a walltime that none of the queues asked for allows.
 
     Parameters
@@ -175,7 +175,7 @@ def walltime_fault(request: Request, asked: Asked, limit: str = "") -> Fault | N
     )
 
 
-def gpu_fault(request: Request, asked: Asked) -> Fault | None:
+def gpu_fault(request: Request, asked: RequestedQueues) -> Fault | None:
     """Return what is wrong with GPUs that none of the queues asked for has."""
     if not request.gpus or not asked.queues:
         return None
@@ -193,7 +193,7 @@ def gpu_fault(request: Request, asked: Asked) -> Fault | None:
     return None
 
 
-def node_fault(request: Request, asked: Asked) -> Fault | None:
+def node_fault(request: Request, asked: RequestedQueues) -> Fault | None:
     """Return what is wrong with CPUs, memory and GPUs that no node of the queues has together."""
     kinds = [kind for queue in asked.queues for kind in queue.kinds]
     lacking = [kind.lacks(request) for kind in kinds]
@@ -229,7 +229,7 @@ Answers = Mapping[str, Completed]
 """What was answered, by the name of the question."""
 
 
-class Counted(StrEnum):
+class Consumable(StrEnum):
     """How much of a resource a job takes: nothing is kept account of, or so much for each slot or job."""
 
     NOT = "not"
@@ -246,7 +246,7 @@ class Resource:
     kind
         Its type in the scheduler's words: ``INT``, ``MEMORY``.
     counted
-        See `Counted`.
+        See `Consumable`.
     exclusive
         Whether a job that asks for it has the host to itself (complex(5), relation ``EXCL``).
     most
@@ -257,13 +257,13 @@ class Resource:
     name: str
     shortcut: str = ""
     kind: str = ""
-    counted: Counted = Counted.NOT
+    counted: Consumable = Consumable.NOT
     exclusive: bool = False
     most: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
+class AccountingStatus:
     """Whether the scheduler keeps account of jobs that have ended.
 
     Attributes
@@ -320,7 +320,7 @@ class Survey:
     cluster: str = ""
     queues: tuple[Queue, ...] | None = None
     limits: str = ""
-    keeping: Keeping = Keeping()
+    keeping: AccountingStatus = AccountingStatus()
     accounts: tuple[str, ...] | None = None
     account: str = ""
     must_charge: bool = False

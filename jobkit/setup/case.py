@@ -155,7 +155,7 @@ def with_gpus(case: Case, survey: Survey) -> Case:
     Of this machine a GPU is always asked for: `Case.device` looks whether there is one.
     """
     asked = asked_for(case.site.queue, survey.queues or (), "")
-    offered = case.site.requests.gpus is not None and any(one.gpus for one in asked.queues)
+    offered = case.site.requests.gpus is not None and any(queue.gpus for queue in asked.queues)
     if case.given or not (offered or case.local):
         return case
     resources = case.spec.resources.model_copy(update={"gpus": 1})
@@ -179,7 +179,7 @@ def inputs_of(case: Case) -> Iterator[Path]:
         yield text
     name = case.spec.model.name
     if needs_model(case):
-        yield from [one / name for one in model_places(name, cache_dir()) if not lacks(one, name)][:1]
+        yield from [place / name for place in model_places(name, cache_dir()) if not lacks(place, name)][:1]
 
 
 def needs_model(case: Case) -> bool:

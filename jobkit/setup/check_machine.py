@@ -102,7 +102,9 @@ def model(spec: SweepSpec, *, needed: bool) -> Finding:
 
     asked = spec.model
     fetch = f"jobkit models fetch {asked.name}"
-    place = next((one for one in model_places(asked.name, cache_dir()) if not lacks(one, asked.name)), None)
+    place = next(
+        (place for place in model_places(asked.name, cache_dir()) if not lacks(place, asked.name)), None
+    )
     if place is not None and asked.size == "full":
         return fine("model", f"{asked.name} at {place}")
     if asked.fallback:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobkit.core.terminal import word
+from jobkit.core.terminal import shell_quote
 from jobkit.core.torch_build import install
 from jobkit.core.units import format_bytes_gib
 from jobkit.setup.facts import PROGRAMS, Facts
@@ -14,7 +14,7 @@ from jobkit.setup.findings import Finding, fine, missing, unknown, warning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class NodeRequest:
     """What the points of a sweep would need of a machine.
 
     Attributes
@@ -53,17 +53,17 @@ class Wanted:
     rsync: bool = True
 
 
-Probe = Callable[[Facts, Wanted], Finding | None]
+Probe = Callable[[Facts, NodeRequest], Finding | None]
 
 
-def look(facts: Facts, wanted: Wanted, probes: Sequence[Probe]) -> Iterator[Finding]:
+def check_node(facts: Facts, wanted: NodeRequest, probes: Sequence[Probe]) -> Iterator[Finding]:
     """Yield what the probes find; one that has nothing to say says nothing."""
     for probe in probes:
         if (found := probe(facts, wanted)) is not None:
             yield found
 
 
-def programs(facts: Facts, wanted: Wanted) -> Finding:
+def programs(facts: Facts, wanted: NodeRequest) -> Finding:
     """Return whether the programs are there that a job script calls."""
     needed = [name for name in PROGRAMS if wanted.rsync or name != "rsync"]
     absent = [name for name in needed if not facts.said.get(f"program.{name}")]
@@ -74,7 +74,7 @@ def programs(facts: Facts, wanted: Wanted) -> Finding:
     return missing("programs", said, mend) if wanted.on_node else warning("programs", said, mend)
 
 
-def scratch(facts: Facts, wanted: Wanted) -> Finding:
+def scratch(facts: Facts, wanted: NodeRequest) -> Finding:
     """Return whether scratch takes a folder, and has room for the inputs of a point."""
     folder, free = facts.said.get("scratch"), facts.number("scratch.free")
     key = "change `scratch` in the site file"
@@ -102,7 +102,7 @@ def _shared(facts: Facts, folder: str, key: str) -> Finding | None:
     return None
 
 
-def inputs(facts: Facts, wanted: Wanted) -> Finding | None:
+def inputs(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether the machine sees what a point reads."""
     if not wanted.seen:
         return None
@@ -116,7 +116,7 @@ def inputs(facts: Facts, wanted: Wanted) -> Finding | None:
     )
 
 
-def cores(facts: Facts, wanted: Wanted) -> Finding | None:
+def cores(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return how many CPUs a process may use there."""
     number = facts.python.get("cpus")
     return fine("CPUs", f"a process may use {number}") if wanted.on_node and number else None
@@ -130,7 +130,7 @@ FOR_CUDA = "another build, for the CUDA that the driver supports (jobkit help de
 ON_NODE = "jobkit doctor --submit looks on a node"
 
 
-def environment(facts: Facts, wanted: Wanted) -> Finding:
+def environment(facts: Facts, wanted: NodeRequest) -> Finding:
     """Return whether the environment can be made ready, and has a Python."""
     status = facts.status("activation")
     if status is None:
@@ -152,7 +152,7 @@ def environment(facts: Facts, wanted: Wanted) -> Finding:
     return fine("environment", f"Python {version or ''} at {facts.said['python']}".replace("  ", " "))
 
 
-def packages(facts: Facts, wanted: Wanted) -> Finding | None:
+def packages(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether that Python can run the worker, and the workload."""
     status = facts.status("worker")
     if not status and status is not None:
@@ -165,11 +165,11 @@ def packages(facts: Facts, wanted: Wanted) -> Finding | None:
     return missing(
         "jobkit",
         f"this Python cannot run jobkit's worker: {said}",
-        f"{word(facts.said['python'])} -m pip install jobkit",
+        f"{shell_quote(facts.said['python'])} -m pip install jobkit",
     )
 
 
-def _workload(facts: Facts, wanted: Wanted) -> Finding:
+def _workload(facts: Facts, wanted: NodeRequest) -> Finding:
     seen = facts.python
     if not seen:
         if facts.hung("examine"):
@@ -185,13 +185,13 @@ def _workload(facts: Facts, wanted: Wanted) -> Finding:
         return warning(
             "jobkit",
             f"it has jobkit {version}, and here it is {wanted.jobkit}",
-            f"{word(facts.said['python'])} -m pip install jobkit=={wanted.jobkit}",
+            f"{shell_quote(facts.said['python'])} -m pip install jobkit=={wanted.jobkit}",
         )
     stanza = f", stanza {seen['stanza']}" if seen.get("stanza") else ""
     return fine("jobkit", f"jobkit {version}{stanza}; it can run {wanted.workload}")
 
 
-def torch(facts: Facts, wanted: Wanted) -> Finding | None:
+def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether torch can be imported, where the work needs it."""
     told = _torch(facts)
     if told is None:
@@ -199,7 +199,9 @@ def torch(facts: Facts, wanted: Wanted) -> Finding | None:
     python = facts.said.get("python", "python")
     if told.get("version") is None:
         return missing(
-            "torch", f"it cannot be imported: {told.get('error')}", f"{word(python)} -m pip install torch"
+            "torch",
+            f"it cannot be imported: {told.get('error')}",
+            f"{shell_quote(python)} -m pip install torch",
         )
     built = f"for CUDA {told['built_for']}" if told.get("built_for") else "a CPU build"
     said = f"torch {told['version']}, {built}, imported in {told.get('import_s')} s"
@@ -217,7 +219,7 @@ def torch(facts: Facts, wanted: Wanted) -> Finding | None:
     return fine("torch", said)
 
 
-def _lacking(wanted: Wanted) -> Callable[[str, str, str], Finding]:
+def _lacking(wanted: NodeRequest) -> Callable[[str, str, str], Finding]:
     """Return what the lack of a thing is that only some sweeps need."""
     return missing if wanted.given else warning
 
@@ -227,7 +229,7 @@ def _torch(facts: Facts) -> Mapping[str, Any] | None:
     return told if isinstance(told, dict) else None
 
 
-def cuda(facts: Facts, wanted: Wanted) -> Finding | None:
+def cuda(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether a tensor can be put on a GPU, where the sweep asks for one."""
     told = _torch(facts)
     if wanted.device != "cuda" or told is None or not told.get("built_for"):
@@ -248,7 +250,7 @@ def cuda(facts: Facts, wanted: Wanted) -> Finding | None:
     )
 
 
-def nvml(facts: Facts, wanted: Wanted) -> Finding | None:
+def nvml(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether the driver tells about the cards: memory by process, use, power."""
     if wanted.device != "cuda" or not facts.python:
         return None
@@ -269,7 +271,7 @@ def nvml(facts: Facts, wanted: Wanted) -> Finding | None:
     return fine("NVML", named)
 
 
-def accounting_mode(facts: Facts, wanted: Wanted) -> Finding | None:
+def accounting_mode(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether the driver keeps the peak of a process that was killed."""
     cards = _cards(facts)
     if wanted.device != "cuda" or not cards:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from jobkit.core.units import format_count
 from jobkit.schedulers.parsing import as_walltime, no_such
 from jobkit.schedulers.survey import (
-    Asked,
-    Counted,
+    Consumable,
     Queue,
+    RequestedQueues,
     Survey,
     asked_for,
     gpu_fault,
@@ -26,7 +26,7 @@ SUPPORT = "ask the cluster's support"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class SiteRequest:
     """What is held against what a scheduler says.
 
     Attributes
@@ -51,7 +51,7 @@ class Asking:
     points: int = 0
 
 
-Probe = Callable[[Survey, Asking], Finding | None]
+Probe = Callable[[Survey, SiteRequest], Finding | None]
 
 
 def controller(survey: Survey) -> Finding:
@@ -66,7 +66,7 @@ def controller(survey: Survey) -> Finding:
     return fine("scheduler", f"{named} answers{cluster}")
 
 
-def queue(survey: Survey, asking: Asking) -> Finding:
+def queue(survey: Survey, asking: SiteRequest) -> Finding:
     """Return whether the queue is there, open, and for this user."""
     noun = survey.queue_noun
     if survey.queues is None:
@@ -93,7 +93,7 @@ def queue(survey: Survey, asking: Asking) -> Finding:
 
 def _untold(name: str, survey: Survey, *questions: str) -> Finding:
     """Return that the scheduler did not answer a question."""
-    said = next((survey.silent[one] for one in questions if one in survey.silent), "")
+    said = next((survey.silent[question] for question in questions if question in survey.silent), "")
     return unknown(name, f"{survey.product} did not say{': ' if said else ''}{' '.join(said.split())}")
 
 
@@ -109,7 +109,7 @@ def _described(one: Queue) -> str:
     return f"{one.name}: {nodes}{longest}"
 
 
-def gpus(survey: Survey, asking: Asking) -> Finding | None:
+def gpus(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether the queue has the GPUs that are asked for, by the names of the site."""
     if survey.queues is None:
         return None
@@ -129,10 +129,10 @@ def _kinds(one: Queue) -> str:
     return ", ".join(f"{count} x {kind or 'GPU'}" for kind, count in one.gpus.items()) + " on a node"
 
 
-def _gpus_by_resource(survey: Survey, asking: Asking, asked: Asked) -> Finding | None:
+def _gpus_by_resource(survey: Survey, asking: SiteRequest, asked: RequestedQueues) -> Finding | None:
     """Return whether a queue has the resource by which the site file asks for GPUs."""
-    known = {one.name: one for one in survey.resources or ()} | {
-        one.shortcut: one for one in survey.resources or ()
+    known = {resource.name: resource for resource in survey.resources or ()} | {
+        resource.shortcut: resource for resource in survey.resources or ()
     }
     named = asking.requests.gpus or ""
     one = next(
@@ -150,7 +150,7 @@ def _gpus_by_resource(survey: Survey, asking: Asking, asked: Asked) -> Finding |
         return warning(
             "GPUs", f"no {one.name!r} is left in {asked.where} now, or none is there", "qstat -F shows"
         )
-    if one.counted is Counted.SLOT and asking.request.cpus > 1 and "-pe " in (asking.requests.cpus or ""):
+    if one.counted is Consumable.SLOT and asking.request.cpus > 1 and "-pe " in (asking.requests.cpus or ""):
         took = asking.request.gpus * asking.request.cpus
         said = (
             f"{one.name!r} is counted for each slot: {format_count(asking.request.cpus, 'CPU')} and "
@@ -160,11 +160,11 @@ def _gpus_by_resource(survey: Survey, asking: Asking, asked: Asked) -> Finding |
     return fine("GPUs", f"{asked.where}: {one.name!r}, {free} on a node now")
 
 
-def names(survey: Survey, asking: Asking) -> Finding | None:
+def names(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether the cluster has the resources by which the site file asks."""
     if survey.resources is None or not asking.request.resources:
         return None
-    known = {word for one in survey.resources for word in (one.name, one.shortcut)}
+    known = {word for resource in survey.resources for word in (resource.name, resource.shortcut)}
     strange = [name for name in dict.fromkeys(asking.request.resources) if name not in known]
     if not strange:
         return fine("resources", f"{', '.join(dict.fromkeys(asking.request.resources))} are known here")
@@ -172,11 +172,11 @@ def names(survey: Survey, asking: Asking) -> Finding | None:
     return missing("resources", said, "change `requests` in the site file, or resources.options")
 
 
-def memory(survey: Survey, asking: Asking) -> Finding | None:
+def memory(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether the site file and the cluster agree on what memory is counted for."""
     named = asking.requests.memory or ""
-    one = next((one for one in survey.resources or () if f"{one.name}=" in named), None)
-    if one is None or one.counted is Counted.NOT or one.counted == asking.memory_per:
+    one = next((resource for resource in survey.resources or () if f"{resource.name}=" in named), None)
+    if one is None or one.counted is Consumable.NOT or one.counted == asking.memory_per:
         return None
     said = (
         f"{one.name!r} is counted for each {one.counted}; the site file has memory_per: {asking.memory_per}"
@@ -184,7 +184,7 @@ def memory(survey: Survey, asking: Asking) -> Finding | None:
     return warning("memory", said, f"set memory_per: {one.counted} in the site file")
 
 
-def nodes(survey: Survey, asking: Asking) -> Finding | None:
+def nodes(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether some node of the queue has the CPUs and the memory that are asked for.
 
     On Grid Engine it is a warning: memory may be a limit, not room on the host, and a job may have
@@ -201,7 +201,7 @@ def nodes(survey: Survey, asking: Asking) -> Finding | None:
     return report("nodes", fault.said, f"change {fault.key}")
 
 
-def walltime(survey: Survey, asking: Asking) -> Finding | None:
+def walltime(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether a queue allows the walltime."""
     if survey.queues is None:
         return None
@@ -213,7 +213,7 @@ def walltime(survey: Survey, asking: Asking) -> Finding | None:
     return fine("walltime", f"{as_walltime(asking.request.walltime_s)} is asked for")
 
 
-def arrays(survey: Survey, asking: Asking) -> Finding | None:
+def arrays(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether the controller takes array jobs, and how large ones."""
     if not survey.limits:
         return _untold("array jobs", survey, "config", "controller")
@@ -229,7 +229,7 @@ def arrays(survey: Survey, asking: Asking) -> Finding | None:
     return fine("array jobs", said)
 
 
-def account(survey: Survey, asking: Asking) -> Finding | None:
+def account(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether jobs can be charged to somebody, where they must be."""
     named, known = asking.request.account, survey.accounts
     if named and known and named not in known:
@@ -247,7 +247,7 @@ def account(survey: Survey, asking: Asking) -> Finding | None:
     return None
 
 
-def accounting(survey: Survey, asking: Asking) -> Finding | None:
+def accounting(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether the scheduler keeps account of jobs that have ended."""
     del asking
     if survey.keeping.works:
@@ -262,6 +262,6 @@ SITE: tuple[Probe, ...] = (queue, gpus, nodes, names, memory, walltime, arrays, 
 """In the order that a newcomer reads: what all else needs comes first."""
 
 
-def look(survey: Survey, asking: Asking) -> list[Finding]:
+def check_site(survey: Survey, asking: SiteRequest) -> list[Finding]:
     """Return what there is to say of a scheduler that answers."""
     return [found for probe in SITE if (found := probe(survey, asking)) is not None]

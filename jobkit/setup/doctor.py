@@ -18,13 +18,13 @@ from jobkit.schedulers.survey import Survey
 from jobkit.schedulers.types import Array, Request
 from jobkit.setup import check_machine, check_site
 from jobkit.setup.case import Case, inputs_of, needs_model
-from jobkit.setup.check_node import MACHINE, PYTHON, Wanted, look, programs
+from jobkit.setup.check_node import MACHINE, PYTHON, NodeRequest, check_node, programs
 from jobkit.setup.facts import ANSWER_FILE, EXAMINED_FILE, PROGRAMS, Facts, read_facts
 from jobkit.setup.findings import Finding, Status, fine, missing, warning
 from jobkit.spec.axes import settings
 from jobkit.spec.fields import Auto
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.submit.controller import clean_environment
+from jobkit.submit.controller import submission_environment
 
 BODY = "doctor.sh.j2"
 STEP_LIMIT_S = 60
@@ -46,7 +46,7 @@ def safely(where: str, name: str, findings: Iterator[Finding]) -> Iterator[Findi
 
 def under(where: str, findings: Iterator[Finding] | Sequence[Finding]) -> Iterator[Finding]:
     """Yield findings with their heading."""
-    return (replace(one, where=where) for one in findings)
+    return (replace(finding, where=where) for finding in findings)
 
 
 def opening(case: Case) -> Iterator[Finding]:
@@ -71,15 +71,15 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
         found.append(missing("job script", error.message, error.hint))
     else:
         if not survey.trouble:
-            found += check_site.look(survey, _asking(case, survey, request))
+            found += check_site.check_site(survey, _asking(case, survey, request))
             if idle := idle_gpus(case.spec, case.scheduler.NAME, case.device):
                 found.append(warning("GPUs in use", idle, needed_gpus(case.device)))
             found.append(_tried(case, request, found))
     yield from under(survey.product, found)
 
 
-def _asking(case: Case, survey: Survey, request: Request) -> check_site.Asking:
-    return check_site.Asking(
+def _asking(case: Case, survey: Survey, request: Request) -> check_site.SiteRequest:
+    return check_site.SiteRequest(
         request=request,
         requests=case.site.requests,
         memory_per=case.site.memory_per,
@@ -113,9 +113,9 @@ def _tried(case: Case, request: Request, told: Sequence[Finding]) -> Finding:
         except (JobkitError, OSError) as error:
             return missing(name, str(error))
         checks = case.scheduler.checks(str(script), ONE_TASK, request)
-        asked = [one for one in checks if str(script) in one.argv]
+        asked = [check for check in checks if str(script) in check.argv]
         answers = [
-            (one, shell.run(one.argv, env=clean_environment(), timeout_s=ASK_LIMIT_S)) for one in asked
+            (one, shell.run(one.argv, env=submission_environment(), timeout_s=ASK_LIMIT_S)) for one in asked
         ]
     refused = [text for one, answer in answers if (text := one.refusal(answer))]
     if refused:
@@ -180,13 +180,13 @@ def python_here(case: Case) -> Iterator[Finding]:
         shell.run(("bash", str(folder / "look.sh")), env=_job_environment(case), timeout_s=LOOK_LIMIT_S)
         facts = facts_in(folder)
     probes = (*MACHINE, *PYTHON) if case.local else (programs, *PYTHON)
-    yield from under(PYTHON_HERE, look(facts, wanted(case, on_node=case.local), probes))
+    yield from under(PYTHON_HERE, check_node(facts, wanted(case, on_node=case.local), probes))
 
 
 def _job_environment(case: Case) -> Mapping[str, str]:
     """Return the variables that a job would begin with: Grid Engine hands none on (qsub(1), -V)."""
-    if case.scheduler.HANDS_ON:
-        return clean_environment()
+    if case.scheduler.EXPORTS_ENVIRONMENT:
+        return submission_environment()
     kept = {
         name: os.environ[name]
         for name in ("HOME", "USER", "LOGNAME", "SHELL", "TMPDIR")
@@ -206,10 +206,10 @@ def facts_in(folder: Path) -> Facts:
     return read_facts(texts[0] or "", texts[1])
 
 
-def wanted(case: Case, *, on_node: bool) -> Wanted:
+def wanted(case: Case, *, on_node: bool) -> NodeRequest:
     """Return what a point of the case needs of a machine."""
     environment = case.spec.environment
-    return Wanted(
+    return NodeRequest(
         device=case.device,
         workload=case.spec.workload,
         gpus=case.spec.resources.gpus,

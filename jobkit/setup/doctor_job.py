@@ -14,7 +14,7 @@ from jobkit.core.units import format_clock
 from jobkit.planning.prepare import run_id
 from jobkit.schedulers.types import JobId, Queued, State
 from jobkit.setup.case import NAME, Case
-from jobkit.setup.check_node import MACHINE, PYTHON, look
+from jobkit.setup.check_node import MACHINE, PYTHON, check_node
 from jobkit.setup.doctor import ONE_TASK, facts_in, script_for, under, wanted
 from jobkit.setup.facts import ANSWER_FILE, Facts
 from jobkit.setup.findings import Finding, Status, exit_code, fine, missing, unknown, warning
@@ -175,7 +175,7 @@ def _gone(job: _Look) -> Finding:
 
 
 def _person(job: _Look) -> str:
-    argvs = job.case.scheduler.person_argvs((job.job,), job.run_dir.name)
+    argvs = job.case.scheduler.diagnostic_argvs((job.job,), job.run_dir.name)
     return f"what the scheduler says: {' '.join(argvs[-1])}"
 
 
@@ -195,7 +195,7 @@ def _told(job: _Look) -> list[Finding]:
         "job", f"{job.case.scheduler.NAME} job {job.job} ran, {job.waited_s:.0f} s after it was submitted"
     )
     home = fine("home", f"it wrote its answer to {job.run_dir.parent}")
-    rest = look(facts, wanted(job.case, on_node=True), (*MACHINE, *PYTHON))
+    rest = check_node(facts, wanted(job.case, on_node=True), (*MACHINE, *PYTHON))
     return list(under(where, [first, home, *_clock(facts, seen_at), *rest]))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from jobkit.core.terminal import printable, word
+from jobkit.core.terminal import printable, shell_quote
 
 EXIT_MISSING = 4
 SCHEMA = 1
@@ -72,7 +72,7 @@ def unknown(name: str, said: str, mend: str = "") -> Finding:
 
 def exit_code(findings: Iterable[Finding]) -> int:
     """Return 4 where something is missing, else 0."""
-    return EXIT_MISSING if any(one.status is Status.MISSING for one in findings) else 0
+    return EXIT_MISSING if any(finding.status is Status.MISSING for finding in findings) else 0
 
 
 def lines(one: Finding, width: int = WIDTH) -> list[str]:
@@ -105,7 +105,7 @@ def _wrapped(text: str, first: str, below: str, width: int) -> list[str]:
 
 def summary(findings: Iterable[Finding]) -> str:
     """Return in a line how many things stand how."""
-    counted = Counter(one.status for one in findings)
+    counted = Counter(finding.status for finding in findings)
     plural = {Status.WARNING: "warnings" if counted[Status.WARNING] > 1 else "warning"}
     parts = [f"{counted[status]} {plural.get(status, status)}" for status in Status if counted[status]]
     return ", ".join(parts) or "nothing was looked at"
@@ -123,15 +123,15 @@ def advice(findings: Iterable[Finding], words: Sequence[str], *, nodes: bool) ->
     """
     if exit_code(findings):
         return "mend what is missing from the top down: what stands further up is often the reason"
-    sweep = f"jobkit sweep {word(words[0])} {shlex.join(words[1:])}".rstrip()
+    sweep = f"jobkit sweep {shell_quote(words[0])} {shlex.join(words[1:])}".rstrip()
     return f"next: the same with --submit looks on a node; then {sweep}" if nodes else f"next: {sweep}"
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, object]:
     """Return the findings for programs, with how many stand how."""
-    counted = Counter(one.status for one in findings)
+    counted = Counter(finding.status for finding in findings)
     return {
         "schema": SCHEMA,
-        "findings": [asdict(one) for one in findings],
+        "findings": [asdict(finding) for finding in findings],
         "counts": {status.value: counted[status] for status in Status},
     }

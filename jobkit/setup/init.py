@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.terminal import word
+from jobkit.core.terminal import shell_quote
 from jobkit.run.measure import nvml
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import LAST_RESORT, by_name, choose_scheduler
@@ -99,7 +99,7 @@ def _refuse_to_overwrite(plan: Plan, folder: Path) -> None:
         return
     hints = []
     if site in there and plan.spec_file is not None and spec not in there:
-        hints.append(f"to keep it and write the spec alone: jobkit init {word(folder)} --only spec")
+        hints.append(f"to keep it and write the spec alone: jobkit init {shell_quote(folder)} --only spec")
     if spec in there and site is not None and site not in there:
         hints.append("to keep it and write the site file alone: jobkit init --only site")
     if site in there:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.units import GIB
-from jobkit.schedulers.survey import Counted, Queue, Resource, Survey
+from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey
 
 WALLTIME_S = 600
 CPUS = 2
@@ -60,12 +60,12 @@ def choose(survey: Survey, queue: str | None = None) -> Choice:
     queue
         The name of a queue that is settled already.
     """
-    known = [one for one in survey.queues or () if not one.closed]
+    known = [queue for queue in survey.queues or () if not queue.closed]
     settled = [one for one in known if one.name == queue]
     chosen = settled[0] if settled else gpu_queue(known) or cpu_queue(known)
     has_gpus = bool(chosen and chosen.gpus)
     environment = _environment(survey.one_node, chosen)
-    per_slot = has_gpus and survey.gpus is not None and survey.gpus.counted is Counted.SLOT
+    per_slot = has_gpus and survey.gpus is not None and survey.gpus.counted is Consumable.SLOT
     one_cpu = per_slot or (survey.resources is not None and environment is None)
     return Choice(
         queue=chosen,
@@ -114,7 +114,7 @@ def _most_common(queue: Queue) -> str | None:
 def memory_resource(known: Iterable[Resource]) -> Resource | None:
     """Return the resource to ask for memory by: one that is counted, else one that nodes tell of."""
     found = {one.name: one for one in known if one.kind == "MEMORY"}
-    counted = [name for name in MEMORY_NAMES if name in found and found[name].counted is not Counted.NOT]
+    counted = [name for name in MEMORY_NAMES if name in found and found[name].counted is not Consumable.NOT]
     names = [*counted, *(name for name in _UNCOUNTED if name in found)]
     return found[names[0]] if names else None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from jobkit.core.units import format_bytes_gib, format_count, format_size
 from jobkit.schedulers.parsing import as_walltime
-from jobkit.schedulers.survey import Counted, Queue, Resource, Survey
+from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey
 from jobkit.setup.init_choice import MEMORY_NAMES, Choice, exclusive_resource
 from jobkit.spec.site import Site
 
@@ -75,9 +75,9 @@ def word(queue: Queue | None) -> str:
 
 
 COUNTED = {
-    Counted.NOT: "NO: not counted",
-    Counted.SLOT: "YES: for each slot",
-    Counted.JOB: "JOB: for the job",
+    Consumable.NOT: "NO: not counted",
+    Consumable.SLOT: "YES: for each slot",
+    Consumable.JOB: "JOB: for the job",
 }
 """What complex(5) has as ``consumable``."""
 
@@ -135,7 +135,7 @@ def _table(survey: Survey) -> Iterator[str]:
         yield f"# {survey.product} did not say which {noun}s there are: name one here."
         return
     yield f"# {noun.capitalize()}s, as {survey.sources.get('queues', survey.product)} tell (* the default):"
-    width = max([len(one.name) for one in survey.queues], default=0) + 2
+    width = max([len(queue.name) for queue in survey.queues], default=0) + 2
     for one in survey.queues:
         name = f"{one.name}{'*' * one.default}"
         yield f"#   {plain(f'{name:<{width}}{_described(one)}')}"
@@ -197,7 +197,7 @@ def _requests(survey: Survey, choice: Choice, usual: Site) -> Iterator[str]:
 
 def _put_types(survey: Survey, spelt: _Spelt) -> None:
     """Say which types of GPU there are, where the queues tell; where none has any, none can be asked for."""
-    kinds = dict.fromkeys(kind for one in survey.queues or () for kind in one.gpus)
+    kinds = dict.fromkeys(kind for queue in survey.queues or () for kind in queue.gpus)
     if survey.queues is not None and not kinds:
         spelt.put("gpus", None, "no node tells of GPUs")
         spelt.put("gpu_type", None, "")
@@ -217,7 +217,7 @@ def _put_resources(survey: Survey, choice: Choice, spelt: _Spelt) -> None:
         else f"{source} names nothing that counts GPUs"
     )
     spelt.put("gpus", f"-l {gpus.name}={{gpus}}" if gpus else None, _and_others(said, alike))
-    all_of = dict.fromkeys(name for one in survey.queues or () for name in one.environments)
+    all_of = dict.fromkeys(name for queue in survey.queues or () for name in queue.environments)
     said = "all slots on one node" if environment else "no environment has all slots on one node"
     said = f"{survey.sources.get('environments', '')}: {said}"
     others = [name for name in all_of if name != environment]
@@ -232,7 +232,7 @@ def _put_resources(survey: Survey, choice: Choice, spelt: _Spelt) -> None:
 
 def _memory_per(choice: Choice) -> str:
     one: Resource | None = choice.memory_resource
-    return "slot" if one is not None and one.counted is Counted.SLOT else "job"
+    return "slot" if one is not None and one.counted is Consumable.SLOT else "job"
 
 
 SPEC_NAME = "first.yaml"
@@ -288,7 +288,7 @@ def _gpu_type(choice: Choice) -> Iterator[str]:
 
 def _told_cpus(choice: Choice) -> str:
     one = choice.gpu_resource
-    if choice.gpus and one is not None and one.counted is Counted.SLOT:
+    if choice.gpus and one is not None and one.counted is Consumable.SLOT:
         return f"{one.name} is counted for each slot: 2 CPUs would take 2 GPUs"
     return f"a node has {choice.queue.cpus}" if choice.queue and choice.queue.cpus else ""
 
@@ -308,6 +308,6 @@ def _told_walltime(choice: Choice, survey: Survey) -> str:
 
 def _charged(choice: Choice, survey: Survey) -> Iterator[str]:
     if choice.account is not None and WORD.fullmatch(choice.account):
-        others = [one for one in survey.accounts or () if one != choice.account]
+        others = [account for account in survey.accounts or () if account != choice.account]
         also = f"; there are also: {', '.join(others)}" if others else ""
         yield line(f"  account: {scalar(choice.account)}", f"every job must name one{also}")

@@ -8,7 +8,7 @@ from jobkit.core import shell
 from jobkit.core.shell import Completed
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.survey import Survey
-from jobkit.submit.controller import clean_environment
+from jobkit.submit.controller import submission_environment
 
 TIMEOUT_S = 20.0
 """squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""
@@ -25,7 +25,7 @@ def ask_site(scheduler: Scheduler, timeout_s: float | None = None) -> Survey:
         is left in peace.
     """
     answers: dict[str, Completed] = {}
-    environment = {**clean_environment(), **scheduler.ENVIRONMENT}
+    environment = {**submission_environment(), **scheduler.ENVIRONMENT}
     while new := _new(scheduler, answers):
         for name, argv in new.items():
             answers[name] = _ask(argv, environment, timeout_s or TIMEOUT_S, answers)
@@ -43,7 +43,7 @@ def _ask(
     timeout_s: float,
     answers: Mapping[str, Completed],
 ) -> Completed:
-    hung = next((one for one in answers.values() if one.status == shell.NO_ANSWER), None)
+    hung = next((answer for answer in answers.values() if answer.status == shell.NO_ANSWER), None)
     if hung is None:
         return shell.run(argv, env=environment, timeout_s=timeout_s)
     return Completed(argv, shell.NO_ANSWER, "", f"not asked, for {hung.said}")

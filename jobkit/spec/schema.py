@@ -37,9 +37,9 @@ def spec_schema() -> dict[str, Any]:
 def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
     """Return a model and those that its keys hold."""
     annotations = [field.annotation for field in model.model_fields.values()]
-    kinds = [kind for one in annotations for kind in (one, *get_args(one))]
+    kinds = [kind for annotation in annotations for kind in (annotation, *get_args(annotation))]
     below = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-    return [model, *(one for kind in below for one in _models(kind))]
+    return [model, *(model for kind in below for model in _models(kind))]
 
 
 def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:

@@ -13,7 +13,7 @@ from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.terminal import SCHEDULER_WORDS, nearest
 from jobkit.schedulers.registry import own_option
 from jobkit.spec.fields import Line, SchedulerName, Word
-from jobkit.spec.yaml_files import read_document, refuse, validated
+from jobkit.spec.yaml_files import raise_faults, read_document, validated
 
 
 class Requests(BaseModel):
@@ -180,6 +180,6 @@ def _read(path: Path) -> Site:
     for number, line in enumerate(site.options if site else ()):
         if what := own_option(site.scheduler if site else "", line):
             document.faults.append(document.fault(("options", number), f"options.{number}: {what}"))
-    refuse(document, "every key of a site file: jobkit help templates-and-sites", nested=True)
+    raise_faults(document, "every key of a site file: jobkit help templates-and-sites", nested=True)
     assert site is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
     return site

@@ -29,7 +29,7 @@ from jobkit.spec.fields import (
     Word,
 )
 from jobkit.spec.policy import Policy
-from jobkit.spec.yaml_files import Document, as_yaml, read_document, refuse, validated
+from jobkit.spec.yaml_files import Document, as_yaml, raise_faults, read_document, validated
 
 Setting = dict[str, Positive]
 WORKLOADS = {"anyOf": [{"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."}]}
@@ -277,6 +277,6 @@ def load_spec(
     spec = validated(document, SweepSpec)
     for check in (*CHECKS, *semantics):
         check(document)
-    refuse(document, "every key of the spec: jobkit help spec")
+    raise_faults(document, "every key of the spec: jobkit help spec")
     assert spec is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
     return spec

@@ -155,7 +155,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
     for override in overrides:
         _override(document, override)
     if any(NUL in fault.what for fault in document.faults):
-        refuse(document, "write it without \\0")  # at once: a check may open a file of that name
+        raise_faults(document, "write it without \\0")  # at once: a check may open a file of that name
     return document
 
 
@@ -190,7 +190,7 @@ def validated(document: Document, model: type[M]) -> M | None:
     return None
 
 
-def refuse(document: Document, what: str, *, nested: bool = False) -> None:
+def raise_faults(document: Document, what: str, *, nested: bool = False) -> None:
     """Raise all faults of the document at once.
 
     Parameters

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jobkit.core.terminal import word
+from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count, format_moment
 from jobkit.outcome.journal import Role, Task
 from jobkit.outcome.remedies import Step
@@ -49,13 +49,13 @@ def advice(status: RunStatus, folder: str) -> Advice:
     folder
         The run folder as a person types it, unquoted.
     """
-    run = word(folder)
+    run = shell_quote(folder)
     stopped = list(_stopped(status))
     notices = [*_silent(status), *_cut_off(status), *_left(status), *_held_up(stopped)]
     steps = [*_mends(stopped, run), *_again(status, run), *_look(status, run)]
     if not status.mine:
         notices.append("the run folder cannot be written from here: only its owner can change the run")
-        steps = [one for one in steps if one.command.startswith(_HARMLESS)]
+        steps = [step for step in steps if step.command.startswith(_HARMLESS)]
     return Advice(tuple(notices), tuple(steps))
 
 
@@ -90,7 +90,9 @@ def _stopped(status: RunStatus) -> Iterator[_Stopped]:
         task, queued = one.look.task, one.look.queued
         if one.state in {HELD, Standing.STUCK} and task and queued:
             found.setdefault((task.scheduler, task.job_id, queued.reason), []).append((one, task, queued))
-    jobs = {(one.scheduler, one.job.id): one.job for one in status.seen.submissions}
+    jobs = {
+        (submission.scheduler, submission.job.id): submission.job for submission in status.seen.submissions
+    }
     for (scheduler, job, _), some in found.items():
         tasks = tuple(sorted({task.task for _, task, _ in some}))
         queued = some[0][2]
@@ -108,7 +110,7 @@ def _idle(status: RunStatus, job: JobStatus) -> bool:
     """Tell whether a job is held that has no other job to wait for any more."""
     held = job.queued is not None and job.queued.state is State.HELD
     moving = IN_QUEUE | {Standing.UNSETTLED}
-    return held and not any(one.look.standing in moving for one in status.points)
+    return held and not any(point.look.standing in moving for point in status.points)
 
 
 def _mends(stopped: Sequence[_Stopped], run: str) -> Iterator[Step]:
@@ -131,7 +133,7 @@ def _again(status: RunStatus, run: str) -> Iterator[Step]:
             remedy = scheduler.remedy(job.job.job, (job.job.first,), job.queued)
             if remedy and remedy.argv:
                 yield Step(shlex.join(remedy.argv), f"lets job {job.job.job} go on")
-    failed = (one.look for one in status.points if one.look.standing is Standing.FAILED)
+    failed = (point.look for point in status.points if point.look.standing is Standing.FAILED)
     first = next((one.point for one in failed if not one.cancelled), None)
     if first is not None:
         yield Step(f"jobkit status {run} {first.index}", f"all about {first.point_id}, and why it failed")
@@ -144,7 +146,9 @@ def _again(status: RunStatus, run: str) -> Iterator[Step]:
 
 def _resumes(status: RunStatus) -> str:
     """Return what `jobkit resume` does; nothing where it would do nothing."""
-    standings = Counter(CANCELLED if one.look.cancelled else str(one.look.standing) for one in status.points)
+    standings = Counter(
+        CANCELLED if point.look.cancelled else str(point.look.standing) for point in status.points
+    )
     failed, cancelled, missing = (standings[word] for word in (Standing.FAILED, CANCELLED, Standing.MISSING))
     again = [f"{_the(failed)} that failed"] if failed else []
     again += [f"{_the(cancelled)} that {'was' if cancelled == 1 else 'were'} cancelled"] if cancelled else []
@@ -155,18 +159,20 @@ def _resumes(status: RunStatus) -> str:
 
 def _look(status: RunStatus, run: str) -> Iterator[Step]:
     """Yield what lets one see more: how it goes on, or what came of it."""
-    runs = next((one.look.point for one in status.points if one.look.standing is Standing.RUNNING), None)
+    runs = next(
+        (point.look.point for point in status.points if point.look.standing is Standing.RUNNING), None
+    )
     if runs is not None:
         yield Step(f"jobkit logs {run} {runs.index} -f", f"what {runs.point_id} says")
-    moves = any(one.look.standing in {Standing.RUNNING, Standing.WAITING} for one in status.points)
-    if moves or any(one.state in {Standing.RUNNING, Standing.WAITING} for one in status.jobs):
+    moves = any(point.look.standing in {Standing.RUNNING, Standing.WAITING} for point in status.points)
+    if moves or any(job.state in {Standing.RUNNING, Standing.WAITING} for job in status.jobs):
         yield Step(f"jobkit status {run} --watch", "follows it to its end")
-    if any(one.look.standing is Standing.DONE for one in status.points):
+    if any(point.look.standing is Standing.DONE for point in status.points):
         yield Step(f"jobkit collect {run}", "the table of what is done")
 
 
 def _names(points: Sequence[PointStatus]) -> str:
-    names = [one.look.point.point_id for one in points]
+    names = [point.look.point.point_id for point in points]
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 

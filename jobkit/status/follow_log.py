@@ -13,11 +13,11 @@ from typing import BinaryIO
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular
 from jobkit.core.records import RESULTS_FOLDER
-from jobkit.core.terminal import Visible, word
+from jobkit.core.terminal import Visible, shell_quote
 from jobkit.outcome.log_text import is_fault
 from jobkit.outcome.logs import Log, find_log
 from jobkit.outcome.tries import try_numbers
-from jobkit.status.standing import Look, Standing, look, state_of, why
+from jobkit.status.standing import PointStanding, Standing, read_standings, reason, state_of
 from jobkit.status.table import plain
 
 FIRST_PAUSE_S, SLOWEST_PAUSE_S, BACK_OFF = 0.2, 2.0, 1.3
@@ -30,7 +30,7 @@ TO_COME = frozenset({Standing.RUNNING, Standing.WAITING, Standing.STUCK, Standin
 Say = Callable[[str], None]
 
 
-class Sieve:
+class ErrorFilter:
     """Lets a log through: all of it, or from the first line on that tells of a fault.
 
     Parameters
@@ -63,7 +63,7 @@ class Sieve:
         return self._visible.through(b"" if self.open else self._let(b"\n")[:-1], last=True)
 
 
-def show(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
+def show(run: Path, log: Log, sieve: ErrorFilter, out: BinaryIO, say: Say) -> None:
     """Print a log as far as it is there.
 
     Parameters
@@ -87,7 +87,7 @@ def show(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
     _end(run, log, sieve, out, say)
 
 
-def follow(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
+def print_log(run: Path, log: Log, sieve: ErrorFilter, out: BinaryIO, say: Say) -> None:
     """Print a log, and what is added to it until the try has ended; wait for one that is to come.
 
     Parameters
@@ -146,7 +146,7 @@ class _Pace:
             self.ask_at = time.monotonic() + ASK_EVERY_S
 
 
-def _copy(path: Path, place: int, sieve: Sieve, out: BinaryIO) -> int:
+def _copy(path: Path, place: int, sieve: ErrorFilter, out: BinaryIO) -> int:
     """Print what a file has from a place on; return the place reached. One that shrank begins anew."""
     try:
         with os.fdopen(open_regular(path), "rb") as stream:
@@ -161,7 +161,7 @@ def _copy(path: Path, place: int, sieve: Sieve, out: BinaryIO) -> int:
         return place
 
 
-def _end(run: Path, log: Log, sieve: Sieve, out: BinaryIO, say: Say) -> None:
+def _end(run: Path, log: Log, sieve: ErrorFilter, out: BinaryIO, say: Say) -> None:
     out.write(sieve.end())
     out.flush()
     empty = log.path is not None and log.path.is_file() and not log.path.stat().st_size
@@ -203,11 +203,11 @@ def _newer(run: Path, log: Log) -> Log:
     return find_log(run, log.point.point_id) if log.exit is None and try_numbers(str(home)) else log
 
 
-def _looked(run: Path, log: Log) -> tuple[Look, str]:
+def _looked(run: Path, log: Log) -> tuple[PointStanding, str]:
     """Ask where a point stands; return it, and why in words."""
-    (seen,) = look([run.absolute()])
-    one = next(one for one in seen.points if one.point.index == log.point.index)
-    return one, why(one, seen.silent, datetime.now(UTC))
+    (seen,) = read_standings([run.absolute()])
+    one = next(point for point in seen.points if point.point.index == log.point.index)
+    return one, reason(one, seen.silent, datetime.now(UTC))
 
 
 def _to_come(run: Path, log: Log, say: Say) -> bool:
@@ -245,4 +245,4 @@ def _missing(run: Path, log: Log) -> JobkitError:
 
 def _typed(command: str, run: Path, log: Log | None = None) -> str:
     """Return a command about a run, or the point of a log, as a person types it."""
-    return f"jobkit {command} {word(run)}{f' {log.point.index}' if log else ''}"
+    return f"jobkit {command} {shell_quote(run)}{f' {log.point.index}' if log else ''}"

@@ -33,23 +33,23 @@ def run_json(status: RunStatus, folder: str) -> Json:
     return {
         "run": status.name,
         "folder": str(status.seen.folder),
-        "schedulers": sorted({one.scheduler for one in status.seen.submissions}),
+        "schedulers": sorted({submission.scheduler for submission in status.seen.submissions}),
         "silent": list(status.seen.silent),
         "exit_code": status.exit_code,
         "standings": _standings(status),
         "to_go_s": _finite(status.to_go_s),
         "saved_s": _finite(status.saved.seconds if status.saved else None),
         "gpus": status.asked.gpus,
-        "points": [point_json(one) for one in status.points],
-        "jobs": [_job(one) for one in status.jobs],
+        "points": [point_json(point) for point in status.points],
+        "jobs": [_job(job) for job in status.jobs],
         "notices": list(said.notices),
-        "next": [{"command": one.command, "does": one.does} for one in said.steps],
+        "next": [{"command": step.command, "does": step.does} for step in said.steps],
         "notes": list(status.seen.notes),
     }
 
 
 def _standings(status: RunStatus) -> Json:
-    standings = Counter(one.standing for one in status.seen.points)
+    standings = Counter(point.standing for point in status.seen.points)
     return {str(one): standings[one] for one in Standing}
 
 
@@ -164,7 +164,7 @@ def text(
     if points:
         (run,), (folder,) = found, runs
         looks = [_point(run, word) for word in points]
-        parts = [render_point(run, one, tries_of(run, one), str(folder), width=width) for one in looks]
+        parts = [render_point(run, look, tries_of(run, look), str(folder), width=width) for look in looks]
         return "\n".join(parts)
     heads = "".join(f"{headline(one)}\n" for one in found) + "\n" if len(found) > 1 else ""
     pairs = zip(found, runs, strict=True)
@@ -202,7 +202,7 @@ def as_json(
     if points:
         (run,) = found
         looks = [_point(run, word) for word in points]
-        data |= {"run": run.name, "points": [point_json(one, tries_of(run, one)) for one in looks]}
+        data |= {"run": run.name, "points": [point_json(look, tries_of(run, look)) for look in looks]}
     else:
         data["runs"] = [run_json(one, str(run)) for one, run in zip(found, runs, strict=True)]
         glances = [glance(run) for run in others]
@@ -216,4 +216,4 @@ def as_json(
 def _point(run: RunStatus, word: str) -> PointStatus:
     """Return the point that a word names."""
     index = find_point(run.seen.points, word).point.index
-    return next(one for one in run.points if one.look.point.index == index)
+    return next(point for point in run.points if point.look.point.index == index)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jobkit.core.records import Batch, Outcome
 from jobkit.outcome.timing import elapsed_s
 from jobkit.outcome.verdict import TryFiles
-from jobkit.status.standing import Look
+from jobkit.status.standing import PointStanding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +120,8 @@ def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
         is not known how many will run at a time, and when.
     """
     expected = _expected(points)
-    running = [_left_s(one, expected) for one in points if one.standing == RUNNING]
-    waiting = [_long(one, expected) for one in points if one.standing == WAITING]
+    running = [_left_s(point, expected) for point in points if point.standing == RUNNING]
+    waiting = [_long(point, expected) for point in points if point.standing == WAITING]
     slots = [one for one in running if one is not None]
     to_come = [one for one in waiting if one is not None]
     if waiting:
@@ -152,10 +152,10 @@ ALL = ""
 def _expected(points: Sequence[Pace]) -> dict[str, float]:
     """Return how long points take, by setting and over all."""
     spans: dict[str, list[float]] = {}
-    for one in points:
-        if one.whole_s is not None:
-            for name in (one.setting, ALL):
-                spans.setdefault(name, []).append(one.whole_s)
+    for point in points:
+        if point.whole_s is not None:
+            for name in (point.setting, ALL):
+                spans.setdefault(name, []).append(point.whole_s)
     return {name: mean(some) for name, some in spans.items()}
 
 
@@ -170,7 +170,7 @@ _STOPPED = re.compile(r"[\d,]+ points? failed the same way: (?P<outcome>[a-z_]+)
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SkippedTime:
     """Job time that was not spent.
 
     Attributes
@@ -185,22 +185,22 @@ class Saved:
     seconds: float
 
 
-def saved(points: Sequence[Look]) -> Saved | None:
+def skipped_time(points: Sequence[PointStanding]) -> SkippedTime | None:
     """Return what the points saved that ended as ``pruned`` or ``stopped``; ``None`` where none can tell."""
     took = _took(points)
-    each = [took.get(cause) for one in points if (cause := _cause(one.counts.files, one.outcome))]
+    each = [took.get(cause) for point in points if (cause := _cause(point.counts.files, point.outcome))]
     known = [seconds for seconds in each if seconds is not None]
-    return Saved(len(known), sum(known)) if known else None
+    return SkippedTime(len(known), sum(known)) if known else None
 
 
-def _took(points: Sequence[Look]) -> Mapping[str, float]:
+def _took(points: Sequence[PointStanding]) -> Mapping[str, float]:
     """Return by point id how long its failed tries took, and the same by outcome; the mean of several."""
     spans: dict[str, list[float]] = {}
-    for one in points:
-        for tried in one.tries:
+    for point in points:
+        for tried in point.tries:
             outcome, seconds = tried.verdict.outcome, elapsed_s(tried)
             if seconds is not None and outcome is not None and outcome is not Outcome.OK:
-                spans.setdefault(one.point.point_id, []).append(seconds)
+                spans.setdefault(point.point.point_id, []).append(seconds)
                 spans.setdefault(f"outcome {outcome}", []).append(seconds)
     return {name: mean(some) for name, some in spans.items()}
 

@@ -29,7 +29,7 @@ from jobkit.spec.policy import Policy
 from jobkit.status import queue
 from jobkit.status.progress import DONE, RUNNING, WAITING, Pace, progress_of, setting_of, to_go
 from jobkit.status.retry import due
-from jobkit.status.standing import RunLook, Standing, followers, look, state_of, why
+from jobkit.status.standing import RunStanding, Standing, followers, read_standings, reason, state_of
 from jobkit.status.summary import RunStatus, status_of
 from jobkit.status.table import plain
 
@@ -49,7 +49,7 @@ class Progress:
         The run before these points were submitted again: its tries and its failures are old.
     """
 
-    def __init__(self, run_dir: Path, points: Sequence[Point], before: RunLook | None = None) -> None:
+    def __init__(self, run_dir: Path, points: Sequence[Point], before: RunStanding | None = None) -> None:
         self._run_dir = run_dir
         self._left = {point.index: point for point in points}
         self._total = len(points)
@@ -104,7 +104,7 @@ class Progress:
         if status is not None:
             self._say(self._failures.lines(status.seen))
         elif len(self._left) < before:
-            self._say(self._failures.lines(*look([self._run_dir], ask=False)))
+            self._say(self._failures.lines(*read_standings([self._run_dir], ask=False)))
         why = "" if self._tasks or status is None else _reasons(status)
         unit = f"points{self._to_go(status)}{why}"
         self._bars.update(self._all, completed=self._total - len(self._left), unit=unit)
@@ -166,19 +166,19 @@ class Failures:
         The run before: what had failed by then gets no line.
     """
 
-    def __init__(self, seen: RunLook | None = None) -> None:
+    def __init__(self, seen: RunStanding | None = None) -> None:
         self._known: set[tuple[int, int, Task | None]] = set()
         if seen is not None:
             list(self.lines(seen))
 
-    def lines(self, seen: RunLook) -> Iterator[str]:
+    def lines(self, seen: RunStanding) -> Iterator[str]:
         """Yield a line for each point that has failed since: its outcome, and what led to it."""
         now = datetime.now(UTC)
         for point in seen.points:
             key = (point.point.index, point.counts.files.number, point.task)
             if point.standing is Standing.FAILED and not point.cancelled and key not in self._known:
                 self._known.add(key)
-                words = why(point, seen.silent, now).removeprefix("exit file: ")
+                words = reason(point, seen.silent, now).removeprefix("exit file: ")
                 yield f"{point.point.point_id:<20} {plain(f'{state_of(point)}: {words}')}"
 
 
@@ -189,7 +189,9 @@ def _items(point: Point) -> int | None:
         return None
 
 
-def until_done(run_dir: Path, points: Sequence[Point], policy: Policy, before: RunLook | None = None) -> None:
+def until_done(
+    run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStanding | None = None
+) -> None:
     """Return when nothing of a run is to come: no point, no trial of the largest batch, no retry.
 
     The queue is asked once a cycle, for all arrays together, more and more seldom; at the end the
@@ -205,7 +207,7 @@ def until_done(run_dir: Path, points: Sequence[Point], policy: Policy, before: R
     pause_s = FIRST_POLL_S
     with Progress(run_dir, points, before) as progress:
         while True:
-            (seen,) = look([run_dir])
+            (seen,) = read_standings([run_dir])
             progress.refresh(status_of(seen, datetime.now(UTC)))
             if over(seen, policy):
                 break
@@ -214,10 +216,10 @@ def until_done(run_dir: Path, points: Sequence[Point], policy: Policy, before: R
     ask_accounting(seen)
 
 
-def over(seen: RunLook, policy: Policy) -> bool:
+def over(seen: RunStanding, policy: Policy) -> bool:
     """Tell whether nothing of a run is to come unless a person acts."""
     moving = {Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED}
-    if any(one.standing in moving for one in seen.points):
+    if any(point.standing in moving for point in seen.points):
         return False
     finds = [one for one, _ in followers(seen, Role.FIND)]
     if finds and not finished(seen.folder) and not _ended(seen, finds[-1]):
@@ -226,16 +228,16 @@ def over(seen: RunLook, policy: Policy) -> bool:
     return not (due(seen, policy) and follows and not _ended(seen, follows[-1]))
 
 
-def _ended(seen: RunLook, one: Submission) -> bool:
+def _ended(seen: RunStanding, one: Submission) -> bool:
     """Tell whether a job that follows has ended, or will not begin unless a person acts."""
     task = Task(one.scheduler, one.job.id, one.first)
     queued = seen.queued.get(task)
     return task in seen.ended or (queued is not None and queued.state is State.ERROR)
 
 
-def ask_accounting(seen: RunLook) -> None:
+def ask_accounting(seen: RunStanding) -> None:
     """Ask the accounting about all jobs of a run, once, and keep the answer."""
-    for name in {one.scheduler for one in seen.submissions}:
-        jobs = tuple(one.job for one in seen.submissions if one.scheduler == name)
-        since = queue.local_time(min(one.at for one in seen.submissions))
+    for name in {submission.scheduler for submission in seen.submissions}:
+        jobs = tuple(submission.job for submission in seen.submissions if submission.scheduler == name)
+        since = queue.local_time(min(submission.at for submission in seen.submissions))
         queue.ask_accounting(by_name(name), jobs, since, seen.points[0].point.run_id, seen.folder)

@@ -27,7 +27,7 @@ from jobkit.schedulers.types import Accounted, JobId, Queued, State
 FOLDER = "answers"
 
 
-def recently(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s: float) -> Completed:
+def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s: float) -> Completed:
     """Return a command's answer, the one that somebody got a moment ago where that is young enough.
 
     Two terminals that watch the same run then cost the controller one call, not two.
@@ -78,7 +78,7 @@ TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)
-class Asking:
+class QueryOptions:
     """How a scheduler is asked, and what could not be kept of what it said.
 
     Attributes
@@ -97,7 +97,7 @@ def ask_queue(
     scheduler: Scheduler,
     jobs: tuple[JobId, ...],
     runs: Path | Sequence[Path],
-    asking: Asking | None = None,
+    asking: QueryOptions | None = None,
 ) -> tuple[Queued, ...] | None:
     """Return the tasks of these jobs that are still in the queue.
 
@@ -115,9 +115,9 @@ def ask_queue(
     """
     if not jobs:
         return ()
-    asking = asking or Asking()
+    asking = asking or QueryOptions()
     argv = scheduler.queue_argv(jobs, _owners(runs))
-    answer = recently(argv, lambda: _run(scheduler, argv), asking.max_age_s)
+    answer = cached_answer(argv, lambda: _run(scheduler, argv), asking.max_age_s)
     told = scheduler.parse_queue(answer)
     ids = {job.id for job in jobs}
     tasks = None if told is None else tuple(task for task in told if task.job_id in ids)
@@ -132,7 +132,7 @@ def ask_accounting(
     since: str,
     name: str,
     runs: Path | Sequence[Path],
-    asking: Asking | None = None,
+    asking: QueryOptions | None = None,
 ) -> tuple[Accounted, ...] | None:
     """Return what the accounting knows of the tasks of these jobs.
 
@@ -153,15 +153,17 @@ def ask_accounting(
     argv = scheduler.accounting_argv(jobs, since, name, _owners(runs)) if jobs else ()
     if not argv:
         return ()
-    asking = asking or Asking()
-    answer = recently(argv, lambda: _run(scheduler, argv), asking.max_age_s)
+    asking = asking or QueryOptions()
+    answer = cached_answer(argv, lambda: _run(scheduler, argv), asking.max_age_s)
     _keep(runs, _said("accounting", scheduler.NAME, answer), asking)
     told = scheduler.parse_accounting(answer)
     ids = {job.id for job in jobs}
     return None if told is None else tuple(task for task in told if task.job_id in ids)
 
 
-def note_gone(scheduler: str, missed: AbstractSet[Task], known: Accounts, run: Path, asking: Asking) -> None:
+def log_missing_tasks(
+    scheduler: str, missed: AbstractSet[Task], known: Accounts, run: Path, asking: QueryOptions
+) -> None:
     """Keep which tasks neither queue nor accounting knows, so that a later look can tell for how long.
 
     Parameters
@@ -212,7 +214,7 @@ def _said(kind: str, scheduler: str, answer: shell.Completed) -> dict[str, objec
 def _keep(
     runs: Path | Sequence[Path],
     said: Mapping[str, object],
-    asking: Asking,
+    asking: QueryOptions,
     *,
     repeat: bool = False,
 ) -> None:

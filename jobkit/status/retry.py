@@ -10,10 +10,10 @@ from jobkit.core.records import Outcome
 from jobkit.outcome.journal import Task
 from jobkit.spec.policy import Change, Policy, grown, growth, retry
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.status.standing import Look, RunLook, Standing, find_point, given_to, history
+from jobkit.status.standing import PointStanding, RunStanding, Standing, find_point, given_to, history
 
 MIB = 2**20
-Given = tuple[str, ...]
+Overrides = tuple[str, ...]
 """``key=value`` of each ``--set``."""
 
 
@@ -33,7 +33,7 @@ class Group:
         With both.
     """
 
-    given: Given
+    given: Overrides
     change: Change
     points: tuple[int, ...]
     spec: SweepSpec
@@ -43,7 +43,7 @@ WORDS = ("failed", "cancelled", "missing")
 """What ``--only`` takes besides outcomes and names of points; all three are the default."""
 
 
-def chosen(looks: Sequence[Look], only: Sequence[str]) -> list[Look]:
+def select_points(looks: Sequence[PointStanding], only: Sequence[str]) -> list[PointStanding]:
     """Return the points that a person wants run again.
 
     Parameters
@@ -67,7 +67,7 @@ def chosen(looks: Sequence[Look], only: Sequence[str]) -> list[Look]:
     return [point for point in among if not kinds or any(_is(point, word) for word in kinds)]
 
 
-def _is(one: Look, word: str) -> bool:
+def _is(one: PointStanding, word: str) -> bool:
     """Tell whether a word selects a point: its outcome, or that it failed, or that it is missing."""
     if word == Standing.FAILED:
         return one.standing is Standing.FAILED and not one.cancelled
@@ -76,16 +76,16 @@ def _is(one: Look, word: str) -> bool:
     return one.outcome == word and (one.standing is Standing.FAILED or one.outcome is Outcome.PRUNED)
 
 
-def _refuse_result(looks: Sequence[Look], word: str) -> None:
+def _refuse_result(looks: Sequence[PointStanding], word: str) -> None:
     """Refuse an outcome that is a result, unless it is the failure of a trial."""
-    if word in {Outcome.OK, Outcome.GPU_OOM} and not any(_is(one, word) for one in looks):
+    if word in {Outcome.OK, Outcome.GPU_OOM} and not any(_is(look, word) for look in looks):
         raise JobkitError(
             f"--only {word}: a point with this outcome is done, and jobkit never runs a finished point again",
             hint="jobkit sweep SPEC --new measures all points again",
         )
 
 
-def _named(looks: Sequence[Look], word: str) -> Look:
+def _named(looks: Sequence[PointStanding], word: str) -> PointStanding:
     try:
         one = find_point(looks, word)
     except JobkitError as error:
@@ -103,10 +103,10 @@ def _named(looks: Sequence[Look], word: str) -> Look:
 
 
 def groups(
-    points: Sequence[Look],
-    spec_of: Callable[[Given], SweepSpec],
-    given_to: Mapping[Task, Given],
-    now: Given,
+    points: Sequence[PointStanding],
+    spec_of: Callable[[Overrides], SweepSpec],
+    given_to: Mapping[Task, Overrides],
+    now: Overrides,
     *,
     strictly: bool,
     anywhere: bool = False,
@@ -127,15 +127,15 @@ def groups(
     anywhere
         Whether no node can be stayed away from: the site file does not say how.
     """
-    found: dict[tuple[Given, Change], list[int]] = {}
-    for one in points:
-        given = merged(given_to.get(one.task, ()) if one.task else (), now)
-        tries = alike(one, given_to, given)
+    found: dict[tuple[Overrides, Change], list[int]] = {}
+    for point in points:
+        given = merge_overrides(given_to.get(point.task, ()) if point.task else (), now)
+        tries = comparable_tries(point, given_to, given)
         policy = spec_of(given).policy
         change = retry(policy, tries) if strictly else growth(policy, tries)
         if change is not None:
             change = change.model_copy(update={"exclude": ()}) if anywhere else change
-            found.setdefault((given, change), []).append(one.point.index)
+            found.setdefault((given, change), []).append(point.point.index)
     keep = [_key(word) for word in now]
     return [
         Group(given, change, tuple(indices), changed(spec_of(given), change, keep=keep))
@@ -143,22 +143,25 @@ def groups(
     ]
 
 
-def due(seen: RunLook, policy: Policy) -> bool:
+def due(seen: RunStanding, policy: Policy) -> bool:
     """Tell whether a policy runs a point of a run again."""
     given = given_to(seen)
-    failed = [one for one in seen.points if one.standing is Standing.FAILED]
+    failed = [point for point in seen.points if point.standing is Standing.FAILED]
     return any(
-        retry(policy, alike(one, given, given.get(one.task, ()) if one.task else ())) for one in failed
+        retry(policy, comparable_tries(one, given, given.get(one.task, ()) if one.task else ()))
+        for one in failed
     )
 
 
-def merged(before: Given, now: Given) -> Given:
+def merge_overrides(before: Overrides, now: Overrides) -> Overrides:
     """Return what a point was given and is given now: of one key, and of its parts, the last counts."""
     keys = [_key(word) for word in now]
     return (*(one for one in before if not any(f"{_key(one)}.".startswith(f"{key}.") for key in keys)), *now)
 
 
-def alike(one: Look, given_to: Mapping[Task, Given], given: Given) -> list[tuple[Outcome | None, str]]:
+def comparable_tries(
+    one: PointStanding, given_to: Mapping[Task, Overrides], given: Overrides
+) -> list[tuple[Outcome | None, str]]:
     """Return outcome and node of a point's tries, the oldest first, less those that tell nothing now.
 
     That a point ran out of memory counts if it had what a person has given it since; so with its walltime.
@@ -174,7 +177,7 @@ def alike(one: Look, given_to: Mapping[Task, Given], given: Given) -> list[tuple
 _LIMITED_BY = {Outcome.RAM_OOM: "resources.memory", Outcome.TIMEOUT: "resources.walltime"}
 
 
-def _about(given: Given, outcome: Outcome | None) -> list[str]:
+def _about(given: Overrides, outcome: Outcome | None) -> list[str]:
     """Return of what was given that on which an outcome depends."""
     key = _LIMITED_BY.get(outcome) if outcome else None
     return [one for one in given if key and f"{key}.".startswith(f"{_key(one)}.")]

@@ -12,15 +12,15 @@ from typing import Any
 
 from jobkit.core.records import Outcome, Point
 from jobkit.core.units import format_count
-from jobkit.outcome.accounting import ended
+from jobkit.outcome.accounting import ended_tasks
 from jobkit.outcome.journal import Role, Submission, Task
-from jobkit.outcome.logs import named
+from jobkit.outcome.logs import point_named
 from jobkit.outcome.timing import moment
 from jobkit.outcome.trials import answers
-from jobkit.outcome.tries import Tried, counting, not_started
+from jobkit.outcome.tries import TryResult, counting, not_started
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Queued, State
-from jobkit.status.refresh import Inquiry, ask_about, follower_ends, inquiry_into, task_of
+from jobkit.status.refresh import OpenRun, ask_about, follower_ends, open_run, task_of
 
 
 class Standing(StrEnum):
@@ -40,7 +40,7 @@ IN_QUEUE = frozenset({Standing.RUNNING, Standing.WAITING, Standing.STUCK})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class PointStanding:
     """A point, all that is known of it now.
 
     Attributes
@@ -61,12 +61,12 @@ class Look:
 
     point: Point
     standing: Standing
-    counts: Tried
-    tries: tuple[Tried, ...] = ()
-    by_hand: tuple[Tried, ...] = ()
+    counts: TryResult
+    tries: tuple[TryResult, ...] = ()
+    by_hand: tuple[TryResult, ...] = ()
     task: Task | None = None
     queued: Queued | None = None
-    vanished: tuple[Tried, ...] = ()
+    vanished: tuple[TryResult, ...] = ()
 
     @property
     def outcome(self) -> Outcome | None:
@@ -80,7 +80,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunLook:
+class RunStanding:
     """A run, all that is known of it now.
 
     Attributes
@@ -107,7 +107,7 @@ class RunLook:
     """
 
     folder: Path
-    points: tuple[Look, ...]
+    points: tuple[PointStanding, ...]
     submissions: tuple[Submission, ...]
     queued: Mapping[Task, Queued] = field(default_factory=dict)
     ended: frozenset[Task] = frozenset()
@@ -119,7 +119,9 @@ class RunLook:
     notes: tuple[str, ...] = ()
 
 
-def look(folders: Sequence[Path], *, ask: bool = True, max_age_s: float = 0) -> tuple[RunLook, ...]:
+def read_standings(
+    folders: Sequence[Path], *, ask: bool = True, max_age_s: float = 0
+) -> tuple[RunStanding, ...]:
     """Look at runs.
 
     Parameters
@@ -136,7 +138,7 @@ def look(folders: Sequence[Path], *, ask: bool = True, max_age_s: float = 0) -> 
     JobkitError
         Where a folder is no run folder.
     """
-    runs = [inquiry_into(folder) for folder in folders]
+    runs = [open_run(folder) for folder in folders]
     if ask:
         for name, scheduler in SCHEDULERS.items():
             ask_about(
@@ -147,13 +149,13 @@ def look(folders: Sequence[Path], *, ask: bool = True, max_age_s: float = 0) -> 
     return tuple(_looked(run) for run in runs)
 
 
-def _looked(run: Inquiry) -> RunLook:
-    return RunLook(
+def _looked(run: OpenRun) -> RunStanding:
+    return RunStanding(
         folder=run.folder,
         points=tuple(_point(run, point) for point in run.points),
         submissions=run.accounts.submissions,
         queued=run.queued,
-        ended=ended(run.accounts) | (run.accounts.cancelled.keys() - run.queued.keys()),
+        ended=ended_tasks(run.accounts) | (run.accounts.cancelled.keys() - run.queued.keys()),
         ends={task: end for task, end in follower_ends(run).items() if end and task not in run.queued},
         ending=frozenset(run.accounts.cancelled.keys() & run.queued.keys()),
         silent=tuple(sorted(run.silent)),
@@ -163,32 +165,32 @@ def _looked(run: Inquiry) -> RunLook:
     )
 
 
-def _point(run: Inquiry, point: Point) -> Look:
+def _point(run: OpenRun, point: Point) -> PointStanding:
     tries = run.tries[point.index]
     counts = counting(tries) or tries[0]
     task = task_of(run, point.index)
     queued = run.queued.get(task) if task else None
-    return Look(
+    return PointStanding(
         point=point,
         standing=Standing.DONE
         if _answered(point, counts, queued)
         else _standing(counts, tries[0], task, queued, packed=task in run.accounts.packed),
         counts=counts,
-        tries=tuple(one for one in tries if one.files.number and not one.files.by_hand),
-        by_hand=tuple(one for one in tries if one.files.by_hand),
+        tries=tuple(tried for tried in tries if tried.files.number and not tried.files.by_hand),
+        by_hand=tuple(tried for tried in tries if tried.files.by_hand),
         task=task,
         queued=queued,
         vanished=_vanished(run, point, tries),
     )
 
 
-def _vanished(run: Inquiry, point: Point, tries: Sequence[Tried]) -> tuple[Tried, ...]:
-    seen = {one.task for one in tries}
+def _vanished(run: OpenRun, point: Point, tries: Sequence[TryResult]) -> tuple[TryResult, ...]:
+    seen = {tried.task for tried in tries}
     tasks = (task for task in run.accounts.earlier.get(point.index, ()) if task not in seen)
     return tuple(not_started(point, run.accounts, task) for task in tasks)
 
 
-def _answered(point: Point, counts: Tried, queued: Queued | None) -> bool:
+def _answered(point: Point, counts: TryResult, queued: Queued | None) -> bool:
     """Tell whether a point is done; what ran by hand is not while the scheduler still has the point."""
     outcome = counts.verdict.outcome
     if outcome is None or (counts.files.by_hand and queued is not None):
@@ -197,7 +199,7 @@ def _answered(point: Point, counts: Tried, queued: Queued | None) -> bool:
 
 
 def _standing(
-    counts: Tried, latest: Tried, task: Task | None, queued: Queued | None, *, packed: bool
+    counts: TryResult, latest: TryResult, task: Task | None, queued: Queued | None, *, packed: bool
 ) -> Standing:
     """Return where a point stands that is not done."""
     if queued is not None and queued.state is State.ERROR:
@@ -215,27 +217,32 @@ def _standing(
     return Standing.UNSETTLED if task else Standing.MISSING
 
 
-def given_to(run: RunLook) -> dict[Task, tuple[str, ...]]:
+def given_to(run: RunStanding) -> dict[Task, tuple[str, ...]]:
     """Return what a person gave to each task of a run: ``key=value``."""
-    return {task: one.given for one in run.submissions if one.given for task, _ in one.tasks()}
+    return {
+        task: submission.given
+        for submission in run.submissions
+        if submission.given
+        for task, _ in submission.tasks()
+    }
 
 
-def followers(run: RunLook, role: Role) -> list[tuple[Submission, Queued | None]]:
+def followers(run: RunStanding, role: Role) -> list[tuple[Submission, Queued | None]]:
     """Return the jobs of a run that wait for others, with what the queue holds of each."""
     return [
-        (one, run.queued.get(Task(one.scheduler, one.job.id, one.first)))
-        for one in run.submissions
-        if one.role is role
+        (submission, run.queued.get(Task(submission.scheduler, submission.job.id, submission.first)))
+        for submission in run.submissions
+        if submission.role is role
     ]
 
 
-def history(one: Look) -> tuple[Tried, ...]:
+def history(one: PointStanding) -> tuple[TryResult, ...]:
     """Return the tries of a point, the oldest first; tasks that left none count too."""
     last = (one.counts,) if one.task and not one.counts.files.number else ()
     return (*one.vanished, *reversed(one.tries), *last)
 
 
-def running_s(one: Look, now: datetime, *, shared: bool = False) -> float | None:
+def running_s(one: PointStanding, now: datetime, *, shared: bool = False) -> float | None:
     """Return how long a point has been running that runs.
 
     As its task has, for that is the scheduler's one clock; where several points share the task,
@@ -264,21 +271,21 @@ HELD = "held"
 CANCELLED = str(Outcome.CANCELLED)
 
 
-def find_point(looks: Sequence[Look], word: str) -> Look:
-    """Return the point that a word names, as `jobkit.outcome.logs.named`.
+def find_point(looks: Sequence[PointStanding], word: str) -> PointStanding:
+    """Return the point that a word names, as `jobkit.outcome.logs.point_named`.
 
     Raises
     ------
     JobkitError
         Where there is none, or there are several.
     """
-    index = named([one.point for one in looks], word).index
-    return next(one for one in looks if one.point.index == index)
+    index = point_named([look.point for look in looks], word).index
+    return next(look for look in looks if look.point.index == index)
 
 
-def counted(seen: RunLook) -> str:
+def count_by_state(seen: RunStanding) -> str:
     """Return how many points stand where: ``40 points: 36 done, 3 failed (2 bug, 1 lost), 1 cancelled``."""
-    numbers = Counter(CANCELLED if one.cancelled else str(one.standing) for one in seen.points)
+    numbers = Counter(CANCELLED if point.cancelled else str(point.standing) for point in seen.points)
     known = [word for one in Standing for word in ([one, CANCELLED] if one is Standing.FAILED else [one])]
     parts = [
         f"{numbers[word]:,} {word}" + (why_failed(seen) if word == Standing.FAILED else "")
@@ -288,15 +295,17 @@ def counted(seen: RunLook) -> str:
     return f"{format_count(len(seen.points), 'point')}: {', '.join(parts)}"
 
 
-def why_failed(seen: RunLook) -> str:
+def why_failed(seen: RunStanding) -> str:
     """Return the outcomes of those that failed, each with its number: `` (2 bug, 1 timeout)``."""
     failed = Counter(
-        str(one.outcome) for one in seen.points if one.standing is Standing.FAILED and not one.cancelled
+        str(point.outcome)
+        for point in seen.points
+        if point.standing is Standing.FAILED and not point.cancelled
     )
     return f" ({', '.join(f'{number:,} {outcome}' for outcome, number in failed.most_common())})"
 
 
-def state_of(one: Look) -> str:
+def state_of(one: PointStanding) -> str:
     """Return a point's outcome, else where it stands, in a word."""
     if one.standing in {Standing.DONE, Standing.FAILED}:
         return str(one.outcome)
@@ -304,7 +313,7 @@ def state_of(one: Look) -> str:
     return HELD if held and one.standing is Standing.WAITING else str(one.standing)
 
 
-def why(one: Look, silent: tuple[str, ...], now: datetime) -> str:
+def reason(one: PointStanding, silent: tuple[str, ...], now: datetime) -> str:
     """Return what led to a point's outcome, or why it waits; empty where there is nothing to say.
 
     Parameters
@@ -326,10 +335,10 @@ def why(one: Look, silent: tuple[str, ...], now: datetime) -> str:
         return "the job that it shares has begun, and its turn is to come"
     if one.standing is Standing.RUNNING and not one.queued.task:
         return ""  # the queue only says that a driver here lives
-    return explained(one.task.scheduler, one.queued, now)
+    return explain_wait(one.task.scheduler, one.queued, now)
 
 
-def explained(scheduler: str, queued: Queued, now: datetime) -> str:
+def explain_wait(scheduler: str, queued: Queued, now: datetime) -> str:
     """Return why a task waits, and when it is to begin where the scheduler says so."""
     words = SCHEDULERS[scheduler].explain(queued)
     start = moment(queued.start_at)

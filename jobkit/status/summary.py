@@ -14,22 +14,22 @@ from jobkit.core.records import RESULTS_FOLDER, TRY_PREFIX, Outcome
 from jobkit.outcome.journal import Role, Submission, Task
 from jobkit.outcome.logs import log_path
 from jobkit.outcome.timing import elapsed_s, task_s
-from jobkit.outcome.tries import Tried, names, read_batches
+from jobkit.outcome.tries import TryResult, names, read_batches
 from jobkit.schedulers.types import Queued, State
 from jobkit.spec.yaml_files import read_document
-from jobkit.status.progress import Pace, Progress, Saved, progress_of, saved, setting_of, to_go
+from jobkit.status.progress import Pace, Progress, SkippedTime, progress_of, setting_of, skipped_time, to_go
 from jobkit.status.refresh import LOCAL
 from jobkit.status.standing import (
     HELD,
-    Look,
-    RunLook,
+    PointStanding,
+    RunStanding,
     Standing,
-    explained,
+    explain_wait,
     followers,
-    look,
+    read_standings,
+    reason,
     running_s,
     state_of,
-    why,
 )
 
 EXIT_DONE, EXIT_FAILED, EXIT_TO_COME = 0, 4, 5
@@ -45,7 +45,7 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedGpus:
     """What the spec of a run asks for: the GPUs of a point, and of which type."""
 
     gpus: int = 0
@@ -70,7 +70,7 @@ class PointStatus:
         The card of the record, else the type that was asked for; empty where neither is known.
     """
 
-    look: Look
+    look: PointStanding
     state: str
     why: str = ""
     elapsed_s: float | None = None
@@ -112,12 +112,12 @@ class RunStatus:
         Whether the run folder can be written: else only its owner can change the run.
     """
 
-    seen: RunLook
-    asked: Asked
+    seen: RunStanding
+    asked: RequestedGpus
     points: tuple[PointStatus, ...]
     jobs: tuple[JobStatus, ...]
     to_go_s: float | None
-    saved: Saved | None
+    saved: SkippedTime | None
     mine: bool = True
 
     @property
@@ -128,7 +128,7 @@ class RunStatus:
     @property
     def exit_code(self) -> int:
         """The exit code that tells it: still to come before failed before done."""
-        standings = {one.standing for one in self.seen.points}
+        standings = {point.standing for point in self.seen.points}
         if standings & TO_COME:
             return EXIT_TO_COME
         return EXIT_FAILED if standings & {Standing.FAILED, Standing.STUCK} else EXIT_DONE
@@ -136,7 +136,7 @@ class RunStatus:
     @property
     def running(self) -> int:
         """How many points run."""
-        return sum(one.standing is Standing.RUNNING for one in self.seen.points)
+        return sum(point.standing is Standing.RUNNING for point in self.seen.points)
 
 
 def status(folders: Sequence[Path], *, max_age_s: float = 0) -> tuple[RunStatus, ...]:
@@ -145,64 +145,66 @@ def status(folders: Sequence[Path], *, max_age_s: float = 0) -> tuple[RunStatus,
     Parameters
     ----------
     folders, max_age_s
-        As `jobkit.status.standing.look`.
+        As `jobkit.status.standing.read_standings`.
 
     Raises
     ------
     JobkitError
         Where a folder is no run folder.
     """
-    seen = look(folders, max_age_s=max_age_s)
+    seen = read_standings(folders, max_age_s=max_age_s)
     now = datetime.now(UTC)
     return tuple(status_of(one, now) for one in seen)
 
 
-def status_of(seen: RunLook, now: datetime) -> RunStatus:
+def status_of(seen: RunStanding, now: datetime) -> RunStatus:
     """Return how a run stands that was looked at; of what runs the batches are read."""
     asked = read_asked(seen.folder)
     shared = shared_tasks(seen)
-    points = tuple(_point(seen, one, asked, now, shared=one.task in shared) for one in seen.points)
+    points = tuple(_point(seen, point, asked, now, shared=point.task in shared) for point in seen.points)
     return RunStatus(
         seen=seen,
         asked=asked,
         points=points,
         jobs=tuple(_jobs(seen, now)),
         to_go_s=_to_go(seen, points, shared),
-        saved=saved(seen.points),
+        saved=skipped_time(seen.points),
         mine=os.access(seen.folder, os.W_OK),
     )
 
 
-def read_asked(folder: Path) -> Asked:
+def read_asked(folder: Path) -> RequestedGpus:
     """Return what the spec of a run asks for; nothing where it cannot be read."""
     try:
         resources = read_document(folder / "sweep.yaml").data["resources"]
-        return Asked(int(resources["gpus"]), str(resources["gpu_type"] or ""))
+        return RequestedGpus(int(resources["gpus"]), str(resources["gpu_type"] or ""))
     except (JobkitError, KeyError, TypeError, ValueError):
-        return Asked()
+        return RequestedGpus()
 
 
-def shared_tasks(seen: RunLook) -> frozenset[Task]:
+def shared_tasks(seen: RunStanding) -> frozenset[Task]:
     """Return the tasks that run several points."""
-    tasks = Counter(one.task for one in seen.points if one.task)
+    tasks = Counter(point.task for point in seen.points if point.task)
     return frozenset(task for task, points in tasks.items() if points > 1)
 
 
-def _point(seen: RunLook, one: Look, asked: Asked, now: datetime, *, shared: bool) -> PointStatus:
+def _point(
+    seen: RunStanding, one: PointStanding, asked: RequestedGpus, now: datetime, *, shared: bool
+) -> PointStatus:
     record = one.counts.files.record
     runs, over = one.standing is Standing.RUNNING, one.standing in {Standing.DONE, Standing.FAILED}
     took_s = elapsed_s(one.counts, shared=shared) if over else None
     return PointStatus(
         look=one,
         state=state_of(one),
-        why=why(one, seen.silent, now),
+        why=reason(one, seen.silent, now),
         elapsed_s=running_s(one, now, shared=shared) if runs else took_s,
         progress=_progress(seen, one) if runs else None,
         gpu=record.gpu.name if record and record.gpu else asked.gpu_type,
     )
 
 
-def _progress(seen: RunLook, one: Look) -> Progress | None:
+def _progress(seen: RunStanding, one: PointStanding) -> Progress | None:
     """Return how far the try is that runs; what of its batches cannot be read is left out."""
     if not one.tries:
         return None
@@ -210,27 +212,27 @@ def _progress(seen: RunLook, one: Look) -> Progress | None:
     return progress_of(read_batches(home, one.tries[0].files.number, []))
 
 
-def _jobs(seen: RunLook, now: datetime) -> Iterable[JobStatus]:
+def _jobs(seen: RunStanding, now: datetime) -> Iterable[JobStatus]:
     for role in (Role.FIND, Role.FOLLOW):
         for one, queued in followers(seen, role):
             if queued is not None:
                 state = _STATES.get(queued.state, str(Standing.UNSETTLED))
-                words = explained(one.scheduler, queued, now)
+                words = explain_wait(one.scheduler, queued, now)
                 yield JobStatus(job=one, state=state, why=words, queued=queued)
             else:
                 end = seen.ends.get(Task(one.scheduler, one.job.id, one.first), "")
                 yield JobStatus(job=one, state=ENDED if end else str(Standing.UNSETTLED), why=end)
 
 
-def _to_go(seen: RunLook, points: Sequence[PointStatus], shared: frozenset[Task]) -> float | None:
+def _to_go(seen: RunStanding, points: Sequence[PointStatus], shared: frozenset[Task]) -> float | None:
     """Return how long the points have to go; ``None`` also if one waits for a person."""
-    if any(one.state in {HELD, Standing.STUCK} for one in points):
+    if any(point.state in {HELD, Standing.STUCK} for point in points):
         return None
-    here = {one.scheduler for one in seen.submissions} == {LOCAL}
-    return to_go([_pace(seen, one, shared) for one in points], at_a_time=1 if here else 0)
+    here = {submission.scheduler for submission in seen.submissions} == {LOCAL}
+    return to_go([_pace(seen, point, shared) for point in points], at_a_time=1 if here else 0)
 
 
-def _pace(seen: RunLook, one: PointStatus, shared: frozenset[Task]) -> Pace:
+def _pace(seen: RunStanding, one: PointStatus, shared: frozenset[Task]) -> Pace:
     counts = one.look.outcome is Outcome.OK and not one.look.point.trial
     well = one.look.standing is not Standing.DONE or counts
     return Pace(
@@ -241,7 +243,7 @@ def _pace(seen: RunLook, one: PointStatus, shared: frozenset[Task]) -> Pace:
     )
 
 
-def _took_s(seen: RunLook, one: PointStatus, shared: frozenset[Task]) -> float | None:
+def _took_s(seen: RunStanding, one: PointStatus, shared: frozenset[Task]) -> float | None:
     counts = one.look.counts
     folder = f"{seen.folder}/{RESULTS_FOLDER}/{one.look.point.point_id}/{TRY_PREFIX}{counts.files.number}"
     return task_s(counts.files, folder, None if counts.task in shared else counts.account)
@@ -265,7 +267,7 @@ class TryStatus:
         How long it took; ``None`` where that is not known.
     """
 
-    tried: Tried
+    tried: TryResult
     folder: str
     files: tuple[str, ...]
     log: str
@@ -284,7 +286,7 @@ def tries_of(status: RunStatus, one: PointStatus) -> tuple[TryStatus, ...]:
     return tuple(_try(status, one, tried) for tried in every)
 
 
-def _try(status: RunStatus, one: PointStatus, tried: Tried) -> TryStatus:
+def _try(status: RunStatus, one: PointStatus, tried: TryResult) -> TryStatus:
     home = f"{status.seen.folder}/{RESULTS_FOLDER}/{one.look.point.point_id}"
     folder = f"{home}/{TRY_PREFIX}{tried.files.number}" if tried.files.number else ""
     return TryStatus(
@@ -297,6 +299,6 @@ def _try(status: RunStatus, one: PointStatus, tried: Tried) -> TryStatus:
     )
 
 
-def _log(status: RunStatus, one: PointStatus, tried: Tried) -> str:
+def _log(status: RunStatus, one: PointStatus, tried: TryResult) -> str:
     path = log_path(status.seen.folder, one.look.point, tried.task)
     return str(path) if path is not None and path.is_file() else ""

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from jobkit.core.job_files import Begin
 from jobkit.core.records import Exit, Outcome
-from jobkit.core.terminal import printable, word
+from jobkit.core.terminal import printable, shell_quote
 from jobkit.core.units import format_about, format_bytes_gib, format_clock
 from jobkit.outcome.journal import Task
 from jobkit.outcome.remedies import Step, remedy
 from jobkit.outcome.timing import moment
-from jobkit.outcome.tries import Tried
+from jobkit.outcome.tries import TryResult
 from jobkit.schedulers.types import Accounted
 from jobkit.status.advice import Advice, advice, job_line
-from jobkit.status.progress import Progress, Saved
-from jobkit.status.standing import HELD, Standing, counted
+from jobkit.status.progress import Progress, SkippedTime
+from jobkit.status.standing import HELD, Standing, count_by_state
 from jobkit.status.summary import PointStatus, RunStatus, TryStatus
 
 MOST_OF_A_STATE = 20
@@ -82,12 +82,12 @@ def render(status: RunStatus, folder: str, *, width: int, most: int) -> str:
 
 def headline(status: RunStatus) -> str:
     """Return a run in a line: how many points stand where."""
-    return f"{status.name}: {counted(status.seen)}"
+    return f"{status.name}: {count_by_state(status.seen)}"
 
 
 def _about(status: RunStatus) -> Iterator[str]:
     """Yield what is alike for all points: where it runs, on what, how long yet, what was saved."""
-    parts = sorted({one.scheduler for one in status.seen.submissions})
+    parts = sorted({submission.scheduler for submission in status.seen.submissions})
     parts += [_gpu(status)] if _gpu(status) else []
     if status.to_go_s is not None:
         parts.append(
@@ -103,7 +103,7 @@ def _run(number: int) -> str:
     return f"{number} run{'s' if number == 1 else ''}"
 
 
-def _saved(one: Saved, gpus: int) -> str:
+def _saved(one: SkippedTime, gpus: int) -> str:
     time = f"{format_about(one.seconds * (gpus or 1))} of {'GPU' if gpus else 'job'} time"
     some = "1 point was" if one.points == 1 else f"{one.points:,} points were"
     return f"saved about {time}: {some} left out, each taken to last as long as what made it needless"
@@ -114,7 +114,7 @@ def _gpu(status: RunStatus) -> str:
 
     The type that was asked for counts as the card that a record names where its name holds it.
     """
-    names = {one.gpu for one in status.points if one.gpu}
+    names = {point.gpu for point in status.points if point.gpu}
     asked = status.asked.gpu_type
     if len(names) > 1 and all(asked.casefold() in name.casefold() for name in names):
         names.discard(asked)
@@ -127,11 +127,15 @@ def _rows(points: Sequence[PointStatus], most: int) -> Iterator[Line]:
         yield from map(_row, points)
         return
     for kind in TELLING:
-        some = [one for one in points if kind in {one.state, one.look.standing} and not one.look.cancelled]
+        some = [
+            point
+            for point in points
+            if kind in {point.state, point.look.standing} and not point.look.cancelled
+        ]
         listed = MOST_ALIKE if kind in {Standing.STUCK, HELD} else MOST_OF_A_STATE
         yield from map(_row, some[:listed])
         yield from _counted(some[listed:], "more")
-    yield from _counted([one for one in points if _quiet(one)], "points")
+    yield from _counted([point for point in points if _quiet(point)], "points")
 
 
 def _quiet(one: PointStatus) -> bool:
@@ -142,7 +146,7 @@ def _quiet(one: PointStatus) -> bool:
 
 def _counted(points: Sequence[PointStatus], unit: str) -> Iterator[Line]:
     """Yield a row for each state, and each reason to wait, with how many points it is true of."""
-    numbers = Counter((one.state, _reason(one)) for one in points)
+    numbers = Counter((point.state, _reason(point)) for point in points)
     for (state, reason), number in numbers.items():
         word = "point" if unit == "points" and number == 1 else unit
         yield Line((f"{number:,} {word}", state, "", "", "", ""), reason)
@@ -214,7 +218,7 @@ def plain(text: str) -> str:
 
 
 def _notes(status: RunStatus, said: Advice) -> list[str]:
-    jobs = [line for one in status.jobs if (line := job_line(status, one))]
+    jobs = [line for job in status.jobs if (line := job_line(status, job))]
     notes = list(status.seen.notes[:MOST_NOTES])
     more = len(status.seen.notes) - len(notes)
     notes += [f"and {more} more that could not be read"] if more > 0 else []
@@ -307,7 +311,7 @@ def _ran(one: TryStatus) -> str:
     return ", ".join(parts)
 
 
-def _as(tried: Tried, task: Task) -> str:
+def _as(tried: TryResult, task: Task) -> str:
     begin, record = tried.files.begin, tried.files.record
     restart = record.job.restart if record else begin.restart if begin else 0
     again = f", started again {restart} time{'s' if restart > 1 else ''}" if restart else ""
@@ -318,13 +322,13 @@ def _round(begin: Begin | None) -> str:
     return f", round {begin.round}" if begin and begin.round > 1 else ""
 
 
-def _began(tried: Tried) -> str:
+def _began(tried: TryResult) -> str:
     record, begin = tried.files.record, tried.files.begin
     began = moment(record.started_at if record else begin.at if begin else "")
     return f"{began:%Y-%m-%d %H:%M:%S}" if began else ""
 
 
-def _record(tried: Tried) -> str:
+def _record(tried: TryResult) -> str:
     record = tried.files.record
     if record is None:
         return tried.files.problem or ("none is home" if tried.files.number else "")
@@ -348,7 +352,7 @@ def _account(one: Accounted) -> str:
 
 def _next(status: RunStatus, one: PointStatus, folder: str) -> Sequence[Step]:
     """Return what to type next for a point: what mends it, where it waits; else its log, and another try."""
-    run, index = word(folder), one.look.point.index
+    run, index = shell_quote(folder), one.look.point.index
     standing = one.look.standing
     logs = Step(f"jobkit logs {run} {index}", "what it said")
     if standing in {Standing.STUCK, Standing.WAITING}:

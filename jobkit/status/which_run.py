@@ -13,8 +13,8 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.records import POINTS_FILE, RESULTS_FOLDER
-from jobkit.core.terminal import advice, short, typed
-from jobkit.core.terminal import word as quoted
+from jobkit.core.terminal import did_you_mean, relative_path, shell_path
+from jobkit.core.terminal import shell_quote as quoted
 from jobkit.outcome.results import is_run_folder, runs_below
 
 RUNS = Path("runs")
@@ -22,7 +22,7 @@ _STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class RunAndPoints:
     """What the words of a command line name.
 
     Attributes
@@ -57,7 +57,7 @@ class Glance:
     begun: int
 
 
-def named(words: Sequence[str]) -> Named:
+def resolve_words(words: Sequence[str]) -> RunAndPoints:
     """Return what words name: a word that is no run folder is a point of the run before it.
 
     Parameters
@@ -73,11 +73,11 @@ def named(words: Sequence[str]) -> Named:
         Where the first word is no run, or points are behind several runs.
     """
     if not words:
-        return Named(folder=usual())
+        return RunAndPoints(folder=usual())
     if len(words) == 1 and Path(words[0]).is_dir() and not find_run(words[0]):
-        return Named(folder=Path(words[0]))
+        return RunAndPoints(folder=Path(words[0]))
     if _is_point(words[0]):
-        return Named((run_or_latest(None),), tuple(words))
+        return RunAndPoints((run_or_latest(None),), tuple(words))
     runs: list[Path] = []
     points: list[str] = []
     for word in words:
@@ -91,7 +91,7 @@ def named(words: Sequence[str]) -> Named:
     if points and len(runs) > 1:
         message = f"{points[0]}: not a run folder, and a point is named behind one run alone"
         raise JobkitError(message, hint="jobkit status RUN POINT")
-    return Named(tuple(runs), tuple(points))
+    return RunAndPoints(tuple(runs), tuple(points))
 
 
 def _is_point(word: str) -> bool:
@@ -119,7 +119,7 @@ def _told() -> Path | None:
         told = load_site("auto", choose_scheduler("auto")[0]).runs_dir
     except JobkitError:
         return None
-    return Path(short(Path(os.path.expandvars(told)).expanduser())) if told else None
+    return Path(relative_path(Path(os.path.expandvars(told)).expanduser())) if told else None
 
 
 def run_named(word: Path | str) -> Path:
@@ -197,14 +197,14 @@ def _no_run(word: str) -> JobkitError:
         return JobkitError(f"{word}: not a run folder", hint=hint)
     folders = {RUNS, usual()}
     known = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
-    close = advice(Path(word).name, known)
+    close = did_you_mean(Path(word).name, known)
     hint = close or f"jobkit status, alone, lists the runs of {usual()}/"
     return JobkitError(f"{word}: not a run folder", hint=hint)
 
 
 def how_to_begin() -> str:
     """Return what to type where there is no run yet, wherever jobkit is installed."""
-    demo = typed(shipped_folder("sweeps") / "demo.yaml")
+    demo = shell_path(shipped_folder("sweeps") / "demo.yaml")
     return f"make one first: jobkit sweep {demo}; on a cluster begin with jobkit init"
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.terminal import typed
+from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count
 from jobkit.outcome.driver_lock import elsewhere, last_driver
 from jobkit.outcome.journal import Role, Submission, Task, read_journal
@@ -17,10 +17,19 @@ from jobkit.outcome.trials import finished
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import State
 from jobkit.spec.sweep_spec import load_spec
-from jobkit.status.standing import IN_QUEUE, Look, RunLook, Standing, counted, find_point, followers, look
+from jobkit.status.standing import (
+    IN_QUEUE,
+    PointStanding,
+    RunStanding,
+    Standing,
+    count_by_state,
+    find_point,
+    followers,
+    read_standings,
+)
 from jobkit.submit.controller import REFUSED, cancel_tasks
 from jobkit.submit.launch import say
-from jobkit.submit.recover import Strays, adopt, strays
+from jobkit.submit.recover import Strays, reconcile_submission, strays
 from jobkit.submit.resubmit import alone, machine_of
 
 LIVE = IN_QUEUE | {Standing.UNSETTLED}
@@ -70,18 +79,18 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
     """
     whole = not named and not kept
     with _settled(run_dir, whole=whole):
-        (seen,) = look([run_dir])
+        (seen,) = read_standings([run_dir])
         _refuse_unknown(seen)
         forgotten = _take_back_forgotten(run_dir) if whole else False
-        points = chosen(seen, named, kept)
-        say(f"{run_dir.name}: {counted(seen)}")
+        points = points_to_cancel(seen, named, kept)
+        say(f"{run_dir.name}: {count_by_state(seen)}")
         for one in _over(seen, named):
             say(f"{one.point.point_id} {_why_left(one)}")
         taken = read_journal(run_dir).cancelled
-        new = [one for one in points if one.task not in taken]
-        if already := [one.point.point_id for one in points if one.task in taken]:
+        new = [point for point in points if point.task not in taken]
+        if already := [point.point.point_id for point in points if point.task in taken]:
             say(f"{_listed(already)} {'is' if len(already) == 1 else 'are'} being cancelled already")
-        left = [one for one in points if one.task not in taken or not _ending(one)]
+        left = [point for point in points if point.task not in taken or not _ending(point)]
         parts = _parts(seen, left, list(_waiting(seen)) if whole else [], whole=whole)
         if parts:
             _take_back(run_dir, parts, new)
@@ -103,7 +112,7 @@ def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
             except JobkitError as error:
                 say(f"{error.message}: jobkit cancels the jobs anyway; do not resume this run yet")
         try:
-            adopt(run_dir, say)
+            reconcile_submission(run_dir, say)
         except OSError as error:
             say(f"{file_error(error).message}: jobkit cancels the jobs anyway")
         except Strays:
@@ -115,7 +124,7 @@ def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
 def _schedulers(run_dir: Path) -> set[str]:
     """Return the schedulers that may hold jobs of a run: those of its journal, and that of its spec."""
     journal = read_journal(run_dir)
-    names = {one.scheduler for one in journal.submissions}
+    names = {submission.scheduler for submission in journal.submissions}
     if journal.unanswered:
         names.add(str(journal.unanswered.get("scheduler")))
     with contextlib.suppress(JobkitError):
@@ -135,7 +144,7 @@ def _take_back_forgotten(run_dir: Path) -> bool:
     return bool(jobs)
 
 
-def _refuse_unknown(seen: RunLook) -> None:
+def _refuse_unknown(seen: RunStanding) -> None:
     """Refuse where it is not known what still runs."""
     driver = last_driver(seen.folder)
     if driver and not driver.reachable and any(task.scheduler == LOCAL for task in seen.queued):
@@ -149,7 +158,7 @@ def _refuse_unknown(seen: RunLook) -> None:
     raise JobkitError(message, hint="try again when it does", exit_code=REFUSED)
 
 
-def chosen(seen: RunLook, named: Sequence[str], kept: Sequence[str]) -> list[Look]:
+def points_to_cancel(seen: RunStanding, named: Sequence[str], kept: Sequence[str]) -> list[PointStanding]:
     """Return the points to take back: none that has ended.
 
     Parameters
@@ -162,16 +171,16 @@ def chosen(seen: RunLook, named: Sequence[str], kept: Sequence[str]) -> list[Loo
     JobkitError
         Where a word names no point, or a point that others share a job with, which are to stay.
     """
-    live = [one for one in seen.points if one.standing in LIVE]
+    live = [point for point in seen.points if point.standing in LIVE]
     wanted = {find_point(seen.points, word).point.index for word in named}
     stay = {find_point(seen.points, word).point.index for word in kept}
     points = [one for one in live if one.point.index not in stay and (not named or one.point.index in wanted)]
     if named or kept:
-        _refuse_some(live, {one.point.index for one in points}, typed(seen.folder))
+        _refuse_some(live, {point.point.index for point in points}, shell_path(seen.folder))
     return points
 
 
-def _refuse_some(live: Sequence[Look], taken: AbstractSet[int], run: str) -> None:
+def _refuse_some(live: Sequence[PointStanding], taken: AbstractSet[int], run: str) -> None:
     """Refuse to end points whose job others need."""
     others: dict[Task | None, list[str]] = {}
     for one in live:
@@ -196,28 +205,28 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _over(seen: RunLook, named: Sequence[str]) -> list[Look]:
+def _over(seen: RunStanding, named: Sequence[str]) -> list[PointStanding]:
     """Return the points that were named and are not to be cancelled any more."""
     indices = dict.fromkeys(find_point(seen.points, word).point.index for word in named)
-    return [one for one in seen.points if one.point.index in indices and one.standing not in LIVE]
+    return [point for point in seen.points if point.point.index in indices and point.standing not in LIVE]
 
 
 def _meant(named: Sequence[str], kept: Sequence[str]) -> str:
     return "the points named" if named else "the other points" if kept else "it"
 
 
-def _ending(one: Look) -> bool:
+def _ending(one: PointStanding) -> bool:
     """Tell whether the scheduler is ending a point's task; where it is not, it is asked again."""
     return one.queued is not None and one.queued.state is State.ENDING
 
 
-def _why_left(one: Look) -> str:
+def _why_left(one: PointStanding) -> str:
     if one.standing is Standing.MISSING:
         return "was never submitted"
     return f"has ended ({one.outcome}): left alone"
 
 
-def _waiting(seen: RunLook) -> Iterator[Part]:
+def _waiting(seen: RunStanding) -> Iterator[Part]:
     """Yield the jobs that follow and have not ended: first, lest they submit what is then cancelled."""
     for one, queued in followers(seen, Role.FOLLOW):
         if queued is not None or Task(one.scheduler, one.job.id, one.first) not in seen.ended:
@@ -228,7 +237,9 @@ def _waiting(seen: RunLook) -> Iterator[Part]:
             yield Part(job=one, tasks=(one.first,), whole=True)
 
 
-def _parts(seen: RunLook, points: Sequence[Look], first: Sequence[Part], *, whole: bool) -> list[Part]:
+def _parts(
+    seen: RunStanding, points: Sequence[PointStanding], first: Sequence[Part], *, whole: bool
+) -> list[Part]:
     """Return jobs to take back first, and behind them the tasks of points, job by job."""
     tasks: dict[tuple[str, str], set[int]] = {}
     for one in points:
@@ -240,12 +251,12 @@ def _parts(seen: RunLook, points: Sequence[Look], first: Sequence[Part], *, whol
                 tasks.setdefault((task.scheduler, task.job_id), set()).add(task.task)
     for part in first:
         tasks.pop((part.job.scheduler, part.job.job.id), None)
-    jobs = {(one.scheduler, one.job.id): one for one in seen.submissions}
+    jobs = {(submission.scheduler, submission.job.id): submission for submission in seen.submissions}
     behind = (Part(job=jobs[job], tasks=tuple(sorted(some)), whole=whole) for job, some in tasks.items())
     return [*first, *behind]
 
 
-def _take_back(run_dir: Path, parts: Sequence[Part], points: Sequence[Look]) -> None:
+def _take_back(run_dir: Path, parts: Sequence[Part], points: Sequence[PointStanding]) -> None:
     """Cancel job by job, and tell of each what became of it.
 
     Raises
@@ -264,19 +275,19 @@ def _take_back(run_dir: Path, parts: Sequence[Part], points: Sequence[Look]) -> 
         taken |= {Task(one.scheduler, one.job.id, task) for task in part.tasks}
         if one.role in WAITED:
             say(f"cancelled: job {one.job}, {WAITED[one.role]}")
-    _tell(run_dir, [one for one in points if one.task in taken])
+    _tell(run_dir, [point for point in points if point.task in taken])
     if refusals:
         raise JobkitError(
             "\n".join(refusals),
-            hint=f"jobkit status {typed(run_dir)} tells what still runs",
+            hint=f"jobkit status {shell_path(run_dir)} tells what still runs",
             exit_code=REFUSED,
         )
 
 
-def _tell(run_dir: Path, points: Sequence[Look]) -> None:
+def _tell(run_dir: Path, points: Sequence[PointStanding]) -> None:
     if points:
         say(f"cancelled: {format_count(len(points), 'point')}")
-    if any(one.standing is Standing.RUNNING for one in points):
+    if any(point.standing is Standing.RUNNING for point in points):
         say("what runs brings home what it has")
-    say(f"  progress     jobkit status {typed(run_dir)}")
-    say(f"  run again    jobkit resume {typed(run_dir)}")
+    say(f"  progress     jobkit status {shell_path(run_dir)}")
+    say(f"  run again    jobkit resume {shell_path(run_dir)}")

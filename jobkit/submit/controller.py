@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.terminal import typed
+from jobkit.core.terminal import shell_path
 from jobkit.outcome import journal
 from jobkit.outcome.journal import Role
 from jobkit.schedulers.protocol import Scheduler
@@ -23,7 +23,7 @@ PAUSES_S = (0.5, 1.5, 4.0, 8.0)
 """Before the second try, the third, ...: longer and longer, as slurmctld's own clients wait."""
 
 
-def patiently(argv: Sequence[str], busy: re.Pattern[str], env: Mapping[str, str]) -> shell.Completed:
+def run_while_busy(argv: Sequence[str], busy: re.Pattern[str], env: Mapping[str, str]) -> shell.Completed:
     """Return what a command answered, asked again for a while as long as the controller is busy.
 
     Parameters
@@ -61,7 +61,7 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class JobPurpose:
     """What a job is for, in which round of its run, and what a person gave with it: ``key=value``."""
 
     role: Role = Role.POINTS
@@ -69,10 +69,10 @@ class Errand:
     given: tuple[str, ...] = ()
 
 
-SWEEP = Errand()
+SWEEP = JobPurpose()
 
 
-class Unanswered(JobkitError):  # noqa: N818 - the name of what happened
+class SubmissionUnconfirmed(JobkitError):  # noqa: N818 - the name of what happened
     """A submission that the journal does not have: nothing may be undone or repeated."""
 
 
@@ -84,9 +84,9 @@ def ask(scheduler: Scheduler, request: Request, script: str, array: Array) -> tu
     JobkitError
         With every refusal, exit code 3.
     """
-    env = clean_environment()
+    env = submission_environment()
     checks = scheduler.checks(script, array, request)
-    asked = [(one, patiently(one.argv, scheduler.BUSY, env)) for one in checks]
+    asked = [(check, run_while_busy(check.argv, scheduler.BUSY_PATTERN, env)) for check in checks]
     found = [one.refusal(answer) for one, answer in asked]
     refusals = list(dict.fromkeys(text for text in found if text))
     if refusals:
@@ -104,7 +104,7 @@ def submit_array(
     script: str,
     array: Array,
     after: Sequence[JobId] = (),
-    errand: Errand = SWEEP,
+    errand: JobPurpose = SWEEP,
 ) -> Submitted:
     """Submit one array of a run, the intent journalled before and the answer after.
 
@@ -138,10 +138,10 @@ def submit_array(
         journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
     except OSError as error:
         raise _not_begun(error) from error
-    done = patiently(argv, scheduler.BUSY, clean_environment())
+    done = run_while_busy(argv, scheduler.BUSY_PATTERN, submission_environment())
     try:
         job = _answer(scheduler, run_dir, done)
-    except Unanswered:
+    except SubmissionUnconfirmed:
         raise  # the journal's intent stands without an answer: resume finds out
     except JobkitError:
         with contextlib.suppress(OSError):  # the intent stands without an answer: resume finds no job
@@ -165,11 +165,11 @@ def _not_begun(error: OSError) -> JobkitError:
     return said
 
 
-def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: JobId) -> Unanswered:
+def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: JobId) -> SubmissionUnconfirmed:
     """Return that a job was submitted, and the journal does not have it."""
     said = file_error(error)
-    run = typed(run_dir)
-    return Unanswered(
+    run = shell_path(run_dir)
+    return SubmissionUnconfirmed(
         f"{scheduler.NAME} accepted job {job}, but the journal could not be written: {said.message}",
         hint=f"{said.hint.partition(',')[0] or 'make it writable'}, then jobkit resume {run}: it finds the "
         "job by its name and submits what is missing",
@@ -179,7 +179,7 @@ def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: Jo
 
 def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId:
     """Return the job that was taken."""
-    unsure = done.ok or done.status == shell.NO_ANSWER or scheduler.UNSURE.search(done.said)
+    unsure = done.ok or done.status == shell.NO_ANSWER or scheduler.UNCONFIRMED_PATTERN.search(done.said)
     try:
         shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
         return scheduler.parse_submit(done.stdout)
@@ -187,8 +187,8 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
         error.exit_code = REFUSED
         if not unsure:
             raise
-        found = f"jobkit resume {typed(run_dir)} finds it by its name, or submits it again"
-        raise Unanswered(
+        found = f"jobkit resume {shell_path(run_dir)} finds it by its name, or submits it again"
+        raise SubmissionUnconfirmed(
             f"{error.message}\n  so it is not known whether {scheduler.NAME} took the job",
             hint=f"in half a minute, {found}",
             exit_code=REFUSED,
@@ -227,7 +227,7 @@ def _change(
     scheduler: Scheduler, run_dir: Path, job: JobId, event: str, argv: Sequence[str], **fields: object
 ) -> str | None:
     """Change a job, and note what the scheduler said."""
-    done = patiently(argv, scheduler.BUSY, clean_environment())
+    done = run_while_busy(argv, scheduler.BUSY_PATTERN, submission_environment())
     refused = scheduler.refusal(done)
     fields |= {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said[:MOST_SAID]}
     try:
@@ -239,7 +239,7 @@ def _change(
     return refused
 
 
-def clean_environment() -> Mapping[str, str]:
+def submission_environment() -> Mapping[str, str]:
     """Return this environment without what would change a submission behind its back.
 
     ``SBATCH_*`` are options in disguise (sbatch(1), input environment variables), and the

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobkit.submit.launch import EXIT_INTERRUPTED
 from jobkit.submit.local import as_driver, drive
-from jobkit.submit.resume import follow
+from jobkit.submit.resume import run_follow_up
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
             drive(run_dir, lambda _: None, job_id)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    return follow(run_dir)
+    return run_follow_up(run_dir)
 
 
 if __name__ == "__main__":

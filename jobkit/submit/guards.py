@@ -13,18 +13,18 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, read_text
 from jobkit.core.records import POINTS_FILE, Point
-from jobkit.core.terminal import short, typed
+from jobkit.core.terminal import relative_path, shell_path
 from jobkit.core.units import format_count
 from jobkit.outcome.results import read_points
 from jobkit.planning.prepare import Prepared
 from jobkit.planning.script import script_name
-from jobkit.status.standing import CANCELLED, Look, RunLook, Standing, look, why_failed
+from jobkit.status.standing import CANCELLED, PointStanding, RunStanding, Standing, read_standings, why_failed
 from jobkit.submit.launch import say
 
 SPEC_FILE = "sweep.yaml"
 
 
-def refuse(prepared: Prepared) -> None:
+def refuse_duplicate_sweep(prepared: Prepared) -> None:
     """Refuse a sweep that has a run already.
 
     Raises
@@ -32,20 +32,20 @@ def refuse(prepared: Prepared) -> None:
     JobkitError
         With how far that run is, and what to type.
     """
-    if found := find(prepared):
-        (seen,) = look([found], ask=False)
-        message = f"this very sweep has a run: {short(found)}, {_far(seen)}; nothing was submitted"
+    if found := find_duplicate(prepared):
+        (seen,) = read_standings([found], ask=False)
+        message = f"this very sweep has a run: {relative_path(found)}, {_far(seen)}; nothing was submitted"
         raise JobkitError(message, hint=f"{_next(seen)}; --new starts another run")
 
 
-def mention(prepared: Prepared) -> None:
+def warn_of_duplicate(prepared: Prepared) -> None:
     """Tell of a run that this sweep has already."""
-    if found := find(prepared):
-        (seen,) = look([found], ask=False)
-        say(f"this very sweep has a run: {short(found)}, {_far(seen)}; only --new submits it again")
+    if found := find_duplicate(prepared):
+        (seen,) = read_standings([found], ask=False)
+        say(f"this very sweep has a run: {relative_path(found)}, {_far(seen)}; only --new submits it again")
 
 
-def find(prepared: Prepared) -> Path | None:
+def find_duplicate(prepared: Prepared) -> Path | None:
     """Return the newest run folder of the same spec, text, model and points, beside where this one goes."""
     text = prepared.spec.as_yaml().encode()
     points = _bare(prepared.points)
@@ -81,18 +81,18 @@ def _bare(points: Sequence[Point]) -> list[Point]:
     """Return points without what two runs never share, and without paths: checksums tell what it is."""
     return [
         replace(
-            one,
+            point,
             run_id="",
-            text=replace(one.text, path=""),
-            model=replace(one.model, path="") if one.model else None,
+            text=replace(point.text, path=""),
+            model=replace(point.model, path="") if point.model else None,
         )
-        for one in points
+        for point in points
     ]
 
 
-def _far(seen: RunLook) -> str:
+def _far(seen: RunStanding) -> str:
     """Return how far a run is, by its files: ``15 points: 9 done, 2 failed (2 timeout), 4 to come``."""
-    numbers = Counter(_word(one) for one in seen.points)
+    numbers = Counter(_word(point) for point in seen.points)
     told = [
         f"{number} {word}" + (why_failed(seen) if word == Standing.FAILED else "")
         for word, number in sorted(numbers.items())
@@ -100,15 +100,15 @@ def _far(seen: RunLook) -> str:
     return f"{format_count(len(seen.points), 'point')}: {', '.join(told)}"
 
 
-def _word(one: Look) -> str:
+def _word(one: PointStanding) -> str:
     if one.standing in {Standing.DONE, Standing.FAILED}:
         return CANCELLED if one.cancelled else str(one.standing)
     return "to come"
 
 
-def _next(seen: RunLook) -> str:
-    standings = {one.standing for one in seen.points}
-    run = typed(seen.folder)
+def _next(seen: RunStanding) -> str:
+    standings = {point.standing for point in seen.points}
+    run = shell_path(seen.folder)
     ways = [f"jobkit collect {run} prints its table"]
     if standings & {Standing.FAILED, Standing.MISSING}:
         ways.insert(0, f"jobkit resume {run} runs what failed or is missing")
@@ -121,7 +121,7 @@ _RUN = re.compile(r"^run=(.+)$", re.MULTILINE)
 """The line of a job script that names its run folder."""
 
 
-def check_place(run_dir: Path) -> None:
+def refuse_moved_run(run_dir: Path) -> None:
     """See that a run folder is where its job script works, before anything is written there.
 
     Raises
@@ -142,8 +142,8 @@ def check_place(run_dir: Path) -> None:
         return
     what = "a copy of it" if (there / POINTS_FILE).is_file() else "a folder that was moved"
     hint = (
-        f"name {typed(there)}"
+        f"name {shell_path(there)}"
         if what.startswith("a copy")
-        else f"move it back: mv {typed(run_dir)} {typed(there)}"
+        else f"move it back: mv {shell_path(run_dir)} {shell_path(there)}"
     )
     raise JobkitError(f"{run_dir}: its {script.name} works in {there}, so this is {what}", hint=hint)

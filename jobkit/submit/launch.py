@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobkit.core import shell, terminal
 from jobkit.core.errors import JobkitError
-from jobkit.core.terminal import short, typed
+from jobkit.core.terminal import relative_path, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import Role
 from jobkit.outcome.trials import MOST_TRIALS
@@ -22,7 +22,7 @@ from jobkit.submit import local, rounds, sweep
 if TYPE_CHECKING:
     from jobkit.core.records import Point
     from jobkit.spec.policy import Policy
-    from jobkit.status.standing import RunLook
+    from jobkit.status.standing import RunStanding
 
 EXIT_INTERRUPTED = 130
 
@@ -92,7 +92,7 @@ def here(prepared: Prepared, check: sweep.Check) -> int | None:
         progress_bars,  # brings rich, which a submission that returns at once does not need
     )
 
-    say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {short(prepared.run_dir)}")
+    say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
     sweep.write_run(prepared, check)
     try:
         with (
@@ -101,9 +101,9 @@ def here(prepared: Prepared, check: sweep.Check) -> int | None:
         ):
             local.drive(prepared.run_dir, progress.tick, job_id)
     except KeyboardInterrupt:
-        say(f"interrupted; what was measured is in {short(prepared.run_dir)}")
-        say(f"  see it    jobkit collect {typed(prepared.run_dir)}")
-        say(f"  go on     jobkit resume {typed(prepared.run_dir)}")
+        say(f"interrupted; what was measured is in {relative_path(prepared.run_dir)}")
+        say(f"  see it    jobkit collect {shell_path(prepared.run_dir)}")
+        say(f"  go on     jobkit resume {shell_path(prepared.run_dir)}")
         return EXIT_INTERRUPTED
     return None
 
@@ -163,14 +163,14 @@ def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: b
     say(f"{headline(prepared)}\n{asked(prepared)}")
     taken = sweep.submit(prepared, say, check)
     scheduler = by_name(prepared.spec.scheduler)
-    jobs = ", ".join(str(one.job) for one in taken.jobs if one.role is Role.POINTS)
-    jobs += "".join(f"; job {one.job} {WAITS[one.role]}" for one in taken.jobs if one.role in WAITS)
+    jobs = ", ".join(str(job.job) for job in taken.jobs if job.role is Role.POINTS)
+    jobs += "".join(f"; job {job.job} {WAITS[job.role]}" for job in taken.jobs if job.role in WAITS)
     if taken.refused:
         say(f"no job follows the sweep, for it was refused; retries wait for jobkit resume: {taken.refused}")
     if not wait:
         _done(prepared, f"submitted: {scheduler.NAME} job {jobs}", _cancel(prepared))
         return 0
-    say(f"submitted: {scheduler.NAME} job {jobs}\nrun folder: {short(prepared.run_dir)}")
+    say(f"submitted: {scheduler.NAME} job {jobs}\nrun folder: {relative_path(prepared.run_dir)}")
     return stay(prepared.run_dir, prepared.points, prepared.spec.policy)
 
 
@@ -181,10 +181,12 @@ WAITS = {
 
 
 def _cancel(prepared: Prepared) -> str:
-    return f"jobkit cancel {typed(prepared.run_dir)}"
+    return f"jobkit cancel {shell_path(prepared.run_dir)}"
 
 
-def stay(run_dir: Path, points: Sequence[Point], policy: Policy, before: RunLook | None = None) -> int | None:
+def stay(
+    run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStanding | None = None
+) -> int | None:
     """Wait for points of a submitted run; Ctrl-C leaves the job alone.
 
     Parameters
@@ -198,13 +200,14 @@ def stay(run_dir: Path, points: Sequence[Point], policy: Policy, before: RunLook
         progress_bars.until_done(run_dir, points, policy, before)
     except KeyboardInterrupt:
         say("no longer waiting; the job goes on")
-        say(f"  progress     jobkit status {typed(run_dir)}\n  cancel       jobkit cancel {typed(run_dir)}")
+        run = shell_path(run_dir)
+        say(f"  progress     jobkit status {run}\n  cancel       jobkit cancel {run}")
         return EXIT_INTERRUPTED
     return None
 
 
 def _done(prepared: Prepared, what: str, cancel: str) -> None:
-    run_dir, run = short(prepared.run_dir), typed(prepared.run_dir)
+    run_dir, run = relative_path(prepared.run_dir), shell_path(prepared.run_dir)
     say(what)
     say(f"  run folder   {run_dir}")
     say(f"  progress     jobkit status {run}")

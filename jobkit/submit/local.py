@@ -51,7 +51,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class LocalRound:
     """Points that are driven one after the other, by one script.
 
     Attributes
@@ -91,7 +91,7 @@ def as_driver(run_dir: Path) -> Iterator[str]:
             raise
 
 
-def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: Leg | None = None) -> None:
+def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalRound | None = None) -> None:
     """Run points of a run folder in turn, by default all; then the largest batch where it is wanted.
 
     Parameters
@@ -110,15 +110,15 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: Leg | 
     KeyboardInterrupt
         After the running point has been told to end and its results are home.
     """
-    leg = leg or Leg()
-    left = [one for one in _points(run_dir) if leg.points is None or one.index in leg.points]
+    leg = leg or LocalRound()
+    left = [point for point in _points(run_dir) if leg.points is None or point.index in leg.points]
     _drive_points(run_dir, left, leg, tick, job_id)
     if leg.round == 1 and (run_dir / WANTED_FILE).is_file():
         find_largest(run_dir, tick, job_id)
 
 
 def _drive_points(
-    run_dir: Path, left: list[Point], leg: Leg, tick: Callable[[Point], None], job_id: str
+    run_dir: Path, left: list[Point], leg: LocalRound, tick: Callable[[Point], None], job_id: str
 ) -> None:
     limits = _limits(leg.spec or load_spec(run_dir / "sweep.yaml"))
     script = script_name(leg.round)

@@ -12,7 +12,7 @@ from typing import Any
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import JOURNAL_FILE
-from jobkit.core.terminal import typed
+from jobkit.core.terminal import shell_path
 from jobkit.outcome import journal
 from jobkit.outcome.driver_lock import DRIVER_FILE, Life, elsewhere, is_held, last_driver, life
 from jobkit.outcome.journal import read_journal
@@ -36,7 +36,7 @@ class Strays(JobkitError):  # noqa: N818 - the name of what was found
     """Jobs of a run in the queue, of which the journal does not say which points they run."""
 
 
-def adopt(run_dir: Path, say: Callable[[str], None]) -> None:
+def reconcile_submission(run_dir: Path, say: Callable[[str], None]) -> None:
     """Find the job of a submission that was never answered, by the run's name, and journal it.
 
     One submission at a time is under way, and every earlier job is journalled: so a job of the
@@ -103,7 +103,7 @@ def _read_back(run_dir: Path, job: JobId) -> None:
     JobkitError
         Where it does not.
     """
-    if all(one.job.id != job.id for one in read_journal(run_dir).submissions):
+    if all(submission.job.id != job.id for submission in read_journal(run_dir).submissions):
         raise JobkitError(
             f"{run_dir / JOURNAL_FILE}: job {job} was written there, but cannot be read back",
             hint="nothing was submitted; look at the last lines of that file",
@@ -144,7 +144,7 @@ def strays(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
     if scheduler.NAME != LOCAL:
         return _by_name(scheduler, run_dir)
     driver = last_driver(run_dir) if is_held(run_dir) else None
-    known = {one.job.id for one in read_journal(run_dir).submissions}
+    known = {submission.job.id for submission in read_journal(run_dir).submissions}
     return [JobId(driver.job_id, driver.host)] if driver and driver.job_id not in known else []
 
 
@@ -157,7 +157,7 @@ def bury(run_dir: Path, machine: str) -> None:
         Where none was, or one lives.
     """
     known = read_journal(run_dir)
-    jobs = [one.job for one in known.submissions if one.scheduler == LOCAL]
+    jobs = [submission.job for submission in known.submissions if submission.scheduler == LOCAL]
     if known.unanswered and known.unanswered.get("scheduler") == LOCAL and known.unanswered.get("job_id"):
         jobs.append(JobId(str(known.unanswered["job_id"]), str(known.unanswered.get("cluster") or "")))
     there = [job for job in jobs if job.cluster == machine]
@@ -171,7 +171,7 @@ def bury(run_dir: Path, machine: str) -> None:
         raise JobkitError(
             f"--machine-gone {machine}: a process there still runs points of this run: "
             f"{run_dir / DRIVER_FILE} is locked",
-            hint=f"jobkit cancel {typed(run_dir)} ends it if you run it on {machine}",
+            hint=f"jobkit cancel {shell_path(run_dir)} ends it if you run it on {machine}",
             exit_code=3,
         )
     journal.note(run_dir, "machine_gone", cluster=machine, job_ids=[job.id for job in there])
@@ -206,6 +206,6 @@ def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None)
     ) or ()
     tasks = {(one.job_id, one.task) for one in queued if one.name == name}
     tasks |= {(one.job_id, one.task) for one in ended if one.name == name}
-    known = {one.job.id for one in read_journal(run_dir).submissions}
+    known = {submission.job.id for submission in read_journal(run_dir).submissions}
     sizes = Counter(job for job, _ in tasks if job not in known)
     return [JobId(job) for job in sorted(sizes, key=lambda job: (sizes[job], int(job)))]

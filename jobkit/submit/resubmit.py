@@ -24,10 +24,10 @@ from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
-from jobkit.status.retry import Given, Group, chosen, groups
-from jobkit.status.standing import IN_QUEUE, RunLook, Standing, given_to, look
-from jobkit.submit.controller import REFUSED, Submitted, Unanswered
-from jobkit.submit.recover import adopt, refuse_strays
+from jobkit.status.retry import Group, Overrides, groups, select_points
+from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, given_to, read_standings
+from jobkit.submit.controller import REFUSED, SubmissionUnconfirmed, Submitted
+from jobkit.submit.recover import reconcile_submission, refuse_strays
 from jobkit.submit.rounds import Round, ask_round, jobs_of, plan_arrays, submit_round, write_round
 from jobkit.submit.sweep import FOLLOW_SCRIPT, follow_up
 
@@ -78,11 +78,11 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
     JobkitError
         Where a key may not change, or a value is no good.
     """
-    for one in overrides:
-        key = one.partition("=")[0].strip()
+    for override in overrides:
+        key = override.partition("=")[0].strip()
         if key.partition(".")[0] not in CHANGEABLE:
             raise JobkitError(
-                f"--set {one}: {key} belongs to what the points measure, and cannot change within a run",
+                f"--set {override}: {key} belongs to what the points measure, and cannot change within a run",
                 hint=f"resume takes {', '.join(CHANGEABLE)}; for the rest make a new sweep",
             )
     return load_spec(run_dir / "sweep.yaml", overrides)
@@ -113,7 +113,7 @@ def alone(run_dir: Path, say: Say) -> Iterator[None]:
         raise file_error(error, run_dir, hint="only its owner can change a run" if owned else "") from error
 
 
-def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunLook:
+def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunStanding:
     """Return a look at a run in which no point is between two states.
 
     A task that left the queue without a trace may still turn up, and one that was cancelled takes a
@@ -130,11 +130,11 @@ def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float 
         Exit code 3, where the scheduler does not answer, or holds a job of the run that the journal
         has lost: a point might be run twice.
     """
-    adopt(run_dir, say)
+    reconcile_submission(run_dir, say)
     begin, told = time.monotonic(), False
     deadline = begin + PATIENCE_S
     while True:
-        (seen,) = look([run_dir])
+        (seen,) = read_standings([run_dir])
         if seen.silent:
             if time.monotonic() - begin < patience_s:
                 time.sleep(POLL_S)
@@ -157,23 +157,25 @@ def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float 
         time.sleep(POLL_S)
 
 
-def machine_of(seen: RunLook) -> str:
+def machine_of(seen: RunStanding) -> str:
     """Return the machine on which the points of a run were started last."""
-    return [one.job.cluster for one in seen.submissions if one.scheduler == LOCAL][-1]
+    return [submission.job.cluster for submission in seen.submissions if submission.scheduler == LOCAL][-1]
 
 
-def between(seen: RunLook) -> list[str]:
+def between(seen: RunStanding) -> list[str]:
     """Return in words how many points are between two states."""
     kinds = {
-        "left the queue without a trace": [one for one in seen.points if one.standing is Standing.UNSETTLED],
+        "left the queue without a trace": [
+            point for point in seen.points if point.standing is Standing.UNSETTLED
+        ],
         "cancelled, and not over yet": [
-            one for one in seen.points if one.standing in IN_QUEUE and one.task in seen.ending
+            point for point in seen.points if point.standing in IN_QUEUE and point.task in seen.ending
         ],
     }
     return [f"{format_count(len(some), 'point')} {words}" for words, some in kinds.items() if some]
 
 
-def resume(run_dir: Path, spec: SweepSpec, seen: RunLook, again: Sequence[Group], say: Say) -> Resumed:
+def resume(run_dir: Path, spec: SweepSpec, seen: RunStanding, again: Sequence[Group], say: Say) -> Resumed:
     """Submit groups of points, one round each, and a job that follows them.
 
     Parameters
@@ -199,7 +201,7 @@ def resume(run_dir: Path, spec: SweepSpec, seen: RunLook, again: Sequence[Group]
         round_ = make_round(run_dir, seen, group)
         try:
             taken += _submit(scheduler, run_dir, round_, say)
-        except Unanswered:
+        except SubmissionUnconfirmed:
             raise  # one more intent in the journal would hide this one
         except JobkitError as error:
             if not taken and group is again[-1]:
@@ -229,7 +231,7 @@ def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tup
     return submit_round(scheduler, run_dir, round_, arrays)
 
 
-def make_round(run_dir: Path, seen: RunLook, group: Group) -> Round:
+def make_round(run_dir: Path, seen: RunStanding, group: Group) -> Round:
     """Return the round in which a group of points runs again."""
     spec = shared_by(group.spec, len(group.points))
     number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
@@ -246,7 +248,7 @@ def make_round(run_dir: Path, seen: RunLook, group: Group) -> Round:
 
 
 def wanted(
-    seen: RunLook, spec: SweepSpec, only: Sequence[str], given: Given = (), *, strictly: bool = False
+    seen: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
 ) -> list[Group]:
     """Return the points to run again, by how.
 
@@ -255,7 +257,7 @@ def wanted(
     spec
         Of the run, for its site.
     only
-        As `jobkit.status.retry.chosen`.
+        As `jobkit.status.retry.select_points`.
     given
         What a person gives them now, as `prepare_resume` takes it.
     strictly
@@ -264,11 +266,11 @@ def wanted(
     Raises
     ------
     JobkitError
-        As `jobkit.status.retry.chosen`.
+        As `jobkit.status.retry.select_points`.
     """
     anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
     spec_of = functools.cache(functools.partial(load_spec, seen.folder / "sweep.yaml"))
-    points = chosen(seen.points, only)
+    points = select_points(seen.points, only)
     return groups(points, spec_of, given_to(seen), given, strictly=strictly, anywhere=anywhere)
 
 

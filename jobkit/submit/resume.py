@@ -7,17 +7,17 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Point
-from jobkit.core.terminal import typed, word
+from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_size, format_walltime
 from jobkit.outcome.journal import Role
 from jobkit.planning.resolve import warn_again
 from jobkit.schedulers.registry import by_name
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status.retry import Group
-from jobkit.status.standing import RunLook, counted, look
+from jobkit.status.standing import RunStanding, count_by_state, read_standings
 from jobkit.submit import local
 from jobkit.submit.controller import REFUSED
-from jobkit.submit.guards import check_place
+from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import EXIT_INTERRUPTED, say, stay
 from jobkit.submit.recover import bury
 from jobkit.submit.resubmit import (
@@ -55,7 +55,7 @@ def run_again(
     run_dir
         The run folder, absolute.
     only, overrides
-        As `jobkit.status.retry.chosen` and `jobkit.submit.resubmit.prepare_resume`.
+        As `jobkit.status.retry.select_points` and `jobkit.submit.resubmit.prepare_resume`.
     machine_gone
         A machine on which points of the run were started, and of which a person says that it is gone.
     wait
@@ -65,15 +65,15 @@ def run_again(
     ------
     JobkitError
         Where a word names no point that could run, a key may not change, or the scheduler refuses;
-        as `jobkit.submit.guards.check_place`.
+        as `jobkit.submit.guards.refuse_moved_run`.
     """
-    check_place(run_dir)
+    refuse_moved_run(run_dir)
     spec = prepare_resume(run_dir, overrides)
     with alone(run_dir, say):
         if machine_gone:
             bury(run_dir, machine_gone)
         seen = settled(run_dir, by_name(spec.scheduler), say)
-        say(f"{run_dir.name}: {counted(seen)}")
+        say(f"{run_dir.name}: {count_by_state(seen)}")
         again = wanted(seen, spec, only, tuple(overrides))
         for line in between(seen):
             say(f"{line}: not run again now; once that is over, type this again")
@@ -88,7 +88,7 @@ def run_again(
         done = resume(run_dir, spec, seen, again, say)
     _report(done, spec.scheduler)
     if len(done.groups) < len(again) or not wait:
-        say(f"  progress     jobkit status {typed(run_dir)}")
+        say(f"  progress     jobkit status {shell_path(run_dir)}")
         return REFUSED if len(done.groups) < len(again) else 0
     return stay(run_dir, _points(seen, again), spec.policy, seen)
 
@@ -102,12 +102,12 @@ def _report(done: Resumed, scheduler: str) -> None:
         say(line)
 
 
-def _points(seen: RunLook, again: Sequence[Group]) -> list[Point]:
+def _points(seen: RunStanding, again: Sequence[Group]) -> list[Point]:
     indices = {index for group in again for index in group.points}
     return [point.point for point in seen.points if point.point.index in indices]
 
 
-def follow(run_dir: Path) -> int:
+def run_follow_up(run_dir: Path) -> int:
     """Do what the policy says, from the job that follows a sweep, or after one here; return the exit code.
 
     Where the node may not submit, or the scheduler refuses, it is journalled what is left to do.
@@ -122,7 +122,7 @@ def follow(run_dir: Path) -> int:
             note_left(run_dir, error.message, ())
             say(f"{error}")
             return 0
-        say(f"{run_dir.name}: {counted(seen)}")
+        say(f"{run_dir.name}: {count_by_state(seen)}")
         again = wanted(seen, spec, ("failed",), strictly=True)
         for group in again:
             say(f"again: {described(group, run_dir)}")
@@ -132,7 +132,7 @@ def follow(run_dir: Path) -> int:
             done = resume(run_dir, spec, seen, again, say)
         except JobkitError as error:
             note_left(run_dir, error.message, again)
-            say(f"{error}\nit is left to a person: jobkit resume {word(run_dir)}")
+            say(f"{error}\nit is left to a person: jobkit resume {shell_quote(run_dir)}")
             return 0
         if left := [group for group in again if group not in done.groups]:
             note_left(run_dir, "; ".join(done.left), left)
@@ -144,7 +144,7 @@ def follow(run_dir: Path) -> int:
 def _follow_here(run_dir: Path, spec: SweepSpec) -> int:
     """Run again what the policy says, as often as it says; return 130 where it was interrupted."""
     while spec.policy.follow_up:
-        (seen,) = look([run_dir])
+        (seen,) = read_standings([run_dir])
         again = wanted(seen, spec, ("failed",), strictly=True)
         if not again:
             break
@@ -171,7 +171,7 @@ def described(group: Group, run_dir: Path) -> str:
     return f"{points}{', ' if what else ''}{' and '.join(what)}"
 
 
-def _here(run_dir: Path, seen: RunLook, again: Sequence[Group]) -> int | None:
+def _here(run_dir: Path, seen: RunStanding, again: Sequence[Group]) -> int | None:
     """Run the groups on this machine, one after the other; return an exit code where it ends early."""
     from jobkit.status import (
         progress_bars,  # brings rich, which a submission that returns at once does not need
@@ -182,7 +182,7 @@ def _here(run_dir: Path, seen: RunLook, again: Sequence[Group]) -> int | None:
             for group in again:
                 round_ = make_round(run_dir, seen, group)
                 write_round(run_dir, round_)
-                leg = local.Leg(group.points, group.spec, round_.number, group.given)
+                leg = local.LocalRound(group.points, group.spec, round_.number, group.given)
                 with progress_bars.Progress(run_dir, _points(seen, [group]), seen) as progress:
                     local.drive(run_dir, progress.tick, job_id, leg)
     except KeyboardInterrupt:

@@ -14,13 +14,13 @@ from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.types import Array, JobId, Request
 from jobkit.submit.controller import (
     REFUSED,
-    Errand,
+    JobPurpose,
+    SubmissionUnconfirmed,
     Submitted,
-    Unanswered,
     ask,
     cancel,
-    clean_environment,
-    patiently,
+    run_while_busy,
+    submission_environment,
     submit_array,
 )
 
@@ -41,8 +41,8 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
     argv = scheduler.limit_argv()
     if not argv:
         return ""
-    env = clean_environment()
-    done = shell.run(argv, env=env) if once else patiently(argv, scheduler.BUSY, env)
+    env = submission_environment()
+    done = shell.run(argv, env=env) if once else run_while_busy(argv, scheduler.BUSY_PATTERN, env)
     return shell.check(done, "the scheduler does not answer", hint="is this a submit host?").stdout
 
 
@@ -68,7 +68,7 @@ def arrays_within(
         message = f"{scheduler.NAME} takes no array jobs here: its array limit is 0"
         raise JobkitError(message, hint="ask the cluster's support about array jobs", exit_code=REFUSED)
     arrays = chunks(tasks, limit, max_parallel, listed)
-    if refusal := scheduler.too_many(limits, arrays):
+    if refusal := scheduler.task_limit_error(limits, arrays):
         hint = "split the sweep into several specs, lower `repeats`, or let points share jobs (`pack`)"
         raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=REFUSED)
     return arrays
@@ -185,12 +185,12 @@ def submit_round(
         ones are cancelled and the journal says so.
     """
     script = str(run_dir / script_name(round_.number))
-    errand = Errand(Role.POINTS, round_.number, round_.given)
+    errand = JobPurpose(Role.POINTS, round_.number, round_.given)
     taken: list[Submitted] = []
     for array in arrays:
         try:
             taken.append(submit_array(scheduler, run_dir, script, array, errand=errand))
-        except Unanswered:
+        except SubmissionUnconfirmed:
             raise  # what was taken stays: resume submits the rest
         except JobkitError:
             cancel(scheduler, run_dir, [one.job for one in taken])

@@ -13,14 +13,21 @@ from jobkit.core.files import alone_in
 from jobkit.core.paths import ledger_path
 from jobkit.fit.lengths import LENGTHS_FILE
 from jobkit.outcome.journal import Role
-from jobkit.outcome.trials import WANTED_FILE, Wanted
+from jobkit.outcome.trials import WANTED_FILE, SearchGoal
 from jobkit.planning.prepare import Prepared
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Array, JobId
 from jobkit.spec.fields import DEVICE
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.submit.controller import NOT_JOURNALLED, Errand, Submitted, Unanswered, cancel, submit_array
+from jobkit.submit.controller import (
+    NOT_JOURNALLED,
+    JobPurpose,
+    SubmissionUnconfirmed,
+    Submitted,
+    cancel,
+    submit_array,
+)
 from jobkit.submit.rounds import Round, ask_round, following, jobs_of, plan_arrays, submit_round, write_round
 
 FIND_SCRIPT = "find.sh"
@@ -142,15 +149,15 @@ def submit(
 def _find(prepared: Prepared, scheduler: Scheduler, jobs: Sequence[JobId]) -> tuple[Submitted, ...]:
     """Submit the job that finds the largest batch; where that is refused the sweep is cancelled."""
     try:
-        return (follow(prepared.run_dir, scheduler, len(prepared.points), jobs),)
-    except Unanswered:
+        return (submit_search(prepared.run_dir, scheduler, len(prepared.points), jobs),)
+    except SubmissionUnconfirmed:
         raise  # it may have been taken: resume finds out
     except JobkitError:
         cancel(scheduler, prepared.run_dir, jobs)
         raise
 
 
-def follow(run_dir: Path, scheduler: Scheduler, points: int, after: Sequence[JobId] = ()) -> Submitted:
+def submit_search(run_dir: Path, scheduler: Scheduler, points: int, after: Sequence[JobId] = ()) -> Submitted:
     """Submit ``find.sh`` as a job that begins once others have ended.
 
     Parameters
@@ -164,7 +171,7 @@ def follow(run_dir: Path, scheduler: Scheduler, points: int, after: Sequence[Job
         Exit code 3, where the scheduler refuses.
     """
     script = str(run_dir / FIND_SCRIPT)
-    return submit_array(scheduler, run_dir, script, following(points), after, Errand(Role.FIND))
+    return submit_array(scheduler, run_dir, script, following(points), after, JobPurpose(Role.FIND))
 
 
 def follow_up(
@@ -179,7 +186,7 @@ def follow_up(
     """
     script = str(run_dir / FOLLOW_SCRIPT)
     try:
-        one = submit_array(scheduler, run_dir, script, ONE_TASK, after, Errand(Role.FOLLOW, round_))
+        one = submit_array(scheduler, run_dir, script, ONE_TASK, after, JobPurpose(Role.FOLLOW, round_))
     except JobkitError as error:
         if error.exit_code == NOT_JOURNALLED:
             raise
@@ -187,10 +194,10 @@ def follow_up(
     return (one,), ""
 
 
-def wanted(spec: SweepSpec, after: int) -> Wanted:
+def wanted(spec: SweepSpec, after: int) -> SearchGoal:
     """Return what is to be found, after so many trials."""
     memory = spec.find_max.memory if spec.find_max else DEVICE
-    return Wanted(
+    return SearchGoal(
         memory_bytes=memory if isinstance(memory, int) else None,
         ram_bytes=spec.resources.memory,
         ledger=str(ledger_path()),

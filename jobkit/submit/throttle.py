@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.terminal import typed
+from jobkit.core.terminal import shell_path
 from jobkit.outcome.journal import Role, Submission
 from jobkit.schedulers.registry import by_name
-from jobkit.status.standing import RunLook, look
+from jobkit.status.standing import RunStanding, read_standings
 from jobkit.submit import controller
 from jobkit.submit.controller import REFUSED
 from jobkit.submit.launch import say
@@ -33,23 +33,25 @@ def throttle(run_dir: Path, most: int) -> int:
         does not answer, or refuses.
     """
     with alone(run_dir, say):
-        (seen,) = look([run_dir])
+        (seen,) = read_standings([run_dir])
         jobs = _live(seen)
         each = share(most, len(jobs)) or 0
         refusals = []
-        for one in jobs:
-            refused = controller.throttle(by_name(one.scheduler), run_dir, one.job, each)
+        for job in jobs:
+            refused = controller.throttle(by_name(job.scheduler), run_dir, job.job, each)
             if refused:
-                refusals.append(f"{one.scheduler} did not change job {one.job}: {refused}")
+                refusals.append(f"{job.scheduler} did not change job {job.job}: {refused}")
     if refusals:
         raise JobkitError(
-            "\n".join(refusals), hint=f"jobkit status {typed(run_dir)} tells what runs", exit_code=REFUSED
+            "\n".join(refusals),
+            hint=f"jobkit status {shell_path(run_dir)} tells what runs",
+            exit_code=REFUSED,
         )
     say(f"{run_dir.name}: {_told(most, each, jobs)}")
     return 0
 
 
-def _live(seen: RunLook) -> list[Submission]:
+def _live(seen: RunStanding) -> list[Submission]:
     """Return the arrays of points that the queue holds tasks of.
 
     Raises
@@ -60,10 +62,12 @@ def _live(seen: RunLook) -> list[Submission]:
     if seen.silent:
         message = f"{', '.join(seen.silent)} does not answer, so nothing was changed"
         raise JobkitError(message, hint="try again when it does", exit_code=REFUSED)
-    run = typed(seen.folder)
+    run = shell_path(seen.folder)
     held = {(task.scheduler, task.job_id) for task in seen.queued}
     jobs = [
-        one for one in seen.submissions if one.role is Role.POINTS and (one.scheduler, one.job.id) in held
+        submission
+        for submission in seen.submissions
+        if submission.role is Role.POINTS and (submission.scheduler, submission.job.id) in held
     ]
     if not jobs:
         raise JobkitError(

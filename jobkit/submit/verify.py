@@ -9,16 +9,16 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_lines
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import POINTS_FILE, Point
-from jobkit.core.terminal import typed
+from jobkit.core.terminal import shell_path
 from jobkit.fit.search import foreseen, under_way
-from jobkit.outcome.trials import said, trials
+from jobkit.outcome.trials import describe_trials, trials
 from jobkit.planning.resolve import warn_again
 from jobkit.planning.script import render_find
 from jobkit.schedulers.registry import by_name
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import FindMax, load_spec
 from jobkit.submit import local, sweep
-from jobkit.submit.guards import check_place
+from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import EXIT_INTERRUPTED, say
 from jobkit.submit.resubmit import alone
 
@@ -41,7 +41,7 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
         Where the run folder cannot be read or written, is a copy or was moved, or the scheduler
         refuses (exit code 3).
     """
-    check_place(run_dir)
+    refuse_moved_run(run_dir)
     with alone(run_dir, say):
         return _verify(run_dir, memory)
 
@@ -63,18 +63,18 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     if spec.scheduler != "local" and (trial := under_way(run_dir, asked_for)):
         size = trial.batch_size or next_.batch_size
         what = f"batch_size {size:,}" if size else "the largest batch"
-        terminal.say(f"{what} is being tried already: jobkit status {typed(run_dir)} says how far it is")
+        terminal.say(f"{what} is being tried already: jobkit status {shell_path(run_dir)} says how far it is")
         return EXIT_TO_COME
     if final and not next_.index:
-        for line in said([next_]):
+        for line in describe_trials([next_]):
             terminal.say(line)
         return EXIT_FAILED
     warn_again(say, spec, points)
     sweep.want(spec, run_dir, render_find(spec, site, points[0], run_dir), after=before)
     if spec.scheduler == "local":
         return _here(run_dir, before)
-    taken = sweep.follow(run_dir, by_name(spec.scheduler), len(points))
-    say(f"submitted: {spec.scheduler} job {taken.job}\n  results   jobkit collect {typed(run_dir)}")
+    taken = sweep.submit_search(run_dir, by_name(spec.scheduler), len(points))
+    say(f"submitted: {spec.scheduler} job {taken.job}\n  results   jobkit collect {shell_path(run_dir)}")
     return 0
 
 
@@ -92,9 +92,9 @@ def _here(run_dir: Path, before: int) -> int:
         with local.as_driver(run_dir) as job_id:
             local.find_largest(run_dir, lambda _: None, job_id)
     except KeyboardInterrupt:
-        say(f"interrupted\n  results   jobkit collect {typed(run_dir)}")
+        say(f"interrupted\n  results   jobkit collect {shell_path(run_dir)}")
         return EXIT_INTERRUPTED
     found = trials(run_dir)[before:]
-    for line in said(found):
+    for line in describe_trials(found):
         terminal.say(line)
     return 0 if found and (found[-1].held or found[-1].proved) else EXIT_FAILED

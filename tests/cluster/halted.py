@@ -11,7 +11,7 @@ from jobkit.core.files import read_text
 from jobkit.core.job_files import Begin, read_begin
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import Outcome, Record
-from jobkit.status.standing import IN_QUEUE, Look, Standing, look
+from jobkit.status.standing import IN_QUEUE, PointStanding, Standing, read_standings
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 
 Wait = Callable[[Callable[[], bool], float], None]
@@ -90,8 +90,8 @@ def halted(lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch) -> Itera
             lab.jobkit("cancel", run)
 
 
-def seen(run: Path, *, ask: bool = True) -> tuple[Look, ...]:
-    return look([run], ask=ask)[0].points
+def seen(run: Path, *, ask: bool = True) -> tuple[PointStanding, ...]:
+    return read_standings([run], ask=ask)[0].points
 
 
 def home(run: Path, size: int = 1, number: int = 1) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobkit.core.records import Outcome
-from jobkit.status.standing import RunLook, Standing, look
+from jobkit.status.standing import RunStanding, Standing, read_standings
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
@@ -19,14 +19,14 @@ HANG = dict.fromkeys(ALL, "hangs")
 CANCELLED = Outcome.CANCELLED
 
 
-def seen(run: Path) -> RunLook:
-    (found,) = look([run])
+def seen(run: Path) -> RunStanding:
+    (found,) = read_standings([run])
     return found
 
 
 def running(run: Path) -> set[int]:
     """Return the points that run and have a batch home."""
-    running = {one.point.index for one in seen(run).points if one.standing is Standing.RUNNING}
+    running = {point.point.index for point in seen(run).points if point.standing is Standing.RUNNING}
     return {
         index for index in running if list(run.glob(f"results/batch_size-{index}-r1/try-*/batches.jsonl"))
     }

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.status.standing import look
+from jobkit.status.standing import read_standings
 from tests.cluster.holds import RELEASE, held_by
 from tests.cluster.test_sweeps import COUNT, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
@@ -72,8 +72,8 @@ def later(run: Path) -> None:
 
 
 def all_ok(run: Path) -> bool:
-    (seen,) = look([run], ask=False)
-    return all(one.outcome is Outcome.OK for one in seen.points)
+    (seen,) = read_standings([run], ask=False)
+    return all(point.outcome is Outcome.OK for point in seen.points)
 
 
 def submitted(lab: Lab) -> list[dict[str, object]]:

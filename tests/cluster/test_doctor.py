@@ -82,7 +82,7 @@ def doctor(scheduler: str, *words: str, deadline_s: float = 120) -> subprocess.C
 def told(scheduler: str, *words: str) -> dict[str, dict[str, str]]:
     """Return the findings by name."""
     done = doctor(scheduler, *words, "--json")
-    return {one["name"]: one for one in json.loads(done.stdout)["findings"]}
+    return {load["name"]: load for load in json.loads(done.stdout)["findings"]}
 
 
 def test_here_and_in_a_job(scheduler: str, home: Path) -> None:

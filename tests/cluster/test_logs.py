@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.status.standing import Standing, look
+from jobkit.status.standing import Standing, read_standings
 from tests.cluster.holds import HOLD, RELEASE
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
@@ -87,7 +87,7 @@ def test_what_runs_is_followed_until_it_has_ended(faulty: Faulty, wait_until: Wa
     faulty.fail({1: "slow"})
     faulty.sweep()
     run = lab.run_dir()
-    wait_until(lambda: look([run])[0].points[0].standing is Standing.RUNNING, 60)
+    wait_until(lambda: read_standings([run])[0].points[0].standing is Standing.RUNNING, 60)
     wait_until(lambda: any(run.glob("logs/*")), 30)
     argv: list[str | Path] = [JOBKIT, "logs", run, "1", "-f"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as left:
@@ -95,7 +95,7 @@ def test_what_runs_is_followed_until_it_has_ended(faulty: Faulty, wait_until: Wa
         assert "batch_size-1-r1" in left.stderr.readline()
         left.send_signal(signal.SIGINT)
         assert left.wait(20) == 130
-    assert look([run])[0].points[0].standing is Standing.RUNNING, "Ctrl-C leaves the job alone"
+    assert read_standings([run])[0].points[0].standing is Standing.RUNNING, "Ctrl-C leaves the job alone"
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "batch_size-1-r1" in process.stderr.readline()

@@ -10,7 +10,7 @@ import pytest
 
 from jobkit.core.records import Exit, Outcome
 from jobkit.planning.prepare import Options, prepare
-from jobkit.status.standing import Standing, look
+from jobkit.status.standing import Standing, read_standings
 from jobkit.submit import sweep as submit
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
@@ -47,8 +47,8 @@ class Faulty:
         return done.stderr
 
     def outcomes(self) -> list[Outcome | None]:
-        (seen,) = look([self.lab.run_dir()], ask=False)
-        return [one.outcome for one in seen.points]
+        (seen,) = read_standings([self.lab.run_dir()], ask=False)
+        return [point.outcome for point in seen.points]
 
     def jobs(self) -> list[dict[str, object]]:
         return [event for event in self.lab.events() if event["event"] == "submitted"]
@@ -103,7 +103,7 @@ def test_what_was_submitted_again_is_not_submitted_once_more(faulty: Faulty) -> 
         again = faulty.lab.jobkit("resume", run)
         assert (again.returncode, len(faulty.jobs())) == (0, 2), again.stderr
         assert "nothing to run again" in again.stderr
-        assert look([run])[0].points[3].standing in {Standing.WAITING, Standing.RUNNING}
+        assert read_standings([run])[0].points[3].standing in {Standing.WAITING, Standing.RUNNING}
     finally:
         faulty.lab.jobkit("cancel", run)
 
@@ -128,7 +128,7 @@ def test_a_point_that_runs_is_not_run_twice(faulty: Faulty, wait_until: Wait) ->
     faulty.fail({1: "slow"})
     faulty.sweep()
     run = faulty.lab.run_dir()
-    wait_until(lambda: look([run])[0].points[0].standing is Standing.RUNNING, 60)
+    wait_until(lambda: read_standings([run])[0].points[0].standing is Standing.RUNNING, 60)
     done = faulty.lab.jobkit("resume", run, "1")
     assert done.returncode == 2
     assert "batch_size-1-r1 is running: it is not run twice at a time" in done.stderr

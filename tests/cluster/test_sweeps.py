@@ -255,9 +255,9 @@ def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab) -> None:
         env={**os.environ, "PYTHONPATH": str(WORKLOADS)},
     )
     assert done.returncode == 4, done.stdout + done.stderr
-    assert [(one["outcome"], "status 7 in step run" in str(one["evidence"])) for one in lab.points()] == [
-        ("bug", True)
-    ] * 2
+    assert [
+        (point["outcome"], "status 7 in step run" in str(point["evidence"])) for point in lab.points()
+    ] == [("bug", True)] * 2
     assert left_on(lab.scratch) == []
 
 
@@ -306,7 +306,7 @@ def test_the_real_tagger_finds_the_same_everywhere(lab: Lab, tiny_model: ModelRe
     text = (ROOT / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
     text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
     changes = ("resources.memory=2GiB", "resources.cpus=1", "sweep.batch_size=[20, 150]")
-    done = lab.sweep(lab.spec(text), "--wait", *(word for one in changes for word in ("--set", one)))
+    done = lab.sweep(lab.spec(text), "--wait", *(word for change in changes for word in ("--set", change)))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "STAND-IN" in done.stdout
     found = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}

@@ -38,18 +38,18 @@ def test_an_option_of_several_commands_is_the_same_in_each() -> None:
     for name, holders in options().items():
         kinds = {
             (
-                one.name,
-                type(one.type),
-                str(getattr(one.type, "choices", "")),
-                one.multiple,
-                one.is_flag,
-                one.metavar,
-                one.help,
+                holder.name,
+                type(holder.type),
+                str(getattr(holder.type, "choices", "")),
+                holder.multiple,
+                holder.is_flag,
+                holder.metavar,
+                holder.help,
             )
-            for one in holders.values()
+            for holder in holders.values()
         }
         assert len(kinds) == 1 or name in OF_ITS_OWN, f"{name}: {kinds}"
-        assert len({str(one.default) for one in holders.values()}) == 1 or name in {
+        assert len({str(holder.default) for holder in holders.values()}) == 1 or name in {
             *DEFAULTS_DIFFER,
             *OF_ITS_OWN,
         }

@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.terminal import Visible, Whole, as_json, for_csv, for_markdown, page, printable
+from jobkit.core.terminal import NoWrap, Visible, as_json, for_csv, for_markdown, printable, wrap_sections
 
 RUN = Path(__file__).parents[2] / "docs/benchmarks/gpu/stanza-20261121-034558-42cc"
 SPEC = "name: d\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1]}\nscheduler: local\n"
 
 
 def test_parts_stand_apart_and_empty_ones_are_left_out() -> None:
-    assert page([["a", "b"], [], ["c"]]) == "a\nb\n\nc\n"
+    assert wrap_sections([["a", "b"], [], ["c"]]) == "a\nb\n\nc\n"
 
 
 def test_long_lines_go_on_below_unless_they_are_to_be_copied() -> None:
     words = "  " + "word " * 20
     command = "  Prove it: jobkit verify " + "x" * 60
-    table = Whole("1  " * 30)
-    first, *others = page([[words, command, table]], 40).splitlines()
+    table = NoWrap("1  " * 30)
+    first, *others = wrap_sections([[words, command, table]], 40).splitlines()
     assert len(first) <= 40
     assert others[0].startswith("    word")
     assert others[-2:] == [command, table]
@@ -33,7 +33,7 @@ def test_long_lines_go_on_below_unless_they_are_to_be_copied() -> None:
 
 @given(st.text(), st.integers(40, 80))
 def test_nothing_is_lost_and_no_terminal_obeys(text: str, width: int) -> None:
-    told = page([[text]], width)
+    told = wrap_sections([[text]], width)
     assert told.replace("\n", "").replace(" ", "").isprintable() or not text.isprintable()
     assert printable(text).isascii() or not text.isascii()
     assert "".join(printable(text).split()) == "".join(told.split())

@@ -59,7 +59,7 @@ def test_several_of_a_kind_read_back_each_as_it_was() -> None:
     told = replace(RECORD, needs=(NEED, replace(NEED, load=8)), point=replace(POINT, cap_bytes=2**30))
     back = json_codec.from_json(Record, json_codec.to_json(told), where="x")
     assert back == told
-    assert [type(one) for one in back.needs] == [Need, Need]
+    assert [type(need) for need in back.needs] == [Need, Need]
     assert type(back.needs) is tuple
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobkit.core.terminal import advice, meant, nearest
+from jobkit.core.terminal import did_you_mean, meant, nearest
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from jobkit.core.terminal import advice, meant, nearest
 )
 def test_the_closest_word_or_all_of_them(word: str, said: str, whole: str) -> None:
     words = ["slurm", "sge"]
-    assert advice(word, words) == said
+    assert did_you_mean(word, words) == said
     assert nearest(word, words) == whole
 
 

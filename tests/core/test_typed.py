@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.terminal import short, typed, word
+from jobkit.core.terminal import relative_path, shell_path, shell_quote
 from jobkit.submit.resume import run_again
 from tests.support.swept import BUG, OK, Sweep
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture
@@ -65,15 +65,15 @@ def pasted(text: str) -> list[str]:
 
 
 def test_a_path_below_here_is_told_from_here(here: Path) -> None:
-    assert short(here / "runs" / "demo") == "runs/demo"
-    assert short(here.parent) == str(here.parent)
-    assert typed(here / "a b") == "'a b'"
-    assert typed(here / "-a") == "./-a"
+    assert relative_path(here / "runs" / "demo") == "runs/demo"
+    assert relative_path(here.parent) == str(here.parent)
+    assert shell_path(here / "a b") == "'a b'"
+    assert shell_path(here / "-a") == "./-a"
 
 
 @pytest.mark.parametrize("path", ["runs/demo", "a b", "-a b", "it's", "~x", "$HOME", "-"])
 def test_a_word_is_one_word_and_no_option(path: str) -> None:
-    (told,) = shlex.split(word(path))
+    (told,) = shlex.split(shell_quote(path))
     assert Path(told) == Path(path)
     assert not told.startswith("-")
 

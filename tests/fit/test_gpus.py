@@ -7,7 +7,7 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB
-from jobkit.fit.gpus import CARDS, SHELF, card, cards, shelf, usable_bytes
+from jobkit.fit.gpus import CARDS, COMMON_GPUS, card, common_gpus, gpu_kinds, usable_bytes
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "recommend.md").read_text(encoding="utf-8")
@@ -18,7 +18,9 @@ def test_every_card_has_its_source_and_they_stand_in_ascending_memory() -> None:
     assert sizes == sorted(sizes)
     for one in CARDS.values():
         assert one.link.startswith("https://") or (ROOT / one.link).is_file()
-    assert [one.name for one in shelf()] == sorted(SHELF, key=lambda name: CARDS[name].usable_bytes)
+    assert [gpu.name for gpu in common_gpus()] == sorted(
+        COMMON_GPUS, key=lambda name: CARDS[name].usable_bytes
+    )
 
 
 def test_the_page_has_every_card_with_its_memory_and_its_source() -> None:
@@ -35,8 +37,8 @@ def test_a_card_holds_less_than_its_name_says() -> None:
 
 
 def test_names_in_any_case_with_commas_or_all() -> None:
-    assert [one.name for one in cards("V100-32, mig-2g.10gb,")] == ["v100-32", "mig-2g.10gb"]
-    assert cards("all") == tuple(CARDS.values())
+    assert [kind.name for kind in gpu_kinds("V100-32, mig-2g.10gb,")] == ["v100-32", "mig-2g.10gb"]
+    assert gpu_kinds("all") == tuple(CARDS.values())
 
 
 @pytest.mark.parametrize(
@@ -62,8 +64,8 @@ def test_what_nvml_tells_holds_the_drivers_reserve() -> None:
 
 
 def test_each_card_once_and_all_among_others() -> None:
-    assert [one.name for one in cards("h100, h100,t4")] == ["h100", "t4"]
-    assert set(cards("all,h100")) == set(cards("all"))
+    assert [kind.name for kind in gpu_kinds("h100, h100,t4")] == ["h100", "t4"]
+    assert set(gpu_kinds("all,h100")) == set(gpu_kinds("all"))
     for nothing in ("", ",", " , "):
         with pytest.raises(JobkitError, match="names no card"):
-            cards(nothing)
+            gpu_kinds(nothing)

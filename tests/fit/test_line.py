@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from benchmarks.coverage import DESIGNS, SCATTERS, Scatter, simulate
 from jobkit.core.units import GIB
 from jobkit.fit.line import (
-    FAR,
+    EXTRAPOLATION_MARGIN,
+    MAX_EXTRAPOLATION,
     MOST_PAIRS,
-    UNSEEN,
     UPPER_PART,
     Censored,
     Fit,
@@ -107,7 +107,7 @@ def test_points_on_steps_are_never_exact() -> None:
     step = 20 * MIB
     on_steps = [Observation(load, load * step, str(load)) for load in (2, 4, 6, 8)]
     assert fitted(on_steps).residual_bytes == pytest.approx(step / math.sqrt(12))
-    small = [replace(one, size_bytes=one.size_bytes + 2 * MIB * (one.load == 4)) for one in on_steps]
+    small = [replace(step, size_bytes=step.size_bytes + 2 * MIB * (step.load == 4)) for step in on_steps]
     assert fitted(small).residual_bytes >= 2 * MIB / math.sqrt(12)
     assert fitted(on_line(2, 4, 6, 8)).residual_bytes == pytest.approx(0, abs=1)
 
@@ -145,7 +145,7 @@ def test_one_observation_a_point_is_bounded_as_in_the_textbook() -> None:
     error = math.sqrt(sum((one.size_bytes - fit.at(one.load)) ** 2 for one in scattered()) / 3)
     assert fit.residual_bytes == pytest.approx(error)
     textbook = 2.3534 * error * math.sqrt(1 + 1 / 5 + (300_000 - 60_000) ** 2 / spread)
-    unseen = UNSEEN * (fit.at(300_000) - fit.at(fit.load_max))
+    unseen = EXTRAPOLATION_MARGIN * (fit.at(300_000) - fit.at(fit.load_max))
     assert fit.upper(300_000) - fit.at(300_000) == pytest.approx(textbook + unseen, rel=1e-4)
 
 
@@ -178,7 +178,7 @@ def test_a_line_is_found_again(loads: list[int], slope: float, fixed: float, fur
     fit = fitted(on_line(*loads, slope=slope, fixed=fixed))
     scale = fixed + slope * further
     assert fit.at(further) == pytest.approx(scale, rel=1e-6)
-    unseen = UNSEEN * max(0.0, slope * (further - max(loads)))
+    unseen = EXTRAPOLATION_MARGIN * max(0.0, slope * (further - max(loads)))
     assert fit.upper(further) == pytest.approx(scale + unseen, rel=1e-5)
     assert fit.theil_sen_slope_bytes == pytest.approx(slope, rel=1e-3)
     assert (fit.load_min, fit.load_max, fit.points) == (min(loads), max(loads), len(loads))
@@ -339,7 +339,7 @@ def test_too_few_loads_beside_the_largest_foretell_nothing() -> None:
 
 def test_a_straight_line_is_not_doubted() -> None:
     assert doubts(fitted(scattered())) == ()
-    assert doubts(fitted(scattered()), FAR * 100_000) == ()
+    assert doubts(fitted(scattered()), MAX_EXTRAPOLATION * 100_000) == ()
 
 
 def test_far_beyond_the_evidence_is_doubted() -> None:
@@ -365,7 +365,7 @@ def test_one_wild_value_is_doubted_by_the_median_slope() -> None:
     wild = [*on_line(*range(20_000, 90_000, 10_000), fixed=2e9), Observation(90_000, 3.6e9, "wild")]
     fit = fitted(wild)
     assert fit.theil_sen_slope_bytes == pytest.approx(10_000, rel=0.01)
-    assert [one for one in doubts(fit) if one.startswith("the median slope is -")]
+    assert [doubt for doubt in doubts(fit) if doubt.startswith("the median slope is -")]
 
 
 def test_the_median_slope_of_many_is_taken_of_some() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.fit.lengths import NONE, PUNCTUATION
-from jobkit.fit.loads import FLOOR, Cut, Lengths, Loads, measuring_sizes, sizes
+from jobkit.fit.loads import MIN_LOAD, Cut, Lengths, Loads, measuring_sizes, sizes
 
 PARAGRAPHS = st.lists(st.lists(st.integers(1, 60), max_size=5), min_size=1, max_size=14)
 FIXED = st.none() | st.integers(1, 9)
@@ -195,7 +195,7 @@ def test_the_sizes_stay_below_a_quarter_of_the_card() -> None:
 
 def test_the_sizes_lie_above_the_floor_where_the_text_permits() -> None:
     loads = novel(300)
-    assert loads.load(measuring_sizes(loads, 30_000)[0]) >= FLOOR
+    assert loads.load(measuring_sizes(loads, 30_000)[0]) >= MIN_LOAD
     assert len(measuring_sizes(loads, 30_000)) == 5
 
 

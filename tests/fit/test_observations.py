@@ -9,7 +9,15 @@ from jobkit.core.measurements import Gpu, Memory, Need
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.fit.line import Fit
-from jobkit.fit.observations import ALLOCATED, NEED, RAM, Evidence, gather, ram_peak, setting
+from jobkit.fit.observations import (
+    ALLOCATED,
+    NEED,
+    RAM,
+    MemoryObservations,
+    observe_memory,
+    ram_peak,
+    setting,
+)
 from tests.support.builders import GPU, MODEL, grid, record, summary
 
 SIZES = (10, 20, 30, 40, 50)
@@ -56,13 +64,15 @@ def ran_out(batch_size: int, *, load: int | None, cap_bytes: int | None = None) 
     return replace(record(point), outcome=Outcome.GPU_OOM, summary=None, failed_load=load)
 
 
-def told(records: Sequence[Record], batches: Mapping[str, Sequence[Batch]] | None = None) -> Evidence:
-    found = gather(records, batches)
-    assert isinstance(found, Evidence), found
+def told(
+    records: Sequence[Record], batches: Mapping[str, Sequence[Batch]] | None = None
+) -> MemoryObservations:
+    found = observe_memory(records, batches)
+    assert isinstance(found, MemoryObservations), found
     return found
 
 
-def fit_of(evidence: Evidence) -> Fit:
+def fit_of(evidence: MemoryObservations) -> Fit:
     assert isinstance(evidence.fit, Fit), evidence.fit
     return evidence.fit
 
@@ -151,8 +161,8 @@ def test_points_without_figures_are_passed_over() -> None:
 
 def test_other_ends_say_nothing() -> None:
     lost = [replace(one, outcome=Outcome.TIMEOUT) for one in went_well()]
-    assert gather(lost) == gather([]) == "no point has succeeded yet"
-    assert gather([ran_out(90, load=90_000)]) == "no point has succeeded yet"
+    assert observe_memory(lost) == observe_memory([]) == "no point has succeeded yet"
+    assert observe_memory([ran_out(90, load=90_000)]) == "no point has succeeded yet"
     assert told([*went_well(), lost[0]]) == told(went_well())
 
 
@@ -179,13 +189,13 @@ MIXED = ["GPU", "allocator setting", "order of work", "version of torch", "model
 @pytest.mark.parametrize("name", MIXED)
 def test_what_differs_is_refused_by_name(name: str) -> None:
     first, *others = went_well()
-    assert str(gather([changed(first, name), *others])).startswith(f"the points differ in {name}: ")
+    assert str(observe_memory([changed(first, name), *others])).startswith(f"the points differ in {name}: ")
 
 
 def test_the_same_card_of_another_size_is_another() -> None:
     first, *others = went_well()
     small = replace(first, gpu=replace(GPU, total_bytes=70 * GIB))
-    assert str(gather([small, *others])).startswith("the points differ in GPU: ('NVIDIA H200', 1503")
+    assert str(observe_memory([small, *others])).startswith("the points differ in GPU: ('NVIDIA H200', 1503")
 
 
 # -- out of memory
@@ -235,7 +245,7 @@ def test_what_was_done_before_the_failure_is_no_bound() -> None:
 
 def test_retries_of_the_allocator_are_told() -> None:
     first, *others = went_well()
-    found = told([replace(first, retries=2), *(replace(one, retries=0) for one in others)])
+    found = told([replace(first, retries=2), *(replace(other, retries=0) for other in others)])
     assert found.remarks == ("1 of 5 points passed only after the allocator had emptied its cache",)
 
 

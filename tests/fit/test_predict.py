@@ -9,22 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.fit.lengths import PUNCTUATION, Lengths
-from jobkit.fit.line import FAR, Fit, Observation, fit_memory
+from jobkit.fit.line import MAX_EXTRAPOLATION, Fit, Observation, fit_memory
 from jobkit.fit.loads import Loads
-from jobkit.fit.observations import NEED, Evidence
+from jobkit.fit.observations import NEED, MemoryObservations
 from jobkit.fit.predict import Prediction, predict
 
 FIXED, SLOPE = 2e8, 10_000.0
 
 
-def evidence(*loads: float, remarks: tuple[str, ...] = ()) -> Evidence:
+def evidence(*loads: float, remarks: tuple[str, ...] = ()) -> MemoryObservations:
     """Return evidence that lies a little off a line, load 100 for each paragraph of the batch."""
     off = (2e6, -3e6, 1e6, 2e6, -2e6)
     told = [
         Observation(load, FIXED + SLOPE * load + off[number % 5], str(load))
         for number, load in enumerate(loads or (2_000, 4_000, 6_000, 8_000, 10_000))
     ]
-    return Evidence(
+    return MemoryObservations(
         kind=NEED,
         fit=fit_memory(told),
         load_by_batch={int(one.load / 100): int(one.load) for one in told},
@@ -38,7 +38,7 @@ def text(paragraphs: int = 1_000, source: str = "tokenizer") -> Loads:
     return Loads(Lengths(paragraphs=((100,),) * paragraphs, source=source))
 
 
-def fit_of(told: Evidence) -> Fit:
+def fit_of(told: MemoryObservations) -> Fit:
     assert isinstance(told.fit, Fit)
     return told.fit
 
@@ -92,7 +92,7 @@ def test_the_text_may_end_the_batch_before_memory_does() -> None:
 def test_far_beyond_the_evidence_is_doubted_at_the_batch_and_not_at_the_capacity() -> None:
     beyond = "times the largest load measured: far beyond the evidence"
     assert beyond in predict(evidence(), 5e9, text()).doubts[0]
-    assert beyond not in "".join(predict(evidence(), 5e9, text(int(FAR) * 100)).doubts)
+    assert beyond not in "".join(predict(evidence(), 5e9, text(int(MAX_EXTRAPOLATION) * 100)).doubts)
 
 
 @pytest.mark.fault

@@ -27,8 +27,8 @@ from jobkit.outcome.trials import (
     PROCESS,
     TRIALS_FILE,
     WANTED_FILE,
+    SearchGoal,
     Trial,
-    Wanted,
     finished,
     trials,
 )
@@ -75,7 +75,7 @@ def measured(point: Point) -> Record:
 
 
 def want(run: Path, memory_bytes: int | None, after: int = 0) -> None:
-    wanted = Wanted(
+    wanted = SearchGoal(
         memory_bytes=memory_bytes, ram_bytes=2 * GIB, ledger=str(run.parent / "ledger.jsonl"), after=after
     )
     write_atomically(run / WANTED_FILE, to_json(wanted))
@@ -92,8 +92,8 @@ def run_of(
     """Return a run folder whose points went well, and where the largest batch is wanted."""
     points = grid(sizes, device=device)
     run = write_points(folder / "run", points)
-    for one in points:
-        write_record(run, measured(one))
+    for point in points:
+        write_record(run, measured(point))
     if lengths:
         write_atomically(run / LENGTHS_FILE, Lengths(paragraphs=((900,),) * ITEMS).to_json())
     want(run, memory_bytes)
@@ -177,8 +177,8 @@ def test_out_of_memory_is_followed_by_at_most_95_percent_three_times_in_all(
     assert search.next_trial(run) is None
     assert finished(run)
     assert all(after <= 0.95 * before for before, after in itertools.pairwise(loads))
-    assert [one.outcome for one in trials(run)] == [Outcome.RAM_OOM] * 3
-    assert [one.held for one in ledger.entries(tmp_path / "ledger.jsonl")] == [False] * 3
+    assert [trial.outcome for trial in trials(run)] == [Outcome.RAM_OOM] * 3
+    assert [entry.held for entry in ledger.entries(tmp_path / "ledger.jsonl")] == [False] * 3
 
 
 def test_a_batch_that_took_more_did_not_hold(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_second_trial_of_a_size_is_a_point_of_its_own(tmp_path: Path) -> None:
     assert second.point_id == f"{first.point_id}-2"
     assert search.next_trial(run) is None
     assert trials(run)[1].under_way
-    assert [one.tries for one in read_run(run).points] == [*[1] * 6, 0]
+    assert [point.tries for point in read_run(run).points] == [*[1] * 6, 0]
 
 
 def test_what_the_run_has_measured_is_not_tried_again(tmp_path: Path) -> None:
@@ -309,11 +309,11 @@ def test_a_folder_that_two_trials_share_holds_one_record_each(tmp_path: Path) ->
     search.next_trial(run)
     append_line(run / POINTS_FILE, to_json(replace(first, index=7)))
     read = read_run(run)
-    assert [one.verdict.outcome for one in read.points[5:]] == [Outcome.OK, Outcome.LOST]
-    assert [one.chosen.record for one in read.points if one.chosen].count(None) == 1
+    assert [point.verdict.outcome for point in read.points[5:]] == [Outcome.OK, Outcome.LOST]
+    assert [point.chosen.record for point in read.points if point.chosen].count(None) == 1
     assert any("of another point" in note for note in read.notes)
     write_record(run, replace(measured(replace(first, index=7)), try_number=2))
-    assert [one.verdict.outcome for one in read_run(run).points[5:]] == [Outcome.OK, Outcome.OK]
+    assert [point.verdict.outcome for point in read_run(run).points[5:]] == [Outcome.OK, Outcome.OK]
 
 
 def test_a_gpu_is_capped_and_judged_by_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,7 +399,7 @@ def test_where_nothing_can_be_tried_it_says_why(
     run = run_of(tmp_path, sizes=sizes, memory_bytes=memory_bytes)
     assert search.next_trial(run) is None
     assert finished(run)
-    assert [(one.index, one.message) for one in trials(run)] == [(0, why)]
+    assert [(trial.index, trial.message) for trial in trials(run)] == [(0, why)]
     assert len(points_of(run)) == len(sizes)
     assert search.next_trial(run) is None
     assert len(trials(run)) == 1
@@ -485,7 +485,7 @@ def test_a_search_that_was_killed_between_its_two_lines_goes_on(tmp_path: Path) 
     assert trials(run) == []
     assert "being tried" not in str(read_sources([run]))
     assert search.next_trial(run) == point
-    assert [one.index for one in trials(run)] == [points_of(run)[-1].index]
+    assert [trial.index for trial in trials(run)] == [points_of(run)[-1].index]
 
 
 @pytest.mark.fault
@@ -503,7 +503,7 @@ that runs it.
     assert "is being tried" in str(read_sources([run])[1])
     row = f"78_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"
     write_answer(run, "slurm", "accounting", row, argv=["sacct"])
-    (note,) = (one for one in read_sources([run])[1] if "never began" in one)
+    (note,) = (source for source in read_sources([run])[1] if "never began" in source)
     assert note.endswith(f"{run} {point.point_id} runs it")
     write_submitted(run, "slurm", "79", first=point.index, last=point.index, round=2)
     assert "is being tried" in str(read_sources([run])[1]), "resumed"

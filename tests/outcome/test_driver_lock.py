@@ -207,4 +207,4 @@ def test_process_1_of_a_container_is_not_the_one_before_it(killed: Path) -> None
     assert "again: 1 point" in again.stderr, again.stderr
     ids = [json.loads(line)["job_id"] for line in (killed / "journal.jsonl").read_text().splitlines()]
     assert len(set(ids)) == 2
-    assert {one.partition("-")[0] for one in ids} == {"1"}
+    assert {identifier.partition("-")[0] for identifier in ids} == {"1"}

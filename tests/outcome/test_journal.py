@@ -41,7 +41,7 @@ def test_arrays_of_a_list_run_each_line_once(lines: list[list[int]], data: st.Da
         submission(first=1, last=last, offset=offset, lines=told)
         for offset, last in ((0, cut), (cut, len(lines) - cut))
     ]
-    assert [points for one in arrays for _, points in one.tasks()] == list(told)
+    assert [points for array in arrays for _, points in array.tasks()] == list(told)
 
 
 def test_a_list_that_was_cut_short_leaves_tasks_without_points() -> None:

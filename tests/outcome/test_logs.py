@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Exit, Job, Point
 from jobkit.outcome.journal import Task
-from jobkit.outcome.logs import Log, find_log, named
+from jobkit.outcome.logs import Log, find_log, point_named
 from tests.support.builders import (
     grid,
     point,
@@ -127,18 +127,18 @@ def of_ids(*ids: str) -> list[Point]:
 
 def test_a_beginning_names_a_point_if_it_is_the_only_one() -> None:
     points = of_ids("size-5-r1", "size-50-r1", "size-50-r2", "other-1")
-    assert named(points, "o").point_id == "other-1"
-    assert named(points, "size-5-").point_id == "size-5-r1"
-    assert named(points, "2").point_id == "size-50-r1"
+    assert point_named(points, "o").point_id == "other-1"
+    assert point_named(points, "size-5-").point_id == "size-5-r1"
+    assert point_named(points, "2").point_id == "size-50-r1"
     with pytest.raises(JobkitError, match=r"'size-50' begins 2 points: size-50-r1, size-50-r2\n"):
-        named(points, "size-50")
+        point_named(points, "size-50")
     with pytest.raises(JobkitError, match=r"no point 'sise-5-r1'; did you mean 'size-5-r1'\?"):
-        named(points, "sise-5-r1")
+        point_named(points, "sise-5-r1")
     with pytest.raises(JobkitError, match=r"no point ''\n"):
-        named(points, "")
+        point_named(points, "")
     many = of_ids(*(f"size-{n}" for n in range(10)))
     with pytest.raises(JobkitError, match=r"begins 10 points: .*size-7 and 2 more"):
-        named(many, "size")
+        point_named(many, "size")
 
 
 IDS = st.lists(st.text("ab-", min_size=1, max_size=5), min_size=1, max_size=6, unique=True)
@@ -147,7 +147,7 @@ IDS = st.lists(st.text("ab-", min_size=1, max_size=5), min_size=1, max_size=6, u
 @given(IDS, st.text("ab-", max_size=5))
 def test_a_word_never_names_another_point(ids: list[str], word: str) -> None:
     try:
-        found = named(of_ids(*ids), word).point_id
+        found = point_named(of_ids(*ids), word).point_id
     except JobkitError:
         assume(word not in ids)
         assert len([name for name in ids if name.startswith(word)]) != 1 or not word

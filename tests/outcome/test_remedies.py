@@ -16,7 +16,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.torch_build import INDEX
 from jobkit.outcome.remedies import REMEDIES, Step, remedy
 from jobkit.run import failure
-from jobkit.status.standing import Look, Standing, look
+from jobkit.status.standing import PointStanding, Standing, read_standings
 from tests.support.swept import Sweep
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture is found by its name here
 from tests.whole.test_scheduler_faults import Lab
@@ -84,11 +84,11 @@ def failed(tmp_path_factory: pytest.TempPathFactory, kept_cache: Path, tiny_mode
     return run
 
 
-def point(run: Path, size: int) -> Look:
-    return look([run])[0].points[size - 1]
+def point(run: Path, size: int) -> PointStanding:
+    return read_standings([run])[0].points[size - 1]
 
 
-def steps_of(one: Look, run: Path) -> list[Step]:
+def steps_of(one: PointStanding, run: Path) -> list[Step]:
     assert one.outcome
     evidence, index = one.counts.verdict.evidence, one.point.index
     return list(remedy(one.outcome, evidence, run=str(run), point=index, alone=True))

@@ -11,10 +11,10 @@ from jobkit.core.job_files import Begin
 from jobkit.core.records import Outcome
 from jobkit.outcome.journal import Task
 from jobkit.outcome.timing import elapsed_s, moment, task_s
-from jobkit.outcome.tries import Tried
+from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.schedulers.types import Accounted, Queued, State
-from jobkit.status.standing import Look, Standing, running_s
+from jobkit.status.standing import PointStanding, Standing, running_s
 from tests.support.builders import point, record
 
 NOW = datetime(2026, 1, 2, 10, 30, tzinfo=UTC)
@@ -23,21 +23,21 @@ ACCOUNT = Accounted(job_id="77", task=1, ended=True, outcome=None, elapsed_s=42.
 
 
 def test_a_record_says_how_long_its_try_took() -> None:
-    assert elapsed_s(Tried(TryFiles(number=1, record=record(point())), OK, account=ACCOUNT)) == 60
+    assert elapsed_s(TryResult(TryFiles(number=1, record=record(point())), OK, account=ACCOUNT)) == 60
 
 
 def test_a_clock_that_was_set_back_is_no_time_below_nothing() -> None:
     odd = replace(record(point()), ended_at="2026-01-02T10:00:00+00:00")
-    assert elapsed_s(Tried(TryFiles(number=1, record=odd), OK)) == 0
+    assert elapsed_s(TryResult(TryFiles(number=1, record=odd), OK)) == 0
 
 
 def test_a_time_that_is_none_is_not_known() -> None:
     odd = replace(record(point()), ended_at="soon")
-    assert elapsed_s(Tried(TryFiles(number=1, record=odd), OK)) is None
+    assert elapsed_s(TryResult(TryFiles(number=1, record=odd), OK)) is None
 
 
 def test_without_a_record_the_accounting_says_it_of_a_task_of_one_point() -> None:
-    lost = Tried(TryFiles(number=1), Verdict(outcome=Outcome.NODE_FAIL, evidence=""), account=ACCOUNT)
+    lost = TryResult(TryFiles(number=1), Verdict(outcome=Outcome.NODE_FAIL, evidence=""), account=ACCOUNT)
     assert elapsed_s(lost) == 42
     assert elapsed_s(lost, shared=True) is None
     assert elapsed_s(replace(lost, account=None)) is None
@@ -54,9 +54,9 @@ def test_a_try_took_as_long_as_the_longest_that_any_source_reports(tmp_path: Pat
     assert task_s(files, tmp_path, ACCOUNT) == task_s(TryFiles(number=1), tmp_path) == 90
 
 
-def running(queued: Queued | None, begin: Begin | None = None) -> Look:
-    tried = Tried(TryFiles(number=1, begin=begin), Verdict(outcome=None, evidence=""))
-    return Look(
+def running(queued: Queued | None, begin: Begin | None = None) -> PointStanding:
+    tried = TryResult(TryFiles(number=1, begin=begin), Verdict(outcome=None, evidence=""))
+    return PointStanding(
         point=point(),
         standing=Standing.RUNNING,
         counts=tried,

@@ -15,9 +15,9 @@ from jobkit.outcome.trials import (
     TRIALS_FILE,
     Trial,
     answers,
-    ended,
+    describe_trials,
     is_trial,
-    said,
+    settled_trials,
     trial_id,
     trials,
 )
@@ -58,7 +58,7 @@ def test_every_message_stands_for_itself(tmp_path: Path) -> None:
 
 def test_a_run_without_trials(tmp_path: Path) -> None:
     assert trials(tmp_path) == []
-    assert said([]) == ()
+    assert describe_trials([]) == ()
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_a_run_without_trials(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_said_of_a_trial(trial: Trial, sentence: str) -> None:
-    assert said([trial]) == (sentence,)
+    assert describe_trials([trial]) == (sentence,)
 
 
 def test_nothing_is_said_twice() -> None:
-    assert len(said([Trial(message="too few"), TRIED, Trial(message="too few")])) == 2
+    assert len(describe_trials([Trial(message="too few"), TRIED, Trial(message="too few")])) == 2
 
 
 def test_an_error_is_a_share_of_what_was_measured() -> None:
@@ -110,7 +110,7 @@ def test_it_held_where_it_ran_and_stayed_within() -> None:
 def test_what_nobody_settled_ended_as_its_point_did() -> None:
     settled = replace(TRIED, index=7, outcome=Outcome.OK)
     message = Trial(message="too few")
-    lost, running, *same = ended(
+    lost, running, *same = settled_trials(
         [TRIED, replace(TRIED, index=9), settled, message], {6: Outcome.LOST, 7: Outcome.BUG, 9: None}
     )
     assert lost.outcome is Outcome.LOST

@@ -14,7 +14,7 @@ from jobkit.core.records import BATCHES_FILE, EXIT_FILE, RECORD_FILE, Exit, Job,
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
 from jobkit.outcome.tries import (
-    Tried,
+    TryResult,
     counting,
     latest_number,
     names,
@@ -60,14 +60,14 @@ def accounts(
     )
 
 
-def read(run: Path, known: Accounts, of: Point | None = None) -> list[Tried]:
+def read(run: Path, known: Accounts, of: Point | None = None) -> list[TryResult]:
     of = of or point()
     home = f"{run}/results/{of.point_id}"
     return list(read_tries(home, of, known, try_numbers(home)))
 
 
-def outcomes(tries: list[Tried]) -> list[Outcome | None]:
-    return [one.verdict.outcome for one in tries]
+def outcomes(tries: list[TryResult]) -> list[Outcome | None]:
+    return [tried.verdict.outcome for tried in tries]
 
 
 @given(st.integers(1, 5), st.lists(st.sampled_from(NUMBERED), max_size=5))

@@ -10,10 +10,10 @@ import pytest
 from jobkit.core.units import format_bytes_gib
 from jobkit.fit import line as fit
 from jobkit.fit.loads import loads_of, read_lengths
-from jobkit.fit.observations import Evidence, gather
+from jobkit.fit.observations import MemoryObservations, observe_memory
 from jobkit.fit.predict import Prediction, predict
 from jobkit.outcome.results import read_run
-from jobkit.outcome.trials import Trial, said, trials
+from jobkit.outcome.trials import Trial, describe_trials, trials
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "find-max.md").read_text(encoding="utf-8")
@@ -25,17 +25,19 @@ TODAY = [run for run in RUNS if run != EARLIER]
 MIB = 1024**2
 
 
-def evidence_of(run: Path) -> Evidence:
+def evidence_of(run: Path) -> MemoryObservations:
     """Return what the points of the sweep told, without those that tried the prediction."""
-    results = [one for one in read_run(run).points if not one.point.point_id.endswith("-verify")]
-    evidence = gather([one.chosen.record for one in results if one.chosen and one.chosen.record])
+    results = [point for point in read_run(run).points if not point.point.point_id.endswith("-verify")]
+    evidence = observe_memory(
+        [result.chosen.record for result in results if result.chosen and result.chosen.record]
+    )
     assert not isinstance(evidence, str)
     return evidence
 
 
 def predicted(run: Path) -> Prediction:
     """Return what the code as it is now predicts from the points of the sweep."""
-    points = [one.point for one in read_run(run).points if not one.point.point_id.endswith("-verify")]
+    points = [point.point for point in read_run(run).points if not point.point.point_id.endswith("-verify")]
     return predict(evidence_of(run), trials(run)[0].capacity_bytes, loads_of(read_lengths(run), points))
 
 
@@ -48,7 +50,7 @@ def only_trial(run: Path) -> tuple[Trial, int]:
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_what_was_tried_stands_on_the_page(run: Path) -> None:
-    told = said(trials(run))
+    told = describe_trials(trials(run))
     assert told
     for line in told:
         assert f"`{line}`" in PAGE
@@ -82,7 +84,7 @@ def test_todays_bound_names_less_than_what_once_failed() -> None:
 
 
 def test_the_page_says_what_pytorch_would_have_taken() -> None:
-    (point,) = (one for one in read_run(EARLIER).points if one.point.index == trials(EARLIER)[0].index)
+    (point,) = (point for point in read_run(EARLIER).points if point.point.index == trials(EARLIER)[0].index)
     assert point.chosen
     assert point.chosen.record
     found = re.search(
@@ -95,7 +97,7 @@ def test_the_page_says_what_pytorch_would_have_taken() -> None:
 
 
 def test_without_the_share_the_bound_would_name_more_than_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit, "UNSEEN", 0.0)
+    monkeypatch.setattr(fit, "EXTRAPOLATION_MARGIN", 0.0)
     names = {predicted(run).safe_batch for run in (EARLIER, LATER)}
     assert f"it names {max(names):,} without the 0.5 %" in PAGE
     assert len(names) == 1

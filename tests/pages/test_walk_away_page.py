@@ -14,14 +14,14 @@ PAGE = (ROOT / "docs" / "walk-away.md").read_text(encoding="utf-8")
 
 
 def test_what_became_of_each_point_stands_on_the_page() -> None:
-    for one in read_run(RUN).points:
-        said = one.verdict.evidence.removeprefix("exit file: ") if one.verdict.outcome == "pruned" else ""
-        line = f"{one.point.point_id:<20} {one.verdict.outcome!s:<8} {said}".rstrip()
+    for point in read_run(RUN).points:
+        said = point.verdict.evidence.removeprefix("exit file: ") if point.verdict.outcome == "pruned" else ""
+        line = f"{point.point.point_id:<20} {point.verdict.outcome!s:<8} {said}".rstrip()
         assert f"\n{line}\n" in PAGE
 
 
 def test_those_that_were_pruned_ended_at_once_and_loaded_nothing() -> None:
-    pruned = [one for one in read_run(RUN).points if one.verdict.outcome == "pruned"]
+    pruned = [point for point in read_run(RUN).points if point.verdict.outcome == "pruned"]
     assert len(pruned) == 2
     for one in pruned:
         folder = RUN / "results" / one.point.point_id / "try-1"

@@ -32,8 +32,8 @@ def expandable_records() -> list[dict[str, Any]]:
 def test_the_typical_line_is_that_of_the_committed_records() -> None:
     records = expandable_records()
     slope, fixed = linear_regression(
-        [one["summary"]["load_max"] for one in records],
-        [one["memory"]["process_peak_bytes"] for one in records],
+        [record["summary"]["load_max"] for record in records],
+        [record["memory"]["process_peak_bytes"] for record in records],
     )
     line = batch_sizes.TYPICAL["stanza-ner", "en", "full"]
     assert line.bytes_per_load == pytest.approx(slope, rel=0.01)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.planning.child import apart
+from jobkit.planning.child import run_in_child
 from jobkit.planning.standin.build import make_standin
 from tests.whole.test_imports import imported
 
@@ -32,10 +32,10 @@ def test_a_result_comes_from_another_process_that_sees_no_card(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     body = "say('on it'); print('noise'); return [os.getpid(), os.environ['CUDA_VISIBLE_DEVICES'], *given]"
     name, said = code(tmp_path, body, monkeypatch), list[str]()
-    pid, cards, *given = apart(name, "a", [1], say=said.append, what="trying")
+    pid, cards, *given = run_in_child(name, "a", [1], say=said.append, what="trying")
     assert (cards, given, said) == ("", ["a", [1]], ["on it"])
     assert not Path(f"/proc/{pid}").exists()
-    assert apart(name, say=said.append, what="trying", cards=True)[1] == "3"
+    assert run_in_child(name, say=said.append, what="trying", cards=True)[1] == "3"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_failure_is_told_in_words(
 ) -> None:
     name = code(tmp_path, body.replace("\n", "\\n"), monkeypatch)
     with pytest.raises(JobkitError, match=told) as caught:
-        apart(name, say=print, what="trying")
+        run_in_child(name, say=print, what="trying")
     assert caught.value.hint
 
 

@@ -45,7 +45,7 @@ def test_what_the_text_tells(spec: Path) -> None:
     first = found.longest[0]
     assert (first.length, first.paragraph, first.item) == (2_501, 7, 0)
     assert first.beginning.startswith("word word ")
-    by_size = {one.batch_size: one for one in found.sizes}
+    by_size = {size.batch_size: size for size in found.sizes}
     assert {1, 2, 3, 5, 10, 20, 50, 100, 200} | set(found.measure) == set(by_size)
     assert by_size[100].load == by_size[200].load == found.saturation_load == 100 * 2_501
     assert (found.saturation, found.limit) == (100, 100)
@@ -53,20 +53,20 @@ def test_what_the_text_tells(spec: Path) -> None:
     assert [size for size, one in by_size.items() if one.to_measure] == list(found.measure)
     assert by_size[3].first_paragraph == 6
     assert by_size[1].efficiency == 1
-    assert all(one.gpu_bytes is None for one in found.sizes)
+    assert all(size.gpu_bytes is None for size in found.sizes)
 
 
 def test_auto_is_what_is_worth_measuring(spec: Path) -> None:
     found = preflight(spec, ("sweep.batch_size=auto",))
     assert len(found.measure) == 5
-    assert [one.params["batch_size"] for one in found.settings] == list(found.measure)
-    assert all(one.in_spec == one.to_measure for one in found.sizes)
+    assert [setting.params["batch_size"] for setting in found.settings] == list(found.measure)
+    assert all(size.in_spec == size.to_measure for size in found.sizes)
 
 
 def test_without_lengths_the_batch_size_is_the_load(spec: Path) -> None:
     found = preflight(spec, (f"workload={own_workload(spec.parent, 'lengths = None')}",))
     assert (found.source, found.items, found.longest) == (NONE, None, ())
-    assert all(one.load == min(one.batch_size, 100) for one in found.sizes)
+    assert all(size.load == min(size.batch_size, 100) for size in found.sizes)
     assert found.sizes[0].efficiency is None
 
 
@@ -77,7 +77,7 @@ def test_in_haste_no_model_is_touched(spec: Path, tmp_path: Path, monkeypatch: p
     assert (found.source, found.model, found.stand_in) == (PUNCTUATION, "en full", True)
     assert not (tmp_path / "cache" / "models").exists()
     assert found.gpu_memory_named
-    sizes = [one.gpu_bytes for one in found.sizes]
+    sizes = [size.gpu_bytes for size in found.sizes]
     assert sizes == sorted(size for size in sizes if size is not None)
     assert preflight(spec, model, fast=True).gpu_memory_bytes is None  # on a CPU there is no card
     on_gpu = preflight(spec, (*model, "device=cuda"), fast=True)
@@ -90,18 +90,18 @@ def test_the_loads_are_those_of_the_records_of_a_gpu(kept: Path, tiny_model: Mod
     loads = Loads(text_lengths("stanza-ner", text, tiny_model, cache=cache_dir(), say=print))
     records = [json.loads(path.read_text()) for path in RECORDS.glob("*/results/*/*/record.json")]
     assert len(records) > 20
-    for one in records:
-        assert loads.own(one["point"]["params"]["batch_size"]) == one["summary"]["load_max"]
+    for record in records:
+        assert loads.own(record["point"]["params"]["batch_size"]) == record["summary"]["load_max"]
 
 
 def test_other_knobs_have_their_loads_told(spec: Path) -> None:
     sweep = "sweep={paragraphs_per_call: [10, 50], sentences_per_ner_batch: 20}"
     model = ("workload=stanza-ner", "model={size: full, fallback: stand-in}", "text=sample:60")
     found = preflight(spec, (sweep, *model), fast=True)
-    assert [one.params for one in found.settings] == [
+    assert [setting.params for setting in found.settings] == [
         {"paragraphs_per_call": size, "sentences_per_ner_batch": 20} for size in (10, 50)
     ]
-    assert not any(one.in_spec for one in found.sizes)
+    assert not any(size.in_spec for size in found.sizes)
 
 
 def test_a_faulty_spec_is_refused(spec: Path) -> None:

@@ -86,7 +86,7 @@ def test_json_has_every_field_with_its_number_whole() -> None:
 
 
 def without_gpu(found: Preflight) -> Preflight:
-    return replace(found, sizes=tuple(replace(one, gpu_bytes=None) for one in found.sizes))
+    return replace(found, sizes=tuple(replace(size, gpu_bytes=None) for size in found.sizes))
 
 
 def test_an_estimate_says_so() -> None:
@@ -94,7 +94,7 @@ def test_an_estimate_says_so() -> None:
 
 
 def test_a_workload_without_lengths_says_what_that_costs() -> None:
-    sizes = tuple(replace(one, efficiency=None, efficiency_sorted=None) for one in FOUND.sizes)
+    sizes = tuple(replace(size, efficiency=None, efficiency_sorted=None) for size in FOUND.sizes)
     page = as_text(without_gpu(replace(FOUND, source=NONE, items=None, longest=(), sizes=sizes)))
     assert "This workload tells no lengths" in page
     assert "%" not in page

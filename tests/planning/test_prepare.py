@@ -148,7 +148,9 @@ def test_a_job_that_would_last_for_ever_is_refused(spec: Path, tmp_path: Path) -
 def test_run_ids_are_names_that_both_schedulers_take() -> None:
     ids = {run_id("t") for _ in range(50)}
     assert len(ids) > 1
-    assert all(one.startswith("t-") and len(one) == len("t-20260101-120000-beef") for one in ids)
+    assert all(
+        identifier.startswith("t-") and len(identifier) == len("t-20260101-120000-beef") for identifier in ids
+    )
 
 
 def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_with_a_model_they_are_found_once(
     assert cached_lengths("stanza-ner", text, tiny_model, tmp_path) is None
     found = text_lengths("stanza-ner", text, tiny_model, cache=tmp_path, say=said.append)
     assert said == ["finding the lengths of 40 paragraphs by the model's tokenizer, once"]
-    monkeypatch.setattr(known_lengths, "apart", lambda *_, **__: pytest.fail("found again"))
+    monkeypatch.setattr(known_lengths, "run_in_child", lambda *_, **__: pytest.fail("found again"))
     assert text_lengths("stanza-ner", text, tiny_model, cache=tmp_path, say=said.append) == found
     assert cached_lengths("stanza-ner", text, tiny_model, tmp_path) == found
     assert cached_lengths("stanza-ner", replace(text, sha256="0"), tiny_model, tmp_path) is None

@@ -57,7 +57,7 @@ def test_the_lengths_of_the_run_tell_the_batch(run: Path) -> None:
 
 def test_with_fewer_than_four_loads_or_none_the_line_stays(tmp_path: Path) -> None:
     few = write_run(tmp_path / "few", records(sizes=(40, 130, 220)))
-    bare = write_run(tmp_path / "bare", [replace(one, needs=()) for one in records()])
+    bare = write_run(tmp_path / "bare", [replace(record, needs=()) for record in records()])
     for folder in (few, bare):
         (told,) = estimates(collect([folder]))
         assert told.prediction is None
@@ -66,7 +66,8 @@ def test_with_fewer_than_four_loads_or_none_the_line_stays(tmp_path: Path) -> No
 
 def test_needs_that_do_not_grow_are_refused_with_the_reason(tmp_path: Path) -> None:
     flat = [
-        replace(one, needs=tuple(replace(need, passed_bytes=GIB) for need in one.needs)) for one in records()
+        replace(record, needs=tuple(replace(need, passed_bytes=GIB) for need in record.needs))
+        for record in records()
     ]
     report = render(collect([write_run(tmp_path / "flat", flat)]), width=200)
     assert "No estimate of the largest batch_size: memory does not grow with the load" in report
@@ -74,12 +75,12 @@ def test_needs_that_do_not_grow_are_refused_with_the_reason(tmp_path: Path) -> N
 
 
 def test_without_a_capacity_or_a_batch_size_there_is_no_prediction(tmp_path: Path) -> None:
-    nameless = [replace(one, gpu=replace(GPU, total_bytes=None)) for one in records()]
+    nameless = [replace(record, gpu=replace(GPU, total_bytes=None)) for record in records()]
     (told,) = estimates(collect([write_run(tmp_path / "nameless", nameless)]))
     assert told.prediction is None
     other = [
-        replace(one, point=replace(one.point, params={"tokenizer_batch": one.point.index}))
-        for one in records()
+        replace(record, point=replace(record.point, params={"tokenizer_batch": record.point.index}))
+        for record in records()
     ]
     (told,) = estimates(collect([write_run(tmp_path / "other", other)]))
     assert told.prediction is None
@@ -89,7 +90,7 @@ def test_a_batch_that_ran_out_of_memory_is_kept_for_the_fit(tmp_path: Path) -> N
     told = records()
     failed = replace(told[-1], outcome=Outcome.GPU_OOM, needs=(), failed_load=200_000)
     found = collect([write_run(tmp_path / "demo", [*told[:-1], failed])])
-    assert [one.outcome for one in found.needs[0]].count(Outcome.GPU_OOM) == 1
+    assert [need.outcome for need in found.needs[0]].count(Outcome.GPU_OOM) == 1
 
 
 @pytest.mark.parametrize("on", [True, False])

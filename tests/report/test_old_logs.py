@@ -136,10 +136,10 @@ def test_thousands_commas_and_exponents_are_read() -> None:
     )
     assert cut == 0
     assert [
-        (one.total_s, one.items, one.batch_size, one.logged_batch_s, one.gpu_peak_bytes) for one in runs
+        (run.total_s, run.items, run.batch_size, run.logged_batch_s, run.gpu_peak_bytes) for run in runs
     ] == [(1024.5, 12_000, 1_024, 1_500, gib(0.1))]
     runs, _ = parse_log(LINES.format(time="3", items="1e3", size="2E+1", batch="1", gpu="1"))
-    assert [(one.items, one.batch_size) for one in runs] == [(1_000, 20)]
+    assert [(run.items, run.batch_size) for run in runs] == [(1_000, 20)]
 
 
 @pytest.mark.parametrize("size", ["1,02", "10,24", "1.5", "1e-1", "9" * 5_000, "1,024,"])
@@ -149,4 +149,4 @@ def test_what_is_no_whole_number_is_no_batch_size(size: str) -> None:
 
 def test_an_absurd_number_is_no_figure() -> None:
     runs, _ = parse_log(LINES.format(time="3", items="9", size="3", batch="1", gpu="1e999"))
-    assert [one.gpu_peak_bytes for one in runs] == [None]
+    assert [run.gpu_peak_bytes for run in runs] == [None]

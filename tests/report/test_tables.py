@@ -397,8 +397,8 @@ def test_the_jobs_that_hold_points_to_come_are_asked_for_by_name(tmp_path: Path)
     assert collect([run]).questions == ("squeue -j 7,8; sacct -j 7,8",)
     write_submitted(run, "slurm", "9", first=2, last=2)
     assert collect([run]).questions == ("squeue -j 9,8; sacct -j 9,8",)
-    for one in points[1:]:
-        write_record(run, record(one))
+    for point in points[1:]:
+        write_record(run, record(point))
     assert collect([run]).questions == ()
 
 
@@ -441,7 +441,7 @@ def tables(run: Path) -> list[object]:
     found = collect([run])
     points = found.points[~found.points["trial"].astype(bool)].astype(object)
     frames = (points, found.sizes.astype(object), found.groups.astype(object))
-    return [one.where(one.notna(), None).to_dict("records") for one in frames]
+    return [frame.where(frame.notna(), None).to_dict("records") for frame in frames]
 
 
 @pytest.mark.fault

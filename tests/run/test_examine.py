@@ -10,7 +10,7 @@ import torch
 
 from jobkit.run.examine import examine
 from jobkit.run.measure import nvml
-from jobkit.run.measure.nvml import Card
+from jobkit.run.measure.nvml import NvmlGpu
 
 
 def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:
@@ -72,4 +72,4 @@ def test_the_cards_are_those_that_nvml_lists() -> None:
 def test_a_card_that_does_not_tell_of_accounting_answers_none() -> None:
     with nvml.nvml() as there:
         if not there:
-            assert Card(handle=None, uuid="").accounting() is None, "NVML is not open"
+            assert NvmlGpu(handle=None, uuid="").accounting() is None, "NVML is not open"

@@ -15,7 +15,7 @@ from jobkit.core.measurements import Gpu
 from jobkit.core.records import Exit, Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.run import gate
-from jobkit.run.gate import FLAGS_FOLDER, Failed, Told, flagged, judge, signature
+from jobkit.run.gate import FLAGS_FOLDER, EarlyExit, Failed, check_still_needed, flagged, normalise_message
 from jobkit.run.measure import nvml
 from tests.support.builders import (
     GPU,
@@ -45,7 +45,7 @@ def failed(
 
 
 def pruned(about: Point, by: Failed, card: Gpu | None = GPU) -> bool:
-    told = judge(about, [by], card, prune=True, stop_after=2)
+    told = check_still_needed(about, [by], card, prune=True, stop_after=2)
     return told is not None and told.outcome is Outcome.PRUNED
 
 
@@ -66,8 +66,8 @@ SMALL, LARGE = load(1, 10), load(2, 20)
 
 
 def test_the_message_names_the_smaller_load_and_the_card() -> None:
-    told = judge(LARGE, [failed(SMALL)], GPU, prune=True, stop_after=0)
-    assert told == Told(Outcome.PRUNED, "p001 ran out of memory on NVIDIA H200, with a smaller load")
+    told = check_still_needed(LARGE, [failed(SMALL)], GPU, prune=True, stop_after=0)
+    assert told == EarlyExit(Outcome.PRUNED, "p001 ran out of memory on NVIDIA H200, with a smaller load")
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,10 @@ def test_another_cap_another_knob_another_outcome_and_no_record_prune_nothing() 
     assert not pruned(LARGE, failed(SMALL, Outcome.RAM_OOM))
     assert not pruned(LARGE, Failed(point=SMALL, outcome=Outcome.GPU_OOM, message="", record=None))
     assert not pruned(LARGE, failed(SMALL), card=None)
-    assert judge(LARGE, [failed(SMALL)], GPU, prune=False, stop_after=2) is None
-    assert judge(LARGE, [failed(LARGE)], GPU, prune=True, stop_after=1) is None, "its own earlier try"
+    assert check_still_needed(LARGE, [failed(SMALL)], GPU, prune=False, stop_after=2) is None
+    assert check_still_needed(LARGE, [failed(LARGE)], GPU, prune=True, stop_after=1) is None, (
+        "its own earlier try"
+    )
 
 
 FAILURES = st.lists(
@@ -116,21 +118,23 @@ def test_a_task_stops_where_enough_other_points_failed_the_same_way(
         if index != 3 and outcome in STOPPING:
             alike.setdefault((outcome, message.split(":")[0]), set()).add(index)
     stopped = stop_after > 0 and any(len(points) >= stop_after for points in alike.values())
-    verdict = judge(about, failures, None, prune=True, stop_after=stop_after)
+    verdict = check_still_needed(about, failures, None, prune=True, stop_after=stop_after)
     assert (verdict is not None and verdict.outcome is Outcome.STOPPED) is stopped
 
 
 def test_the_message_tells_which_fault() -> None:
     failures = [failed(load(n, n), Outcome.BUG, f"ValueError: batch {n} at 0x7f{n}a") for n in (1, 2, 4)]
-    told = judge(load(3, 3), failures, None, prune=True, stop_after=2)
-    assert told == Told(Outcome.STOPPED, "3 points failed the same way: bug: ValueError: batch 1 at 0x7f1a")
+    told = check_still_needed(load(3, 3), failures, None, prune=True, stop_after=2)
+    assert told == EarlyExit(
+        Outcome.STOPPED, "3 points failed the same way: bug: ValueError: batch 1 at 0x7f1a"
+    )
 
 
 @given(st.lists(st.sampled_from(["12", "0x7fa0", "0"]), min_size=2, max_size=2))
 def test_numbers_and_addresses_tell_no_two_faults_apart(pair: list[str]) -> None:
     one, other = (f"line {word}: no such file '/x/{word}'" for word in pair)
-    assert signature(one) == signature(other)
-    assert signature(one) != signature(f"col {pair[0]}: no such file")
+    assert normalise_message(one) == normalise_message(other)
+    assert normalise_message(one) != normalise_message(f"col {pair[0]}: no such file")
 
 
 def flag(run: Path, name: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.planning.script import render, render_fetch, render_find, render_follow
-from jobkit.schedulers.lint import lint, refuse, summary
+from jobkit.schedulers.lint import lint, refuse_script, summary
 from jobkit.schedulers.script import Effect
 from jobkit.schedulers.sge import lint as sge_rules
 from jobkit.schedulers.slurm import lint as slurm_rules
@@ -123,15 +123,15 @@ def test_a_template_that_the_scheduler_would_not_heed_is_refused(
 
 def test_all_of_it_is_told_at_once() -> None:
     with pytest.raises(JobkitError) as raised:
-        refuse("#!/bin/sh\n#SBATCH -n 1\n# SBATCH -n 2\n#SBATCH --mem=1\n", "slurm", "template x", {})
+        refuse_script("#!/bin/sh\n#SBATCH -n 1\n# SBATCH -n 2\n#SBATCH --mem=1\n", "slurm", "template x", {})
     first, second = raised.value.message.splitlines()
     assert first.startswith("template x: # SBATCH -n 2: ")
     assert second.startswith("  #SBATCH --mem=1: ")
 
 
 def test_what_is_for_another_scheduler_is_left_alone() -> None:
-    refuse("#!/bin/sh\n#SBATCH -n 1\n#$ -soft\n", "slurm", "template x", {})
-    refuse("#!/bin/sh\n# SBATCH -n 1\n", "local", "template x", {})
+    refuse_script("#!/bin/sh\n#SBATCH -n 1\n#$ -soft\n", "slurm", "template x", {})
+    refuse_script("#!/bin/sh\n# SBATCH -n 1\n", "local", "template x", {})
 
 
 def test_the_refusal_on_the_page_is_the_one_that_is_told() -> None:

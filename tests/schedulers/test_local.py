@@ -40,7 +40,7 @@ def test_there_is_no_limit_and_nothing_to_ask() -> None:
     )
     assert local.limit_argv() == ()
     assert local.parse_limit("anything") is None
-    assert local.too_many("anything", [ARRAY] * 10**6) is None
+    assert local.task_limit_error("anything", [ARRAY] * 10**6) is None
     assert local.checks("job.sh", ARRAY, request) == ()
     assert local.accounting_argv((JobId("7"),), "2026-01-01T00:00:00", "r") == ()
     assert local.queue_argv((JobId("7"), JobId("8")))[-1] == "7,8"
@@ -79,7 +79,7 @@ def test_a_job_of_one_of_several_clusters_names_it() -> None:
 
 
 def test_what_a_person_types_to_see_whether_drivers_live() -> None:
-    assert local.person_argvs((JobId("7"), JobId("8")), "demo-1") == (("ps", "-p", "7,8"),)
+    assert local.diagnostic_argvs((JobId("7"), JobId("8")), "demo-1") == (("ps", "-p", "7,8"),)
 
 
 def test_a_machine_is_a_site_without_queues() -> None:

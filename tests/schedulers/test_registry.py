@@ -58,6 +58,6 @@ def test_other_options_are_the_users(scheduler: str, line: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_every_option_of_jobkits_own_says_what_to_do_instead(name: str) -> None:
-    assert all(SCHEDULERS[name].OWN_OPTIONS.values())
-    said = own_option(name, next(iter(SCHEDULERS[name].OWN_OPTIONS), ""))
+    assert all(SCHEDULERS[name].RESERVED_OPTIONS.values())
+    said = own_option(name, next(iter(SCHEDULERS[name].RESERVED_OPTIONS), ""))
     assert said is None or said.endswith("itself; change sweep or max_parallel")

@@ -79,9 +79,9 @@ def test_the_array_limit(captured: Captured) -> None:
 
 def test_an_array_counts_as_one_job(captured: Captured) -> None:
     three = tuple(Array(first=1, last=5, offset=offset, throttle=None) for offset in (0, 5, 10))
-    assert sge.too_many(captured("sge/config").stdout, three) is None
-    assert sge.too_many("max_u_jobs 3\nmax_jobs 0\nmax_aj_instances 2\n", three) is None
-    told = sge.too_many("max_u_jobs   2\nmax_jobs   1\n", three)
+    assert sge.task_limit_error(captured("sge/config").stdout, three) is None
+    assert sge.task_limit_error("max_u_jobs 3\nmax_jobs 0\nmax_aj_instances 2\n", three) is None
+    told = sge.task_limit_error("max_u_jobs   2\nmax_jobs   1\n", three)
     assert told == "15 points are 3 array jobs, but at most 1 are allowed (max_jobs)"
 
 
@@ -294,7 +294,7 @@ def test_no_answer_however_broken_raises(text: str) -> None:
 
 def test_what_a_person_types_to_see_what_became_of_jobs() -> None:
     jobs = (JobId("7"), JobId("8"))
-    assert sge.person_argvs(jobs, "demo-1") == (("qstat", "-j", "7,8"), ("qacct", "-j", "demo-1"))
+    assert sge.diagnostic_argvs(jobs, "demo-1") == (("qstat", "-j", "7,8"), ("qacct", "-j", "demo-1"))
 
 
 def test_the_name_the_node_and_the_start_of_a_task(captured: Captured, job: Callable[[str], str]) -> None:

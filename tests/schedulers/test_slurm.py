@@ -102,11 +102,11 @@ def test_every_task_counts_for_the_controllers_job_count(
         Array(first=1, last=10_000, offset=0, throttle=None),
         Array(first=1, last=points - 10_000, offset=10_000, throttle=None),
     )
-    told = slurm.too_many(captured("slurm/config").stdout, arrays)
+    told = slurm.task_limit_error(captured("slurm/config").stdout, arrays)
     assert (told is not None) is refused
     if told:
         assert told == "20,001 points, but the controller holds at most 20,000 jobs (MaxJobCount)"
-    assert slurm.too_many("ClusterName = lab", arrays) is None
+    assert slurm.task_limit_error("ClusterName = lab", arrays) is None
 
 
 def test_cancel_argv() -> None:
@@ -231,9 +231,9 @@ def test_a_task_has_an_account_for_each_time_it_ran_the_oldest_first(captured: C
     assert told is not None
     runs = [one for one in told if one.task == task]
     first = {1: (True, Outcome.NODE_FAIL), 2: (False, None)}[task]
-    assert [(one.ended, one.outcome) for one in runs] == [first, (False, None)]
+    assert [(run.ended, run.outcome) for run in runs] == [first, (False, None)]
     assert "REQUEUED" in runs[0].evidence or task == 1
-    assert [one.node for one in runs] == ["n2", ""]
+    assert [run.node for run in runs] == ["n2", ""]
 
 
 @given(st.lists(st.sampled_from(["PREEMPTED", "NODE_FAIL", "REQUEUED", "TIMEOUT", "RUNNING"]), max_size=5))
@@ -473,8 +473,8 @@ def test_no_answer_however_broken_raises(text: str) -> None:
 
 def test_what_a_person_types_to_see_what_became_of_jobs() -> None:
     jobs = (JobId("7"), JobId("8"))
-    assert slurm.person_argvs(jobs, "demo-1") == (("squeue", "-j", "7,8"), ("sacct", "-j", "7,8"))
-    assert slurm.person_argvs((JobId("7", "blue"),), "demo-1") == (
+    assert slurm.diagnostic_argvs(jobs, "demo-1") == (("squeue", "-j", "7,8"), ("sacct", "-j", "7,8"))
+    assert slurm.diagnostic_argvs((JobId("7", "blue"),), "demo-1") == (
         ("squeue", "-M", "blue", "-j", "7"),
         ("sacct", "-M", "blue", "-j", "7"),
     )

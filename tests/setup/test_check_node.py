@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from jobkit.setup.check_node import MACHINE, Wanted, cores, inputs, look, programs, scratch
+from jobkit.setup.check_node import MACHINE, NodeRequest, check_node, cores, inputs, programs, scratch
 from jobkit.setup.facts import PROGRAMS, Facts
 from jobkit.setup.findings import Status
 
 GIB = 2**30
-WANTED = Wanted(
+WANTED = NodeRequest(
     device="cpu",
     workload="count",
     gpus=0,
@@ -38,7 +38,7 @@ def facts(said: dict[str, str] | None = None, **python: Any) -> Facts:
 
 
 def test_a_node_with_all_that_a_point_needs() -> None:
-    found = list(look(facts(cpus=8), WANTED, MACHINE))
+    found = list(check_node(facts(cpus=8), WANTED, MACHINE))
 
     assert [one.name for one in found] == ["programs", "scratch", "inputs", "CPUs"]
     assert {one.status for one in found} == {Status.OK}

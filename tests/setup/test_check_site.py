@@ -9,9 +9,9 @@ import pytest
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge, slurm
-from jobkit.schedulers.survey import Counted, Keeping, Survey
+from jobkit.schedulers.survey import AccountingStatus, Consumable, Survey
 from jobkit.schedulers.types import Request
-from jobkit.setup.check_site import Asking, controller, look
+from jobkit.setup.check_site import SiteRequest, check_site, controller
 from jobkit.setup.findings import Finding, Status
 from jobkit.spec.site import Requests, load_site
 from tests.support.surveys import captured, survey_of
@@ -33,13 +33,13 @@ GRID_OTHER = survey_of("sge", "other", projects=captured("sge/other-projects"))
 SGE = load_site("sge-default", "sge").requests
 
 
-def asking(requests: Requests | None = None, **changes: Any) -> Asking:
+def asking(requests: Requests | None = None, **changes: Any) -> SiteRequest:
     own = {key: changes.pop(key) for key in ("memory_per", "limit", "points", "queue_key") if key in changes}
-    return Asking(request=replace(REQUEST, **changes), requests=requests or Requests(), **own)
+    return SiteRequest(request=replace(REQUEST, **changes), requests=requests or Requests(), **own)
 
 
-def looked(survey: Survey, asked: Asking) -> dict[str, Finding]:
-    return {one.name: one for one in look(survey, asked)}
+def looked(survey: Survey, asked: SiteRequest) -> dict[str, Finding]:
+    return {one.name: one for one in check_site(survey, asked)}
 
 
 def test_a_request_that_the_cluster_grants() -> None:
@@ -164,7 +164,9 @@ def test_where_nobody_is_charged_nothing_is_said() -> None:
     ("works", "status"), [(True, Status.OK), (False, Status.WARNING), (None, Status.UNKNOWN)]
 )
 def test_whether_account_is_kept(works: bool | None, status: Status) -> None:  # noqa: FBT001 - a parameter
-    found = looked(replace(LAB, keeping=Keeping(works=works, said="so it is")), asking())["accounting"]
+    found = looked(replace(LAB, keeping=AccountingStatus(works=works, said="so it is")), asking())[
+        "accounting"
+    ]
 
     assert found.status is status
     assert found.said.startswith("so it is")
@@ -176,7 +178,7 @@ def test_a_database_that_is_down_is_a_warning() -> None:
     assert looked(down, asking())["accounting"].status is Status.WARNING
 
 
-def grid(**changes: Any) -> Asking:
+def grid(**changes: Any) -> SiteRequest:
     names = ("ngpus", "h_vmem", "h_rt")
     return asking(
         changes.pop("requests", SGE), **{"resources": names, "gpus": 1, "queue": "gpu.q", **changes}
@@ -248,7 +250,7 @@ def test_a_site_file_that_counts_memory_otherwise_than_the_cluster() -> None:
     assert per_job["memory"].mend == "set memory_per: slot in the site file"
     assert "memory" not in per_slot
     assert "memory" not in looked(GRID, grid())
-    assert {Counted.SLOT.value, Counted.JOB.value} == {"slot", "job"}, "as the site file spells them"
+    assert {Consumable.SLOT.value, Consumable.JOB.value} == {"slot", "job"}, "as the site file spells them"
 
 
 def test_where_no_resource_is_asked_for_none_is_looked_for() -> None:

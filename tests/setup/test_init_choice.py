@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jobkit.core.units import GIB
-from jobkit.schedulers.survey import Counted, Queue, Resource, Survey
+from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey
 from jobkit.setup.init_choice import choose, cpu_queue, gpu_queue, memory_resource
 from tests.support.surveys import captured, survey_of
 
@@ -103,14 +103,14 @@ def test_the_order_of_gpu_queues() -> None:
 @pytest.mark.parametrize(
     ("known", "chosen"),
     [
-        ({"mem_free": Counted.NOT, "h_vmem": Counted.SLOT}, "h_vmem"),
-        ({"m_mem_free": Counted.JOB, "h_vmem": Counted.NOT}, "m_mem_free"),
-        ({"mem_free": Counted.NOT, "h_vmem": Counted.NOT}, "mem_free"),
-        ({"h_vmem": Counted.NOT}, "h_vmem"),
-        ({"mem_total": Counted.NOT}, None),
+        ({"mem_free": Consumable.NOT, "h_vmem": Consumable.SLOT}, "h_vmem"),
+        ({"m_mem_free": Consumable.JOB, "h_vmem": Consumable.NOT}, "m_mem_free"),
+        ({"mem_free": Consumable.NOT, "h_vmem": Consumable.NOT}, "mem_free"),
+        ({"h_vmem": Consumable.NOT}, "h_vmem"),
+        ({"mem_total": Consumable.NOT}, None),
     ],
 )
-def test_what_memory_is_asked_for_by(known: dict[str, Counted], chosen: str | None) -> None:
+def test_what_memory_is_asked_for_by(known: dict[str, Consumable], chosen: str | None) -> None:
     found = memory_resource(Resource(name=name, kind="MEMORY", counted=how) for name, how in known.items())
 
     assert (found.name if found else None) == chosen

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from jobkit.setup.check_node import PYTHON, Wanted, look
+from jobkit.setup.check_node import PYTHON, NodeRequest, check_node
 from jobkit.setup.facts import Facts
 from jobkit.setup.findings import Finding, Status
 
-WANTED = Wanted(
+WANTED = NodeRequest(
     device="cuda",
     workload="stanza-ner",
     gpus=1,
@@ -44,9 +44,11 @@ FOUND = {
 }
 
 
-def probed(said: dict[str, str] | None = None, wanted: Wanted = WANTED, **python: Any) -> dict[str, Finding]:
+def probed(
+    said: dict[str, str] | None = None, wanted: NodeRequest = WANTED, **python: Any
+) -> dict[str, Finding]:
     facts = Facts(said=SAID | (said or {}), python=FOUND | python)
-    return {one.name: one for one in look(facts, wanted, PYTHON)}
+    return {one.name: one for one in check_node(facts, wanted, PYTHON)}
 
 
 def test_an_environment_in_which_all_works() -> None:
@@ -84,7 +86,7 @@ def test_an_environment_that_cannot_be_made_ready(said: dict[str, str], words: s
 
 
 def test_a_look_that_ended_early_says_so_and_no_more() -> None:
-    found = {one.name: one for one in look(Facts(), WANTED, PYTHON)}
+    found = {one.name: one for one in check_node(Facts(), WANTED, PYTHON)}
 
     assert list(found) == ["environment"]
     assert found["environment"].status is Status.UNKNOWN
@@ -110,7 +112,8 @@ def test_a_look_at_packages_that_failed_or_hung() -> None:
     failed = Facts(said=SAID | {"examine": "1", "examine.said": "ImportError: x"})
     hung = Facts(said=SAID | {"examine": "124"})
     found = [
-        next(one for one in look(facts, WANTED, PYTHON) if one.name == "jobkit") for facts in (failed, hung)
+        next(one for one in check_node(facts, WANTED, PYTHON) if one.name == "jobkit")
+        for facts in (failed, hung)
     ]
 
     assert [one.status for one in found] == [Status.MISSING, Status.WARNING]

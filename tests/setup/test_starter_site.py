@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobkit.schedulers.sge.survey import resources
-from jobkit.schedulers.survey import Counted, Keeping, Queue, Resource, Survey
+from jobkit.schedulers.survey import AccountingStatus, Consumable, Queue, Resource, Survey
 from jobkit.setup.init_choice import choose
 from jobkit.setup.init_files import Setting, site_name, site_text, spec_text
 from jobkit.spec.site import Site, load_site
@@ -158,7 +158,7 @@ RESOURCE = st.builds(
     name=WORD,
     shortcut=WORD,
     kind=st.sampled_from(["INT", "MEMORY"]),
-    counted=st.sampled_from(Counted),
+    counted=st.sampled_from(Consumable),
     most=st.just({}),
 )
 SURVEY = st.builds(
@@ -171,7 +171,7 @@ SURVEY = st.builds(
     cluster=TEXT,
     queues=st.one_of(st.none(), st.lists(QUEUE, max_size=4).map(tuple)),
     limits=st.just(""),
-    keeping=st.just(Keeping()),
+    keeping=st.just(AccountingStatus()),
     accounts=st.one_of(st.none(), st.lists(st.one_of(WORD, TEXT), max_size=3).map(tuple)),
     account=st.one_of(st.just(""), WORD, TEXT),
     must_charge=st.booleans(),
@@ -192,4 +192,4 @@ def test_whatever_a_cluster_says_what_is_written_can_be_read(
 
     assert site.queue == spec.resources.queue
     if survey.queues is not None:
-        assert site.queue in {None, *(one.name for one in survey.queues if not one.closed)}
+        assert site.queue in {None, *(queue.name for queue in survey.queues if not queue.closed)}

@@ -24,7 +24,7 @@ def test_a_slurm_that_answers(fake_slurm: FakeCluster) -> None:
 
     assert (told.trouble, told.version) == ("", "22.05.8")
     assert told.queues is not None
-    assert {one.name for one in told.queues} == {"cpu", "gpu", "low", "high"}
+    assert {queue.name for queue in told.queues} == {"cpu", "gpu", "low", "high"}
     assert told.queues[0].gpus == {"v100": 2}
     assert told.keeping.works
     assert len(fake_slurm.calls()) == 7

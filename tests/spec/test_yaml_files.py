@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from jobkit.core.errors import JobkitError
-from jobkit.spec.yaml_files import as_yaml, read_document, refuse, validated
+from jobkit.spec.yaml_files import as_yaml, raise_faults, read_document, validated
 
 
 class Inner(BaseModel):
@@ -110,7 +110,7 @@ def test_refuse_counts_the_faults(tmp_path: Path) -> None:
     document = read_document(path)
     validated(document, Outer)
     with pytest.raises(JobkitError, match="2 faults, nothing was done"):
-        refuse(document, "read the docs")
+        raise_faults(document, "read the docs")
 
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:
@@ -143,10 +143,10 @@ def test_the_faults_of_a_file_that_another_names_are_counted_once(tmp_path: Path
     named, document = read_document(inner), read_document(outer)
     validated(named, Outer)
     with pytest.raises(JobkitError) as caught:
-        refuse(named, "read the docs", nested=True)
+        raise_faults(named, "read the docs", nested=True)
     document.faults.append(document.fault(("spare",), f"spare: {caught.value.message}"))
     with pytest.raises(JobkitError) as caught:
-        refuse(document, "read the docs")
+        raise_faults(document, "read the docs")
     assert caught.value.message.splitlines() == [
         f"{outer}: 1 fault, nothing was done",
         f"  {outer}:2:8: spare: {inner} has faults",

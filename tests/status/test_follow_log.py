@@ -19,7 +19,7 @@ from jobkit.core.units import format_moment
 from jobkit.outcome.log_text import is_fault
 from jobkit.outcome.logs import find_log
 from jobkit.status import follow_log
-from jobkit.status.follow_log import Sieve, follow, show
+from jobkit.status.follow_log import ErrorFilter, print_log, show
 from tests.support.builders import (
     grid,
     record,
@@ -67,7 +67,7 @@ def printed(
     said: Said | None = None,
 ) -> bytes:
     out = io.BytesIO()
-    how(run, find_log(run, word, number), Sieve(faults=err), out, Said() if said is None else said)
+    how(run, find_log(run, word, number), ErrorFilter(faults=err), out, Said() if said is None else said)
     return out.getvalue()
 
 
@@ -114,7 +114,7 @@ def test_a_point_that_printed_nothing_shows_what_is_known_of_it(run: Path) -> No
     failed = replace(record(POINTS[0]), outcome=Outcome.MODEL_MISSING, message="no tokenizer\nin \x1b[31m/m")
     write_record(run, failed)
     write_exit(run, POINTS[0], Exit(status=1, stage="run"))
-    for how, err in ((show, False), (follow, False), (show, True)):
+    for how, err in ((show, False), (print_log, False), (show, True)):
         said = Said()
         assert printed(run, said=said, how=how, err=err) == b""
         assert said[1:] == [
@@ -158,7 +158,7 @@ def test_a_try_of_a_job_that_nobody_knows(run: Path) -> None:
         printed(run)
 
 
-@pytest.mark.parametrize("how", [show, follow])
+@pytest.mark.parametrize("how", [show, print_log])
 def test_what_a_person_ran_went_to_the_terminal(run: Path, how: Callable[..., None]) -> None:
     write_submitted(run, "local", "1", first=1, last=1)
     (run / "journal.jsonl").write_text("")
@@ -194,7 +194,7 @@ def test_a_task_that_ended_before_it_wrote_anything(run: Path) -> None:
         printed(folder)
     assert raised.value.exit_code == 2
     with pytest.raises(JobkitError, match="p001 has no log: cancelled"):
-        printed(folder, how=follow)
+        printed(folder, how=print_log)
 
 
 class Job:
@@ -226,7 +226,7 @@ def test_following_goes_on_to_the_end(run: Path) -> None:
     out, said = io.BytesIO(), Said()
     thread = threading.Thread(target=Job(run, out, said))
     thread.start()
-    follow(run, find_log(run, "2"), Sieve(faults=False), out, said)
+    print_log(run, find_log(run, "2"), ErrorFilter(faults=False), out, said)
     thread.join()
     assert out.getvalue() == b"one\ntwo\nlast\n"
     assert said[0].startswith("p002: slurm job 77, task 2, ")
@@ -246,7 +246,7 @@ def test_following_goes_on_with_the_job_that_a_point_was_submitted_again_as(run:
     out, said = io.BytesIO(), Said()
     thread = threading.Thread(target=job)
     thread.start()
-    follow(run, find_log(run, "2"), Sieve(faults=False), out, said)
+    print_log(run, find_log(run, "2"), ErrorFilter(faults=False), out, said)
     thread.join()
     assert out.getvalue() == b"hello\n"
     assert said[-1] == f"p002 try 1: slurm job 78, task 1, {run / 'logs' / '78_1.out'}"
@@ -256,7 +256,7 @@ def test_following_what_has_ended_prints_it(run: Path) -> None:
     (run / "logs" / "77_1.out").write_bytes(TEXT)
     write_exit(run, POINTS[0], Exit(status=0, stage="done"))
     start = time.monotonic()
-    assert printed(run, how=follow) == SHOWN
+    assert printed(run, how=print_log) == SHOWN
     assert time.monotonic() - start < 1
 
 
@@ -265,7 +265,7 @@ def test_following_stops_where_nothing_is_to_come(run: Path, monkeypatch: pytest
     (run / "logs" / "77_1.out").write_bytes(b"hello\n")
     write_gone(run)
     said = Said()
-    assert printed(run, how=follow, said=said) == b"hello\n"
+    assert printed(run, how=print_log, said=said) == b"hello\n"
     assert said[-1].startswith("p001 try 1: lost")
 
 
@@ -278,9 +278,9 @@ def write_gone(run: Path) -> None:
 def test_a_log_that_is_begun_anew_is_read_from_the_start(tmp_path: Path) -> None:
     path, out = tmp_path / "log", io.BytesIO()
     path.write_bytes(b"a long first run\n")
-    place = follow_log._copy(path, 0, Sieve(faults=False), out)
+    place = follow_log._copy(path, 0, ErrorFilter(faults=False), out)
     path.write_bytes(b"second\n")
-    assert follow_log._copy(path, place, Sieve(faults=False), out) == 7
+    assert follow_log._copy(path, place, ErrorFilter(faults=False), out) == 7
     assert out.getvalue() == b"a long first run\nsecond\n"
 
 
@@ -291,7 +291,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=12), st.booleans())
 def test_in_whatever_pieces_a_log_comes_the_same_is_let_through(pieces: list[bytes], faults: bool) -> None:  # noqa: FBT001
-    sieve = Sieve(faults=faults)
+    sieve = ErrorFilter(faults=faults)
     let_through = b"".join(sieve.through(piece) for piece in pieces) + sieve.end()
     whole = b"".join(pieces)
     lines = whole.split(b"\n")

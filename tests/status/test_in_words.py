@@ -8,10 +8,19 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.outcome.journal import Task
-from jobkit.outcome.tries import Tried
+from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.schedulers.types import Queued, State
-from jobkit.status.standing import Look, RunLook, Standing, counted, explained, find_point, state_of, why
+from jobkit.status.standing import (
+    PointStanding,
+    RunStanding,
+    Standing,
+    count_by_state,
+    explain_wait,
+    find_point,
+    reason,
+    state_of,
+)
 from tests.support.builders import grid
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -25,10 +34,10 @@ def one_look(
     queued: Queued | None = None,
     task: Task | None = TASK,
     index: int = 1,
-) -> Look:
-    tried = Tried(TryFiles(number=0), Verdict(outcome=outcome, evidence="so it is"), task)
+) -> PointStanding:
+    tried = TryResult(TryFiles(number=0), Verdict(outcome=outcome, evidence="so it is"), task)
     point = grid([50, 100, 200])[index - 1]
-    return Look(point=point, standing=standing, counts=tried, task=task, queued=queued)
+    return PointStanding(point=point, standing=standing, counts=tried, task=task, queued=queued)
 
 
 def waits(state: State = State.PENDING, reason: str = "Priority", start: str = "", task: int = 1) -> Queued:
@@ -46,20 +55,20 @@ def test_points_are_counted_by_where_they_stand() -> None:
         one_look(Standing.FAILED, Outcome.BUG),
         one_look(Standing.RUNNING),
     )
-    seen = RunLook(folder=Path("run"), points=points, submissions=())
-    assert counted(seen) == "4 points: 3 failed (2 bug, 1 timeout), 1 running"
-    alone = RunLook(folder=Path("run"), points=points[3:], submissions=())
-    assert counted(alone) == "1 point: 1 running"
+    seen = RunStanding(folder=Path("run"), points=points, submissions=())
+    assert count_by_state(seen) == "4 points: 3 failed (2 bug, 1 timeout), 1 running"
+    alone = RunStanding(folder=Path("run"), points=points[3:], submissions=())
+    assert count_by_state(alone) == "1 point: 1 running"
 
 
 def test_a_point_that_was_taken_back_is_cancelled_and_did_not_fail() -> None:
     cancelled, bug = one_look(Standing.FAILED, Outcome.CANCELLED), one_look(Standing.FAILED, Outcome.BUG)
     waiting, done = one_look(Standing.WAITING, queued=waits()), one_look(Standing.DONE, Outcome.OK)
     points = (cancelled, waiting, cancelled, bug, done)
-    seen = RunLook(folder=Path("run"), points=points, submissions=())
-    assert counted(seen) == "5 points: 1 done, 1 failed (1 bug), 2 cancelled, 1 waiting"
-    alone = RunLook(folder=Path("run"), points=(cancelled,), submissions=())
-    assert counted(alone) == "1 point: 1 cancelled"
+    seen = RunStanding(folder=Path("run"), points=points, submissions=())
+    assert count_by_state(seen) == "5 points: 1 done, 1 failed (1 bug), 2 cancelled, 1 waiting"
+    alone = RunStanding(folder=Path("run"), points=(cancelled,), submissions=())
+    assert count_by_state(alone) == "1 point: 1 cancelled"
 
 
 def test_a_point_is_named_by_number_or_id() -> None:
@@ -82,7 +91,7 @@ def test_a_point_is_named_by_number_or_id() -> None:
         (one_look(Standing.MISSING, task=None), "missing"),
     ],
 )
-def test_the_word_for_where_a_point_stands(look: Look, word: str) -> None:
+def test_the_word_for_where_a_point_stands(look: PointStanding, word: str) -> None:
     assert state_of(look) == word
 
 
@@ -121,20 +130,20 @@ def test_the_word_for_where_a_point_stands(look: Look, word: str) -> None:
         ),
     ],
 )
-def test_why_a_point_stands_where_it_does(look: Look, silent: tuple[str, ...], words: str) -> None:
-    assert why(look, silent, NOW) == words
+def test_why_a_point_stands_where_it_does(look: PointStanding, silent: tuple[str, ...], words: str) -> None:
+    assert reason(look, silent, NOW) == words
 
 
 def test_when_a_task_is_to_begin_is_told_where_the_scheduler_says_so() -> None:
     soon, later = NOW + timedelta(minutes=5), NOW + timedelta(days=40)
-    words = explained("slurm", waits(start=local(soon)), NOW)
+    words = explain_wait("slurm", waits(start=local(soon)), NOW)
     assert words == f"Priority: others are before it; to begin about {soon.astimezone():%H:%M}"
-    words = explained("slurm", waits(reason="", start=local(later)), NOW)
+    words = explain_wait("slurm", waits(reason="", start=local(later)), NOW)
     assert words == f"to begin about {later.astimezone():%Y-%m-%d %H:%M}"
 
 
 @pytest.mark.parametrize("start", ["", "N/A", local(NOW - timedelta(hours=1))])
 def test_a_start_that_is_none_or_past_is_not_told(start: str) -> None:
-    assert explained("slurm", waits(start=start), NOW) == "Priority: others are before it"
+    assert explain_wait("slurm", waits(start=start), NOW) == "Priority: others are before it"
     running = waits(State.RUNNING, "", start=local(NOW + timedelta(hours=1)))
-    assert explained("slurm", running, NOW) == ""
+    assert explain_wait("slurm", running, NOW) == ""

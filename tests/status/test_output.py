@@ -9,7 +9,7 @@ from jobkit.outcome.journal import Role
 from jobkit.outcome.verdict import TryFiles
 from jobkit.schedulers.types import Accounted, State
 from jobkit.status.output import point_json, run_json
-from jobkit.status.progress import Progress, Saved
+from jobkit.status.progress import Progress, SkippedTime
 from jobkit.status.standing import Standing
 from jobkit.status.summary import TryStatus
 from tests.support.statuses import a_job, a_point, a_run, tried, waits
@@ -20,7 +20,7 @@ FAR = Progress(batches=3, batches_total=9, characters=300, characters_total=900,
 def test_a_run_for_programs() -> None:
     running = replace(a_point(2, Standing.RUNNING), elapsed_s=4.0, progress=FAR, gpu="h200")
     run = a_run([a_point(1, Standing.DONE, Outcome.OK), running], [a_job(Role.FOLLOW, "waiting")])
-    run = replace(run, to_go_s=9.5, saved=Saved(1, 30.0))
+    run = replace(run, to_go_s=9.5, saved=SkippedTime(1, 30.0))
     told = json.loads(json.dumps(run_json(run, "runs/demo"), allow_nan=False))
     assert told["standings"] == {
         "done": 1, "failed": 0, "running": 1, "waiting": 0, "stuck": 0, "unsettled": 0, "missing": 0

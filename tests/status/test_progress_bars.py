@@ -11,14 +11,14 @@ import pytest
 from jobkit.core import json_codec
 from jobkit.core.records import Batch, Outcome, Point, TextRef
 from jobkit.outcome.journal import Role, Submission, Task
-from jobkit.outcome.tries import Tried
+from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.planning.points import Inputs, plan
 from jobkit.schedulers.types import JobId, Queued, State
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status import progress_bars
-from jobkit.status.standing import Look, RunLook, Standing
+from jobkit.status.standing import PointStanding, RunStanding, Standing
 from tests.support.builders import record
 
 AT = "2026-01-02T03:04:05+00:00"
@@ -89,10 +89,10 @@ def test_a_text_that_cannot_be_read_leaves_the_total_open(tmp_path: Path, points
 class Looks:
     """What is seen of a run in turn, and then the last for ever."""
 
-    def __init__(self, *seen: RunLook) -> None:
+    def __init__(self, *seen: RunStanding) -> None:
         self.seen = list(seen)
 
-    def look(self, _: object) -> tuple[RunLook]:
+    def look(self, _: object) -> tuple[RunStanding]:
         return (self.seen.pop(0) if len(self.seen) > 1 else self.seen[0],)
 
 
@@ -115,15 +115,15 @@ def seen(
     standing: Standing,
     outcome: Outcome | None = None,
     **more: object,
-) -> RunLook:
+) -> RunStanding:
     """Return a look at a run whose points all stand alike."""
-    tried = Tried(TryFiles(number=1), Verdict(outcome=outcome, evidence=""), Task("slurm", "7", 1))
-    looks = [Look(point=point, standing=standing, counts=tried, tries=(tried,)) for point in points]
-    return replace(RunLook(folder=run, points=tuple(looks), submissions=()), **more)  # type: ignore[arg-type]  # as the test says
+    tried = TryResult(TryFiles(number=1), Verdict(outcome=outcome, evidence=""), Task("slurm", "7", 1))
+    looks = [PointStanding(point=point, standing=standing, counts=tried, tries=(tried,)) for point in points]
+    return replace(RunStanding(folder=run, points=tuple(looks), submissions=()), **more)  # type: ignore[arg-type]  # as the test says
 
 
 def wait(run: Path, points: tuple[Point, ...], looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress_bars, "look", looks.look)
+    monkeypatch.setattr(progress_bars, "read_standings", looks.look)
     progress_bars.until_done(run, points, Policy())
 
 
@@ -131,7 +131,7 @@ def test_it_waits_as_long_as_a_point_is_to_come_and_more_and_more_seldom(
     tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
 ) -> None:
     standings = (Standing.WAITING, Standing.RUNNING, Standing.UNSETTLED, Standing.DONE)
-    wait(tmp_path, points, Looks(*(seen(tmp_path, points, one) for one in standings)), monkeypatch)
+    wait(tmp_path, points, Looks(*(seen(tmp_path, points, standing) for standing in standings)), monkeypatch)
     assert len(slept) == 3
     assert slept == sorted(slept)
 
@@ -153,9 +153,9 @@ def test_a_failed_try_has_one_line_and_one_that_was_cancelled_none(
 ) -> None:
     def lines(outcome: Outcome, *, try_: int = 1, failures: progress_bars.Failures) -> list[str]:
         evidence = Verdict(outcome=outcome, evidence="exit file: no\x1b[31m text")
-        counts = Tried(TryFiles(number=try_), evidence, Task("slurm", "7", 1))
-        look = Look(point=points[0], standing=Standing.FAILED, counts=counts, task=counts.task)
-        return list(failures.lines(RunLook(folder=tmp_path, points=(look,), submissions=())))
+        counts = TryResult(TryFiles(number=try_), evidence, Task("slurm", "7", 1))
+        look = PointStanding(point=points[0], standing=Standing.FAILED, counts=counts, task=counts.task)
+        return list(failures.lines(RunStanding(folder=tmp_path, points=(look,), submissions=())))
 
     failures = progress_bars.Failures()
     (line,) = lines(Outcome.STAGE_IN, failures=failures)

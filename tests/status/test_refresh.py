@@ -15,7 +15,7 @@ import pytest
 from jobkit.core.files import append_line
 from jobkit.core.records import JOURNAL_FILE, Job, Outcome, Point
 from jobkit.outcome.journal import Task
-from jobkit.status.standing import Standing, history, look
+from jobkit.status.standing import Standing, history, read_standings
 from tests.support.asked import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep
 from tests.support.asked import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.asked import queue as queue  # noqa: PLC0414 - the same
@@ -40,7 +40,7 @@ def test_one_queue_call_and_one_accounting_call_for_all_runs(tmp_path: Path, pro
         write_submitted(run, "slurm", f"8{job}", first=1, last=50, offset=50)
     programs.squeue("77_1 RUNNING", "78_2 RUNNING")
     programs.sacct("877_1 TIMEOUT 0:0")
-    found = look(runs)
+    found = read_standings(runs)
     queue, accounting = programs.asked()
     assert queue.startswith("squeue ")
     assert queue.endswith(" -j 77,877,78,878,79,879")
@@ -56,7 +56,7 @@ def test_runs_of_two_schedulers_cost_one_call_each(tmp_path: Path, programs: Pro
     programs.squeue("77_1 RUNNING", "77_2 RUNNING")
     row = "<job_list><JB_job_number>77</JB_job_number><state>r</state><tasks>1-2:1</tasks></job_list>"
     programs.say("qstat", f"<job_info><queue_info>{row}</queue_info></job_info>")
-    one, two = look([tmp_path / "one", tmp_path / "two"])
+    one, two = read_standings([tmp_path / "one", tmp_path / "two"])
     assert [point.standing for point in (*one.points, *two.points)] == [Standing.RUNNING] * 4
     assert [call.split()[0] for call in programs.asked()] == ["squeue", "qstat"]
 
@@ -67,7 +67,7 @@ def test_a_scheduler_that_does_not_answer_is_silent(tmp_path: Path, programs: Pr
     programs.say("squeue", status=1, error="slurm_load_jobs error: Unable to contact slurm controller")
     found = seen(tmp_path / "run")
     assert found.silent == ("slurm",)
-    assert [one.standing for one in found.points] == [Standing.DONE, Standing.UNSETTLED]
+    assert [point.standing for point in found.points] == [Standing.DONE, Standing.UNSETTLED]
     assert [call.split()[0] for call in programs.asked()] == ["squeue"], "nothing has left the queue"
     programs.at(90)
     assert seen(tmp_path / "run").points[1].outcome is None, "silence makes nothing gone"
@@ -228,7 +228,7 @@ def test_a_run_that_cannot_be_written_is_looked_at_all_the_same(tmp_path: Path, 
     (run / "accounting.jsonl").mkdir()  # whoever runs the tests, nobody can append to it
     programs.squeue("77_2 RUNNING")
     programs.sacct("77_1 TIMEOUT 0:0")
-    assert [one.outcome for one in seen(run).points] == [Outcome.TIMEOUT, None]
+    assert [point.outcome for point in seen(run).points] == [Outcome.TIMEOUT, None]
 
 
 @pytest.fixture
@@ -282,14 +282,14 @@ def test_a_task_that_has_just_begun_is_not_cancelled_with_those_that_it_waited_w
     held = "77_{}|RUNNING|None|n1|0:01|N/A|" + RUN_ID + "\n"
     queue.write_text(held.format(1) + held.format(2), encoding="utf-8")
     for _ in range(2):
-        assert [one.standing for one in seen(run).points] == [
+        assert [point.standing for point in seen(run).points] == [
             Standing.RUNNING,
             Standing.RUNNING,
             Standing.FAILED,
         ]
     begin = "scheduler=slurm\njob=77\ntask=2\nrestart=0\nround=1\nhost=n1\npid=1\nat=2026-01-02T10:20:00Z\n"
     (try_folder(run, points[1]) / "begin").write_text(begin, encoding="utf-8")
-    (without,) = look([run], ask=False)
+    (without,) = read_standings([run], ask=False)
     assert without.points[1].outcome is None, "it has begun: that account is not of it"
     queue.write_text(held.format(1), encoding="utf-8")
     assert seen(run).points[1].standing is Standing.UNSETTLED, "its own row is on its way"
@@ -305,14 +305,14 @@ def test_what_was_cancelled_by_hand_while_it_waited_is_asked_for_until_it_is_gon
     (tmp_path / "bin" / "sacct").write_text(f"#!/bin/bash\ncat <<'E'\n{shared}E\n")
     write_record(run, record(grid([1])[0]))
     cancelled = [Outcome.OK, Outcome.CANCELLED, Outcome.CANCELLED]
-    assert [one.outcome for one in seen(run).points] == cancelled
+    assert [point.outcome for point in seen(run).points] == cancelled
     kept = run / "accounting.jsonl"
     lines = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
     long_ago = [json.dumps({**line, "at": "2026-01-02T10:15:00+00:00"}) for line in lines]
     kept.write_text("".join(line + "\n" for line in long_ago), encoding="utf-8")
     seen(run)
     (tmp_path / "asked").unlink()
-    assert [one.outcome for one in seen(run).points] == cancelled
+    assert [point.outcome for point in seen(run).points] == cancelled
     assert not (tmp_path / "asked").exists()
 
 

@@ -13,12 +13,12 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.units import parse_size
 from jobkit.outcome.journal import Task
-from jobkit.outcome.tries import Tried
+from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.spec.policy import Change
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.status.retry import Given, Group, changed, chosen, groups, merged
-from jobkit.status.standing import Look, Standing, find_point
+from jobkit.status.retry import Group, Overrides, changed, groups, merge_overrides, select_points
+from jobkit.status.standing import PointStanding, Standing, find_point
 from tests.support.builders import grid, point
 
 IN_QUEUE = [Standing.RUNNING, Standing.WAITING, Standing.STUCK, Standing.UNSETTLED]
@@ -34,7 +34,7 @@ SPEC = SweepSpec.model_validate(
 )
 
 
-def spec_of(given_: Given) -> SweepSpec:
+def spec_of(given_: Overrides) -> SweepSpec:
     """Return the spec with the memory that a person gave."""
     sizes = [parse_size(word.partition("=")[2]) for word in given_ if word.startswith("resources.memory=")]
     update = {"memory": sizes[-1]} if sizes else {}
@@ -42,24 +42,29 @@ def spec_of(given_: Given) -> SweepSpec:
 
 
 def again(
-    looks: Sequence[Look], now: Given = (), *, strictly: bool, given_: Given = (), anywhere: bool = False
+    looks: Sequence[PointStanding],
+    now: Overrides = (),
+    *,
+    strictly: bool,
+    given_: Overrides = (),
+    anywhere: bool = False,
 ) -> list[Group]:
     """Return the groups of points whose one task was given something."""
     return groups(looks, spec_of, {TASK: given_}, now, strictly=strictly, anywhere=anywhere)
 
 
-def tried(outcome: Outcome | None, node: str = "n1", number: int = 1) -> Tried:
-    return Tried(TryFiles(number=number), Verdict(outcome=outcome, evidence=""), TASK, node)
+def tried(outcome: Outcome | None, node: str = "n1", number: int = 1) -> TryResult:
+    return TryResult(TryFiles(number=number), Verdict(outcome=outcome, evidence=""), TASK, node)
 
 
-def one_look(index: int, standing: Standing, *ended: Outcome | None) -> Look:
+def one_look(index: int, standing: Standing, *ended: Outcome | None) -> PointStanding:
     """Return a look at a point; its outcomes the oldest first."""
     tries = tuple(tried(outcome, number=number) for number, outcome in enumerate(ended, 1))[::-1]
     counts = tries[0] if tries else tried(None, number=0)
-    return Look(point=point(index), standing=standing, counts=counts, tries=tries, task=TASK)
+    return PointStanding(point=point(index), standing=standing, counts=counts, tries=tries, task=TASK)
 
 
-def looks_of(*standings: Standing) -> list[Look]:
+def looks_of(*standings: Standing) -> list[PointStanding]:
     outcome = {Standing.DONE: Outcome.OK, Standing.FAILED: Outcome.BUG}
     return [one_look(n, standing, outcome.get(standing)) for n, standing in enumerate(standings, 1)]
 
@@ -67,28 +72,28 @@ def looks_of(*standings: Standing) -> list[Look]:
 LOOKS = st.lists(st.sampled_from(Standing), min_size=1, max_size=12).map(lambda all_: looks_of(*all_))
 
 
-def indices(looks: Sequence[Look]) -> list[int]:
-    return [one.point.index for one in looks]
+def indices(looks: Sequence[PointStanding]) -> list[int]:
+    return [look.point.index for look in looks]
 
 
 @given(LOOKS, st.lists(st.sampled_from(["failed", "missing"]), max_size=3))
-def test_what_is_done_or_in_the_queue_is_never_chosen(looks: list[Look], only: list[str]) -> None:
-    taken = chosen(looks, only)
+def test_what_is_done_or_in_the_queue_is_never_chosen(looks: list[PointStanding], only: list[str]) -> None:
+    taken = select_points(looks, only)
     wanted = {Standing(word) for word in only} or {Standing.FAILED, Standing.MISSING}
-    assert indices(taken) == [one.point.index for one in looks if one.standing in wanted]
+    assert indices(taken) == [look.point.index for look in looks if look.standing in wanted]
 
 
 @given(LOOKS, st.data())
 def test_a_point_by_name_is_taken_or_refused_but_never_run_twice(
-    looks: list[Look], data: st.DataObject
+    looks: list[PointStanding], data: st.DataObject
 ) -> None:
     one = data.draw(st.sampled_from(looks))
     word = data.draw(st.sampled_from([one.point.point_id, str(one.point.index)]))
     if one.standing in {Standing.FAILED, Standing.MISSING}:
-        assert chosen(looks, [word]) == [one]
+        assert select_points(looks, [word]) == [one]
         return
     with pytest.raises(JobkitError) as caught:
-        chosen(looks, ["failed", word])
+        select_points(looks, ["failed", word])
     told = "a finished point is never run again" if one.standing is Standing.DONE else "twice at a time"
     assert told in caught.value.message
 
@@ -116,23 +121,23 @@ def test_what_a_word_selects(only: list[str], expected: list[int]) -> None:
         one_look(5, Standing.MISSING),
         one_look(6, Standing.WAITING),
     ]
-    assert indices(chosen(looks, only)) == expected
+    assert indices(select_points(looks, only)) == expected
 
 
 def test_a_result_is_refused_unless_it_is_the_failure_of_a_trial() -> None:
     with pytest.raises(JobkitError, match="--only gpu_oom: a point with this outcome is done") as caught:
-        chosen([one_look(1, Standing.DONE, Outcome.GPU_OOM)], ["gpu_oom"])
+        select_points([one_look(1, Standing.DONE, Outcome.GPU_OOM)], ["gpu_oom"])
     assert caught.value.hint == "jobkit sweep SPEC --new measures all points again"
     trial = one_look(1, Standing.FAILED, Outcome.GPU_OOM)
-    assert chosen([trial], ["gpu_oom"]) == [trial]
+    assert select_points([trial], ["gpu_oom"]) == [trial]
 
 
 def test_a_point_that_was_left_out_may_be_run_by_name_alone() -> None:
     pruned = one_look(1, Standing.DONE, Outcome.PRUNED)
-    assert chosen([pruned], []) == []
-    assert chosen([pruned], ["1"]) == [pruned]
+    assert select_points([pruned], []) == []
+    assert select_points([pruned], ["1"]) == [pruned]
     with pytest.raises(JobkitError, match=r"p001 is done \(gpu_oom\)"):
-        chosen([one_look(1, Standing.DONE, Outcome.GPU_OOM)], ["p001"])
+        select_points([one_look(1, Standing.DONE, Outcome.GPU_OOM)], ["p001"])
 
 
 def test_a_word_that_names_no_point() -> None:
@@ -243,5 +248,5 @@ def test_a_walltime_that_a_person_gave_does_not_hide_what_is_known_of_memory() -
         (("ab=1",), ("a=1",), ("ab=1", "a=1")),
     ],
 )
-def test_of_one_key_the_last_counts(before: Given, now: Given, both: Given) -> None:
-    assert merged(before, now) == both
+def test_of_one_key_the_last_counts(before: Overrides, now: Overrides, both: Overrides) -> None:
+    assert merge_overrides(before, now) == both

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.records import Exit, Outcome
-from jobkit.status.progress import Saved, saved
-from jobkit.status.standing import look
+from jobkit.status.progress import SkippedTime, skipped_time
+from jobkit.status.standing import read_standings
 from tests.support.builders import grid, record, write_exit, write_points, write_record, write_submitted
 
 
@@ -13,9 +13,9 @@ def left_out(outcome: Outcome, message: str) -> Exit:
     return Exit(status=0, stage="gate", outcome=outcome, message=message)
 
 
-def found(run: Path) -> Saved | None:
-    (seen,) = look([run], ask=False)
-    return saved(seen.points)
+def found(run: Path) -> SkippedTime | None:
+    (seen,) = read_standings([run], ask=False)
+    return skipped_time(seen.points)
 
 
 def test_nothing_left_out_saves_nothing(tmp_path: Path) -> None:
@@ -30,11 +30,11 @@ def test_a_pruned_point_saves_what_the_one_that_ran_out_took(tmp_path: Path) -> 
     run = write_points(tmp_path / "run", points)
     write_record(run, record(points[0]))
     write_record(run, replace(record(points[1]), outcome=Outcome.GPU_OOM))  # a minute
-    for one in points[2:]:
+    for point in points[2:]:
         write_exit(
-            run, one, left_out(Outcome.PRUNED, "p002 ran out of memory on NVIDIA H200, with a smaller load")
+            run, point, left_out(Outcome.PRUNED, "p002 ran out of memory on NVIDIA H200, with a smaller load")
         )
-    assert found(run) == Saved(2, 120.0)
+    assert found(run) == SkippedTime(2, 120.0)
 
 
 def test_a_stopped_point_saves_the_mean_of_those_that_failed_the_same_way(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_stopped_point_saves_the_mean_of_those_that_failed_the_same_way(tmp_pa
     write_exit(
         run, points[2], left_out(Outcome.STOPPED, "2 points failed the same way: bug: ValueError: broken")
     )
-    assert found(run) == Saved(1, 60.0)
+    assert found(run) == SkippedTime(1, 60.0)
 
 
 def test_what_nobody_can_tell_is_not_counted(tmp_path: Path) -> None:

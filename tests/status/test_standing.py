@@ -13,7 +13,7 @@ from jobkit.core.files import append_line
 from jobkit.core.records import JOURNAL_FILE, Job, Outcome
 from jobkit.outcome.journal import Role
 from jobkit.schedulers.types import Queued, State
-from jobkit.status.standing import Standing, followers, history, look
+from jobkit.status.standing import Standing, followers, history, read_standings
 from tests.support.asked import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep
 from tests.support.asked import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.asked import queue as queue  # noqa: PLC0414 - the same
@@ -100,7 +100,7 @@ def test_a_trial_that_ran_out_of_memory_has_its_answer(tmp_path: Path, queue: Pa
     for one in (points[0], trial):
         write_record(run, replace(record(one), outcome=Outcome.RAM_OOM))
     assert queue.read_text() == ""
-    assert [one.standing for one in seen(run).points] == [Standing.FAILED, Standing.DONE]
+    assert [point.standing for point in seen(run).points] == [Standing.FAILED, Standing.DONE]
 
 
 def test_what_the_journal_leaves_to_a_person_is_told(tmp_path: Path, queue: Path) -> None:
@@ -121,7 +121,7 @@ def test_what_the_journal_leaves_to_a_person_is_told(tmp_path: Path, queue: Path
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="not a run folder"):
-        look([tmp_path])
+        read_standings([tmp_path])
 
 
 def test_a_run_of_which_all_is_known_asks_nobody(tmp_path: Path, programs: Programs) -> None:
@@ -135,7 +135,7 @@ def test_a_run_of_which_all_is_known_asks_nobody(tmp_path: Path, programs: Progr
 def test_files_alone_tell_where_nobody_is_to_be_asked(tmp_path: Path, programs: Programs) -> None:
     sweep(tmp_path / "run", 1)
     programs.squeue("77_1 RUNNING")
-    ((found,),) = ([one.points for one in look([tmp_path / "run"], ask=False)],)
+    ((found,),) = ([standing.points for standing in read_standings([tmp_path / "run"], ask=False)],)
     assert (found[0].standing, programs.asked()) == (Standing.UNSETTLED, [])
 
 

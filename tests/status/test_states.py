@@ -16,7 +16,7 @@ from jobkit.outcome.journal import Task
 from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.types import JobId, State
 from jobkit.status import queue
-from jobkit.status.queue import Asking, ask_accounting, ask_queue, local_time, note_gone
+from jobkit.status.queue import QueryOptions, ask_accounting, ask_queue, local_time, log_missing_tasks
 
 JOBS = (JobId("7"), JobId("8"))
 Fake = Callable[..., None]
@@ -173,14 +173,14 @@ def test_what_is_missed_is_noted_when_it_is_news_and_once_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missed: list[Task], before: Accounts, noted: str | None
 ) -> None:
     monkeypatch.setattr(queue, "_now", lambda: NOW)
-    note_gone("slurm", frozenset(missed), before, tmp_path, Asking())
+    log_missing_tasks("slurm", frozenset(missed), before, tmp_path, QueryOptions())
     lines = [(line["at"], line["kind"], line["stdout"]) for line in kept(tmp_path)]
     assert lines == ([] if noted is None else [(NOW, "gone", noted)])
 
 
 def test_the_same_is_missed_again_and_noted_again(tmp_path: Path) -> None:
     for _ in range(2):
-        note_gone("slurm", {ONE}, knowing(), tmp_path, Asking())
+        log_missing_tasks("slurm", {ONE}, knowing(), tmp_path, QueryOptions())
     assert len(kept(tmp_path)) == 2, "how long it was missed is the time between the two"
 
 
@@ -189,9 +189,9 @@ def test_what_cannot_be_kept_is_handed_back(tmp_path: Path, fake: Fake) -> None:
     own.mkdir()
     (read_only / ACCOUNTING_FILE).mkdir(parents=True)  # nobody can append to a folder, root neither
     fake("sacct", out="7_1|TIMEOUT|0:0|61||50M|1|n1|None\n")
-    asking = Asking()
+    asking = QueryOptions()
     ask_accounting(slurm, JOBS, "2026-01-02T03:04:05", "", [read_only, own], asking)
-    note_gone("slurm", {ONE}, knowing(), read_only, asking)
+    log_missing_tasks("slurm", {ONE}, knowing(), read_only, asking)
     assert list(asking.unsaved) == [read_only]
     kinds = [json.loads(line)["kind"] for line in asking.unsaved[read_only]]
     assert (kinds, [line["kind"] for line in kept(own)]) == (["accounting", "gone"], ["accounting"])
@@ -202,7 +202,7 @@ def test_answers_are_shared_for_as_long_as_is_asked(
 ) -> None:
     monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
     fake("squeue", out="7_1|RUNNING|None\n")
-    for asking in (Asking(60), Asking(60), Asking()):
+    for asking in (QueryOptions(60), QueryOptions(60), QueryOptions()):
         assert ask_queue(slurm, JOBS, tmp_path, asking)
     assert len(calls(tmp_path, "squeue")) == 2
 

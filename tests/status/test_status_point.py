@@ -6,7 +6,7 @@ from jobkit.core.job_files import Begin
 from jobkit.core.records import Exit, Job, Outcome
 from jobkit.outcome.journal import Task
 from jobkit.outcome.timing import moment
-from jobkit.outcome.tries import Tried
+from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles
 from jobkit.schedulers.types import Accounted, State
 from jobkit.status.standing import Standing
@@ -24,7 +24,7 @@ def told(one: PointStatus, *tries: TryStatus, mine: bool = True) -> list[str]:
     return render_point(run, one, tries, "runs/demo", width=120).splitlines()
 
 
-def home(of: Tried, **known: object) -> TryStatus:
+def home(of: TryResult, **known: object) -> TryStatus:
     folder = f"runs/demo/results/p001/try-{of.files.number}" if of.files.number else ""
     bare = TryStatus(tried=of, folder=folder, files=(), log="", progress=None, elapsed_s=None)
     return replace(bare, **known)  # type: ignore[arg-type]

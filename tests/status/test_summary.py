@@ -14,7 +14,7 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.records import JOURNAL_FILE, POINTS_FILE, Exit, Outcome, Point
 from jobkit.outcome.trials import TRIALS_FILE, WANTED_FILE
 from jobkit.status.progress import Progress
-from jobkit.status.summary import Asked, PointStatus, RunStatus, read_asked, status
+from jobkit.status.summary import PointStatus, RequestedGpus, RunStatus, read_asked, status
 from tests.support.builders import (
     batch,
     grid,
@@ -240,12 +240,12 @@ def test_one_call_of_each_kind_however_many_runs_and_points(tmp_path: Path, queu
 
 
 def test_what_cannot_be_read_of_a_spec_is_not_known(tmp_path: Path) -> None:
-    assert read_asked(tmp_path) == Asked()
+    assert read_asked(tmp_path) == RequestedGpus()
     for text in ("", "[", "resources: 3", "resources: {gpus: many, gpu_type: null}", "resources: {gpus: 1}"):
         (tmp_path / "sweep.yaml").write_text(text, encoding="utf-8")
-        assert read_asked(tmp_path) == Asked()
+        assert read_asked(tmp_path) == RequestedGpus()
     (tmp_path / "sweep.yaml").write_text("resources: {gpus: 1, gpu_type: null}", encoding="utf-8")
-    assert read_asked(tmp_path) == Asked(1, "")
+    assert read_asked(tmp_path) == RequestedGpus(1, "")
 
 
 def test_the_exit_code_is_that_of_what_is_most_to_come(tmp_path: Path, queue: Queue) -> None:

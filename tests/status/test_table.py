@@ -10,9 +10,9 @@ from jobkit.core.records import Outcome
 from jobkit.outcome.journal import Role
 from jobkit.outcome.remedies import Step
 from jobkit.schedulers.types import State
-from jobkit.status.progress import Progress, Saved
+from jobkit.status.progress import Progress, SkippedTime
 from jobkit.status.standing import Standing
-from jobkit.status.summary import Asked, PointStatus, RunStatus
+from jobkit.status.summary import PointStatus, RequestedGpus, RunStatus
 from jobkit.status.table import cut, far_words, plain, render, steps
 from tests.support.statuses import a_job, a_point, a_run, tried, waits
 
@@ -40,7 +40,7 @@ def test_a_run_on_a_page() -> None:
         replace(a_point(4, Standing.RUNNING), elapsed_s=3.0, gpu="h200"),
         a_point(5, Standing.WAITING, why="Priority: others are before it", queued=waits(State.PENDING)),
     ]
-    run = replace(a_run(points, [a_job(Role.FOLLOW, "waiting")]), to_go_s=1500.0, saved=Saved(2, 120.0))
+    run = replace(a_run(points, [a_job(Role.FOLLOW, "waiting")]), to_go_s=1500.0, saved=SkippedTime(2, 120.0))
     assert lines(run) == [
         "demo-20260102-101530-3f9a: 5 points: 1 done, 1 failed (1 stage_in), 2 running, 1 waiting",
         "slurm, NVIDIA H200, about 25 min to go if 2 run at a time, as now",
@@ -65,7 +65,9 @@ def test_a_run_on_a_page() -> None:
 
 
 def test_what_was_saved_where_there_are_no_gpus_is_job_time() -> None:
-    run = replace(a_run([a_point(1, Standing.DONE, Outcome.OK)]), asked=Asked(), saved=Saved(1, 30.0))
+    run = replace(
+        a_run([a_point(1, Standing.DONE, Outcome.OK)]), asked=RequestedGpus(), saved=SkippedTime(1, 30.0)
+    )
     assert lines(run)[2].startswith("saved about 30 s of job time: 1 point was left out, ")
 
 

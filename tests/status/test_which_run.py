@@ -10,11 +10,11 @@ from jobkit import cli
 from jobkit.core.errors import JobkitError
 from jobkit.status.which_run import (
     Glance,
-    Named,
+    RunAndPoints,
     find_run,
     glance,
     how_to_begin,
-    named,
+    resolve_words,
     run_and_point,
     run_named,
     run_or_latest,
@@ -38,21 +38,21 @@ def a_run(name: str) -> Path:
 
 def test_runs_are_named_by_folder_or_by_name(here: Path) -> None:
     first, second = a_run("runs/demo-1"), a_run("runs/demo-2")
-    assert named(["runs/demo-1", "demo-2"]) == Named((first, second))
+    assert resolve_words(["runs/demo-1", "demo-2"]) == RunAndPoints((first, second))
     assert here.is_dir()
 
 
 def test_what_follows_a_run_and_is_none_is_a_point(here: Path) -> None:
     run = a_run("runs/demo")
     (here / "7").mkdir()
-    assert named(["runs/demo", "7", "p001"]) == Named((run,), ("7", "p001"))
+    assert resolve_words(["runs/demo", "7", "p001"]) == RunAndPoints((run,), ("7", "p001"))
 
 
 def test_without_a_run_a_point_is_of_the_latest_run(here: Path) -> None:
     del here
     latest = a_run("runs/new-20260103-101530-3f9a")
     older = a_run("runs/old-20260102-101530-3f9a")
-    assert named(["2", "1"]) == Named((latest,), ("2", "1"))
+    assert resolve_words(["2", "1"]) == RunAndPoints((latest,), ("2", "1"))
     assert run_or_latest(None) == latest
     assert run_or_latest(older) == older
     assert run_and_point(["2"]) == (latest, "2")
@@ -69,26 +69,26 @@ def test_points_of_several_runs_cannot_be_told_apart(here: Path) -> None:
     a_run("runs/demo-1")
     a_run("runs/demo-2")
     with pytest.raises(JobkitError, match="7: not a run folder") as caught:
-        named(["demo-1", "demo-2", "7"])
+        resolve_words(["demo-1", "demo-2", "7"])
     assert caught.value.hint == "jobkit status RUN POINT"
     with pytest.raises(JobkitError, match="7: not"):
-        named(["demo-1", "7", "demo-2"])
+        resolve_words(["demo-1", "7", "demo-2"])
     assert here.is_dir()
 
 
 def test_a_run_that_is_not_there_is_refused_with_its_nearest(here: Path) -> None:
     with pytest.raises(JobkitError, match="nope: not a run folder") as caught:
-        named(["nope"])
+        resolve_words(["nope"])
     assert caught.value.hint == "jobkit status, alone, lists the runs of runs/"
     a_run("runs/demo-20260102-101530-3f9a")
     with pytest.raises(JobkitError) as caught:
-        named(["runs/demo-20260102-101530-3f9b"])
+        resolve_words(["runs/demo-20260102-101530-3f9b"])
     assert caught.value.hint == "did you mean 'demo-20260102-101530-3f9a'?"
     assert here.is_dir()
 
 
 def test_nothing_is_the_latest_of_the_usual_folder(here: Path) -> None:
-    assert named([]) == Named(folder=Path("runs"))
+    assert resolve_words([]) == RunAndPoints(folder=Path("runs"))
     assert here.is_dir()
 
 
@@ -99,11 +99,11 @@ def test_the_site_says_where_runs_go_where_there_are_none_here(
     sites = here / "config"
     sites.mkdir()
     (sites / "site.yaml").write_text("name: mine\nscheduler: local\nruns_dir: $WORK/runs\n", encoding="utf-8")
-    assert named([]).folder == Path("/work/me/runs")
+    assert resolve_words([]).folder == Path("/work/me/runs")
     (sites / "site.yaml").write_text("name: [", encoding="utf-8")
-    assert named([]).folder == Path("runs"), "a site file with a fault is no reason to show nothing"
+    assert resolve_words([]).folder == Path("runs"), "a site file with a fault is no reason to show nothing"
     (here / "runs").mkdir()
-    assert named([]).folder == Path("runs")
+    assert resolve_words([]).folder == Path("runs")
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_every_command_takes_the_name_of_a_run(
     assert here.is_dir()
 
 
-@pytest.mark.parametrize("command", [one for one in WORDS if one not in {"collect", "status"}])
+@pytest.mark.parametrize("command", [word for word in WORDS if word not in {"collect", "status"}])
 def test_every_command_says_what_is_no_run(
     here: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,7 +214,7 @@ def test_what_to_begin_with_is_there_wherever_one_stands(here: Path) -> None:
 
 def test_one_folder_of_runs_stands_for_its_latest(here: Path) -> None:
     a_run("elsewhere/demo")
-    assert named(["elsewhere"]) == Named(folder=Path("elsewhere"))
+    assert resolve_words(["elsewhere"]) == RunAndPoints(folder=Path("elsewhere"))
     assert here.is_dir()
 
 

@@ -20,7 +20,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, only_one
 from jobkit.core.records import JOURNAL_FILE, Outcome
 from jobkit.outcome.journal import Role, read_journal
-from jobkit.status.standing import look
+from jobkit.status.standing import read_standings
 from jobkit.submit import controller
 from jobkit.submit.cancel import cancel
 from jobkit.submit.resubmit import LOCK_FILE
@@ -92,7 +92,7 @@ def follow(run: Path, job: str, role: Role) -> None:
 
 
 def outcomes(run: Path) -> list[Outcome | None]:
-    (seen,) = look([run], ask=False)
+    (seen,) = read_standings([run], ask=False)
     return [one.outcome for one in seen.points]
 
 
@@ -398,7 +398,7 @@ def test_a_run_here_is_cancelled_as_a_whole_and_brings_its_results_home(
     assert done.returncode == 0, done.stderr
     assert "cancelled: 2 points\nwhat runs brings home what it has" in done.stderr
     assert re.search(rf"run again +jobkit resume {name}\n", done.stderr), "relative to here"
-    while not list(run.glob("results/*/try-1/exit")) or look([run])[0].queued:
+    while not list(run.glob("results/*/try-1/exit")) or read_standings([run])[0].queued:
         assert time.monotonic() < deadline
     assert outcomes(run) == [Outcome.CANCELLED, Outcome.CANCELLED]
     kept = json.loads((run / "results" / "batch_size-1-r1" / "try-1" / "record.json").read_text())

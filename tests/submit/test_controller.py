@@ -17,11 +17,11 @@ from jobkit.schedulers.types import Array, JobId, Request
 from jobkit.submit import controller
 from jobkit.submit.controller import (
     MOST_SAID,
-    Errand,
-    Unanswered,
+    JobPurpose,
+    SubmissionUnconfirmed,
     ask,
     cancel_tasks,
-    clean_environment,
+    submission_environment,
     submit_array,
     throttle,
 )
@@ -86,7 +86,7 @@ def test_intent_and_answer_are_journalled_with_the_errand(tmp_path: Path, progra
     program("sbatch", "slurm/submit-cluster")
     listed = Array(first=1, last=3, offset=2, throttle=4, listed="tasks-2.txt")
     (tmp_path / "tasks-2.txt").write_text("1\n2\n4\n5\n6\n", encoding="utf-8")
-    taken = submit_array(slurm, tmp_path, "job-2.sh", listed, [SEVEN], Errand(Role.POINTS, 2))
+    taken = submit_array(slurm, tmp_path, "job-2.sh", listed, [SEVEN], JobPurpose(Role.POINTS, 2))
     assert (taken.job.cluster, taken.array, taken.role) == ("lab", listed, Role.POINTS)
     before, after = events(tmp_path)
     words = "sbatch --parsable --dependency=afterany:7 --array=1-3%4 job-2.sh --list tasks-2.txt 2"
@@ -109,7 +109,7 @@ def test_a_refusal_is_journalled_in_its_words(
     module = {"slurm": slurm, "sge": sge}[scheduler]
     with pytest.raises(JobkitError, match=f"{scheduler} refused the sweep") as caught:
         submit_array(module, tmp_path, "job.sh", ARRAY)
-    assert (caught.value.exit_code, isinstance(caught.value, Unanswered)) == (3, False)
+    assert (caught.value.exit_code, isinstance(caught.value, SubmissionUnconfirmed)) == (3, False)
     assert [event["event"] for event in events(tmp_path)] == ["submitting", "refused"]
     assert str(events(tmp_path)[-1]["said"]) in caught.value.message
     assert read_journal(tmp_path).unanswered is None
@@ -126,7 +126,7 @@ def test_an_answer_that_tells_nothing_leaves_the_intent_open(
     tmp_path: Path, program: Program, answer: dict[str, object]
 ) -> None:
     program("sbatch", **answer)
-    with pytest.raises(Unanswered, match="not known whether slurm took the job") as caught:
+    with pytest.raises(SubmissionUnconfirmed, match="not known whether slurm took the job") as caught:
         submit_array(slurm, tmp_path, "job.sh", ARRAY)
     assert (caught.value.exit_code, f"jobkit resume {tmp_path}" in caught.value.hint) == (3, True)
     assert read_journal(tmp_path).unanswered is not None
@@ -189,5 +189,5 @@ def test_of_a_long_answer_the_beginning_is_kept(tmp_path: Path, program: Program
 def test_a_job_around_and_options_of_the_shell_do_not_leak_in(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SBATCH_PARTITION", "SLURM_JOB_ID", "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SGE_ROOT"):
         monkeypatch.setenv(name, "x")
-    left = {name for name in clean_environment() if name.startswith(("SBATCH_", "SLURM_", "SGE_ROOT"))}
+    left = {name for name in submission_environment() if name.startswith(("SBATCH_", "SLURM_", "SGE_ROOT"))}
     assert left == {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SGE_ROOT"}

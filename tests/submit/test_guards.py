@@ -98,35 +98,35 @@ def test_how_far_it_is_and_what_to_type(home: Path) -> None:
     run = written()
     name = f"runs/{run.run_dir.name}"
     with pytest.raises(JobkitError, match="3 points: 3 to come") as refused:
-        guards.refuse(ready())
+        guards.refuse_duplicate_sweep(ready())
     assert refused.value.hint.startswith(f"jobkit resume {name} runs what failed or is missing")
     write_submitted(run.run_dir, "slurm", "77", first=1, last=3)
     with pytest.raises(JobkitError, match="3 points: 3 to come") as refused:
-        guards.refuse(ready())
+        guards.refuse_duplicate_sweep(ready())
     assert refused.value.hint.startswith(f"jobkit status {name} tells how it goes, jobkit collect")
     done(run, run.points[0])
     done(run, run.points[2], Outcome.TIMEOUT)
     with pytest.raises(JobkitError, match=r"3 points: 1 done, 1 failed \(1 timeout\), 1 to come") as refused:
-        guards.refuse(ready())
+        guards.refuse_duplicate_sweep(ready())
     assert "jobkit status" in refused.value.hint
     assert "jobkit resume" in refused.value.hint
     assert refused.value.exit_code == 2
     done(run, run.points[1], Outcome.CANCELLED)
     with pytest.raises(JobkitError, match=r"3 points: 1 cancelled, 1 done, 1 failed \(1 timeout\);"):
-        guards.refuse(ready())
+        guards.refuse_duplicate_sweep(ready())
 
 
 def test_the_newest_is_named(home: Path) -> None:
     old, new = written(), written()
     for run, stamp in ((old, "t-20260102-101530-ffff"), (new, "t-20260103-101530-0000")):
         run.run_dir.rename(home / "runs" / stamp)
-    assert guards.find(ready()) == home / "runs" / "t-20260103-101530-0000"
+    assert guards.find_duplicate(ready()) == home / "runs" / "t-20260103-101530-0000"
 
 
 @pytest.mark.parametrize("change", ["text", "model", "points"])
 def test_what_differs_in_its_inputs_is_another_sweep(home: Path, change: str) -> None:
     run = written()
-    assert guards.find(ready()) == run.run_dir
+    assert guards.find_duplicate(ready()) == run.run_dir
     if change == "text":
         (home / "text.txt").write_text("One two.\n\nThrew.\n", encoding="utf-8")
     path = run.run_dir / records.POINTS_FILE
@@ -136,7 +136,7 @@ def test_what_differs_in_its_inputs_is_another_sweep(home: Path, change: str) ->
         rows[0]["model"] |= {"size_bytes": 1}
     rows = rows[:2] if change == "points" else rows
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert guards.find(ready()) is None
+    assert guards.find_duplicate(ready()) is None
 
 
 def test_a_trial_of_the_largest_batch_behind_the_points_makes_no_difference(home: Path) -> None:
@@ -144,23 +144,23 @@ def test_a_trial_of_the_largest_batch_behind_the_points_makes_no_difference(home
     run = written()
     trial = replace(run.points[2], index=4, point_id="batch_size-9-verify")
     files.append_line(run.run_dir / records.POINTS_FILE, json_codec.to_json(trial))
-    assert guards.find(ready()) == run.run_dir
+    assert guards.find_duplicate(ready()) == run.run_dir
 
 
 def test_a_text_that_moved_with_its_cache_is_the_same_text(home: Path) -> None:
     run = written()
     path = run.run_dir / records.POINTS_FILE
     path.write_text(path.read_text(encoding="utf-8").replace(str(home), "/elsewhere"), encoding="utf-8")
-    assert guards.find(ready()) == run.run_dir
+    assert guards.find_duplicate(ready()) == run.run_dir
 
 
 def test_folders_that_are_no_runs_are_passed_over(home: Path) -> None:
-    assert guards.find(ready()) is None, "there is no folder of runs yet"
+    assert guards.find_duplicate(ready()) is None, "there is no folder of runs yet"
     run = written()
     (home / "runs" / "notes.txt").write_text("mine", encoding="utf-8")
     (home / "runs" / "empty").mkdir()
     (run.run_dir / "points.jsonl").unlink()
-    assert guards.find(ready()) is None
+    assert guards.find_duplicate(ready()) is None
 
 
 def test_among_a_thousand_runs_it_takes_no_time(home: Path) -> None:
@@ -171,5 +171,5 @@ def test_among_a_thousand_runs_it_takes_no_time(home: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "sweep.yaml").write_bytes(text + b"# other" if number % 2 else text[:-1] + b" ")
     begin, used = time.monotonic(), os.times().user
-    assert guards.find(prepared) is None
+    assert guards.find_duplicate(prepared) is None
     assert min(time.monotonic() - begin, os.times().user - used) < 0.3

@@ -11,8 +11,8 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.outcome.journal import events, read_journal
-from jobkit.status.standing import look
-from jobkit.submit.recover import adopt
+from jobkit.status.standing import read_standings
+from jobkit.submit.recover import reconcile_submission
 from tests.support.builders import grid, point, write_event, write_points, write_submitted
 
 RUN_ID = point().run_id
@@ -91,7 +91,7 @@ def intent(run: Path, scheduler: str, **more: object) -> None:
 
 def adopted(run: Path) -> list[str]:
     said: list[str] = []
-    adopt(run, said.append)
+    reconcile_submission(run, said.append)
     return said
 
 
@@ -109,9 +109,9 @@ def test_an_array_that_was_taken_is_found_in_the_queue(run: Path, controller: Co
     assert adopted(run) == ["a submission was cut off; its job 12 was found by its name"]
     event = last(run)
     assert (event["event"], event["found"], event["job_id"]) == ("submitted", "by its name", "12")
-    assert [one.points_of(2) for one in read_journal(run).submissions] == [(2,), (5,)]
+    assert [submission.points_of(2) for submission in read_journal(run).submissions] == [(2,), (5,)]
     assert adopted(run) == [], "once"
-    (seen,) = look([run], ask=False)
+    (seen,) = read_standings([run], ask=False)
     assert [one.task.job_id for one in seen.points if one.task] == ["7"] * 3 + ["12"] * 3
 
 
@@ -155,7 +155,7 @@ def test_one_that_was_not_taken_is_told_refused(run: Path, controller: Controlle
     event = last(run)
     assert (event["event"], event["status"], event["first"], event["round"]) == ("refused", None, 1, 1)
     assert read_journal(run).unanswered is None
-    (seen,) = look([run], ask=False)
+    (seen,) = read_standings([run], ask=False)
     assert [one.standing for one in seen.points[3:]] == ["missing"] * 3
 
 

@@ -42,7 +42,7 @@ def test_only_what_failed_or_is_missing_is_submitted_by_what_it_gets(
     assert first.endswith(f"--array=1-2%4 {sweep.run}/job-2.sh --list tasks-2.txt 0")
     assert "--dependency=afterany:101:102:103 --array=1-1" in following
     assert following.endswith("/follow.sh")
-    roles = [(one.role, one.round) for one in read_journal(sweep.run).submissions]
+    roles = [(submission.role, submission.round) for submission in read_journal(sweep.run).submissions]
     assert roles == [("points", 1), ("points", 2), ("points", 3), ("points", 4), ("follow", 4)]
 
 

@@ -14,11 +14,11 @@ from jobkit.core.records import Exit, Outcome
 from jobkit.outcome.driver_lock import DRIVER_FILE, driving, last_driver
 from jobkit.outcome.journal import events, note, read_journal
 from jobkit.planning.prepare import Options, prepare
-from jobkit.status.standing import Standing, look
+from jobkit.status.standing import Standing, read_standings
 from jobkit.submit import resume
 from jobkit.submit import sweep as submit
 from jobkit.submit.cancel import cancel
-from jobkit.submit.resume import follow, run_again
+from jobkit.submit.resume import run_again, run_follow_up
 from tests.support.builders import write_begin, write_event, write_exit
 from tests.support.swept import BUG, LATE, OK, OOM, SPEC, Clock, Sweep
 from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
@@ -33,19 +33,19 @@ def test_the_job_that_follows_does_what_the_policy_says_and_no_more(
     sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sweep.ended(OK, OOM, BUG, LATE, Outcome.CANCELLED, Outcome.GPU_OOM)
-    assert follow(sweep.run) == 0
+    assert run_follow_up(sweep.run) == 0
     scripts = [call.rpartition("/")[2].split()[0] for call in sweep.calls()]
     assert scripts == ["job-2.sh", "job-3.sh", "follow.sh"]
     assert "again: 1 point, with 150MiB of memory" in capsys.readouterr().err
     sweep.queue()
-    assert follow(sweep.run) == 0
+    assert run_follow_up(sweep.run) == 0
     assert "2 lost" in capsys.readouterr().err, "which the policy leaves to a person"
     assert (len(sweep.calls()), clock.s >= 60) == (3, True)
 
 
 def test_where_there_is_nothing_to_follow_up_nothing_is_submitted(sweep: Sweep) -> None:
     sweep.ended(OK, BUG, OK, OK, OK, OK)
-    assert (follow(sweep.run), sweep.calls(), left(sweep)) == (0, [], [])
+    assert (run_follow_up(sweep.run), sweep.calls(), left(sweep)) == (0, [], [])
 
 
 def test_what_the_node_may_not_submit_is_left_to_a_person(
@@ -53,7 +53,7 @@ def test_what_the_node_may_not_submit_is_left_to_a_person(
 ) -> None:
     sweep.ended(OK, OOM, OK, LATE, OK, OK)
     sweep.refuse("job-")
-    assert follow(sweep.run) == 0
+    assert run_follow_up(sweep.run) == 0
     ((points, why),) = left(sweep)
     assert (points, "would refuse this sweep" in why) == ([2, 4], True)
     assert f"it is left to a person: jobkit resume {sweep.run}" in capsys.readouterr().err
@@ -67,7 +67,7 @@ def test_what_the_node_may_not_submit_is_left_to_a_person(
 def test_a_part_that_could_not_be_submitted_is_left_too(sweep: Sweep) -> None:
     sweep.ended(OK, OOM, OK, LATE, OK, OK)
     sweep.refuse("job-3.sh")
-    assert follow(sweep.run) == 0
+    assert run_follow_up(sweep.run) == 0
     ((points, why),) = left(sweep)
     assert (points, "1 point not submitted" in why) == ([4], True)
 
@@ -75,7 +75,7 @@ def test_a_part_that_could_not_be_submitted_is_left_too(sweep: Sweep) -> None:
 def test_a_controller_that_stays_away_is_left_to_a_person(sweep: Sweep, clock: Clock) -> None:
     sweep.ended(OK, OOM, OK, OK, OK, None)
     sweep.silent()
-    assert follow(sweep.run) == 0
+    assert run_follow_up(sweep.run) == 0
     assert clock.s >= resume.JOB_PATIENCE_S
     ((points, why),) = left(sweep)
     assert (points, "does not answer" in why) == ([], True)
@@ -94,8 +94,8 @@ def local(tmp_path: Path) -> Path:
 
 def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_again(local, ("1", "3"), ()) is None
-    (seen,) = look([local])
-    assert [one.standing for one in seen.points] == [Standing.DONE, Standing.MISSING, Standing.DONE]
+    (seen,) = read_standings([local])
+    assert [point.standing for point in seen.points] == [Standing.DONE, Standing.MISSING, Standing.DONE]
     told = [(event["event"], event.get("only")) for event in events(local)]
     assert told == [("submitting", [1, 3]), ("submitted", [1, 3])]
     assert "again: 2 points" in capsys.readouterr().err
@@ -105,15 +105,15 @@ def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[
 
 
 def test_here_the_policy_is_followed_as_often_as_it_says(local: Path) -> None:
-    points = look([local])[0].points
+    points = read_standings([local])[0].points
     note(local, "submitting", scheduler="local", first=1, last=3, round=1)
     note(local, "submitted", scheduler="local", job_id="1", cluster="", first=1, last=3, round=1)
     for one in points:
         write_begin(local, one.point, scheduler="local", job=1)
         write_exit(local, one.point, Exit(status=1, stage="run", outcome=BUG if one.point.index > 1 else OOM))
-    assert follow(local) == 0
-    (seen,) = look([local])
-    assert [(one.outcome, len(one.tries)) for one in seen.points] == [(OK, 2), (BUG, 1), (BUG, 1)]
+    assert run_follow_up(local) == 0
+    (seen,) = read_standings([local])
+    assert [(point.outcome, len(point.tries)) for point in seen.points] == [(OK, 2), (BUG, 1), (BUG, 1)]
     assert json.loads((local / "journal.jsonl").read_text().splitlines()[-1])["only"] == [1]
 
 
@@ -122,12 +122,12 @@ def failed_here(run: Path, outcome: Outcome) -> None:
     span: dict[str, object] = {"scheduler": "local", "first": 1, "last": 3, "round": 1}
     write_event(run, "submitting", **span)
     write_event(run, "submitted", job_id="1", cluster="", **span)
-    for one in look([run], ask=False)[0].points:
-        write_begin(run, one.point, scheduler="local", job=1)
-        write_exit(run, one.point, Exit(status=1, stage="run", outcome=outcome))
+    for point in read_standings([run], ask=False)[0].points:
+        write_begin(run, point.point, scheduler="local", job=1)
+        write_exit(run, point.point, Exit(status=1, stage="run", outcome=outcome))
 
 
-@pytest.mark.parametrize("doing", [follow, lambda run: run_again(run, (), ())])
+@pytest.mark.parametrize("doing", [run_follow_up, lambda run: run_again(run, (), ())])
 def test_here_it_can_be_interrupted(
     local: Path, monkeypatch: pytest.MonkeyPatch, doing: Callable[[Path], int | None]
 ) -> None:
@@ -162,12 +162,12 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
     span: dict[str, object] = {"scheduler": "local", "first": 1, "last": 3, "round": 1}
     note(local, "submitting", job_id=job, cluster="node07", **span)
     note(local, "submitted", job_id=job, cluster="node07", **span)
-    assert [one.outcome for one in look([local])[0].points] == [Outcome.LOST] * 3, (
+    assert [point.outcome for point in read_standings([local])[0].points] == [Outcome.LOST] * 3, (
         "this disk is this machine's own"
     )
     (local / "accounting.jsonl").write_text("")
     monkeypatch.setattr("jobkit.outcome.driver_lock._own_disk", lambda _: False)
-    assert look([local])[0].silent == ("local",)
+    assert read_standings([local])[0].silent == ("local",)
     commands: list[Callable[[], object]] = [lambda: run_again(local, (), ()), lambda: cancel(local, [], [])]
     for command in commands:
         with pytest.raises(
@@ -179,7 +179,7 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
         run_again(local, (), (), machine_gone="node08")
     assert wrong.value.hint == "they were started on node07"
     assert run_again(local, ("1",), (), machine_gone="node07") is None
-    assert [one.outcome for one in look([local])[0].points] == [OK, Outcome.LOST, Outcome.LOST]
+    assert [point.outcome for point in read_standings([local])[0].points] == [OK, Outcome.LOST, Outcome.LOST]
 
 
 def test_here_nothing_follows_where_the_spec_says_so(local: Path) -> None:
@@ -188,5 +188,5 @@ def test_here_nothing_follows_where_the_spec_says_so(local: Path) -> None:
     text = spec.read_text(encoding="utf-8")
     assert "follow_up: true" in text
     spec.write_text(text.replace("follow_up: true", "follow_up: false"), encoding="utf-8")
-    assert follow(local) == 0
-    assert [one.outcome for one in look([local])[0].points] == [OOM] * 3
+    assert run_follow_up(local) == 0
+    assert [point.outcome for point in read_standings([local])[0].points] == [OOM] * 3

@@ -14,7 +14,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.outcome.journal import read_list
 from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Array, Request
-from jobkit.submit.controller import Unanswered
+from jobkit.submit.controller import SubmissionUnconfirmed
 from jobkit.submit.rounds import Round, plan_arrays, submit_round, write_round
 
 REQUEST = Request(
@@ -82,7 +82,7 @@ def submitted(run: Path, controller: Path, second: str) -> list[str]:
     with pytest.raises(JobkitError) as caught:
         submit_round(slurm, run, one, arrays)
     assert caught.value.exit_code == 3
-    assert isinstance(caught.value, Unanswered) == ("timed out" in second)
+    assert isinstance(caught.value, SubmissionUnconfirmed) == ("timed out" in second)
     return [json.loads(line)["event"] for line in (run / "journal.jsonl").read_text().splitlines()]
 
 

@@ -211,7 +211,7 @@ def test_the_surrounding_job_does_not_leak_into_a_submission(monkeypatch: pytest
     for name in ("SBATCH_PARTITION", "SLURM_JOB_ID", "SLURM_MEM_PER_NODE"):
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
-    kept = controller.clean_environment()
+    kept = controller.submission_environment()
     assert kept["SLURM_CONF"] == "/etc/slurm/slurm.conf"
     assert not {name for name in kept if name.startswith(("SBATCH_", "SLURM_JOB", "SLURM_MEM"))}
 
@@ -269,7 +269,9 @@ def test_where_it_is_not_known_whether_the_job_was_taken_nothing_is_undone(
 ) -> None:
     program(tmp_path, "scontrol", "echo MaxArraySize = 4")
     program(tmp_path, "sbatch", SBATCH.format(second=answer))
-    with pytest.raises(controller.Unanswered, match="not known whether slurm took the job") as caught:
+    with pytest.raises(
+        controller.SubmissionUnconfirmed, match="not known whether slurm took the job"
+    ) as caught:
         sweep.submit(prepared)
     assert (caught.value.exit_code, caught.value.hint.count("jobkit resume")) == (3, 1)
     assert [event["event"] for event in events(prepared)] == ["submitting", "submitted", "submitting"]

@@ -34,7 +34,7 @@ def program(folder: Path, name: str, body: str) -> None:
 
 
 def holds(folder: Path, *tasks: str) -> None:
-    rows = [f"{task}|{state}|None|n1|0:01|N/A|{RUN_ID}" for task, state in (one.split() for one in tasks)]
+    rows = [f"{task}|{state}|None|n1|0:01|N/A|{RUN_ID}" for task, state in (task.split() for task in tasks)]
     program(folder, "squeue", "".join(f"echo '{row}'\n" for row in rows))
 
 

@@ -73,7 +73,7 @@ def test_on_a_cluster_it_is_one_job(run: Path, tmp_path: Path, capsys: pytest.Ca
     assert "#SBATCH --mem=2G\n" in (run / "find.sh").read_text(encoding="utf-8")
     assert "submitted: slurm job 77" in capsys.readouterr().err
     events = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
-    assert [(one["event"], one["first"] + one["offset"]) for one in events] == [
+    assert [(event["event"], event["first"] + event["offset"]) for event in events] == [
         ("submitting", 5),
         ("submitted", 5),
     ]

@@ -11,7 +11,7 @@ import pytest
 
 from jobkit.core.records import Exit, Outcome, Point
 from jobkit.status import queue as states
-from jobkit.status.standing import RunLook, Standing, look
+from jobkit.status.standing import RunStanding, Standing, read_standings
 from tests.support.builders import grid, point, write_points, write_submitted
 
 RUN_ID = point().run_id
@@ -31,8 +31,8 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return told
 
 
-def seen(run: Path) -> RunLook:
-    (found,) = look([run])
+def seen(run: Path) -> RunStanding:
+    (found,) = read_standings([run])
     return found
 
 

@@ -10,7 +10,7 @@ from jobkit.core.measurements import Need
 from jobkit.core.records import Point, Record
 from jobkit.fit.lengths import LENGTHS_FILE, Lengths
 from jobkit.fit.loads import Loads
-from jobkit.report.recommend.types import Held, Material
+from jobkit.report.recommend.types import RunData, TryTimes
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources
 from tests.support.builders import GPU, ITEMS, grid, record, write_points, write_record
@@ -71,19 +71,21 @@ def records(sizes: Sequence[int] = SIZES, repeats: int = 3) -> list[Record]:
     """Return the records of a sweep, every need within 0.1 % of the line."""
     points = grid(sizes, repeats)
     return [
-        measured(one, RATES[one.params["batch_size"]] + SCATTER[one.repeat - 1], (-1) ** one.index / 1000)
-        for one in points
+        measured(
+            point, RATES[point.params["batch_size"]] + SCATTER[point.repeat - 1], (-1) ** point.index / 1000
+        )
+        for point in points
     ]
 
 
-def material(told: Sequence[Record], loads: Loads | None = LOADS) -> Material:
+def material(told: Sequence[Record], loads: Loads | None = LOADS) -> RunData:
     """Return what a run folder with these records holds."""
-    return Material(
+    return RunData(
         run="runs/demo",
         records=told,
         batches={},
         loads=loads,
-        held=[Held(started_at=one.started_at, ended_at=one.ended_at) for one in told],
+        held=[TryTimes(started_at=one.started_at, ended_at=one.ended_at) for one in told],
         resources=Resources(gpu_type="h200", account="nlp"),
         site=load_site("slurm-default", "slurm"),
         plain_sites=[load_site("slurm-default", "slurm"), load_site("sge-default", "sge")],

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from jobkit.core.records import Outcome
 from jobkit.outcome.journal import Role, Submission, Task
-from jobkit.outcome.tries import Tried
+from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.schedulers.types import JobId, Queued, State
-from jobkit.status.standing import Look, RunLook, Standing, state_of
-from jobkit.status.summary import Asked, JobStatus, PointStatus, RunStatus
+from jobkit.status.standing import PointStanding, RunStanding, Standing, state_of
+from jobkit.status.summary import JobStatus, PointStatus, RequestedGpus, RunStatus
 from tests.support.builders import point
 
 AT = "2026-01-02T10:15:00+00:00"
@@ -30,9 +30,9 @@ def waits(state: State, reason: str = "", task: int = 1) -> Queued:
 
 def tried(
     number: int = 1, outcome: Outcome | None = None, *, evidence: str = "", task: Task | None = None
-) -> Tried:
+) -> TryResult:
     """Return a try on node1; its files and its account are for the test to add."""
-    return Tried(TryFiles(number=number), Verdict(outcome=outcome, evidence=evidence), task, "node1")
+    return TryResult(TryFiles(number=number), Verdict(outcome=outcome, evidence=evidence), task, "node1")
 
 
 def a_point(
@@ -42,14 +42,14 @@ def a_point(
     *,
     why: str = "",
     queued: Queued | None = None,
-    tries: Sequence[Tried] = (),
+    tries: Sequence[TryResult] = (),
 ) -> PointStatus:
     """Return a point: the task of its number of job 77, unless it is missing; with a try if it has begun."""
     task = None if standing is Standing.MISSING else Task(_scheduler(queued), "77", index)
     if not tries and (outcome is not None or standing is Standing.RUNNING):
         tries = (tried(1, outcome, evidence=why, task=task),)
     counts = tries[0] if tries else replace(tried(0, outcome, task=task), node="")
-    look = Look(
+    look = PointStanding(
         point=point(index),
         standing=standing,
         counts=counts,
@@ -73,12 +73,20 @@ def a_job(
 def a_run(points: Sequence[PointStatus], jobs: Sequence[JobStatus] = (), **known: object) -> RunStatus:
     """Return a run; ``known`` are fields of RunLook."""
     schedulers = sorted({one.look.task.scheduler for one in points if one.look.task}) or ["slurm"]
-    seen = RunLook(
+    seen = RunStanding(
         folder=Path("runs/demo"),
         points=tuple(one.look for one in points),
-        submissions=(*(submission(scheduler=one) for one in schedulers), *(one.job for one in jobs)),
+        submissions=(
+            *(submission(scheduler=scheduler) for scheduler in schedulers),
+            *(job.job for job in jobs),
+        ),
         **known,  # type: ignore[arg-type]
     )
     return RunStatus(
-        seen=seen, asked=Asked(1, "h200"), points=tuple(points), jobs=tuple(jobs), to_go_s=None, saved=None
+        seen=seen,
+        asked=RequestedGpus(1, "h200"),
+        points=tuple(points),
+        jobs=tuple(jobs),
+        to_go_s=None,
+        saved=None,
     )

@@ -14,7 +14,7 @@ from jobkit.core.records import Exit, Outcome, Point
 from jobkit.outcome.journal import events
 from jobkit.planning.prepare import Options, prepare
 from jobkit.status import queue as states
-from jobkit.status.standing import Standing, look
+from jobkit.status.standing import Standing, read_standings
 from jobkit.submit import resubmit as stage
 from jobkit.submit import sweep as submit
 from tests.support.builders import record, write_begin, write_exit, write_record, write_submitted
@@ -113,8 +113,8 @@ class Sweep:
         return [(str(event["event"]), event.get("round")) for event in events(self.run)][1:]
 
     def standings(self) -> list[Standing]:
-        (seen,) = look([self.run])
-        return [one.standing for one in seen.points]
+        (seen,) = read_standings([self.run])
+        return [point.standing for point in seen.points]
 
 
 OK, OOM, LATE, BUG = Outcome.OK, Outcome.RAM_OOM, Outcome.TIMEOUT, Outcome.BUG

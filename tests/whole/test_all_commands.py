@@ -18,7 +18,7 @@ from jobkit.report.plot.data import group_plots
 from jobkit.report.recommend.material import read_material
 from jobkit.report.recommend.output import as_json
 from jobkit.report.recommend.recommend import recommend
-from jobkit.report.recommend.types import Wishes
+from jobkit.report.recommend.types import RecommendOptions
 from jobkit.report.tables import collect
 from tests.whole.test_job_script import WORKLOADS
 
@@ -91,7 +91,7 @@ def figures(run: Path) -> dict[str, object]:
     tables = json.loads(render(collected, "json"))
     tables["points"] = [row for row in tables["points"] if not row["trial"]]
     del tables["notes"]
-    answer = json.loads(as_json(recommend(read_material(run), Wishes())))
+    answer = json.loads(as_json(recommend(read_material(run), RecommendOptions())))
     del answer["trials"]
     (plot,) = group_plots(collected)
     line = plot.memory.line
@@ -130,6 +130,6 @@ def test_a_point_by_hand_changes_no_figure(run: Path, before: dict[str, object])
     assert done.returncode == 0, done.stdout + done.stderr
     assert figures(run) == before
     assert any(
-        "also run by hand, which no figure includes: batch_size-5-r1 (try " in one
-        for one in collect([run]).notes
+        "also run by hand, which no figure includes: batch_size-5-r1 (try " in note
+        for note in collect([run]).notes
     )

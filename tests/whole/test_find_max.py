@@ -20,7 +20,7 @@ from jobkit.core.records import Outcome, Point
 from jobkit.core.units import GIB
 from jobkit.fit import search
 from jobkit.outcome.results import read_run
-from jobkit.outcome.trials import TRIALS_FILE, WANTED_FILE, Trial, Wanted, trials
+from jobkit.outcome.trials import TRIALS_FILE, WANTED_FILE, SearchGoal, Trial, trials
 from jobkit.planning.script import render_find
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -120,7 +120,7 @@ def test_without_the_wish_to_verify_nothing_more_is_run(tmp_path: Path) -> None:
     assert done.stdout.startswith(f"batch_size {trial.batch_size} within 150.0 MiB of the process held")
     done = here.jobkit("verify", here.run, "--memory", "100MiB")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [one.index for one in trials(here.run)] == [5, 6]
+    assert [trial.index for trial in trials(here.run)] == [5, 6]
     assert len(done.stdout.splitlines()) == 1
     done = here.jobkit("verify", here.run, "--memory", "1MiB")
     assert done.returncode == 4
@@ -139,7 +139,7 @@ class Following(Run):
         for point in points:
             size = point.params["batch_size"]
             write_record(self.dir, replace(record(point), memory=Memory(maxrss_bytes=size * GIB)))
-        wanted = Wanted(memory_bytes=round(2.1 * GIB), ram_bytes=0, ledger=str(folder / "ledger.jsonl"))
+        wanted = SearchGoal(memory_bytes=round(2.1 * GIB), ram_bytes=0, ledger=str(folder / "ledger.jsonl"))
         write_atomically(self.dir / WANTED_FILE, to_json(wanted))
         spec = SweepSpec.model_validate({"name": "t", "workload": "odd:Slow", "sweep": sweep})
         script = render_find(spec, load_site("local-default", "local"), points[0], self.dir)
@@ -190,9 +190,9 @@ def test_by_hand_it_does_the_same_and_ends_well(tmp_path: Path) -> None:
     run = Following(tmp_path)
     job = run.dir / "points.jsonl"
     job.write_text(job.read_text(encoding="utf-8").replace("odd:Slow", "count"), encoding="utf-8")
-    for one in read_run(run.dir).points:
-        size = one.point.params["batch_size"]
-        write_record(run.dir, replace(record(one.point), memory=Memory(maxrss_bytes=size * GIB)))
+    for point in read_run(run.dir).points:
+        size = point.point.params["batch_size"]
+        write_record(run.dir, replace(record(point.point), memory=Memory(maxrss_bytes=size * GIB)))
     process = run.follow()
     said, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, said

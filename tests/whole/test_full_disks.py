@@ -22,7 +22,7 @@ from jobkit.run.work import ROOM_BYTES
 from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Array
 from jobkit.submit.cancel import cancel
-from jobkit.submit.controller import Unanswered, submit_array
+from jobkit.submit.controller import SubmissionUnconfirmed, submit_array
 from tests.support.builders import grid, point, write_points, write_submitted
 from tests.support.disks import CROWD, crowd, disk, read_only
 from tests.support.halted import Halted, ended
@@ -225,7 +225,9 @@ def test_home_is_full_when_a_sweep_is_submitted(
         submit_array(slurm, home, "job.sh", array)
     assert not (tmp_path / "calls").exists()
     filler.unlink()
-    with pytest.raises(Unanswered, match="slurm accepted job 101, but the journal could not") as taken:
+    with pytest.raises(
+        SubmissionUnconfirmed, match="slurm accepted job 101, but the journal could not"
+    ) as taken:
         submit_array(slurm, home, "job.sh", array)
     assert taken.value.exit_code == 5
     assert not (home / "journal.jsonl").read_bytes().endswith(b"\n"), "half of a line is there"

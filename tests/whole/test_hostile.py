@@ -21,7 +21,7 @@ from jobkit.core.records import Outcome
 from jobkit.report.tables import collect
 from jobkit.spec.sweep_spec import load_spec
 from jobkit.spec.yaml_files import MOST_SHOWN
-from jobkit.status.standing import look
+from jobkit.status.standing import read_standings
 from jobkit.submit.cancel import cancel
 from jobkit.submit.resume import run_again
 from tests.support.builders import (
@@ -292,7 +292,7 @@ def test_a_fifo_in_place_of_a_file(tmp_path: Path) -> None:
     for path in [one for one in run.rglob("*") if one.is_file()]:
         kept = path.rename(tmp_path / "kept")
         os.mkfifo(path)
-        for what in (collect, look):
+        for what in (collect, read_standings):
             with contextlib.suppress(JobkitError):
                 what([run])
         with contextlib.suppress(JobkitError):

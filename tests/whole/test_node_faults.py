@@ -13,10 +13,10 @@ import pytest
 
 from jobkit.core.job_files import read_begin
 from jobkit.core.records import Outcome
-from jobkit.report.recommend.types import Held
+from jobkit.report.recommend.types import TryTimes
 from jobkit.report.tables import collect
 from jobkit.run.staged import fingerprint
-from jobkit.status.standing import Standing, look
+from jobkit.status.standing import Standing, read_standings
 from tests.support.builders import MODEL, MODEL_FILES, write_model
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
@@ -139,8 +139,8 @@ def test_a_node_whose_clock_is_wrong(tmp_path: Path, off_s: int) -> None:
     found = collect([run.dir]).points
     assert found["outcome"].tolist()[0] == "ok"
     assert (found.iloc[[0]].select_dtypes("number").fillna(0) >= 0).all(axis=None)
-    (seen,) = look([run.dir], ask=False)
-    took = Held(started_at=record.started_at, ended_at=record.ended_at).seconds
+    (seen,) = read_standings([run.dir], ask=False)
+    took = TryTimes(started_at=record.started_at, ended_at=record.ended_at).seconds
     assert seen.points[0].standing is Standing.DONE
     assert took is not None
     assert 0 <= took < 60

@@ -16,7 +16,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.outcome import accounting
-from jobkit.status.standing import Look, RunLook, Standing, look
+from jobkit.status.standing import PointStanding, RunStanding, Standing, read_standings
 from jobkit.submit import resubmit
 from jobkit.submit.resume import run_again
 from tests.fakes.cluster import FakeCluster
@@ -87,14 +87,14 @@ class Lab:
     def job(self) -> str:
         return str(self.cluster.jobs()[0].id)
 
-    def look(self) -> RunLook:
-        return look([self.run])[0]
+    def look(self) -> RunStanding:
+        return read_standings([self.run])[0]
 
-    def point(self, index: int) -> Look:
+    def point(self, index: int) -> PointStanding:
         return self.look().points[index - 1]
 
     def outcomes(self) -> list[Outcome | None]:
-        return [one.outcome for one in self.look().points]
+        return [point.outcome for point in self.look().points]
 
     def until(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + DEADLINE_S
@@ -279,7 +279,7 @@ def test_a_partition_that_is_full(lab: Lab) -> None:
     """
     lab.cluster.fault("full")
     assert lab.sweep().returncode == 0
-    assert [one.standing for one in lab.look().points] == [Standing.WAITING] * 4
+    assert [point.standing for point in lab.look().points] == [Standing.WAITING] * 4
     lab.cluster.mend()
     lab.until(lambda: lab.outcomes() == [OK] * 4)
 
@@ -317,6 +317,6 @@ def test_the_scheduler_runs_a_point_again_by_itself(slurm_lab: Lab) -> None:
     lab.fail()
     lab.cluster.node_fails(lab.job, 2)
     lab.until(lambda: lab.outcomes() == [OK] * 4)
-    lab.until(lambda: [one.verdict.outcome for one in lab.point(2).tries] == [OK, Outcome.NODE_FAIL])
+    lab.until(lambda: [tried.verdict.outcome for tried in lab.point(2).tries] == [OK, Outcome.NODE_FAIL])
     assert "NODE_FAIL" in lab.point(2).tries[1].verdict.evidence
     assert len(lab.cluster.jobs()) == 1

@@ -25,7 +25,7 @@ from jobkit.report.tables import collect
 from jobkit.schedulers.parsing import expand_tasks
 from jobkit.spec.sweep_spec import load_spec
 from jobkit.status import retry
-from jobkit.status.standing import RunLook, look
+from jobkit.status.standing import RunStanding, read_standings
 from jobkit.submit import resubmit, sweep
 from jobkit.submit import resume as retries
 from jobkit.submit.cancel import cancel
@@ -237,10 +237,10 @@ def each_cut(path: Path, *, all_: bool = False) -> Iterator[int]:
         yield position
 
 
-def seen(run: Path) -> RunLook:
+def seen(run: Path) -> RunStanding:
     """Look at a run, and collect it: neither may fail."""
     collect([run])
-    return look([run])[0]
+    return read_standings([run])[0]
 
 
 def tried(what: Callable[[], object]) -> str:
@@ -303,7 +303,7 @@ def test_every_byte_of_a_journal(run: Path, controller: Controller) -> None:
     assert controller.alive()
 
 
-def cut_and_read(run: Path, path: Path, *, all_: bool = False) -> Iterator[RunLook]:
+def cut_and_read(run: Path, path: Path, *, all_: bool = False) -> Iterator[RunStanding]:
     for _ in each_cut(path, all_=all_):
         yield seen(run)
 
@@ -422,7 +422,7 @@ def test_what_a_lost_line_is_called(
     assert run_again(run, (), ()) == 0
     assert "its job 101 was found by its name" in capsys.readouterr().err
     assert read_journal(run).submissions[0].job.id == "101"
-    assert "journal.jsonl:2: not JSON" in look([run])[0].notes[0]
+    assert "journal.jsonl:2: not JSON" in read_standings([run])[0].notes[0]
     run_again(run, (), ())
     assert "found by its name" not in capsys.readouterr().err
     assert controller.at_work() == list(AT_WORK)

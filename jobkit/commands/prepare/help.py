@@ -84,11 +84,11 @@ def _command(ctx: click.Context, words: tuple[str, ...]) -> tuple[click.Command 
 
 
 def _unknown(ctx: click.Context, topic: str) -> JobkitError:
-    from jobkit.core.terminal import advice
+    from jobkit.core.terminal import did_you_mean
 
     group = ctx.find_root().command
     commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
-    close = advice(topic, [*_pages(), *commands])
+    close = did_you_mean(topic, [*_pages(), *commands])
     return JobkitError(f"no page and no command {topic!r}", hint=close or "jobkit help lists the pages")
 
 

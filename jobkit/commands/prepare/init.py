@@ -39,14 +39,14 @@ def init(folder: Path, scheduler: str | None, site: Path | None, only: str | Non
 
     Without a scheduler on this machine only the spec is written: jobkit then runs here.
     """
-    from jobkit.core.terminal import short, typed
+    from jobkit.core.terminal import relative_path, shell_path
     from jobkit.setup.init import begin, plan_for
     from jobkit.submit.launch import say
 
     written = begin(plan_for(folder, scheduler or "auto", site, only), say)
-    width = max(len(short(one.path)) for one in written)
+    width = max(len(relative_path(one.path)) for one in written)
     for one in written:
-        terminal.say(f"wrote {short(one.path):<{width}}  {one.what}")
-    spec = next((typed(one.path) for one in written if one.path.name == "first.yaml"), "")
+        terminal.say(f"wrote {relative_path(one.path):<{width}}  {one.what}")
+    spec = next((shell_path(one.path) for one in written if one.path.name == "first.yaml"), "")
     terminal.say(f"next: jobkit doctor {spec}".rstrip())
     return 0

@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.units import parse_size
 
 if TYPE_CHECKING:
-    from jobkit.fit.gpus import Card
+    from jobkit.fit.gpus import GpuKind
 
 PERCENT = 100
 
@@ -54,12 +54,12 @@ def recommend(
     from jobkit.report.recommend import output
     from jobkit.report.recommend.material import read_corpus, read_material
     from jobkit.report.recommend.recommend import recommend as answer
-    from jobkit.report.recommend.types import Wishes
+    from jobkit.report.recommend.types import RecommendOptions
     from jobkit.status.which_run import run_or_latest
 
     named = _cards(gpu, gpu_memory)
     material = read_material(run if run and run.is_file() else run_or_latest(run))
-    wishes = Wishes(
+    wishes = RecommendOptions(
         cards=named,
         corpus=read_corpus(corpus, material) if corpus is not None else None,
         margin=share,
@@ -70,13 +70,13 @@ def recommend(
     return 0
 
 
-def _cards(names: str | None, size: str | None) -> tuple[Card, ...] | None:
+def _cards(names: str | None, size: str | None) -> tuple[GpuKind, ...] | None:
     """Return the cards that are asked about, ``None`` for those that come to mind."""
-    from jobkit.fit.gpus import Card, cards
+    from jobkit.fit.gpus import GpuKind, gpu_kinds
 
     if size is not None:
-        return (Card(name=size, usable_bytes=parse_size(size)),)
-    return None if names is None else cards(names)
+        return (GpuKind(name=size, usable_bytes=parse_size(size)),)
+    return None if names is None else gpu_kinds(names)
 
 
 def _share(text: str) -> float:

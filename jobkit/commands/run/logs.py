@@ -44,15 +44,15 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
       130  Ctrl-C during -f; the job goes on
     """
     from jobkit.outcome.logs import find_log
-    from jobkit.status.follow_log import Sieve, follow, show
+    from jobkit.status.follow_log import ErrorFilter, print_log, show
     from jobkit.status.which_run import refuse_runs, run_and_point
 
     run, point = run_and_point(words)
     refuse_runs([point])
     log = find_log(run, point, number)
-    sieve, out = Sieve(faults=err), sys.stdout.buffer
+    sieve, out = ErrorFilter(faults=err), sys.stdout.buffer
     if following:
-        follow(run, log, sieve, out, say)
+        print_log(run, log, sieve, out, say)
     else:
         show(run, log, sieve, out, say)
     return 0

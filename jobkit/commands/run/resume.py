@@ -63,12 +63,12 @@ def resume(
     If the points run here, or with --wait, it is the exit status of `jobkit collect`.
     """
     from jobkit.status.which_run import refuse_runs, run_named
-    from jobkit.submit.resume import follow, run_again
+    from jobkit.submit.resume import run_again, run_follow_up
 
     run = run_named(run)
     refuse_runs(points)
     if follow_up:
-        return follow(run.absolute())
+        return run_follow_up(run.absolute())
     again = (*only, *points)
     code = run_again(run.absolute(), again, overrides, machine_gone=machine_gone, wait=wait)
     if code is not None:

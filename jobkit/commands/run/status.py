@@ -53,9 +53,9 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
       4  some points failed, or wait for a person
       5  some points are still to come
     """
-    from jobkit.status.which_run import named, runs_in
+    from jobkit.status.which_run import resolve_words, runs_in
 
-    what = named(words)
+    what = resolve_words(words)
     here = [] if what.runs else runs_in(what.folder)
     runs = what.runs or tuple(here[:1])
     if watch:

@@ -61,13 +61,13 @@ def sweep(
     prepared = prepare(spec, options, build=not dry_run, say=say)
     if dry_run:
         if not new:
-            guards.mention(prepared)
+            guards.warn_of_duplicate(prepared)
         terminal.say(launch.preview(prepared))
         return 0
 
     def check() -> None:
         if not new:
-            guards.refuse(prepared)
+            guards.refuse_duplicate_sweep(prepared)
 
     check()
     if prepared.spec.scheduler != "local":
@@ -83,15 +83,17 @@ def _stay(run_dir: Path, code: int | None) -> int | None:
     """Run again what the policy says, unless the run ended early."""
     if code is not None:
         return code
-    from jobkit.submit.resume import follow
+    from jobkit.submit.resume import run_follow_up
 
-    return follow(run_dir) or None
+    return run_follow_up(run_dir) or None
 
 
 def _table(run_dir: Path) -> int:
     """Print the scaling table of a finished run; return the exit code of `jobkit collect`."""
     from jobkit.commands.results.collect import collect
-    from jobkit.core.terminal import short
+    from jobkit.core.terminal import relative_path
 
-    code: int = collect.main(args=["--", short(run_dir)], prog_name="jobkit collect", standalone_mode=False)
+    code: int = collect.main(
+        args=["--", relative_path(run_dir)], prog_name="jobkit collect", standalone_mode=False
+    )
     return code

@@ -22,7 +22,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import only_one, write_atomically
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.paths import made_folder, share, writing
-from jobkit.planning.child import apart
+from jobkit.planning.child import run_in_child
 from jobkit.planning.sample import generate
 from jobkit.planning.standin.parts import (
     LANGUAGE,
@@ -164,7 +164,7 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
                 made = Path(scratch) / folder.name
                 what = f"building the stand-in model ({size})"
-                apart(
+                run_in_child(
                     "jobkit.planning.standin.build:train",
                     str(made),
                     size,

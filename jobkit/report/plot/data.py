@@ -20,7 +20,7 @@ from jobkit.core.json_codec import from_json
 from jobkit.core.records import BATCHES_FILE, RESULTS_FOLDER, TRY_PREFIX, Batch, Outcome, Record
 from jobkit.fit.loads import loads_of, read_lengths
 from jobkit.fit.observations import others
-from jobkit.fit.speed import NEAR
+from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.outcome.results import PointResult, read_run
 from jobkit.outcome.trials import Trial, trials
 from jobkit.report.plot.memory_data import NOTHING, MemoryPanel, memory_of_log, memory_of_records, together
@@ -65,7 +65,7 @@ class SpeedPanel:
     fastest_items_per_s
         The highest mean.
     knee
-        The smallest value whose mean is within `jobkit.fit.speed.NEAR` of that, and its mean.
+        The smallest value whose mean is within `jobkit.fit.speed.SPEED_TOLERANCE` of that, and its mean.
     """
 
     knob: str
@@ -124,7 +124,7 @@ def _group(collected: Collected, group: int, results: Results, gpu_memory_bytes:
     records = {key: one.chosen.record for key, one in found.items() if one.chosen and one.chosen.record}
     measured = {key: record for key, record in records.items() if key not in tries}
     lengths = (read_lengths(Path(folder)) for folder in rows["folder"].unique())
-    known = next((one for one in lengths if one is not None), None)
+    known = next((length for length in lengths if length is not None), None)
     apart: dict[str, dict[tuple[str, str], Record]] = defaultdict(dict)
     for key, record in measured.items():
         apart[others(record.point.params, record.inert)][key] = record
@@ -234,5 +234,5 @@ def _knee(series: Sequence[SpeedSeries], fastest: float) -> tuple[int, float]:
         (size, mean)
         for one in series
         for size, mean in zip(one.sizes, one.items_per_s, strict=True)
-        if mean >= (1 - NEAR) * fastest
+        if mean >= (1 - SPEED_TOLERANCE) * fastest
     )

@@ -11,7 +11,7 @@ from jobkit.fit.batch_line import Line, fit_line, largest_batch
 from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.line import Fit
 from jobkit.fit.loads import Loads, agreeing
-from jobkit.fit.observations import NEED, RAM, Evidence, gather, ram_peak
+from jobkit.fit.observations import NEED, RAM, MemoryObservations, observe_memory, ram_peak
 from jobkit.fit.predict import predict
 from jobkit.outcome.trials import Trial
 from jobkit.run.workloads.base import SHIPPED
@@ -79,7 +79,7 @@ class MemoryPanel:
 
     def spots(self, *kinds: str) -> list[Spot]:
         """Return the spots of some kinds, of all where none is named."""
-        return [spot for one in self.marks if not kinds or one.kind in kinds for spot in one.spots]
+        return [spot for mark in self.marks if not kinds or mark.kind in kinds for spot in mark.spots]
 
 
 NOTHING = MemoryPanel(across="load", up="memory", marks=(), notes=("no point has succeeded yet",))
@@ -127,7 +127,7 @@ def memory_of_records(
         Of the card to draw, the context included; by default what the tries had to stay within,
         else the card measured on.
     """
-    evidence = gather(measured, batches)
+    evidence = observe_memory(measured, batches)
     if isinstance(evidence, str):
         return MemoryPanel(across="load", up="memory", marks=(), notes=(evidence,))
     limit = _limit(evidence, trials, gpu_memory_bytes)
@@ -142,10 +142,12 @@ def memory_of_records(
     return _with_line(panel, evidence, evidence.fit, trials, agreeing(loads, evidence.load_by_batch))
 
 
-def _limit(evidence: Evidence, trials: Sequence[Trial], gpu_memory_bytes: int | None) -> Limit | None:
+def _limit(
+    evidence: MemoryObservations, trials: Sequence[Trial], gpu_memory_bytes: int | None
+) -> Limit | None:
     """Return what must not be exceeded; ``None`` where that is unknown, as on a CPU without trials."""
     if trials and (gpu_memory_bytes is None or evidence.kind == RAM):
-        size_bytes = min(one.capacity_bytes for one in trials)
+        size_bytes = min(trial.capacity_bytes for trial in trials)
         return Limit(f"limit {format_bytes_gib(size_bytes)}", size_bytes)
     card = gpu_memory_bytes
     if card is None and evidence.card_bytes is not None:
@@ -158,16 +160,16 @@ def _limit(evidence: Evidence, trials: Sequence[Trial], gpu_memory_bytes: int | 
 
 
 def _present(marks: Iterable[Marks]) -> tuple[Marks, ...]:
-    return tuple(one for one in marks if one.spots)
+    return tuple(mark for mark in marks if mark.spots)
 
 
-def _measured(evidence: Evidence, measured: Sequence[Record]) -> list[Marks]:
+def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[Marks]:
     well = [one for one in measured if one.outcome is Outcome.OK]
     if evidence.kind == NEED:
         needs = [need for one in well for need in one.needs]
         return [
-            Marks(BESIDE, "allocated peak", tuple((one.load, one.allocated_bytes) for one in needs)),
-            Marks(MEASURED, "need", tuple((one.load, one.passed_bytes) for one in needs)),
+            Marks(BESIDE, "allocated peak", tuple((need.load, need.allocated_bytes) for need in needs)),
+            Marks(MEASURED, "need", tuple((need.load, need.passed_bytes) for need in needs)),
         ]
     if evidence.kind == RAM:
         return [Marks(MEASURED, "RAM peak", _spots((_load(one), ram_peak(one)) for one in well))]
@@ -182,11 +184,11 @@ def _measured(evidence: Evidence, measured: Sequence[Record]) -> list[Marks]:
 
 
 def _tried(
-    evidence: Evidence, measured: Iterable[Record], tries: Iterable[Record], limit: Limit | None
+    evidence: MemoryObservations, measured: Iterable[Record], tries: Iterable[Record], limit: Limit | None
 ) -> list[Marks]:
     """Return what became of the predictions, and what else ran out of memory."""
     tries = list(tries)
-    well = [one for one in tries if one.outcome is Outcome.OK]
+    well = [tried for tried in tries if tried.outcome is Outcome.OK]
     failed = [one for one in (*measured, *tries) if one.outcome in {Outcome.GPU_OOM, Outcome.RAM_OOM}]
     had = limit.size_bytes if limit else None
     return [
@@ -201,7 +203,7 @@ def _tried(
     ]
 
 
-def _taken(evidence: Evidence, record: Record) -> int | None:
+def _taken(evidence: MemoryObservations, record: Record) -> int | None:
     """Return what a point took, in the kind of memory that the line is of."""
     if evidence.kind == RAM:
         return ram_peak(record)
@@ -217,18 +219,18 @@ def _spots(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[Spot, ..
 
 
 def _sizes(records: Iterable[Record]) -> str:
-    known = {one.point.params["batch_size"] for one in records if "batch_size" in one.point.params}
+    known = {record.point.params["batch_size"] for record in records if "batch_size" in record.point.params}
     return f", batch {', '.join(f'{size:,}' for size in sorted(known))}" if known else ""
 
 
 def _with_line(
-    panel: MemoryPanel, evidence: Evidence, fit: Fit, trials: Sequence[Trial], loads: Loads | None
+    panel: MemoryPanel, evidence: MemoryObservations, fit: Fit, trials: Sequence[Trial], loads: Loads | None
 ) -> MemoryPanel:
     slack = f"allocated line x {evidence.slack:.2f} (slack)"
     predicted: list[Marks]
     notes: tuple[str, ...]
     if trials:
-        spots = tuple((one.load, one.expected_bytes) for one in trials)
+        spots = tuple((trial.load, trial.expected_bytes) for trial in trials)
         predicted, notes = [Marks(PREDICTED, "predicted", spots)], ()
     else:
         predicted, notes = _predicted(evidence, fit, panel.limit, loads)
@@ -243,7 +245,7 @@ def _with_line(
 
 
 def _predicted(
-    evidence: Evidence, fit: Fit, limit: Limit | None, loads: Loads | None
+    evidence: MemoryObservations, fit: Fit, limit: Limit | None, loads: Loads | None
 ) -> tuple[list[Marks], tuple[str, ...]]:
     """Return the largest safe batch on the line, and the weightiest doubt about it."""
     if limit is None or not evidence.load_by_batch:
@@ -291,7 +293,7 @@ def memory_of_log(
         return panel
     spot = (float(found.largest), found.line.at(found.largest))
     at_limit = Marks(PREDICTED, f"meets the card near batch {found.largest:,}", (spot,))
-    doubts = tuple(one for one in found.warnings if not one.endswith("no error bar"))
+    doubts = tuple(warning for warning in found.warnings if not warning.endswith("no error bar"))
     return replace(
         panel, marks=(*panel.marks, at_limit), reach=float(found.largest), notes=(*panel.notes, *doubts[:1])
     )

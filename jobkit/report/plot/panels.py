@@ -13,7 +13,7 @@ from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.units import GIB
-from jobkit.fit.speed import NEAR
+from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.report.plot.data import SpeedPanel, SpeedSeries
 from jobkit.report.plot.memory_data import BESIDE, EXCEEDED, MEASURED, PREDICTED, VERIFIED, Curve, MemoryPanel
 
@@ -147,13 +147,13 @@ def draw_speed(axes: Axes, panel: SpeedPanel, letter: str) -> None:
         return
     for style, series in zip(cycle(SERIES), panel.series, strict=False):
         _series(axes, series, style)
-    near = (1 - NEAR) * panel.fastest_items_per_s
+    near = (1 - SPEED_TOLERANCE) * panel.fastest_items_per_s
     axes.axhline(
         near,
         color=GREY,
         linestyle=":",
         linewidth=1.2,
-        label=f"within {NEAR:.0%} of the fastest".replace("%", " %"),
+        label=f"within {SPEED_TOLERANCE:.0%} of the fastest".replace("%", " %"),
     )
     size, mean = panel.knee
     axes.plot([size], [mean], label=f"knee: {size:,}", **KNEE)

@@ -24,16 +24,16 @@ from jobkit.core.records import (
     Record,
     TextRef,
 )
-from jobkit.core.terminal import word
+from jobkit.core.terminal import shell_quote
 from jobkit.fit import ledger
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import loads_of, read_lengths
 from jobkit.outcome.results import PointResult, is_run_folder, read_run
-from jobkit.outcome.trials import ended, said, trials
+from jobkit.outcome.trials import describe_trials, settled_trials, trials
 from jobkit.outcome.tries import try_numbers
 from jobkit.planning.text_lengths import cached_lengths, paragraphs_of
 from jobkit.planning.texts import find_text
-from jobkit.report.recommend.types import Corpus, Held, Material
+from jobkit.report.recommend.types import Corpus, RunData, TryTimes
 from jobkit.report.sources import never_began
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.spec.site import Site, load_site
@@ -47,7 +47,7 @@ _NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", r
 """A number as people and programs write it; one out of reach is refused as a number, not as a file."""
 
 
-def read_material(folder: Path) -> Material:
+def read_material(folder: Path) -> RunData:
     """Return what lies in a run folder.
 
     Parameters
@@ -63,20 +63,20 @@ def read_material(folder: Path) -> Material:
     if not is_run_folder(folder):
         raise JobkitError(
             f"{folder}: not a run folder, and a recommendation rests on records that a log does not have",
-            hint=f"name one folder below runs/; an old log is read by: jobkit collect {word(folder)}",
+            hint=f"name one folder below runs/; an old log is read by: jobkit collect {shell_quote(folder)}",
         )
     run = read_run(folder)
     spec, notes = _spec(folder)
     site, more = _site(spec)
-    sweep = [one for one in run.points if not one.point.trial]
+    sweep = [point for point in run.points if not point.point.trial]
     points = [one.point for one in sweep]
     records = [one.chosen.record for one in sweep if one.chosen and one.chosen.record]
-    tried = ended(
+    tried = settled_trials(
         trials(folder),
-        {one.point.index: one.verdict.outcome for one in run.points},
-        never_began(folder, [one.point for one in run.points if one.point.trial and not one.tries]),
+        {point.point.index: point.verdict.outcome for point in run.points},
+        never_began(folder, [point.point for point in run.points if point.point.trial and not point.tries]),
     )
-    return Material(
+    return RunData(
         run=str(folder),
         records=records,
         batches=_batches(folder, sweep),
@@ -88,7 +88,7 @@ def read_material(folder: Path) -> Material:
         to_come=sum(one.verdict.outcome is None for one in sweep),
         failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in sweep),
         notes=(*run.notes, *notes, *more),
-        trials=said(tried),
+        trials=describe_trials(tried),
         too_large=tuple(trial for trial in tried if trial.too_large),
         ledger=_ledger(records),
     )
@@ -96,12 +96,12 @@ def read_material(folder: Path) -> Material:
 
 def _ledger(records: Sequence[Record]) -> str | None:
     """Return what became of the user's predictions of this kind in other runs, in a few words."""
-    first = next((one for one in records if one.outcome is Outcome.OK), None)
+    first = next((record for record in records if record.outcome is Outcome.OK), None)
     if first is None:
         return None
     model = first.point.model
     return ledger.summary(
-        [one for one in ledger.entries(ledger_path()) if one.run_id != first.point.run_id],
+        [entry for entry in ledger.entries(ledger_path()) if entry.run_id != first.point.run_id],
         workload=first.point.workload,
         model=model.fingerprint if model else None,
         gpu=first.gpu.name if first.gpu else None,
@@ -140,7 +140,7 @@ def _batches(folder: Path, sweep: Sequence[PointResult]) -> dict[str, list[Batch
     return found
 
 
-def _held(folder: Path, sweep: Sequence[PointResult]) -> Iterator[Held]:
+def _held(folder: Path, sweep: Sequence[PointResult]) -> Iterator[TryTimes]:
     """Yield every try of the points of the sweep, less those that a person ran."""
     for one in sweep:
         home = folder / RESULTS_FOLDER / one.point.point_id
@@ -149,15 +149,15 @@ def _held(folder: Path, sweep: Sequence[PointResult]) -> Iterator[Held]:
                 yield _times(home / f"{TRY_PREFIX}{number}" / RECORD_FILE)
 
 
-def _times(path: Path) -> Held:
+def _times(path: Path) -> TryTimes:
     try:
         data: dict[str, Any] = parse_object(read_text(path), str(path))
     except (OSError, JobkitError):
-        return Held()
-    return Held(started_at=str(data.get("started_at", "")), ended_at=str(data.get("ended_at", "")))
+        return TryTimes()
+    return TryTimes(started_at=str(data.get("started_at", "")), ended_at=str(data.get("ended_at", "")))
 
 
-def read_corpus(text: str, material: Material) -> Corpus:
+def read_corpus(text: str, material: RunData) -> Corpus:
     """Return what the user wants to work through.
 
     Parameters
@@ -186,7 +186,7 @@ def read_corpus(text: str, material: Material) -> Corpus:
         name=text,
         paragraphs=len(held),
         characters=sum(map(len, held)),
-        loads=loads_of(_known(found, material), [one.point for one in material.records]),
+        loads=loads_of(_known(found, material), [record.point for record in material.records]),
     )
 
 
@@ -207,6 +207,6 @@ def _paragraphs(number: str) -> int:
     return int(found)
 
 
-def _known(text: TextRef, material: Material) -> Lengths | None:
+def _known(text: TextRef, material: RunData) -> Lengths | None:
     point = material.records[0].point if material.records else None
     return cached_lengths(point.workload, text, point.model, cache_dir()) if point else None

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from jobkit.core import terminal
-from jobkit.core.terminal import Whole, page, word
+from jobkit.core.terminal import NoWrap, shell_quote, wrap_sections
 from jobkit.core.units import format_bytes_gib, format_count, format_memory, format_walltime
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.predict import Prediction
-from jobkit.fit.speed import KNOB, NEAR, TWO_SIDED, Speed, differ
+from jobkit.fit.speed import KNOB, SPEED_TOLERANCE, TWO_SIDED, Speed, differ
 from jobkit.outcome.trials import NOT_TRIED
 from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
 from jobkit.report.recommend.types import (
@@ -58,7 +58,7 @@ def as_json(found: Recommendation) -> str:
 def as_text(found: Recommendation, width: int | None = None) -> str:
     """Return it for a person, in GiB, ending with a newline; folded where a width is given."""
     parts = [_heading(found), _batch(found), _cards(found), _time(found), *_requests(found), _cost(found)]
-    return page(parts, width)
+    return wrap_sections(parts, width)
 
 
 def _heading(found: Recommendation) -> Iterator[str]:
@@ -87,7 +87,7 @@ def _batch(found: Recommendation) -> Iterator[str]:
         more = f"{found.batch.largest.safe_batch:,}"
         yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
     yield from (f"  Beware: {one}." for one in found.beware)
-    yield from (f"  {_tried(one)}." for one in found.trials)
+    yield from (f"  {_tried(trial)}." for trial in found.trials)
     if not found.trials and not found.batch.largest.reason:
         yield from _proof(found)
     if found.ledger:
@@ -104,26 +104,26 @@ def _why(found: Recommendation) -> str:
     if within(found.batch.recommended, found.batch.largest) is False:
         return "the smallest that was measured, though none of them is safe"
     safe = " that is safe" if within(found.batch.fastest, found.batch.largest) is False else ""
-    return f"the smallest within {_percent(NEAR)} of the fastest{safe}"
+    return f"the smallest within {_percent(SPEED_TOLERANCE)} of the fastest{safe}"
 
 
 def _proof(found: Recommendation) -> Iterator[str]:
     """Yield how to prove the largest safe batch, or why that cannot be done."""
     largest, of = found.batch.largest, found.measured
-    other = {knob for one in found.batch.settings for knob in one.params} - {KNOB}
+    other = {knob for setting in found.batch.settings for knob in setting.params} - {KNOB}
     if largest.safe_batch == 0:
         return
-    if any(one.params.get(KNOB) == largest.safe_batch for one in found.batch.settings):
+    if any(setting.params.get(KNOB) == largest.safe_batch for setting in found.batch.settings):
         yield "  This run has measured it: no test is needed."
         return
-    if any(len({one.params.get(knob) for one in found.batch.settings}) > 1 for knob in other):
+    if any(len({setting.params.get(knob) for setting in found.batch.settings}) > 1 for knob in other):
         yield f"  It cannot be proved by jobkit verify, for another knob than {KNOB} varies in this sweep."
     elif largest.safe_batch > of.paragraphs:
         text = format_count(of.paragraphs, "paragraph")
         yield f"  jobkit verify cannot prove it on so short a text ({text})."
     else:
         memory = _memory_option(largest.capacity_bytes * (1 - found.margin)) if found.margin else ""
-        yield f"  Prove it before you rely on it: jobkit verify {word(of.run)}{memory}"
+        yield f"  Prove it before you rely on it: jobkit verify {shell_quote(of.run)}{memory}"
 
 
 def _memory_option(size_bytes: float) -> str:
@@ -210,7 +210,7 @@ def _cards(found: Recommendation) -> Iterator[str]:
     yield f"On other cards (does {found.batch.recommended.setting} fit; the largest batch)"
     yield ""
     heads = ["card", "usable GiB", "fits", "largest safe", "by the line", ""]
-    yield from _grid(heads, [_card_cells(one) for one in found.cards])
+    yield from _grid(heads, [_card_cells(card) for card in found.cards])
     yield ""
     yield "  A GPU has less usable memory than its name says; jobkit help recommend names the sources."
     context = format_bytes_gib(found.measured.overhead_bytes or 0)
@@ -220,7 +220,7 @@ def _cards(found: Recommendation) -> Iterator[str]:
         there = found.measured.paragraphs
         if 0 < one.prediction.safe_batch <= there and may >= MIB and not found.batch.others:
             yield "  Its largest can be proved on the card that was measured, where that holds as much:"
-            yield Whole(f"    jobkit verify {word(found.measured.run)}{_memory_option(may)}")
+            yield NoWrap(f"    jobkit verify {shell_quote(found.measured.run)}{_memory_option(may)}")
 
 
 def _card_cells(card: OnCard) -> list[str]:
@@ -239,7 +239,7 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
         gap = ("─" if row[0].startswith("─") else " ") * GAP
         first, *rest = zip(row, wide, strict=True)
         cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
-        yield Whole(gap.join(cells).rstrip(" "))
+        yield NoWrap(gap.join(cells).rstrip(" "))
 
 
 def _time(found: Recommendation) -> Iterator[str]:
@@ -297,7 +297,7 @@ def _lines(lines: Lines) -> Iterator[str]:
     yield ""
     if lines.reason:
         yield f"  no lines: {lines.reason}"
-    yield from (Whole(f"  {line}") for line in lines.lines)
+    yield from (NoWrap(f"  {line}") for line in lines.lines)
     if any("h_vmem" in line for line in lines.lines):
         yield ""
         yield from (f"  {line}" for line in ADDRESS_SPACE)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome, Record
-from jobkit.core.terminal import word
+from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
-from jobkit.fit.gpus import Card, shelf, usable_bytes
+from jobkit.fit.gpus import GpuKind, common_gpus, usable_bytes
 from jobkit.fit.line import Fit
 from jobkit.fit.loads import KNOB, Loads, agreeing, loads_of
-from jobkit.fit.observations import RAM, Evidence, gather, others
+from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
 from jobkit.fit.predict import Prediction, capped, predict
 from jobkit.fit.speed import (
     Speed,
@@ -35,11 +35,11 @@ from jobkit.report.recommend.types import (
     Corpus,
     Cost,
     Line,
-    Material,
     Measured,
     OnCard,
     Recommendation,
-    Wishes,
+    RecommendOptions,
+    RunData,
     within,
 )
 from jobkit.spec.sweep_spec import Resources
@@ -49,7 +49,9 @@ LONGER = 10
 """A corpus so many times the measured text asks for more RAM than was measured."""
 
 
-def cautions(material: Material, evidence: Evidence, wishes: Wishes, batch: Choice) -> tuple[str, ...]:
+def cautions(
+    material: RunData, evidence: MemoryObservations, wishes: RecommendOptions, batch: Choice
+) -> tuple[str, ...]:
     """Return what to beware of, the weightiest first.
 
     Parameters
@@ -84,7 +86,7 @@ def cautions(material: Material, evidence: Evidence, wishes: Wishes, batch: Choi
 
 def paragraphs(records: Sequence[Record]) -> int:
     """Return how many paragraphs the text has that was measured."""
-    return max((one.summary.items_total for one in records if one.summary), default=0)
+    return max((record.summary.items_total for record in records if record.summary), default=0)
 
 
 def _unsafe(chosen: Speed, largest: Prediction) -> str:
@@ -98,13 +100,13 @@ def _unsafe(chosen: Speed, largest: Prediction) -> str:
 
 def _hosts(records: Sequence[Record]) -> str:
     """Return a warning where the speeds of several machines are averaged."""
-    hosts = sorted({one.host for one in records if one.outcome is Outcome.OK})
+    hosts = sorted({record.host for record in records if record.outcome is Outcome.OK})
     if len(hosts) < 2 or records[0].point.device != "cpu":  # noqa: PLR2004 - one is as it should be
         return ""
     return f"the points ran on {len(hosts)} machines, whose speeds may differ: {', '.join(hosts)}"
 
 
-def _of_corpus(material: Material, corpus: Corpus | None, chosen: Speed, largest: Prediction) -> list[str]:
+def _of_corpus(material: RunData, corpus: Corpus | None, chosen: Speed, largest: Prediction) -> list[str]:
     """Return what differs between the corpus and the text that was measured."""
     if corpus is None:
         return []
@@ -130,7 +132,7 @@ def _of_corpus(material: Material, corpus: Corpus | None, chosen: Speed, largest
 Params = tuple[tuple[str, int], ...]
 
 
-def recommend(material: Material, wishes: Wishes) -> Recommendation:
+def recommend(material: RunData, wishes: RecommendOptions) -> Recommendation:
     """Return what a run recommends.
 
     Raises
@@ -144,7 +146,7 @@ def recommend(material: Material, wishes: Wishes) -> Recommendation:
         raise JobkitError(
             f"{material.run}: no point has recorded its speed", hint="look at its batches.jsonl"
         )
-    first = next(one for one in material.records if one.outcome is Outcome.OK)
+    first = next(record for record in material.records if record.outcome is Outcome.OK)
     if wishes.cards is not None and first.point.device == "cpu":
         raise JobkitError("these points ran on a CPU, which tells nothing of a card", hint="measure on a GPU")
     batch, own = _choice(found, memory, _others_by_params(material.records))
@@ -155,8 +157,8 @@ def recommend(material: Material, wishes: Wishes) -> Recommendation:
         batch=batch,
         beware=cautions(material, own.evidence, wishes, batch),
         cards=tuple(
-            _on_card(one, material, own, wishes.margin, batch.recommended)
-            for one in _cards(own.evidence, wishes)
+            _on_card(card, material, own, wishes.margin, batch.recommended)
+            for card in _cards(own.evidence, wishes)
         ),
         corpus=corpus,
         time=time,
@@ -172,17 +174,17 @@ def recommend(material: Material, wishes: Wishes) -> Recommendation:
 class _Memory:
     """What was measured of memory with one value of the other knobs, and what follows from it."""
 
-    evidence: Evidence
+    evidence: MemoryObservations
     loads: Loads | None
     largest: Prediction
 
 
-def _memory(material: Material, wishes: Wishes) -> dict[str, _Memory]:
+def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, _Memory]:
     """Return what was measured of memory, by the values of the other knobs in words."""
     apart: dict[str, list[Record]] = {}
     for record in material.records:
         apart.setdefault(others(record.point.params, record.inert), []).append(record)
-    gathered = {words: gather(records, material.batches) for words, records in apart.items()}
+    gathered = {words: observe_memory(records, material.batches) for words, records in apart.items()}
     found = {
         words: _told(material, wishes, evidence, apart[words])
         for words, evidence in gathered.items()
@@ -190,26 +192,28 @@ def _memory(material: Material, wishes: Wishes) -> dict[str, _Memory]:
     }
     if not found:
         why = next((one for one in gathered.values() if isinstance(one, str)), "no point has succeeded yet")
-        hint = f"see what there is: jobkit collect {word(material.run)}"
+        hint = f"see what there is: jobkit collect {shell_quote(material.run)}"
         raise JobkitError(f"{material.run}: {why}", hint=hint)
     return found
 
 
-def _told(material: Material, wishes: Wishes, evidence: Evidence, records: Sequence[Record]) -> _Memory:
+def _told(
+    material: RunData, wishes: RecommendOptions, evidence: MemoryObservations, records: Sequence[Record]
+) -> _Memory:
     lengths = material.loads.lengths if material.loads else None
-    loads = agreeing(loads_of(lengths, [one.point for one in records]), evidence.load_by_batch)
+    loads = agreeing(loads_of(lengths, [record.point for record in records]), evidence.load_by_batch)
     return _Memory(evidence, loads, _largest(material, evidence, loads, wishes.margin))
 
 
 def _others_by_params(records: Sequence[Record]) -> dict[Params, str]:
-    return {_params(one.point.params): others(one.point.params, one.inert) for one in records}
+    return {_params(record.point.params): others(record.point.params, record.inert) for record in records}
 
 
 def _params(params: Mapping[str, int]) -> Params:
     return tuple(sorted(params.items()))
 
 
-def _measured(material: Material, evidence: Evidence, first: Record) -> Measured:
+def _measured(material: RunData, evidence: MemoryObservations, first: Record) -> Measured:
     point, model = first.point, first.point.model
     return Measured(
         run=material.run,
@@ -219,7 +223,7 @@ def _measured(material: Material, evidence: Evidence, first: Record) -> Measured
         stand_in=bool(model and model.stand_in),
         device=point.device,
         gpu=evidence.gpu,
-        points=sum(one.outcome is Outcome.OK for one in material.records),
+        points=sum(record.outcome is Outcome.OK for record in material.records),
         paragraphs=paragraphs(material.records),
         kind=evidence.kind,
         capacity_bytes=_capacity(evidence, material.resources),
@@ -266,20 +270,22 @@ def _one_pass(record: Record) -> Corpus:
     )
 
 
-def _cards(evidence: Evidence, wishes: Wishes) -> Sequence[Card]:
+def _cards(evidence: MemoryObservations, wishes: RecommendOptions) -> Sequence[GpuKind]:
     if evidence.kind == RAM:
         return ()
-    return shelf() if wishes.cards is None else wishes.cards
+    return common_gpus() if wishes.cards is None else wishes.cards
 
 
-def _capacity(evidence: Evidence, resources: Resources | None) -> int | None:
+def _capacity(evidence: MemoryObservations, resources: Resources | None) -> int | None:
     """Return what must not be exceeded where it was measured: the card, or the RAM asked for."""
     if evidence.kind == RAM:
         return resources.memory if resources else None
     return usable_bytes(evidence.gpu, evidence.card_bytes) if evidence.card_bytes else None
 
 
-def _largest(material: Material, evidence: Evidence, loads: Loads | None, margin: float) -> Prediction:
+def _largest(
+    material: RunData, evidence: MemoryObservations, loads: Loads | None, margin: float
+) -> Prediction:
     capacity = _capacity(evidence, material.resources)
     if capacity is None:
         why = "how much memory there is was not recorded: name it with --gpu-memory"
@@ -288,7 +294,7 @@ def _largest(material: Material, evidence: Evidence, loads: Loads | None, margin
 
 
 def _predicted(
-    material: Material, evidence: Evidence, card_bytes: float, loads: Loads | None, margin: float
+    material: RunData, evidence: MemoryObservations, card_bytes: float, loads: Loads | None, margin: float
 ) -> Prediction:
     capacity = evidence.allocator_bytes(card_bytes)
     if not evidence.load_by_batch:
@@ -298,7 +304,7 @@ def _predicted(
     return capped(found, evidence, loads, material.too_large)
 
 
-def _on_card(card: Card, material: Material, own: _Memory, margin: float, chosen: Speed) -> OnCard:
+def _on_card(card: GpuKind, material: RunData, own: _Memory, margin: float, chosen: Speed) -> OnCard:
     found = _predicted(material, own.evidence, card.usable_bytes, own.loads, margin)
     return OnCard(
         name=card.name,
@@ -321,8 +327,8 @@ def _binds(chosen: Speed, found: Sequence[Speed], largest: Prediction) -> str | 
     return SWEEP if largest.safe_batch > batch else MEMORY
 
 
-def _cost(material: Material, first: Record) -> Cost:
+def _cost(material: RunData, first: Record) -> Cost:
     seconds = [one.seconds for one in material.held]
-    known = [one for one in seconds if one is not None]
+    known = [second for second in seconds if second is not None]
     each = first.point.threads if first.point.device == "cpu" else 1
     return Cost(seconds=each * sum(known), tries=len(seconds), unknown=len(seconds) - len(known))

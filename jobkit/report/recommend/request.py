@@ -9,7 +9,7 @@ from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.fit.observations import ram_peak
 from jobkit.fit.speed import Duration
-from jobkit.report.recommend.types import Lines, Material, Request
+from jobkit.report.recommend.types import Lines, Request, RunData
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources
@@ -91,7 +91,7 @@ def used_ram(record: Record) -> int | None:
     return max((one for one in seen if one is not None), default=None)
 
 
-def request(material: Material, first: Record, time: Duration) -> Request | None:
+def request(material: RunData, first: Record, time: Duration) -> Request | None:
     """Return what to ask for, beside what was asked for and used; ``None`` where the spec is not known.
 
     Parameters
@@ -106,14 +106,14 @@ def request(material: Material, first: Record, time: Duration) -> Request | None
     asked = material.resources
     if asked is None:
         return None
-    well = [one for one in material.records if one.outcome is Outcome.OK]
+    well = [record for record in material.records if record.outcome is Outcome.OK]
     peak = max((used for one in well if (used := used_ram(one))), default=None)
     seconds = [one.seconds for one in material.held if one.seconds is not None]
     gpus = 0 if first.point.device == "cpu" else max(1, asked.gpus)
     wanted = enough(asked, peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)
     own = material.site
     sites = [(own, True)] if own else []
-    sites += [(one, False) for one in material.plain_sites if not own or one.scheduler != own.scheduler]
+    sites += [(site, False) for site in material.plain_sites if not own or site.scheduler != own.scheduler]
     return Request(
         gpus=wanted.gpus,
         gpu_type=wanted.gpu_type,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jobkit.core.records import Batch, Record
-from jobkit.fit.gpus import Card
+from jobkit.fit.gpus import GpuKind
 from jobkit.fit.loads import Loads
 from jobkit.fit.predict import Prediction
 from jobkit.fit.speed import KNOB, Duration, Speed
@@ -19,7 +19,7 @@ THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class TryTimes:
     """One try: for how long it held what it asked for.
 
     Attributes
@@ -53,7 +53,7 @@ def _at(text: str) -> datetime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
+class RunData:
     """What lies in a run folder.
 
     Attributes
@@ -90,7 +90,7 @@ class Material:
     records: Sequence[Record]
     batches: Mapping[str, Sequence[Batch]]
     loads: Loads | None
-    held: Sequence[Held]
+    held: Sequence[TryTimes]
     resources: Resources | None
     site: Site | None
     plain_sites: Sequence[Site]
@@ -123,20 +123,20 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class RecommendOptions:
     """What the user asks beside the run.
 
     Attributes
     ----------
     cards
-        To look at; ``None`` for those of `jobkit.fit.gpus.SHELF`.
+        To look at; ``None`` for those of `jobkit.fit.gpus.COMMON_GPUS`.
     corpus
         To say the time of; ``None`` for one pass of the text that was measured.
     margin
         Share of the memory to keep free beside what the bound keeps.
     """
 
-    cards: Sequence[Card] | None = None
+    cards: Sequence[GpuKind] | None = None
     corpus: Corpus | None = None
     margin: float = 0.0
 
@@ -148,7 +148,7 @@ class OnCard:
     Attributes
     ----------
     name, usable_bytes, link
-        As in `jobkit.fit.gpus.Card`.
+        As in `jobkit.fit.gpus.GpuKind`.
     fits
         Whether the recommended setting stays within the bound; ``None`` where nothing is predicted.
     prediction
@@ -313,7 +313,7 @@ class Recommendation:
     margin
         As asked for.
     trials, ledger
-        As in `Material`.
+        As in `RunData`.
     """
 
     measured: Measured

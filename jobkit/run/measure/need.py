@@ -27,7 +27,7 @@ from jobkit.run.workloads.base import Heavy, Workload
 STEP_BYTES = 8 * 2**20
 """The search ends within this: the allocator takes 2 to 20 MiB at a time (CUDACachingAllocator.cpp),
 and neighbouring loads scatter by 15 MiB about their line (measured)."""
-SHARE = 0.002
+FINEST_SHARE = 0.002
 """Nor is the search finer than this share of the memory."""
 GRAIN_SHOWS_BYTES = 1.5 * 2**30
 """Below this the scatter is more than 1 % of the need, so parts of the batch are measured too."""
@@ -35,7 +35,7 @@ SEARCHED = "expandable_segments:True"
 """The allocator setting with which the need follows the load."""
 
 
-class Asked(Protocol):
+class MeasuredPoint(Protocol):
     """What of a point the measuring depends on."""
 
     @property
@@ -69,7 +69,7 @@ def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> B
     high_bytes
         What was reserved when nothing was capped: a cap that suffices.
     """
-    tries, finest = 0, max(STEP_BYTES, int(SHARE * high_bytes))
+    tries, finest = 0, max(STEP_BYTES, int(FINEST_SHARE * high_bytes))
     trial = high_bytes - finest
     while high_bytes - low_bytes > finest:
         tries += 1
@@ -110,7 +110,7 @@ def heaviest(workload: Workload, batches: Sequence[Batch], todo: Sequence[Call])
         yield Heavy(worst.load, lambda: workload.process(todo[worst.index].paragraphs))
 
 
-def measure(device: Device, heavy_ones: Iterable[Heavy], point: Asked) -> tuple[Need, ...]:
+def measure(device: Device, heavy_ones: Iterable[Heavy], point: MeasuredPoint) -> tuple[Need, ...]:
     """Return the need of each of these batches; of fewer where one cannot be measured.
 
     A signal ends the measuring, not the try: its batches are done.
@@ -135,7 +135,7 @@ def measure(device: Device, heavy_ones: Iterable[Heavy], point: Asked) -> tuple[
     return tuple(found)
 
 
-def _need(device: Device, heavy: Heavy, point: Asked) -> Need:
+def _need(device: Device, heavy: Heavy, point: MeasuredPoint) -> Need:
     start = time.perf_counter()
     device.cap(point.cap_bytes)
     device.empty_cache()

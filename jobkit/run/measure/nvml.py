@@ -33,7 +33,7 @@ def nvml() -> Iterator[bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class NvmlGpu:
     """An open NVML handle; every question answers ``None`` where the card does not tell."""
 
     handle: Any
@@ -96,7 +96,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardSeen:
+class GpuSeen:
     """A card as it is now; ``None`` where it does not tell.
 
     Attributes
@@ -118,15 +118,15 @@ class CardSeen:
     accounting: bool | None
 
 
-def cards() -> tuple[CardSeen, ...]:
+def visible_gpus() -> tuple[GpuSeen, ...]:
     """Return every card that NVML lists; none where there is no NVML."""
     with nvml() as there:
         if not there:
             return ()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        found = [Card(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
+        found = [NvmlGpu(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
         return tuple(
-            CardSeen(
+            GpuSeen(
                 name=str(pynvml.nvmlDeviceGetName(card.handle)),
                 uuid=card.uuid,
                 driver=str(pynvml.nvmlSystemGetDriverVersion()),
@@ -161,10 +161,10 @@ def driver() -> str:
         return str(pynvml.nvmlSystemGetDriverVersion())
 
 
-def open_card(uuid: str) -> Card | None:
+def open_card(uuid: str) -> NvmlGpu | None:
     """Return the card or MIG instance of this UUID; NVML must be open."""
     try:
-        return Card(pynvml.nvmlDeviceGetHandleByUUID(uuid), uuid)
+        return NvmlGpu(pynvml.nvmlDeviceGetHandleByUUID(uuid), uuid)
     except pynvml.NVMLError:
         return None
 
@@ -175,7 +175,7 @@ def idle_bytes() -> dict[str, int | None]:
         if not there:
             return {}
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        cards = [Card(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
+        cards = [NvmlGpu(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
         return {card.uuid: card.used_bytes()[0] for card in cards}
 
 

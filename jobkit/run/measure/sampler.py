@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from jobkit.run.measure.nvml import Card, nvml, open_card
+from jobkit.run.measure.nvml import NvmlGpu, nvml, open_card
 
 PERIOD_S = 0.01
 SLOW_PERIOD_S = 1.0
@@ -52,7 +52,7 @@ class Peaks:
 class Follower:
     """Takes samples of one process and, where given, one card."""
 
-    def __init__(self, pid: int, card: Card | None) -> None:
+    def __init__(self, pid: int, card: NvmlGpu | None) -> None:
         self._pid = pid
         self._card = card
         self._tree = [pid]

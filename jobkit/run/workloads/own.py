@@ -50,7 +50,7 @@ ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """What these methods must return, in words and as a test."""
 
 
-class Held:
+class CheckedWorkload:
     """A user's workload whose answers are held against `ANSWERS`.
 
     Parameters
@@ -89,7 +89,7 @@ def open_workload(name: str, folder: str | None) -> Workload:
         As `whole_class`.
     """
     workload = whole_class(name, folder)()
-    return workload if name in SHIPPED else cast("Workload", Held(name, workload))
+    return workload if name in SHIPPED else cast("Workload", CheckedWorkload(name, workload))
 
 
 def whole_class(name: str, folder: str | None) -> type[Workload]:

@@ -18,7 +18,7 @@ from jobkit.schedulers.sge.checks import submit_words
 from jobkit.schedulers.types import Array, JobId, Queued, State
 
 NAME = "sge"
-OWN_OPTIONS: Mapping[str, str] = {
+RESERVED_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("-t", "-tc"), "change sweep or max_parallel"),
     "-N": "change name",
     **dict.fromkeys(
@@ -30,14 +30,16 @@ OWN_OPTIONS: Mapping[str, str] = {
 }
 PROGRAMS: tuple[str, ...] = ("qsub", "qconf")
 """``qsub`` alone may be PBS's."""
-HANDS_ON = False
+EXPORTS_ENVIRONMENT = False
 """qsub(1): only with ``-V``."""
 ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}
 """qconf then prints a long value on one line, without backslashes (qconf(1))."""
 
-BUSY = re.compile(r"Connection refused|got send error|gdi request rejected|denied: .* currently overloaded")
+BUSY_PATTERN = re.compile(
+    r"Connection refused|got send error|gdi request rejected|denied: .* currently overloaded"
+)
 """See `jobkit.schedulers.protocol.Scheduler`: nothing was sent."""
-UNSURE = re.compile(r"failed receiving gdi request|got read error|timeout")
+UNCONFIRMED_PATTERN = re.compile(r"failed receiving gdi request|got read error|timeout")
 """See `jobkit.schedulers.protocol.Scheduler`: qsub had sent the job, and then heard no more."""
 
 _SUBMITTED = (r"(?P<id>\d+)(?:\.\d+-\d+:\d+)?", r".*?Your job(?:-array)? (?P<id>\d+)\b.*")
@@ -95,7 +97,7 @@ def parse_limit(answer: str) -> int | None:
     return (int(found[1]) or None) if found else None
 
 
-def too_many(answer: str, arrays: Sequence[Array]) -> str | None:
+def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
     """Return why there cannot be so many arrays, ``None`` where there can or nothing is said.
 
     ``max_jobs`` is for all users and ``max_u_jobs`` for each; 0 is no limit, and an array counts
@@ -151,7 +153,7 @@ def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[st
     return ("qstat", "-u", ",".join(users) or getpass.getuser(), "-xml")
 
 
-def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
+def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
     """Return the commands that tell a person what became of jobs: why one waits, and how it ended."""
     ids = ",".join(job.id for job in jobs)
     return ("qstat", "-j", ids), accounting_argv(jobs, "", name)

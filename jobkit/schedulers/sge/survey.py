@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from jobkit.schedulers.parsing import bytes_of, seconds_of
 from jobkit.schedulers.survey import (
+    AccountingStatus,
     Answers,
-    Asked,
-    Counted,
-    Keeping,
+    Consumable,
     Nodes,
     Queue,
+    RequestedQueues,
     Resource,
     Survey,
     asked_for,
@@ -50,7 +50,7 @@ _COLUMNS = 8
 _SHUT = {"u": "unreachable", "d": "disabled", "D": "disabled", "E": "in error", "s": "suspended"}
 _SHUT |= {"S": "suspended", "C": "suspended", "c": "misconfigured", "o": "orphaned"}
 
-_CONSUMABLE = {"YES": Counted.SLOT, "Y": Counted.SLOT, "JOB": Counted.JOB, "J": Counted.JOB}
+_CONSUMABLE = {"YES": Consumable.SLOT, "Y": Consumable.SLOT, "JOB": Consumable.JOB, "J": Consumable.JOB}
 _REQUESTABLE = {"YES", "Y", "FORCED", "F"}
 
 
@@ -86,7 +86,11 @@ def parse_survey(answers: Answers) -> Survey:
     told_of = text_of(answers, "instances")
     instances = None if told_of is None else _instances(told_of)
     listed = text_of(answers, "resources")
-    have = None if listed is None else tuple(_placed(one, instances or ()) for one in resources(listed))
+    have = (
+        None
+        if listed is None
+        else tuple(_placed(resource, instances or ()) for resource in resources(listed))
+    )
     gpus = gpu_resource(have or ())
     projects = text_of(answers, "projects")
     rules = {
@@ -100,7 +104,9 @@ def parse_survey(answers: Answers) -> Survey:
         walltime_noun=WALLTIME,
         version=_version(text_of(answers, "version") or ""),
         trouble="" if controller is None or controller.ok else controller.said,
-        queues=None if told is None else tuple(_seen(one, instances, gpus) for one in queues(told).values()),
+        queues=None
+        if told is None
+        else tuple(_seen(queue, instances, gpus) for queue in queues(told).values()),
         limits=limits,
         keeping=_keeping(answers, limits),
         accounts=None if projects is None else tuple(projects.split()),
@@ -168,7 +174,7 @@ def resources(text: str) -> tuple[Resource, ...]:
             name=row[0],
             shortcut=row[1],
             kind=row[2].upper(),
-            counted=_CONSUMABLE.get(row[5].upper(), Counted.NOT),
+            counted=_CONSUMABLE.get(row[5].upper(), Consumable.NOT),
             exclusive=row[2].upper() == "BOOL" and row[3].upper() == "EXCL",
         )
         for row in rows
@@ -193,7 +199,7 @@ _PLAIN = ("ngpus", "gpu", "gpus", "ngpu", "num_gpu", "num_gpus", "n_gpu", "n_gpu
 
 def _plainness(one: Resource) -> tuple[bool, bool, int, str]:
     place = _PLAIN.index(one.name.lower()) if one.name.lower() in _PLAIN else len(_PLAIN)
-    return one.counted is Counted.NOT, not one.most, place, one.name
+    return one.counted is Consumable.NOT, not one.most, place, one.name
 
 
 @dataclass(slots=True)
@@ -236,7 +242,7 @@ def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | 
     """Return a queue with what its instances tell: nodes, CPUs, memory, GPUs that are free now."""
     if instances is None:
         return queue
-    own = [one for one in instances if one.queue == queue.name]
+    own = [instance for instance in instances if instance.queue == queue.name]
     if not own:
         return replace(queue, closed="it has no hosts")
     shut = [next((word for flag, word in _SHUT.items() if flag in one.state), "") for one in own]
@@ -258,13 +264,13 @@ def _node(one: _Instance) -> Nodes:
     return Nodes(number=1, names=one.host, cpus=one.slots, memory_bytes=memory)
 
 
-def queues_on_hosts(text: str, names: str | None) -> Asked:
+def queues_on_hosts(text: str, names: str | None) -> RequestedQueues:
     """Return the queues of ``qstat -F`` that a request names, as one queue: its hosts with their slots.
 
     A parallel job may take the slots of several queues on one host (measured, 8.1.9).
     """
     instances = _instances(text)
-    asked = asked_for(names, [Queue(name=name) for name in {one.queue for one in instances}], QUEUE)
+    asked = asked_for(names, [Queue(name=name) for name in {instance.queue for instance in instances}], QUEUE)
     slots: dict[str, int] = {}
     for one in instances:
         if any(queue.name == one.queue for queue in asked.queues):
@@ -283,19 +289,19 @@ def _must_charge(limits: str) -> bool:
     return bool(re.search(r"^enforce_project\s+true\b", limits, re.MULTILINE | re.IGNORECASE))
 
 
-def _keeping(answers: Answers, limits: str) -> Keeping:
+def _keeping(answers: Answers, limits: str) -> AccountingStatus:
     """Return whether accounting is on, and whether qacct can read it.
 
     qacct reads a file, whole (qacct(1)); of a job that there is not it says ``not found``, status 1
     (measured).
     """
     if re.search(r"^reporting_params\s.*\baccounting=false\b", _whole_lines(limits), re.MULTILINE):
-        return Keeping(works=False, said="off (reporting_params has accounting=false)")
+        return AccountingStatus(works=False, said="off (reporting_params has accounting=false)")
     qacct = answers.get("qacct")
     if qacct is None:
-        return Keeping(said="not asked")
+        return AccountingStatus(said="not asked")
     if qacct.ok or "not found" in qacct.said:
-        return Keeping(works=True, said="on (qacct answers)")
+        return AccountingStatus(works=True, said="on (qacct answers)")
     if "no jobs running since startup" in qacct.said:
-        return Keeping(said="no job has ended here yet, so there is no accounting file")
-    return Keeping(works=False, said=f"does not answer: {qacct.said.strip() or 'nothing was said'}")
+        return AccountingStatus(said="no job has ended here yet, so there is no accounting file")
+    return AccountingStatus(works=False, said=f"does not answer: {qacct.said.strip() or 'nothing was said'}")

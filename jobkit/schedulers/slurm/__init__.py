@@ -1,43 +1,44 @@
 """Slurm: argument lists out, text in."""
 
 from jobkit.schedulers.slurm.accounting import accounting_argv, parse_accounting
-from jobkit.schedulers.slurm.checks import OWN_OPTIONS, checks
+from jobkit.schedulers.slurm.checks import RESERVED_OPTIONS, checks
 from jobkit.schedulers.slurm.jobs import (
-    BUSY,
+    BUSY_PATTERN,
     ENVIRONMENT,
-    HANDS_ON,
+    EXPORTS_ENVIRONMENT,
     NAME,
     PROGRAMS,
-    UNSURE,
+    UNCONFIRMED_PATTERN,
     cancel_argv,
+    diagnostic_argvs,
     limit_argv,
     log_name,
     parse_limit,
     parse_queue,
     parse_submit,
-    person_argvs,
     queue_argv,
     refusal,
     search_argvs,
     submit_argv,
+    task_limit_error,
     throttle_argv,
-    too_many,
 )
 from jobkit.schedulers.slurm.reasons import explain, remedy
 from jobkit.schedulers.slurm.survey import COMMANDS, parse_survey, survey_argvs
 
 __all__ = [
-    "BUSY",
+    "BUSY_PATTERN",
     "COMMANDS",
     "ENVIRONMENT",
-    "HANDS_ON",
+    "EXPORTS_ENVIRONMENT",
     "NAME",
-    "OWN_OPTIONS",
     "PROGRAMS",
-    "UNSURE",
+    "RESERVED_OPTIONS",
+    "UNCONFIRMED_PATTERN",
     "accounting_argv",
     "cancel_argv",
     "checks",
+    "diagnostic_argvs",
     "explain",
     "limit_argv",
     "log_name",
@@ -46,13 +47,12 @@ __all__ = [
     "parse_queue",
     "parse_submit",
     "parse_survey",
-    "person_argvs",
     "queue_argv",
     "refusal",
     "remedy",
     "search_argvs",
     "submit_argv",
     "survey_argvs",
+    "task_limit_error",
     "throttle_argv",
-    "too_many",
 ]

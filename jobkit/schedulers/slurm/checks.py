@@ -19,7 +19,7 @@ from jobkit.schedulers.slurm.survey import NODES, PARTITION, partitions
 from jobkit.schedulers.survey import asked_for, gpu_fault, node_fault, unknown_fault, walltime_fault
 from jobkit.schedulers.types import Array, Check, Request
 
-OWN_OPTIONS: Mapping[str, str] = {
+RESERVED_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("--array", "-a"), "change sweep or max_parallel"),
     **dict.fromkeys(("--job-name", "-J"), "change name"),
     **dict.fromkeys(

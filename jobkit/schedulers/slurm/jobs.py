@@ -16,14 +16,14 @@ from jobkit.schedulers.types import Array, JobId, Queued, State
 
 NAME = "slurm"
 PROGRAMS: tuple[str, ...] = ("sbatch",)
-HANDS_ON = True
+EXPORTS_ENVIRONMENT = True
 """sbatch(1), ``--export``: all, unless told."""
 ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
 """Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
 
-BUSY = re.compile(r"Rate limit exceeded|Resource temporarily unavailable")
+BUSY_PATTERN = re.compile(r"Rate limit exceeded|Resource temporarily unavailable")
 """See `jobkit.schedulers.protocol.Scheduler`; slurm.conf(5), ``rl_enable`` (since 23.02)."""
-UNSURE = re.compile(
+UNCONFIRMED_PATTERN = re.compile(
     r"Socket timed out|Zero Bytes were transmitted|Message (receive|send) failure|Connection reset"
 )
 """See `jobkit.schedulers.protocol.Scheduler`: sbatch had sent the job, and then heard no more."""
@@ -112,7 +112,7 @@ def parse_limit(answer: str) -> int | None:
     return min([*limits, *([int(number[1])] if number else [])], default=None)
 
 
-def too_many(answer: str, arrays: Sequence[Array]) -> str | None:
+def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
     """Return why the controller cannot hold so many tasks, ``None`` where it can or does not say.
 
     slurm.conf(5), ``MaxJobCount``: the most jobs that slurmctld holds at a time, and each task of
@@ -198,7 +198,7 @@ def _queue_state(word: str, reason: str) -> State | None:
     return _WAITING.get(reason, state) if state is State.PENDING else state
 
 
-def person_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
+def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
     """Return the commands that tell a person what became of jobs: the queue's and the accounting's."""
     del name  # both find jobs by their ids; with them sacct looks back without end
     ids = ",".join(job.id for job in jobs)

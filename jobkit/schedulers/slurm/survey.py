@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from jobkit.schedulers.parsing import bytes_of, seconds_of
-from jobkit.schedulers.survey import Answers, Keeping, Nodes, Queue, Survey, text_of, unanswered
+from jobkit.schedulers.survey import AccountingStatus, Answers, Nodes, Queue, Survey, text_of, unanswered
 
 PARTITION = "partition"
 COMMANDS: tuple[str, ...] = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr")
@@ -167,20 +167,20 @@ def _config(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, sign, value in pairs if sign}
 
 
-def _keeping(answers: Answers, config: Mapping[str, str]) -> Keeping:
+def _keeping(answers: Answers, config: Mapping[str, str]) -> AccountingStatus:
     """Return whether accounting is on and answers.
 
     ``accounting_storage/none`` keeps nothing (slurm.conf(5)); with a slurmdbd that is down sacct
     ends with 1 at once, and jobs go on (measured).
     """
     if config.get("AccountingStorageType", "").endswith("/none"):
-        return Keeping(works=False, said="off (AccountingStorageType is accounting_storage/none)")
+        return AccountingStatus(works=False, said="off (AccountingStorageType is accounting_storage/none)")
     sacct = answers.get("sacct")
     if sacct is None:
-        return Keeping(said="not asked")
+        return AccountingStatus(said="not asked")
     if not sacct.ok:
-        return Keeping(works=False, said=f"does not answer: {_last_line(sacct.said)}")
-    return Keeping(works=True, said="on (sacct answers)")
+        return AccountingStatus(works=False, said=f"does not answer: {_last_line(sacct.said)}")
+    return AccountingStatus(works=True, said="on (sacct answers)")
 
 
 def _last_line(text: str) -> str:

@@ -17,7 +17,7 @@ from tests.fakes.common.life import Children, Rules, advance
 from tests.fakes.common.store import Store
 
 TICK_S = 0.02
-BUSY = 4
+BUSY_PATTERN = 4
 """It sleeps at least so many times as long as it worked: with a thousand tasks a turn takes 20 ms."""
 
 
@@ -53,7 +53,7 @@ def main() -> None:
             if not advance(store, rules, children):
                 state.runner = 0
                 return
-        time.sleep(max(TICK_S, BUSY * (time.monotonic() - began)))
+        time.sleep(max(TICK_S, BUSY_PATTERN * (time.monotonic() - began)))
     clear_up(store.folder)
 
 

@@ -23,8 +23,8 @@ def main(store: Store, arguments: list[str]) -> Answer:
             for job in store.state.jobs
             if job.user == user and any(not task.over for task in job.tasks)
         ]
-    for one in ids:
-        said, refused = _delete(store, one, tasks)
+    for identifier in ids:
+        said, refused = _delete(store, identifier, tasks)
         out, status = out + said, status or refused
     return Answer(out, "", status)
 

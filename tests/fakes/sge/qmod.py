@@ -15,10 +15,10 @@ from tests.fakes.sge.site import HOST
 def main(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of qmod; only ``-cj`` changes anything."""
     out = ""
-    for one in arguments[1:]:
-        job, tasks = named(store, one)
+    for argument in arguments[1:]:
+        job, tasks = named(store, argument)
         if not job:
-            out += f'invalid queue or job "{one}"\n'
+            out += f'invalid queue or job "{argument}"\n'
         for task in tasks if job and arguments[0] == "-cj" else ():
             out += _cleared(store, job, task)
     return Answer(out, "", 1)

@@ -142,6 +142,6 @@ def _take(store: Store, number: int, options: dict[str, str], text: str, rest: l
         array=options.get("t", ""),
         arguments=rest[1:],
         options=options,
-        tasks=[Task(number=one, held=held) for one in _numbers(options)],
+        tasks=[Task(number=number, held=held) for number in _numbers(options)],
     )
     store.state.jobs.append(job)

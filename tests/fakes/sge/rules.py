@@ -64,7 +64,7 @@ def _named(job: Job, word: str) -> bool:
 
 def place(store: Store, job: Job, task: Task) -> None:
     """Give a task a queue, the first with a free slot."""
-    used = [other.queue for one in store.state.jobs for other in one.tasks if other.live]
+    used = [other.queue for job in store.state.jobs for other in job.tasks if other.live]
     queues = allowed(job.options)
     task.queue = next((queue for queue in queues if used.count(queue) < SLOTS), queues[0])
     task.node = HOST

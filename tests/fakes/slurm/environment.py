@@ -52,7 +52,7 @@ def environment(store: Store, job: Job, task: Task) -> dict[str, str]:
 def _array(job: Job, task: Task) -> dict[str, str]:
     if not job.array:
         return {}
-    found = [one.number for one in job.tasks]
+    found = [task.number for task in job.tasks]
     step = re.search(r":(\d+)", job.array)
     return {
         "SLURM_ARRAY_JOB_ID": str(job.id),

@@ -66,7 +66,7 @@ def details(store: Store, row: Row) -> str:
 def _names(row: Row) -> dict[str, object]:
     job, task = row.job, row.task
     throttle = f" ArrayTaskThrottle={job.throttle}" if job.throttle else ""
-    number = listed([one.number for one in row.tasks])
+    number = listed([task.number for task in row.tasks])
     shown = task if task.single or not job.array else Task(number=NO_TASK)
     default = "slurm-%A_%a.out" if job.array else "slurm-%j.out"
     stdout = log_path(job, shown, job.options.get("output", default))

@@ -103,7 +103,7 @@ def _dependency(store: Store, part: str) -> str:
 
 def place(store: Store, job: Job, task: Task) -> None:
     """Give a task its node, the first one with room, and its own job id: the last one has the array's."""
-    used = [other.node for one in store.state.jobs for other in one.tasks if other.live]
+    used = [other.node for job in store.state.jobs for other in job.tasks if other.live]
     task.node = next((node for node in NODES if used.count(node) < CPUS), NODES[0])
     task.queue = job.options.get("partition", PARTITIONS[0]).partition(",")[0]
     if not task.raw:

@@ -49,4 +49,6 @@ def _rows(store: Store, what: str, values: dict[str, str]) -> list[dict[str, str
     if what.startswith("cluster"):
         return [{"cluster": store.settings["cluster"], "controlhost": "127.0.0.1", "controlport": "6817"}]
     accounts = [{"account": name} for name in ACCOUNTS]
-    return [{"user": me, "defaultaccount": ACCOUNTS[0], "adminlevel": "None", **one} for one in accounts]
+    return [
+        {"user": me, "defaultaccount": ACCOUNTS[0], "adminlevel": "None", **account} for account in accounts
+    ]

@@ -80,8 +80,8 @@ def _show(store: Store, asked: Options, words: list[str]) -> Answer:
     if what in {"job", "jobid", "jobs"}:
         return Answer(_jobs(store, asked, name))
     if what.startswith("partition"):
-        return Answer("".join(_partition(one) for one in PARTITIONS if name in {"", one}))
-    nodes = [one for one in NODES if name in {"", one}]
+        return Answer("".join(_partition(partition) for partition in PARTITIONS if name in {"", partition}))
+    nodes = [node for node in NODES if name in {"", node}]
     values = {
         "cpus": CPUS,
         "type": GPU_TYPE,
@@ -89,7 +89,7 @@ def _show(store: Store, asked: Options, words: list[str]) -> Answer:
         "memory": MEMORY_MB,
         "partitions": ",".join(PARTITIONS),
     }
-    return Answer("".join(_NODE.format(name=one, **values) for one in nodes))
+    return Answer("".join(_NODE.format(name=node, **values) for node in nodes))
 
 
 def _in_lines(text: str) -> str:

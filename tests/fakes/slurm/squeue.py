@@ -209,7 +209,7 @@ def _chosen(store: Store, asked: Options, cluster: str) -> list[Seen]:
 
 def _by_id(store: Store, jobs: list[Job], ids: list[str]) -> list[Job]:
     """Return the jobs of these ids; one alone that the controller does not know is an error."""
-    found = [job for job in jobs if str(job.id) in {one.partition("_")[0] for one in ids}]
+    found = [job for job in jobs if str(job.id) in {identifier.partition("_")[0] for identifier in ids}]
     alive = any(
         _remembered(store, Seen(store, Row(job, [task]), each=True)) for job in found for task in job.tasks
     )

@@ -73,9 +73,9 @@ def a_run(folder: Path, *, repeats: int = 2, sizes: Sequence[int] = SIZES, gpu: 
     """Make a run that is faster the larger the batch, by less and less, and scatters a little."""
     points = grid(sizes, repeats)
     write_points(folder, points)
-    for one in points:
-        size = one.params["batch_size"]
-        write_record(folder, measured(one, work_s=8 + 200 / size + 0.1 * one.repeat, gpu=gpu))
+    for point in points:
+        size = point.params["batch_size"]
+        write_record(folder, measured(point, work_s=8 + 200 / size + 0.1 * point.repeat, gpu=gpu))
     return folder
 
 
@@ -103,7 +103,7 @@ def with_trials(folder: Path) -> Path:
         )
         for one in tried
     ]
-    (folder / TRIALS_FILE).write_text("".join(to_json(one) + "\n" for one in trials))
+    (folder / TRIALS_FILE).write_text("".join(to_json(trial) + "\n" for trial in trials))
     return folder
 
 
@@ -207,7 +207,9 @@ def test_a_sweep_all_under_a_cap_is_a_sweep(tmp_path: Path) -> None:
 
 def error_bars(axes: Axes) -> list[Spots]:
     """Return of each series size and mean."""
-    return [spots(one.lines[0]) for one in axes.containers if isinstance(one, ErrorbarContainer)]
+    return [
+        spots(container.lines[0]) for container in axes.containers if isinstance(container, ErrorbarContainer)
+    ]
 
 
 def test_speed_shows_mean_and_sd_of_the_repeats_and_the_knee(tmp_path: Path) -> None:
@@ -252,7 +254,9 @@ def test_another_knob_makes_series_with_markers_and_lines_of_their_own(tmp_path:
         write_record(run, measured(one))
     _, speed = panels(drawn(run))
     assert "tokenizer_batch 32: mean ± sd, n = 2 | tokenizer_batch 64: mean" in legend(speed)
-    drawn_as = [one.lines[0] for one in speed.containers if isinstance(one, ErrorbarContainer)]
+    drawn_as = [
+        container.lines[0] for container in speed.containers if isinstance(container, ErrorbarContainer)
+    ]
     assert len({(str(line.get_marker()), str(line.get_linestyle())) for line in drawn_as}) == 2
 
 
@@ -294,8 +298,8 @@ def test_few_loads_are_points_with_the_reason(tmp_path: Path) -> None:
 def test_on_a_cpu_it_is_ram_and_no_card(tmp_path: Path) -> None:
     points = grid(SIZES, device="cpu")
     run = write_points(tmp_path / "run", points)
-    for one in points:
-        write_record(run, record(one))
+    for point in points:
+        write_record(run, record(point))
     found = drawn(run)
     memory, _ = panels(found)
     assert memory.get_ylabel() == "RAM (GiB)"
@@ -358,8 +362,8 @@ def test_a_card_smaller_than_a_batch_of_1_is_told(tmp_path: Path) -> None:
 def test_points_that_all_ran_out_of_memory_are_an_empty_panel_with_the_reason(tmp_path: Path) -> None:
     points = grid([50, 100])
     run = write_points(tmp_path / "run", points)
-    for one in points:
-        write_record(run, replace(measured(one), outcome=Outcome.GPU_OOM, needs=(), summary=None))
+    for point in points:
+        write_record(run, replace(measured(point), outcome=Outcome.GPU_OOM, needs=(), summary=None))
     memory, speed = panels(drawn(run))
     assert "no point has succeeded yet" in legend(memory)
     assert "no speed was recorded" in legend(speed)
@@ -437,7 +441,7 @@ def texts(found: Figure) -> list[Text]:
 def outside(found: Figure) -> list[str]:
     """Return the texts that leave the figure by more than a pixel."""
     whole = found.bbox.padded(1)
-    boxes = [(one.get_text(), one.get_window_extent()) for one in texts(found)]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts(found)]
     return [
         text for text, box in boxes if not (whole.contains(box.x0, box.y0) and whole.contains(box.x1, box.y1))
     ]
@@ -456,8 +460,8 @@ def picture(request: pytest.FixtureRequest, tmp_path: Path) -> Figure:
 
 def test_a_picture_fits_a_column_and_can_be_read(picture: Figure) -> None:
     assert picture.get_figwidth() == COLUMN_IN
-    assert min(float(one.get_fontsize()) for one in texts(picture)) >= SMALL == 7
-    assert {one.get_fontname() for one in texts(picture)} == {"DejaVu Sans"}
+    assert min(float(text.get_fontsize()) for text in texts(picture)) >= SMALL == 7
+    assert {text.get_fontname() for text in texts(picture)} == {"DejaVu Sans"}
     assert outside(picture) == []
     memory, speed = (axes.get_tightbbox() for axes in panels(picture))
     assert memory is not None
@@ -467,7 +471,7 @@ def test_a_picture_fits_a_column_and_can_be_read(picture: Figure) -> None:
 
 
 def test_grey_says_the_same() -> None:
-    assert len({(one["marker"], one.get("markerfacecolor")) for one in MARKS.values()}) == len(MARKS)
+    assert len({(mark["marker"], mark.get("markerfacecolor")) for mark in MARKS.values()}) == len(MARKS)
     memory, _ = panels(drawn(COMMITTED / "stanza-20261121-034558-42cc"))
     curves = [line for line in memory.get_lines() if line.get_linestyle() != "None"]
     looks = {(str(line.get_linestyle()), line.get_linewidth()) for line in curves}
@@ -607,4 +611,4 @@ def test_the_extra_holds_what_the_page_says() -> None:
     extras: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
-    assert extras["plot"] == [one for one in extras["dev"] if one.startswith("matplotlib")]
+    assert extras["plot"] == [extra for extra in extras["dev"] if extra.startswith("matplotlib")]

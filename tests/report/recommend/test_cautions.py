@@ -7,9 +7,9 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
-from jobkit.fit.observations import Evidence, gather
+from jobkit.fit.observations import MemoryObservations, observe_memory
 from jobkit.report.recommend.recommend import cautions, recommend
-from jobkit.report.recommend.types import Corpus, Material, Wishes
+from jobkit.report.recommend.types import Corpus, RecommendOptions, RunData
 from tests.support.builders import ITEMS
 from tests.support.recommendations import material, records
 
@@ -17,8 +17,8 @@ LONG = Loads(Lengths(paragraphs=((9_000,),) * ITEMS))
 SHORT = Loads(Lengths(paragraphs=((10,),) * ITEMS))
 
 
-def beware(of: Material, corpus: Corpus | None = None) -> str:
-    return "; ".join(recommend(of, Wishes(corpus=corpus)).beware)
+def beware(of: RunData, corpus: Corpus | None = None) -> str:
+    return "; ".join(recommend(of, RecommendOptions(corpus=corpus)).beware)
 
 
 def test_a_plain_run_has_nothing_but_the_end_of_its_text() -> None:
@@ -27,12 +27,12 @@ def test_a_plain_run_has_nothing_but_the_end_of_its_text() -> None:
 
 def test_a_context_that_is_unknown_is_told_once() -> None:
     said = "what the context takes of the card is unknown"
-    blind = [replace(one, memory=replace(one.memory, context_bytes=None)) for one in records()]
+    blind = [replace(record, memory=replace(record.memory, context_bytes=None)) for record in records()]
     assert beware(material(blind)).count(said) == 1
-    known, evidence = material(records()), gather(records())
-    assert isinstance(evidence, Evidence)
-    batch = recommend(known, Wishes()).batch
-    first, second = cautions(known, replace(evidence, overhead_bytes=None), Wishes(), batch)
+    known, evidence = material(records()), observe_memory(records())
+    assert isinstance(evidence, MemoryObservations)
+    batch = recommend(known, RecommendOptions()).batch
+    first, second = cautions(known, replace(evidence, overhead_bytes=None), RecommendOptions(), batch)
     assert first.startswith("the text ends")
     assert second.startswith(said)
 
@@ -51,14 +51,14 @@ def test_points_that_are_not_there_and_files_that_could_not_be_read() -> None:
 def test_several_machines_on_a_cpu() -> None:
     told = [
         replace(
-            one,
-            point=replace(one.point, device="cpu"),
+            record,
+            point=replace(record.point, device="cpu"),
             gpu=None,
-            memory=Memory(maxrss_bytes=GIB + (one.summary.load_max or 0) * 4_000),
-            host=f"node{one.point.repeat}",
+            memory=Memory(maxrss_bytes=GIB + (record.summary.load_max or 0) * 4_000),
+            host=f"node{record.point.repeat}",
         )
-        for one in records()
-        if one.summary
+        for record in records()
+        if record.summary
     ]
     assert "ran on 3 machines, whose speeds may differ: node1, node2, node3" in beware(material(told))
     same = [replace(one, host="node1") for one in told]
@@ -66,7 +66,7 @@ def test_several_machines_on_a_cpu() -> None:
 
 
 def test_a_line_that_refuses_leaves_what_is_known_of_the_points() -> None:
-    told = [replace(one, retries=1) for one in records(sizes=(40, 85, 130))]
+    told = [replace(record, retries=1) for record in records(sizes=(40, 85, 130))]
     assert "9 of 9 points passed only after the allocator had emptied its cache" in beware(material(told))
 
 
@@ -79,7 +79,9 @@ def test_a_corpus_of_which_only_the_size_is_known() -> None:
 
 
 def test_a_corpus_whose_items_are_longer() -> None:
-    small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in records() if one.gpu]
+    small = [
+        replace(record, gpu=replace(record.gpu, total_bytes=4 * GIB)) for record in records() if record.gpu
+    ]
     said = beware(material(small), Corpus(name="long.txt", paragraphs=ITEMS, loads=LONG))
     assert "long.txt makes a load of 1,575,000 at this size, more than is safe: at most 31" in said
     assert "short.txt" not in beware(material(small), Corpus(name="short.txt", paragraphs=ITEMS, loads=SHORT))

@@ -150,7 +150,8 @@ def test_lengths_are_those_of_the_run_folder_alone_as_for_every_command(tmp_path
     path.write_text("One.\n\nThree four.\n", encoding="utf-8")
     text = find_text(str(path), base=tmp_path, cache=tmp_path)
     told = [
-        replace(one, point=replace(one.point, workload="count", model=None, text=text)) for one in records()
+        replace(record, point=replace(record.point, workload="count", model=None, text=text))
+        for record in records()
     ]
     folder = write_run(tmp_path / "demo", told)
     assert read_material(folder).loads is not None
@@ -184,7 +185,7 @@ def test_a_corpus_whose_lengths_were_found_brings_its_loads(
     monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
     text = find_text("sample:12", base=Path(), cache=kept_cache, write=False)
     lengths = text_lengths("stanza-ner", text, tiny_model, cache=kept_cache, say=print)
-    told = [replace(one, point=replace(one.point, model=tiny_model)) for one in records()]
+    told = [replace(record, point=replace(record.point, model=tiny_model)) for record in records()]
     found = read_corpus("sample:12", material(told))
     assert found.loads is not None
     assert found.loads.lengths == lengths

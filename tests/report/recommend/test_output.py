@@ -20,7 +20,7 @@ from jobkit.core.units import GIB
 from jobkit.fit.speed import Duration
 from jobkit.report.recommend.output import as_json, as_text
 from jobkit.report.recommend.recommend import recommend
-from jobkit.report.recommend.types import Corpus, Held, Material, Recommendation, Wishes
+from jobkit.report.recommend.types import Corpus, Recommendation, RecommendOptions, RunData, TryTimes
 from tests.support.builders import GPU, ITEMS, grid
 from tests.support.recommendations import LOADS, material, measured, records
 
@@ -28,12 +28,12 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "recommend.md").read_text(encoding="utf-8")
 
 
-def text(of: Material | None = None, wishes: Wishes | None = None) -> str:
+def text(of: RunData | None = None, wishes: RecommendOptions | None = None) -> str:
     return as_text(found(of, wishes))
 
 
-def found(of: Material | None = None, wishes: Wishes | None = None) -> Recommendation:
-    return recommend(of or material(records()), wishes or Wishes(cards=()))
+def found(of: RunData | None = None, wishes: RecommendOptions | None = None) -> Recommendation:
+    return recommend(of or material(records()), wishes or RecommendOptions(cards=()))
 
 
 def words() -> list[str]:
@@ -114,20 +114,20 @@ def test_what_binds() -> None:
     said = text(material(tight))
     assert re.search(r"^Take batch_size (40|85|130|175): .* fastest that is safe\.$", said, re.MULTILINE)
     assert "What binds is memory: larger batches than this are not safe." in said
-    none = text(material(tight), Wishes(cards=(), margin=0.9))
+    none = text(material(tight), RecommendOptions(cards=(), margin=0.9))
     assert "Take batch_size 40: 40.0 paragraphs/s (n=1), the smallest that was measured, though none" in none
     assert "Larger ones" not in said
 
 
 def test_the_largest_that_is_safe_by_memory_or_by_the_text() -> None:
     assert "Largest safe: batch_size 881 on this card, where the text ends." in text()
-    small = [replace(one, gpu=replace(GPU, total_bytes=4 * GIB)) for one in records()]
+    small = [replace(record, gpu=replace(GPU, total_bytes=4 * GIB)) for record in records()]
     said = text(material(small))
     assert re.search(
         r"Largest safe: batch_size \d+ on this card, where memory ends; the line itself says \d+\.", said
     )
     assert "of 4.00 GiB. The context is 0.67 GiB of it." in said
-    said = text(material(small), Wishes(cards=(), margin=0.05))
+    said = text(material(small), RecommendOptions(cards=(), margin=0.05))
     assert "of 4.00 GiB, of which 5.0 % is kept free." in said
 
 
@@ -140,7 +140,7 @@ def test_how_far_off_the_line_would_have_been_where_that_is_known() -> None:
 
 def test_what_cannot_be_told_says_why() -> None:
     few = records(sizes=(40, 130, 220))
-    said = text(material(few), Wishes())
+    said = text(material(few), RecommendOptions())
     assert "Largest safe batch: not known, because 3 distinct loads measured" in said
     assert "What binds" not in said
     assert re.search(r"^h200 +139\.79 +\? +\? +\?$", said, re.MULTILINE)
@@ -150,18 +150,18 @@ def test_where_it_ran() -> None:
     assert text().startswith(
         "stanza-ner: sample, model en full (STAND-IN), on NVIDIA H200 (139.8 GiB usable)\n"
     )
-    bare = [replace(one, gpu=None, point=replace(one.point, model=None)) for one in records()]
+    bare = [replace(record, gpu=None, point=replace(record.point, model=None)) for record in records()]
     assert text(material(bare)).startswith("stanza-ner: sample, on a GPU of unknown name\n")
     of_cpu = [
         replace(
-            one,
-            point=replace(one.point, device="cpu"),
+            record,
+            point=replace(record.point, device="cpu"),
             gpu=None,
-            memory=Memory(maxrss_bytes=GIB + 4_000 * LOADS.own(one.point.params["batch_size"])),
+            memory=Memory(maxrss_bytes=GIB + 4_000 * LOADS.own(record.point.params["batch_size"])),
         )
-        for one in records()
+        for record in records()
     ]
-    said = text(material(of_cpu), Wishes())
+    said = text(material(of_cpu), RecommendOptions())
     assert said.startswith("stanza-ner: sample, model en full (STAND-IN), on a CPU\n")
     assert "On other cards" not in said
     assert "on the RAM asked for, where the text ends" in said
@@ -169,21 +169,25 @@ def test_where_it_ran() -> None:
 
 
 def test_a_card_that_is_too_small_or_where_the_text_ends() -> None:
-    from jobkit.fit.gpus import Card
+    from jobkit.fit.gpus import GpuKind
 
-    several = (Card(name="small", usable_bytes=GIB), Card(name="large", usable_bytes=99 * GIB))
-    said = text(wishes=Wishes(cards=several))
+    several = (GpuKind(name="small", usable_bytes=GIB), GpuKind(name="large", usable_bytes=99 * GIB))
+    said = text(wishes=RecommendOptions(cards=several))
     assert re.search(r"^small +1\.00 +no +\d+ +\d+$", said, re.MULTILINE)
     assert re.search(r"^large +99\.00 +yes +881 +881 +the text ends$", said, re.MULTILINE)
-    unknown = [replace(one, summary=replace(one.summary, load_max=None)) for one in records() if one.summary]
-    assert "?" in text(material(unknown), Wishes(cards=several))
+    unknown = [
+        replace(record, summary=replace(record.summary, load_max=None))
+        for record in records()
+        if record.summary
+    ]
+    assert "?" in text(material(unknown), RecommendOptions(cards=several))
 
 
 def test_time_with_and_without_an_interval() -> None:
-    said = text(wishes=Wishes(cards=(), corpus=Corpus(name="a.txt", paragraphs=2, characters=50)))
+    said = text(wishes=RecommendOptions(cards=(), corpus=Corpus(name="a.txt", paragraphs=2, characters=50)))
     assert "Time for a.txt (2 paragraphs, 50 characters), with batch_size 175" in said
     assert re.search(r"  5\.5 s, 5\.5 s of it once, .*; 95 % of runs: 5\.5 s to 5\.5 s \(t, n=3\)\.", said)
-    assert "Time for 881 paragraphs" in text(wishes=Wishes(cards=(), corpus=Corpus(paragraphs=881)))
+    assert "Time for 881 paragraphs" in text(wishes=RecommendOptions(cards=(), corpus=Corpus(paragraphs=881)))
     said = text(material(records(repeats=1)))
     assert "of one repeat there is no interval." in said
     assert "the mean, having no upper end, of the time above x 1.25" in said
@@ -206,9 +210,10 @@ def test_the_request_beside_what_it_wasted() -> None:
     assert "sge, site sge-default (a plain one: queue, account and GPU type are yours to add)" in said
     assert said.count("h_vmem counts address space") == 1
     blind = [
-        replace(one, memory=replace(one.memory, maxrss_bytes=None, rss_peak_bytes=None)) for one in records()
+        replace(record, memory=replace(record.memory, maxrss_bytes=None, rss_peak_bytes=None))
+        for record in records()
     ]
-    said = text(replace(material(blind), held=[Held()]))
+    said = text(replace(material(blind), held=[TryTimes()]))
     assert "was used at most" not in said
     assert "the longest try took unknown." in said
     assert "(1 try, 1 of which left no times)" in said
@@ -240,18 +245,18 @@ def test_what_was_tried_is_quoted_or_how_to_try_it() -> None:
 
 
 def test_the_proof_is_of_what_was_asked() -> None:
-    from jobkit.fit.gpus import Card
+    from jobkit.fit.gpus import GpuKind
 
-    small = [replace(one, gpu=replace(GPU, total_bytes=4 * GIB)) for one in records()]
+    small = [replace(record, gpu=replace(GPU, total_bytes=4 * GIB)) for record in records()]
     kept = 4 * GIB - 719_323_136
-    said = text(material(small), Wishes(cards=(), margin=0.5))
+    said = text(material(small), RecommendOptions(cards=(), margin=0.5))
     assert f"jobkit verify runs/demo --gpu-memory {kept // 2**21}MiB\n" in said
-    card = Card(name="3GiB", usable_bytes=3 * GIB)
-    said = text(wishes=Wishes(cards=(card,)))
+    card = GpuKind(name="3GiB", usable_bytes=3 * GIB)
+    said = text(wishes=RecommendOptions(cards=(card,)))
     assert f"    jobkit verify runs/demo --gpu-memory {(kept - GIB) // 2**20}MiB\n" in said
-    assert "can be proved on the card" not in text(wishes=Wishes(cards=(card, card)))
-    tiny = Card(name="1MiB", usable_bytes=2**20)
-    assert "can be proved on the card" not in text(wishes=Wishes(cards=(tiny,)))
+    assert "can be proved on the card" not in text(wishes=RecommendOptions(cards=(card, card)))
+    tiny = GpuKind(name="1MiB", usable_bytes=2**20)
+    assert "can be proved on the card" not in text(wishes=RecommendOptions(cards=(tiny,)))
 
 
 def test_what_verify_cannot_prove_is_not_sent_there() -> None:
@@ -266,7 +271,7 @@ def test_what_verify_cannot_prove_is_not_sent_there() -> None:
     assert "cannot be proved by jobkit verify, for another knob than batch_size varies" in said
     safe = re.findall(r"(?:Largest safe: batch_size [\d,]+ with|With) (tokenizer_batch \d)", said)
     assert sorted(safe) == ["tokenizer_batch 1", "tokenizer_batch 2", "tokenizer_batch 3"]
-    tiny = [replace(one, gpu=replace(GPU, total_bytes=2**28)) for one in records()]
+    tiny = [replace(record, gpu=replace(GPU, total_bytes=2**28)) for record in records()]
     assert "jobkit verify" not in text(material(tiny))
 
 
@@ -295,10 +300,12 @@ def test_settings_that_are_as_fast_and_one_paragraph() -> None:
     told = found(material(even))
     equal = replace(told, batch=replace(told.batch, fastest=told.batch.settings[-1], apart=False))
     assert "just as fast, which is within the scatter of the repeats." in as_text(equal)
-    assert "Time for 1 paragraph, with" in text(wishes=Wishes(cards=(), corpus=Corpus(paragraphs=1)))
+    assert "Time for 1 paragraph, with" in text(
+        wishes=RecommendOptions(cards=(), corpus=Corpus(paragraphs=1))
+    )
 
 
 def test_little_memory_keeps_its_digits() -> None:
-    small = [replace(one, gpu=replace(GPU, total_bytes=2**30 - 2**24)) for one in records()]
+    small = [replace(record, gpu=replace(GPU, total_bytes=2**30 - 2**24)) for record in records()]
     takes = r"It takes [\d,]+\.\d MiB by the line, at most [\d,]+\.\d MiB .* of 1,008\.0 MiB"
     assert re.search(takes, text(material(small)))

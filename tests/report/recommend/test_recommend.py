@@ -9,10 +9,10 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.fit.gpus import CARDS, Card, cards
+from jobkit.fit.gpus import CARDS, GpuKind, gpu_kinds
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
-from jobkit.fit.observations import ALLOCATED, NEED, RAM, gather
+from jobkit.fit.observations import ALLOCATED, NEED, RAM, observe_memory
 from jobkit.outcome.trials import Trial
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import (
@@ -21,9 +21,9 @@ from jobkit.report.recommend.types import (
     SWEEP,
     THROUGHPUT,
     Corpus,
-    Held,
     Recommendation,
-    Wishes,
+    RecommendOptions,
+    TryTimes,
 )
 from tests.support.builders import grid, record
 from tests.support.recommendations import (
@@ -36,10 +36,10 @@ from tests.support.recommendations import (
     records,
 )
 
-NOTHING = Wishes()
+NOTHING = RecommendOptions()
 
 
-def told(*said: Record, wishes: Wishes = NOTHING, loads: Loads | None = LOADS) -> Recommendation:
+def told(*said: Record, wishes: RecommendOptions = NOTHING, loads: Loads | None = LOADS) -> Recommendation:
     return recommend(material(said or records(), loads), wishes)
 
 
@@ -77,7 +77,7 @@ def test_where_the_text_ends_it_says_so() -> None:
 
 @pytest.mark.parametrize("name", ["mig-1g.5gb", "mig-2g.10gb"])
 def test_the_largest_batch_of_a_card_is_near_the_truth_and_never_above(name: str) -> None:
-    (card,) = told(wishes=Wishes(cards=cards(name))).cards
+    (card,) = told(wishes=RecommendOptions(cards=gpu_kinds(name))).cards
     truth = true_largest(card.usable_bytes)
     assert 0.97 * truth < card.prediction.safe_batch <= truth
     assert abs(card.prediction.largest_batch / truth - 1) < 0.01
@@ -85,18 +85,20 @@ def test_the_largest_batch_of_a_card_is_near_the_truth_and_never_above(name: str
 
 
 def test_a_card_may_be_too_small_for_the_recommended_batch() -> None:
-    small = Card(name="1GiB", usable_bytes=GIB)
-    (card,) = told(wishes=Wishes(cards=(small,))).cards
+    small = GpuKind(name="1GiB", usable_bytes=GIB)
+    (card,) = told(wishes=RecommendOptions(cards=(small,))).cards
     assert card.fits is False
     assert card.prediction.safe_batch < 175
-    tiny = Card(name="tiny", usable_bytes=CONTEXT_BYTES // 2)
-    (card,) = told(wishes=Wishes(cards=(tiny,))).cards
+    tiny = GpuKind(name="tiny", usable_bytes=CONTEXT_BYTES // 2)
+    (card,) = told(wishes=RecommendOptions(cards=(tiny,))).cards
     assert (card.fits, card.prediction.safe_batch) == (False, 0)
 
 
 def test_a_margin_keeps_memory_free() -> None:
     plain, kept = (
-        told(wishes=Wishes(cards=cards("mig-1g.5gb"), margin=margin)).cards[0].prediction.safe_batch
+        told(wishes=RecommendOptions(cards=gpu_kinds("mig-1g.5gb"), margin=margin))
+        .cards[0]
+        .prediction.safe_batch
         for margin in (0.0, 0.1)
     )
     assert kept < 0.95 * plain
@@ -127,21 +129,21 @@ def test_a_trial_that_did_not_fit_caps_what_is_safe(loads: Loads | None) -> None
 
 def test_cards_come_to_mind_where_none_is_named() -> None:
     assert told().cards[0].name == "mig-2g.10gb"
-    assert told(wishes=Wishes(cards=())).cards == ()
+    assert told(wishes=RecommendOptions(cards=())).cards == ()
 
 
 def test_fewer_than_four_loads_are_refused_with_the_reason() -> None:
     found = told(*records(sizes=(40, 130, 220)))
     assert found.batch.largest.reason == "3 distinct loads measured, and a line with an error needs 4"
     assert found.batch.leave_largest_out is None
-    assert {one.fits for one in found.cards} == {None}
+    assert {card.fits for card in found.cards} == {None}
     assert found.batch.recommended.params == {"batch_size": 220}
     assert found.batch.binds is None
 
 
 def test_the_largest_measured_binds_by_memory_or_by_the_text() -> None:
     points = grid((40, 85, 130, 175, 220), 2)
-    growing = [measured(one, one.params["batch_size"] + one.repeat) for one in points]
+    growing = [measured(point, point.params["batch_size"] + point.repeat) for point in points]
     assert told(*growing).batch.binds == SATURATION
     small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
     found = told(*small)
@@ -155,7 +157,7 @@ def test_what_is_recommended_is_safe_or_it_is_said() -> None:
     small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
     seen: list[tuple[int, str | None]] = []
     for percent in range(0, 100, 5):
-        found = told(*small, wishes=Wishes(cards=(), margin=percent / 100))
+        found = told(*small, wishes=RecommendOptions(cards=(), margin=percent / 100))
         size, safe = found.batch.recommended.params["batch_size"], found.batch.largest.safe_batch
         seen.append((size, found.batch.binds))
         if size > safe:
@@ -205,7 +207,7 @@ def test_on_a_cpu_it_is_the_ram_that_was_asked_for() -> None:
     assert found.request is not None
     assert found.request.gpus == 0
     with pytest.raises(JobkitError, match="ran on a CPU"):
-        told(*on_cpu(), wishes=Wishes(cards=cards("h100")))
+        told(*on_cpu(), wishes=RecommendOptions(cards=gpu_kinds("h100")))
 
 
 def test_without_a_capacity_nothing_is_predicted() -> None:
@@ -230,14 +232,14 @@ def test_time_is_of_one_pass_unless_a_corpus_is_named() -> None:
     found = told()
     assert (found.corpus.name, found.corpus.paragraphs) == ("sample", 881)
     assert found.time.expected_s == pytest.approx(5.5 + 881 / 301, rel=1e-3)
-    large = told(wishes=Wishes(corpus=Corpus(paragraphs=8_810)))
+    large = told(wishes=RecommendOptions(corpus=Corpus(paragraphs=8_810)))
     assert large.time.expected_s == pytest.approx(5.5 + 8_810 / 301, rel=1e-3)
 
 
 def test_the_cost_is_that_of_every_try() -> None:
-    known = Held(started_at="2026-01-02T10:00:00+00:00", ended_at="2026-01-02T10:00:30+00:00")
-    spoilt = Held(started_at="2026-01-02T10:00:00", ended_at=known.ended_at)
-    found = recommend(replace(material(records()), held=(known, known, Held(), spoilt)), NOTHING).cost
+    known = TryTimes(started_at="2026-01-02T10:00:00+00:00", ended_at="2026-01-02T10:00:30+00:00")
+    spoilt = TryTimes(started_at="2026-01-02T10:00:00", ended_at=known.ended_at)
+    found = recommend(replace(material(records()), held=(known, known, TryTimes(), spoilt)), NOTHING).cost
     assert (found.seconds, found.tries, found.unknown) == (60, 4, 2)
 
 
@@ -264,9 +266,9 @@ def test_each_value_of_another_knob_has_a_line_of_its_own() -> None:
     assert {found.others: found.largest, other.others: other.largest} == lines
     assert other.largest.safe_batch != found.largest.safe_batch
     assert found.recommended.params["sentences_per_ner_batch"] == int(found.others.split()[-1])
-    assert "another knob than batch_size" in str(gather(both))
+    assert "another knob than batch_size" in str(observe_memory(both))
     unused = [replace(one, inert=("sentences_per_ner_batch",)) for one in both]
-    assert not isinstance(gather(unused), str), "a knob that does nothing needs no line of its own"
+    assert not isinstance(observe_memory(unused), str), "a knob that does nothing needs no line of its own"
 
 
 def test_points_that_ran_at_the_same_time_are_a_caution() -> None:

@@ -80,7 +80,7 @@ def test_without_an_upper_end_the_mean_has_to_do_and_on_a_cpu_no_gpu_is_asked_fo
     found = request(alone, of_cpu[0], mean)
     assert found is not None
     assert (found.gpus, found.walltime_s, found.used_s) == (0, 300, None)
-    assert [one.own for one in found.lines] == [False, False]
+    assert [line.own for line in found.lines] == [False, False]
     assert not any("gpu" in line for one in found.lines for line in one.lines)
 
 

@@ -13,9 +13,9 @@ from jobkit.core.records import Batch, Point
 from jobkit.run.failure import Stopped
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.need import (
+    FINEST_SHARE,
     GRAIN_SHOWS_BYTES,
     SEARCHED,
-    SHARE,
     STEP_BYTES,
     bracket,
     heaviest,
@@ -102,7 +102,7 @@ def test_the_edge_is_found_within_a_step_and_in_few_tries(low: int, width: int, 
         return cap >= edge
 
     found = bracket(passes, low, high)
-    finest = max(STEP_BYTES, int(SHARE * high))
+    finest = max(STEP_BYTES, int(FINEST_SHARE * high))
     assert found.passed_bytes - found.failed_bytes <= max(finest, 0)
     assert found.failed_bytes < edge <= found.passed_bytes or width == 0
     assert found.tries == len(tried) <= 2 + max(0.0, math.log2(max(width, 1) / finest))
@@ -123,7 +123,7 @@ def test_the_need_is_found_and_the_cap_put_back() -> None:
     [found] = measure(card.device, [Heavy(7_000, card.run(size))], replace(SEARCHING, cap_bytes=80 * 2**30))
     assert (found.load, found.allocated_bytes, found.reserved_bytes) == (7_000, size, size * 11 // 10)
     assert found.failed_bytes < needed(size) <= found.passed_bytes
-    assert found.passed_bytes - found.failed_bytes <= max(STEP_BYTES, SHARE * found.reserved_bytes)
+    assert found.passed_bytes - found.failed_bytes <= max(STEP_BYTES, FINEST_SHARE * found.reserved_bytes)
     assert card.caps[0] == card.caps[-1] == 80 * 2**30
     assert card.emptied == found.tries == len(card.caps) - 1
     assert found.seconds >= 0

@@ -6,7 +6,7 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.run.workloads.base import workload_class
-from jobkit.run.workloads.own import Held, folder_of, open_workload, whole_class
+from jobkit.run.workloads.own import CheckedWorkload, folder_of, open_workload, whole_class
 from tests.support.builders import own_workload
 
 
@@ -83,7 +83,7 @@ def test_a_wrong_answer_is_told_with_what_is_expected(
 def test_right_answers_pass_and_what_is_absent_stays_so(tmp_path: Path) -> None:
     name = own_workload(tmp_path, name="own_whole")
     workload = open_workload(name, str(tmp_path))
-    assert isinstance(workload, Held)
+    assert isinstance(workload, CheckedWorkload)
     assert not hasattr(workload, "heaviest")
     workload.load(None, "cpu", {"batch_size": 3}, 1)
     assert (workload.items_per_call(), workload.process(["a b", "c"]).tokens) == (3, 3)

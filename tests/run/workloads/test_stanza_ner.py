@@ -162,8 +162,8 @@ def test_the_heaviest_batch_and_its_parts_are_padded_as_they_say(
     assert workload.heaviest() == []
     _, results = run(workload, sample.paragraphs[:120])
     parts = workload.heaviest()
-    shapes = [padded(workload, one) for one in parts]
-    assert [rows * columns for rows, columns in shapes] == [one.load for one in parts]
+    shapes = [padded(workload, part) for part in parts]
+    assert [rows * columns for rows, columns in shapes] == [part.load for part in parts]
     assert parts[0].load == max(result.load for result in results)
     sentences = shapes[0][0]
     assert [rows for rows, _ in shapes] == [round(share * sentences) for share in (1.0, 0.85, 0.7)]

@@ -51,7 +51,7 @@ def found(text: str, *folders: str) -> tuple[Finding, ...]:
 )
 def test_what_is_found(lines: str, expected: str) -> None:
     findings = found(f"{START}{lines}\n", "there", "logs")
-    assert [one.rule for one in findings] == [expected]
+    assert [finding.rule for finding in findings] == [expected]
     (one,) = findings
     assert one.text == f"{START}{lines}".split("\n")[one.line - 1].removesuffix("\r")
     assert one.effect == RULES[expected].effect
@@ -91,7 +91,7 @@ def test_what_is_left_alone(lines: str) -> None:
 
 def test_shell_and_folder_are_asked_for_once() -> None:
     findings = found("#!/bin/bash\n\n#$ -N x\n#$ -l h_rt=10\n")
-    assert [(one.line, one.rule) for one in findings] == [(1, "shell"), (1, "cwd")]
+    assert [(finding.line, finding.rule) for finding in findings] == [(1, "shell"), (1, "cwd")]
 
 
 def test_a_folder_of_ones_own_to_begin_in() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
 from jobkit.schedulers.sge.survey import gpu_resource, parse_survey, queues, resources, survey_argvs
-from jobkit.schedulers.survey import Counted, Resource
+from jobkit.schedulers.survey import Consumable, Resource
 from tests.support import surveys
 
 Captured = Callable[[str], Completed]
@@ -61,7 +61,7 @@ def test_the_test_cluster() -> None:
     assert told.resources is not None
     ngpus = gpu_resource(told.resources)
     assert ngpus is not None
-    assert (ngpus.name, ngpus.counted, ngpus.most) == ("ngpus", Counted.SLOT, {"gpu.q": 2, "serial.q": 2})
+    assert (ngpus.name, ngpus.counted, ngpus.most) == ("ngpus", Consumable.SLOT, {"gpu.q": 2, "serial.q": 2})
     assert told.silent == {}, "that a job is not found is an answer"
 
 
@@ -84,13 +84,13 @@ def test_a_site_with_queues_of_every_kind(captured: Captured) -> None:
     assert (told.must_charge, told.accounts) == (True, ("nlp", "physics"))
     assert told.keeping.works is None, "no job has ended there yet"
     assert told.resources is not None
-    kinds = {one.name: one for one in told.resources}
-    assert kinds["h_vmem"].counted is Counted.SLOT
+    kinds = {resource.name: resource for resource in told.resources}
+    assert kinds["h_vmem"].counted is Consumable.SLOT
     assert kinds["h_vmem"].most["gpu.q"] == 180 * 2**30
     assert "gpu_idle" not in kinds, "nobody may ask for it"
     gpu = gpu_resource(told.resources)
     assert gpu is not None
-    assert (gpu.name, gpu.counted) == ("gpu", Counted.JOB)
+    assert (gpu.name, gpu.counted) == ("gpu", Consumable.JOB)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_without_qstat_nothing_is_known_of_hosts() -> None:
     assert told.queues is not None
     assert [queue.name for queue in told.queues if queue.closed] == ["inter.q"]
     assert told.resources is not None
-    assert not any(one.most for one in told.resources)
+    assert not any(resource.most for resource in told.resources)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_without_qstat_nothing_is_known_of_hosts() -> None:
     ],
 )
 def test_the_resource_that_counts_gpus(names: list[str], chosen: str | None) -> None:
-    known = [Resource(name=name, kind="INT", counted=Counted.SLOT) for name in names]
+    known = [Resource(name=name, kind="INT", counted=Consumable.SLOT) for name in names]
     found = gpu_resource(known)
 
     assert (found.name if found else None) == chosen
@@ -148,9 +148,9 @@ def test_a_resource_that_is_counted_and_somewhere_comes_first() -> None:
     here = {"gpu.q": 2.0}
     known = [
         Resource(name="gpu", kind="INT"),
-        Resource(name="cuda", kind="INT", counted=Counted.JOB),
-        Resource(name="my_gpus", kind="RSMAP", counted=Counted.JOB, most=here),
-        Resource(name="gpu_ram", kind="MEMORY", counted=Counted.JOB, most=here),
+        Resource(name="cuda", kind="INT", counted=Consumable.JOB),
+        Resource(name="my_gpus", kind="RSMAP", counted=Consumable.JOB, most=here),
+        Resource(name="gpu_ram", kind="MEMORY", counted=Consumable.JOB, most=here),
     ]
     found = gpu_resource(known)
 
@@ -191,7 +191,7 @@ def test_every_resource_is_found_again(rows: list[tuple[str, str]]) -> None:
     known = resources(f"#name shortcut type\n{text}")
 
     assert [one.name for one in known] == [name for name, _ in rows]
-    assert [one.counted is Counted.NOT for one in known] == [counted == "NO" for _, counted in rows]
+    assert [one.counted is Consumable.NOT for one in known] == [counted == "NO" for _, counted in rows]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

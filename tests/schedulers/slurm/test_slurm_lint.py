@@ -64,7 +64,7 @@ def rules(text: str, *folders: str) -> list[tuple[int, str]]:
 )
 def test_what_is_found(lines: str, expected: str) -> None:
     findings = found(f"{START}{lines}\n", "there")
-    assert [one.rule for one in findings] == [expected]
+    assert [finding.rule for finding in findings] == [expected]
     (one,) = findings
     assert one.text == f"{START}{lines}".split("\n")[one.line - 1].removesuffix("\r")
     assert one.effect == RULES[expected].effect
