@@ -7,18 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.layout import EXIT_FILE, POINTS_FILE, RECORD_FILE
 from jobkit.core.measurements import Gpu, Memory, Sampler, Summary
-from jobkit.core.records import (
-    EXIT_FILE,
-    POINTS_FILE,
-    RECORD_FILE,
-    Job,
-    ModelRef,
-    Outcome,
-    Point,
-    Record,
-    TextRef,
-)
+from jobkit.core.records import Job, ModelRef, Outcome, Point, Record, TextRef
 
 REPEATS = 10
 GIB = 2**30

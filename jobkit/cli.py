@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.core.errors import FULL, MEANINGS, JobkitError, file_error
+from jobkit.core.errors import FULL, MEANINGS, ExitCode, JobkitError, file_error
 from jobkit.core.terminal import say
 
 GROUPS = {
@@ -43,10 +43,6 @@ GROUPS = {
 TITLES = {"prepare": "Before a run", "run": "A run", "results": "Its results", "models": "Models"}
 COMMANDS = {name: group for group, names in GROUPS.items() for name in names}
 """The folder of every command."""
-
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
-EXIT_BUG = 1
 
 
 class Commands(click.Group):
@@ -124,10 +120,10 @@ def _exit_code(arguments: list[str]) -> int:
         shown = io.StringIO()
         error.show(shown)
         say(shown.getvalue(), err=True, nl=False)
-        return EXIT_USAGE
+        return ExitCode.USAGE
     except (KeyboardInterrupt, click.Abort):
         say("jobkit: interrupted", err=True)
-        return EXIT_INTERRUPTED
+        return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must not throw a traceback at the user
         return _file(error) if isinstance(error, OSError) and _of_the_user(error) else _bug()
     return code if isinstance(code, int) else 0
@@ -156,4 +152,4 @@ def _bug() -> int:
         traceback.print_exc(file=stream)
     reason = "".join(traceback.format_exception_only(*sys.exc_info()[:2])).strip()
     say(f"jobkit: a bug, sorry: {reason}\n  hint: please report it with {stream.name}", err=True)
-    return EXIT_BUG
+    return ExitCode.BUG

@@ -6,6 +6,19 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process ends with; see "Exit codes" in docs/structure.md."""
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    REFUSED = 3
+    FAILED = 4
+    TO_COME = 5
+    INTERRUPTED = 130
 
 
 class JobkitError(Exception):
@@ -18,10 +31,10 @@ class JobkitError(Exception):
     hint
         The next command to type or the key to change. Empty only where nothing helps.
     exit_code
-        What the process ends with: 2 for bad usage or a bad spec, 3 where the scheduler refused.
+        What the process ends with.
     """
 
-    def __init__(self, message: str, *, hint: str = "", exit_code: int = 2) -> None:
+    def __init__(self, message: str, *, hint: str = "", exit_code: int = ExitCode.USAGE) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
+from jobkit.core.records import Outcome
 
-BEGIN_FILE = "begin"
 BY_HAND = "hand"
 
 
@@ -67,3 +67,57 @@ def read_begin(path: Path | str) -> Begin:
         )
     except (KeyError, ValueError) as error:
         raise JobkitError(f"{path}: not a begin file: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """What the job script says of a try: the file ``exit``, lines of ``key=value``.
+
+    Attributes
+    ----------
+    status
+        Of the worker, or of the step that failed.
+    stage
+        The step that the script was in: ``scratch``, ``environment``, ``gate``, ``stage_in``,
+        ``run``, ``done``.
+    outcome
+        Set where the script itself knows, before or instead of a record; else ``None``.
+    signal
+        The signal that the script got, else ``None``.
+    message
+        One line, for a person.
+    scratch
+        The scratch folder, where it was kept because results could not be brought home.
+    """
+
+    status: int
+    stage: str
+    outcome: Outcome | None = None
+    signal: str | None = None
+    message: str = ""
+    scratch: str = ""
+    host: str = ""
+
+
+def read_exit(path: Path | str) -> Exit:
+    """Read the file ``exit`` of a try.
+
+    Raises
+    ------
+    JobkitError
+        Where it has no status or an unknown outcome.
+    """
+    pairs = (line.partition("=") for line in read_text(path).split("\n"))
+    known = {key.strip(): value.strip() for key, _, value in pairs}
+    try:
+        return Exit(
+            status=int(known["status"]),
+            stage=known.get("stage", ""),
+            outcome=Outcome(known["outcome"]) if known.get("outcome") else None,
+            signal=known.get("signal") or None,
+            message=known.get("message", ""),
+            scratch=known.get("scratch", ""),
+            host=known.get("host", ""),
+        )
+    except (KeyError, ValueError) as error:
+        raise JobkitError(f"{path}: not an exit file: {error}") from error

@@ -9,22 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_text
 from jobkit.core.json_codec import SCHEMA
 from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Summary
 
-POINTS_FILE = "points.jsonl"
-JOURNAL_FILE = "journal.jsonl"
-ACCOUNTING_FILE = "accounting.jsonl"
-BATCHES_FILE = "batches.jsonl"
-RECORD_FILE = "record.json"
-EXIT_FILE = "exit"
-ENTITIES_FILE = "entities.tsv"
-RESULTS_FOLDER = "results"
-TRY_PREFIX = "try-"
+BATCH_SIZE = "batch_size"
+"""The knob that every workload has."""
 
 
 class Outcome(StrEnum):
@@ -114,7 +104,7 @@ class Point:
     point_id
         The name of its folder under ``results/``, unique within the run.
     params
-        The swept knobs and their values (``{"batch_size": 50}``).
+        The swept knobs and their values (``{BATCH_SIZE: 50}``).
     repeat
         From 1.
     device
@@ -273,57 +263,3 @@ class Record:
     failed_load: int | None = None
     retries: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
-    """What the job script says of a try: the file ``exit``, lines of ``key=value``.
-
-    Attributes
-    ----------
-    status
-        Of the worker, or of the step that failed.
-    stage
-        The step that the script was in: ``scratch``, ``environment``, ``gate``, ``stage_in``,
-        ``run``, ``done``.
-    outcome
-        Set where the script itself knows, before or instead of a record; else ``None``.
-    signal
-        The signal that the script got, else ``None``.
-    message
-        One line, for a person.
-    scratch
-        The scratch folder, where it was kept because results could not be brought home.
-    """
-
-    status: int
-    stage: str
-    outcome: Outcome | None = None
-    signal: str | None = None
-    message: str = ""
-    scratch: str = ""
-    host: str = ""
-
-
-def read_exit(path: Path | str) -> Exit:
-    """Read the file ``exit`` of a try.
-
-    Raises
-    ------
-    JobkitError
-        Where it has no status or an unknown outcome.
-    """
-    pairs = (line.partition("=") for line in read_text(path).split("\n"))
-    known = {key.strip(): value.strip() for key, _, value in pairs}
-    try:
-        return Exit(
-            status=int(known["status"]),
-            stage=known.get("stage", ""),
-            outcome=Outcome(known["outcome"]) if known.get("outcome") else None,
-            signal=known.get("signal") or None,
-            message=known.get("message", ""),
-            scratch=known.get("scratch", ""),
-            host=known.get("host", ""),
-        )
-    except (KeyError, ValueError) as error:
-        raise JobkitError(f"{path}: not an exit file: {error}") from error

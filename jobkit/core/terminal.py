@@ -11,7 +11,7 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 SCHEDULER_WORDS: Mapping[str, str] = {
@@ -42,6 +42,9 @@ SCHEDULER_WORDS: Mapping[str, str] = {
     ),
 }
 """What sbatch, qsub and people call it, and the key that it is here; or what to do instead."""
+
+Say = Callable[[str], None]
+"""Prints a line for a person."""
 
 
 def did_you_mean(word: str, words: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from jobkit.core.errors import JobkitError
 
+MIB = 2**20
 GIB = 2**30
 MOST_BYTES = 2**60
 """No machine holds more; schedulers count in 64 bits."""

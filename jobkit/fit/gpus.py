@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import nearest
-from jobkit.core.units import GIB
+from jobkit.core.units import GIB, MIB
 
-MIB = 2**20
 MIG_A100 = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html"
 MIG_H100 = "https://jbarrow.ai/field_notes/nvidia-mig/"
 

@@ -9,9 +9,8 @@ import json
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import LENGTHS_FILE
 
-LENGTHS_FILE = "lengths.json"
-"""Its name in a run folder."""
 SCHEMA = 1
 
 TOKENIZER = "tokenizer"

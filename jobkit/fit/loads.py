@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
-from jobkit.core.records import Point
-from jobkit.fit.lengths import LENGTHS_FILE, NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
+from jobkit.core.layout import LENGTHS_FILE
+from jobkit.core.records import BATCH_SIZE, Point
+from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
 
 __all__ = ["NONE", "PUNCTUATION", "TOKENIZER", "Cut", "Lengths", "Loads", "Sizes", "measuring_sizes", "sizes"]
 
@@ -52,7 +53,7 @@ class Loads:
         default
             The batch size where none is given.
         """
-        size = params.get("batch_size", default)
+        size = params.get(BATCH_SIZE, default)
         names = ("paragraphs_per_call", "sentences_per_ner_batch")
         paragraphs, sentences = (params.get(name, size) for name in names)
         return self._scan(paragraphs, sentences)[0]
@@ -311,7 +312,6 @@ def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -
     return f"the text makes too few distinct loads ({len(loads.steps)}) for a line: a longer text tells more"
 
 
-KNOB = "batch_size"
 LOAD_TOLERANCE = 0.2
 """Lengths whose loads differ by more than this share from what was measured are of something else."""
 
@@ -331,7 +331,7 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
     ``None`` where there are no lengths, or where the batch size is no knob of the points.
     """
     params = [point.params for point in points]
-    if lengths is None or not params or any(KNOB not in param for param in params):
+    if lengths is None or not params or any(BATCH_SIZE not in param for param in params):
         return None
     return Loads(
         lengths,

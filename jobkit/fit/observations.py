@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobkit.core.records import Batch, Outcome, Record
+from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_count
 from jobkit.fit.line import Censored, Fit, Observation, fit_memory
 
 NEED, ALLOCATED, RAM = "need", "allocated", "ram"
 
-LOAD_KNOBS = ("batch_size", "sentences_per_ner_batch")
+LOAD_KNOBS = (BATCH_SIZE, "sentences_per_ner_batch")
 """A line is about the first of these that a sweep has."""
 
 MUST_MATCH = (
@@ -151,7 +151,7 @@ def setting(record: Record) -> str:
 def _loads(well: Sequence[Record]) -> dict[int, int]:
     found: dict[int, int] = {}
     for record in well:
-        batch, summary = record.point.params.get("batch_size"), record.summary
+        batch, summary = record.point.params.get(BATCH_SIZE), record.summary
         if batch and summary and summary.load_max:
             found[batch] = max(summary.load_max, found.get(batch, 0))
     return found

@@ -17,11 +17,12 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, only_one
 from jobkit.core.json_codec import to_json
-from jobkit.core.records import POINTS_FILE, RESULTS_FOLDER, Outcome, Point, Record
+from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, SEARCH_GOAL_FILE, SEARCH_LOCK, TRIALS_FILE, names
+from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.fit import ledger
 from jobkit.fit.gpus import usable_bytes
-from jobkit.fit.loads import KNOB, Loads, agreeing, loads_of, read_lengths
+from jobkit.fit.loads import Loads, agreeing, loads_of, read_lengths
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, ram_peak
 from jobkit.fit.predict import Prediction, predict
 from jobkit.outcome.accounting import ended_tasks as over
@@ -32,8 +33,6 @@ from jobkit.outcome.trials import (
     ALLOCATOR,
     CONCLUSIVE,
     PROCESS,
-    TRIALS_FILE,
-    WANTED_FILE,
     SearchGoal,
     Trial,
     describe_trials,
@@ -43,12 +42,9 @@ from jobkit.outcome.trials import (
     trial_id,
     trials,
 )
-from jobkit.outcome.tries import names
 from jobkit.outcome.verdict import KILLED
 from jobkit.run.measure import nvml
 
-LOCK_FILE = ".find.lock"
-"""Held while a point is added: the job that follows and `jobkit verify` may look at the same time."""
 STEP_DOWN = 0.95
 """A trial after one that failed takes at most this share of its load."""
 
@@ -65,7 +61,7 @@ def next_trial(run_dir: Path) -> Point | None:
         Where the run folder holds no ``find_max.json``.
     """
     wanted = read_wanted(run_dir)
-    with only_one(run_dir / LOCK_FILE, lambda: None):
+    with only_one(run_dir / SEARCH_LOCK, lambda: None):
         return _next_trial(run_dir, wanted)
 
 
@@ -96,7 +92,7 @@ def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
     """Tell whether an earlier point went well with the same batch: what is known is not predicted."""
     return any(
         result.point.index < trial.index
-        and result.point.params.get(KNOB) == trial.batch_size
+        and result.point.params.get(BATCH_SIZE) == trial.batch_size
         and result.verdict.outcome is Outcome.OK
         for result in results
     )
@@ -147,7 +143,7 @@ def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
     """
     accounts = read_accounts(run_dir)
     finds = [sent for sent in accounts.submissions if sent.role is Role.FIND]
-    if not finds or not (run_dir / WANTED_FILE).is_file():
+    if not finds or not (run_dir / SEARCH_GOAL_FILE).is_file():
         return None
     before = read_wanted(run_dir)
     if (before.memory_bytes, before.ram_bytes) != (asked.memory_bytes, asked.ram_bytes):
@@ -220,14 +216,13 @@ def _tells(record: Record, asked: Container[int]) -> bool:
 
 def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
     """Return a trial as one that is not run, where the run has measured its batch within the capacity."""
-    same = [record for record in records if record.point.params[KNOB] == trial.batch_size]
+    same = [record for record in records if record.point.params[BATCH_SIZE] == trial.batch_size]
     needed = max((size for one in same if (size := _measured(one)) is not None), default=None)
     if needed is None or needed > trial.capacity_bytes:
         return None
     sizes = f"it needed {format_memory(needed)}, predicted {format_memory(trial.expected_bytes)}"
-    why = (
-        f"{KNOB} {trial.batch_size:,} was measured already: {sizes}, of {format_memory(trial.capacity_bytes)}"
-    )
+    batch = f"{BATCH_SIZE} {trial.batch_size:,}"
+    why = f"{batch} was measured already: {sizes}, of {format_memory(trial.capacity_bytes)}"
     return Trial(message=why, proved=True, capacity_bytes=trial.capacity_bytes)
 
 
@@ -240,9 +235,9 @@ def _load(batch: int, loads: Loads | None, evidence: MemoryObservations) -> int:
 
 def _not_one_knob(points: Sequence[Point]) -> str:
     """Return why the points cannot be extended; empty where only the batch size varies."""
-    fixed = {tuple(sorted((k, v) for k, v in point.params.items() if k != KNOB)) for point in points}
-    if any(KNOB not in point.params for point in points) or len(fixed) > 1:
-        return f"find_max needs a sweep of {KNOB} in which no other knob varies"
+    fixed = {tuple(sorted((k, v) for k, v in point.params.items() if k != BATCH_SIZE)) for point in points}
+    if any(BATCH_SIZE not in point.params for point in points) or len(fixed) > 1:
+        return f"find_max needs a sweep of {BATCH_SIZE} in which no other knob varies"
     return ""
 
 
@@ -283,8 +278,8 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchG
     return replace(
         first,
         index=trial.index,
-        point_id=trial_id(f"{KNOB}-{trial.batch_size}", taken),
-        params={**first.params, KNOB: trial.batch_size},
+        point_id=trial_id(f"{BATCH_SIZE}-{trial.batch_size}", taken),
+        params={**first.params, BATCH_SIZE: trial.batch_size},
         repeat=1,
         cap_bytes=wanted.memory_bytes if first.device == "cuda" else None,
         trial=True,

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean, stdev
 
-from jobkit.core.records import Outcome, Record
+from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.units import format_count
 from jobkit.fit.stats import quantile
 
 SPEED_TOLERANCE = 0.05
 """The smallest setting within this share of the fastest is the one to take."""
 TWO_SIDED = 0.975
-KNOB = "batch_size"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +174,7 @@ def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
 
 
 def _size(speed: Speed) -> tuple[int, int, str]:
-    return speed.params.get(KNOB, 0), speed.load or 0, speed.setting
+    return speed.params.get(BATCH_SIZE, 0), speed.load or 0, speed.setting
 
 
 def _speed(params: Mapping[str, int], records: Sequence[Record]) -> Speed:

@@ -11,7 +11,8 @@ from typing import Any, Protocol, cast
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import parse_object, read_tolerantly
-from jobkit.core.records import ACCOUNTING_FILE, Outcome
+from jobkit.core.layout import ACCOUNTING_FILE
+from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.core.units import format_moment
 from jobkit.outcome.journal import Submission, Task, read_journal

@@ -18,14 +18,14 @@ from enum import StrEnum
 from pathlib import Path
 
 from jobkit.core import shell
-from jobkit.core.errors import JobkitError, naming
+from jobkit.core.errors import ExitCode, JobkitError, naming
 from jobkit.core.files import open_regular, read_text, take
 from jobkit.core.filesystems import kind_of, likely_shared
+from jobkit.core.layout import DRIVER_LOCK
 from jobkit.core.terminal import shell_path
 from jobkit.schedulers import local
 from jobkit.schedulers.types import JobId
 
-DRIVER_FILE = ".driver.lock"
 PATIENCE_S, POLL_S = 2.0, 0.05
 """Who looks whether the lock is held holds it for a moment."""
 _START = 19
@@ -86,7 +86,7 @@ def driving(run_dir: Path) -> Iterator[str]:
     OSError
         Where the run folder cannot be written.
     """
-    path = run_dir / DRIVER_FILE
+    path = run_dir / DRIVER_LOCK
     handle = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         with naming(path):
@@ -119,9 +119,9 @@ def _refuse(run_dir: Path) -> None:
     other = last_driver(run_dir)
     who = f"process {other.pid} on {other.host}" if other else "another process"
     raise JobkitError(
-        f"{who} runs points of this run, and locks {run_dir / DRIVER_FILE}",
+        f"{who} runs points of this run, and locks {run_dir / DRIVER_LOCK}",
         hint=f"jobkit cancel {shell_path(run_dir)} ends it",
-        exit_code=3,
+        exit_code=ExitCode.REFUSED,
     )
 
 
@@ -141,14 +141,14 @@ def _me(*, locked: bool) -> Driver:
 def last_driver(run_dir: Path) -> Driver | None:
     """Return the driver that a run had last; ``None`` where there was none, or its file is spoilt."""
     with suppress(OSError, ValueError, TypeError):
-        return Driver(**json.loads(read_text(run_dir / DRIVER_FILE)))
+        return Driver(**json.loads(read_text(run_dir / DRIVER_LOCK)))
     return None
 
 
 def is_held(run_dir: Path) -> bool | None:
     """Tell whether a driver holds the lock of a run; ``None`` where locks cannot tell."""
     try:
-        handle = open_regular(run_dir / DRIVER_FILE)
+        handle = open_regular(run_dir / DRIVER_LOCK)
     except FileNotFoundError:
         return False
     except OSError:
@@ -256,5 +256,5 @@ def elsewhere(run_dir: Path, machine: str) -> JobkitError:
         f"its points were started on {machine}, and jobkit cannot see from here whether they still run",
         hint=f"run the same command on {machine}; if that machine or container is gone for good: "
         f"jobkit resume {run} --machine-gone {machine}",
-        exit_code=3,
+        exit_code=ExitCode.REFUSED,
     )

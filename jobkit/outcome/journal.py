@@ -12,7 +12,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, parse_object, read_lines, read_text, read_tolerantly
-from jobkit.core.records import JOURNAL_FILE
+from jobkit.core.layout import JOURNAL_FILE
 from jobkit.schedulers.types import JobId
 
 

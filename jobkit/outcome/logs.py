@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import EXIT_FILE, RESULTS_FOLDER, TRY_PREFIX, Point
+from jobkit.core.layout import EXIT_FILE, LOGS_FOLDER, TRY_PREFIX, point_folder, try_numbers
+from jobkit.core.records import Point
 from jobkit.core.terminal import did_you_mean
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.journal import Task
 from jobkit.outcome.results import read_points
-from jobkit.outcome.tries import LOGS_FOLDER, TryResult, read_tries, try_numbers
+from jobkit.outcome.tries import TryResult, read_tries
 from jobkit.schedulers.registry import SCHEDULERS
 
 MOST_NAMES = 8
@@ -77,7 +78,7 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
         raise JobkitError(f"{run}: not a run folder", hint="jobkit status lists the runs")
     point = point_named(points, word)
     accounts = read_accounts(run, name=point.run_id)
-    home = run / RESULTS_FOLDER / point.point_id
+    home = Path(point_folder(run, point.point_id))
     tries = list(read_tries(str(home), point, accounts, try_numbers(str(home))))
     tried = _chosen(point, tries, number)
     task = tried.task if tried else accounts.submitted.get(point.index)

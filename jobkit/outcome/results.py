@@ -10,10 +10,11 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_tolerantly
 from jobkit.core.json_codec import from_json
-from jobkit.core.records import POINTS_FILE, RESULTS_FOLDER, Batch, Point
+from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, point_folder, read_batches, try_numbers
+from jobkit.core.records import Batch, Point
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.trials import is_trial
-from jobkit.outcome.tries import counting, not_started, read_batches, read_tries, try_numbers
+from jobkit.outcome.tries import counting, not_started, read_tries
 from jobkit.outcome.verdict import TryFiles, Verdict
 
 
@@ -53,12 +54,6 @@ class Run:
     notes: tuple[str, ...]
 
 
-def is_run_folder(path: Path) -> bool:
-    """Tell whether a folder is a run: it lists its points."""
-    listed = path / POINTS_FILE
-    return listed.is_file() and (listed.stat().st_size > 0 or (path / "job.sh").is_file())
-
-
 def read_run(folder: Path) -> Run:
     """Read everything that a run has brought home so far."""
     notes: list[str] = []
@@ -92,7 +87,7 @@ def each_point(folder: Path, notes: list[str]) -> Iterator[PointResult]:
 def _listed(folder: str, notes: list[str]) -> set[str]:
     """Return the names in a folder, and add to the notes where it is there and cannot be read."""
     try:
-        return set(os.listdir(folder))  # noqa: PTH208 - as `jobkit.outcome.tries.names`
+        return set(os.listdir(folder))  # noqa: PTH208 - as `jobkit.core.layout.names`
     except FileNotFoundError:
         return set()
     except OSError as error:
@@ -117,7 +112,7 @@ def _read_point(
     folder: Path, point: Point, accounts: Accounts, present: set[str], problems: list[str]
 ) -> PointResult:
     """Return a point's result, and add to ``problems`` what could not be read."""
-    home = f"{folder}/{RESULTS_FOLDER}/{point.point_id}"  # a Path costs as much as to open the file
+    home = point_folder(folder, point.point_id)  # a Path costs as much as to open the file
     numbers = try_numbers(home) if point.point_id in present else []
     if not numbers and point.point_id in present:
         _listed(home, problems)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from jobkit.core.job_files import BEGIN_FILE
-from jobkit.core.records import EXIT_FILE, Record
+from jobkit.core.layout import BEGIN_FILE, EXIT_FILE
+from jobkit.core.records import Record
 from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles
 from jobkit.schedulers.types import Accounted

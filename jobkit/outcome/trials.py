@@ -14,7 +14,8 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
-from jobkit.core.records import POINTS_FILE, RESULTS, Outcome, Point
+from jobkit.core.layout import POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE
+from jobkit.core.records import RESULTS, Outcome, Point
 from jobkit.core.units import format_memory
 
 ALLOCATOR = "of the allocator, the CUDA context on top"
@@ -23,8 +24,6 @@ SUFFIX = "-verify"
 """Ends the id of a point that tries a prediction; a number follows where the same batch is tried again."""
 _TRIAL = re.compile(rf".*{SUFFIX}(-[0-9]+)?")
 NOT_TRIED = "the largest batch was not tried"
-WANTED_FILE = "find_max.json"
-TRIALS_FILE = "trials.jsonl"
 MOST_TRIALS = 3
 CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
 """Outcomes that say whether a prediction was right; a bug or a full scratch says nothing of it."""
@@ -229,7 +228,7 @@ def read_wanted(run_dir: Path) -> SearchGoal:
     JobkitError
         If the run folder has no ``find_max.json``.
     """
-    path = run_dir / WANTED_FILE
+    path = run_dir / SEARCH_GOAL_FILE
     try:
         return from_json(SearchGoal, read_text(path), where=str(path))
     except OSError as error:

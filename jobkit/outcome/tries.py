@@ -6,25 +6,21 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import open_regular, parse_object, read_text, read_tolerantly
-from jobkit.core.job_files import BEGIN_FILE, Begin, read_begin
-from jobkit.core.json_codec import from_dict, from_json
-from jobkit.core.records import (
-    BATCHES_FILE,
+from jobkit.core.files import open_regular, parse_object, read_text
+from jobkit.core.job_files import Begin, Exit, read_begin, read_exit
+from jobkit.core.json_codec import from_dict
+from jobkit.core.layout import (
+    BEGIN_FILE,
     EXIT_FILE,
+    LOGS_FOLDER,
     RECORD_FILE,
     TRY_PREFIX,
-    Batch,
-    Exit,
-    Outcome,
-    Point,
-    Record,
-    read_exit,
+    try_numbers,
 )
+from jobkit.core.records import Outcome, Point, Record
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
 from jobkit.outcome.log_text import last_words, told
@@ -32,7 +28,6 @@ from jobkit.outcome.verdict import Circumstances, TryFiles, Verdict, decide_outc
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Accounted
 
-LOGS_FOLDER = "logs"
 LOG_TAIL_BYTES = 16 * 2**10
 """How much of a log is read: its end tells how it ended."""
 
@@ -210,20 +205,6 @@ def not_started(point: Point, accounts: Accounts, earlier: Task | None = None) -
     return TryResult(TryFiles(number=0), verdict, task, accounted.node if accounted else "", accounted)
 
 
-def names(folder: Path | str) -> set[str]:
-    """Return the names in a folder; none where it cannot be read."""
-    try:
-        return set(os.listdir(folder))  # noqa: PTH208 - names only: 10,000 Path objects cost time
-    except OSError:
-        return set()
-
-
-def try_numbers(home: str) -> list[int]:
-    """Return the numbers of a point's tries, the latest first."""
-    found = (name.removeprefix(TRY_PREFIX) for name in names(home) if name.startswith(TRY_PREFIX))
-    return sorted((int(name) for name in found if name.isdecimal()), reverse=True)
-
-
 def latest_number(home: str) -> int:
     """Return the number of the latest try that no person ran by hand; 0 if there is none."""
     for number in try_numbers(home):
@@ -298,11 +279,3 @@ def _read_begin(path: str) -> Begin | None:
         return read_begin(path)
     except (OSError, JobkitError):
         return None
-
-
-def read_batches(home: str, number: int, problems: list[str]) -> tuple[Batch, ...]:
-    """Return the batches of a try, and add to ``problems`` what could not be read."""
-    path = Path(home, f"{TRY_PREFIX}{number}", BATCHES_FILE)
-    batches, notes = read_tolerantly(path, lambda line, where: from_json(Batch, line, where=where))
-    problems.extend(notes)
-    return tuple(batches)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from jobkit.core.job_files import BY_HAND, Begin
-from jobkit.core.records import RESULTS, Exit, Outcome, Record
+from jobkit.core.job_files import BY_HAND, Begin, Exit
+from jobkit.core.records import RESULTS, Outcome, Record
 from jobkit.core.units import format_moment
 from jobkit.schedulers.types import Accounted
 

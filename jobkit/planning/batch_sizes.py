@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import ModelRef
+from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
 from jobkit.fit.loads import TOP_LOAD_SHARE, Cut, Lengths, Loads, Sizes, sizes
 from jobkit.spec.axes import settings
-from jobkit.spec.fields import AUTO_KNOB, Auto
+from jobkit.spec.fields import Auto
 from jobkit.spec.sweep_spec import Axes, SweepSpec
 
 CUT_BY = ("paragraphs_per_call", "sentences_per_ner_batch")
@@ -102,7 +102,7 @@ class Chosen:
             return f"no batch size is worth measuring: {self.sizes.why}"
         unit = UNITS[self.loads.lengths.source]
         first, last = (self.loads.load(size) for size in (found[0], found[-1]))
-        said = f"{AUTO_KNOB} {', '.join(map(str, found))}: loads of {first:,} to {last:,} {unit}"
+        said = f"{BATCH_SIZE} {', '.join(map(str, found))}: loads of {first:,} to {last:,} {unit}"
         said += f", {self._reason(last)}; {SAID[self.loads.lengths.source]}"
         return f"{said}; {self.sizes.why}" if self.sizes.why else said
 
@@ -153,7 +153,7 @@ def typical(workload: str, model: ModelRef | None) -> Typical | None:
 
 def is_auto(spec: SweepSpec) -> bool:
     """Return whether jobkit is to choose the batch sizes."""
-    return isinstance(spec.sweep.product.get(AUTO_KNOB), Auto)
+    return isinstance(spec.sweep.product.get(BATCH_SIZE), Auto)
 
 
 def named_card_bytes(spec: SweepSpec) -> int | None:
@@ -175,8 +175,10 @@ def decided(spec: SweepSpec, found: Sequence[int]) -> SweepSpec:
     """
     if not found:
         hint = "give batch sizes in numbers, or name a longer text, or more memory"
-        raise JobkitError(f"spec {spec.name}: sweep.{AUTO_KNOB}: no batch size is worth measuring", hint=hint)
-    axes = Axes.model_validate({**spec.sweep.model_dump(), AUTO_KNOB: list(found)})
+        raise JobkitError(
+            f"spec {spec.name}: sweep.{BATCH_SIZE}: no batch size is worth measuring", hint=hint
+        )
+    axes = Axes.model_validate({**spec.sweep.model_dump(), BATCH_SIZE: list(found)})
     return spec.model_copy(update={"sweep": axes})
 
 
@@ -185,7 +187,7 @@ def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
 
     Where such a knob has several values the largest counts: its batches are the largest.
     """
-    if AUTO_KNOB not in _values(spec):
+    if BATCH_SIZE not in _values(spec):
         return Loads(lengths)
     return Loads(
         lengths, Cut(**{name: max(_values(spec)[name]) for name in CUT_BY if _values(spec).get(name)})

@@ -13,15 +13,14 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
+from jobkit.core.terminal import Say
 from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING
 
-Say = Callable[[str], None]
 NO_CARDS = {"CUDA_VISIBLE_DEVICES": ""}
 FIX = "jobkit doctor reports what this Python lacks"
 

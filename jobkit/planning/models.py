@@ -9,7 +9,7 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,12 +20,10 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import only_one
 from jobkit.core.paths import made_folder, share, writing
 from jobkit.core.records import ModelRef
-from jobkit.core.terminal import shell_quote
+from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.standin.build import SIZE_BYTES, is_built, make_standin, standin_path
 from jobkit.run.staged import RESOURCES_FILE, fingerprint, lacks, needed_files
 from jobkit.run.workloads.stanza_ner import PROCESSORS
-
-Say = Callable[[str], None]
 
 FULL = "full"
 LANGUAGE = "en"

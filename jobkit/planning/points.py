@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import ModelRef, Point, TextRef
+from jobkit.core.records import BATCH_SIZE, ModelRef, Point, TextRef
 from jobkit.spec.axes import settings
-from jobkit.spec.fields import AUTO, AUTO_KNOB, Auto
+from jobkit.spec.fields import AUTO, Auto
 from jobkit.spec.sweep_spec import SweepSpec
 
 ALLOCATOR = "expandable_segments:True"
@@ -61,7 +61,7 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     axes = spec.sweep
     if any(isinstance(values, Auto) for values in axes.product.values()):
         raise JobkitError(
-            f"spec {spec.name}: sweep.{AUTO_KNOB}: {AUTO!r} is decided from the text, which is not read yet",
+            f"spec {spec.name}: sweep.{BATCH_SIZE}: {AUTO!r} is decided from the text, which is not read yet",
             hint="jobkit.prepare reads it and decides",
         )
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.paths import cache_dir
+from jobkit.core.records import BATCH_SIZE
+from jobkit.core.terminal import Say
 from jobkit.fit.lengths import NONE
 from jobkit.fit.loads import Loads
 from jobkit.planning import batch_sizes
@@ -135,7 +137,7 @@ def preflight(
     *,
     fast: bool = False,
     gpu_memory_bytes: int | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> Preflight:
     """Return what can be known of a sweep before anything runs.
 
@@ -206,7 +208,7 @@ def _gathered(
 
 def _sizes(found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Iterator[Size]:
     loads, measure = chosen.loads, set(chosen.sizes.batch_sizes)
-    swept = {row["batch_size"] for row in batch_sizes.settings_of(spec) if "batch_size" in row}
+    swept = {row[BATCH_SIZE] for row in batch_sizes.settings_of(spec) if BATCH_SIZE in row}
     line = batch_sizes.typical(spec.workload, found.model) if chosen.largest_load is not None else None
     told = loads.lengths.source != NONE
     looked_at = {size for size in ROUND if size < loads.limit} | {loads.limit} | swept | measure

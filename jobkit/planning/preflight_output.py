@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from jobkit.core import terminal
+from jobkit.core.records import BATCH_SIZE
 from jobkit.core.terminal import NoWrap, wrap_sections
 from jobkit.core.units import GIB, format_count
 from jobkit.fit.lengths import NONE, PUNCTUATION
@@ -103,7 +104,7 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _settings(found: Preflight) -> Iterator[str]:
     """Yield the spec's own settings where the batch size alone does not name them."""
-    if all(set(setting.params) == {"batch_size"} for setting in found.settings):
+    if all(set(setting.params) == {BATCH_SIZE} for setting in found.settings):
         return
     yield "The spec's own settings:"
     for one in found.settings:

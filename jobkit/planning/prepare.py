@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -14,6 +13,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Point
+from jobkit.core.terminal import Say
 from jobkit.core.units import MOST_SECONDS, format_walltime
 from jobkit.fit.lengths import Lengths
 from jobkit.planning import batch_sizes
@@ -117,7 +117,7 @@ def prepare(
     options: Options | None = None,
     *,
     build: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> Prepared:
     """Return the run that a spec describes.
 
@@ -180,9 +180,7 @@ def prepare(
     )
 
 
-def _sized(
-    found: ResolvedSpec, say: Callable[[str], None], *, build: bool
-) -> tuple[SweepSpec, Lengths | None]:
+def _sized(found: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Lengths | None]:
     """Return the spec with ``batch_size: auto`` decided, and the lengths of the text.
 
     They are found here, once, for all that is asked of the run later; a preview takes no time to

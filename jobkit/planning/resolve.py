@@ -13,6 +13,7 @@ from jobkit.core import torch_build
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, TextRef
+from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
 from jobkit.planning.templates import find_template
 from jobkit.planning.texts import SAMPLE, find_text
@@ -73,7 +74,7 @@ def resolve(
     *,
     fetch: bool,
     build: bool,
-    say: Callable[[str], None],
+    say: Say,
     check: Callable[[SweepSpec, Site, Traits], None] = lambda *_: None,
 ) -> ResolvedSpec:
     """Return a spec with all that it names; ``fetch`` and ``build`` are for its text and its model.
@@ -201,7 +202,7 @@ def _found(document: Document, key: str, find: Callable[[], T]) -> T | None:
         return None
 
 
-def _model(spec: SweepSpec, *, build: bool, say: Callable[[str], None]) -> ModelRef:
+def _model(spec: SweepSpec, *, build: bool, say: Say) -> ModelRef:
     from jobkit.planning.models import find_model  # as above
 
     asked = spec.model
@@ -276,7 +277,7 @@ def _wrong_torch(spec: SweepSpec, site: Site) -> str:
     return f"in the Python that its jobs use {why}: {sys.executable}" if why else ""
 
 
-def warn_again(say: Callable[[str], None], spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
+def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
     """Say of points of a run that run again what `refuse_unusable_gpu` says of a sweep.
 
     Parameters
@@ -292,7 +293,7 @@ def warn_again(say: Callable[[str], None], spec: SweepSpec, points: Iterable[Poi
             say(f"  hint: {line}")
 
 
-def warn(say: Callable[[str], None], spec: SweepSpec, site: Site, workload: Traits) -> None:
+def warn(say: Say, spec: SweepSpec, site: Site, workload: Traits) -> None:
     """Say what `refuse_unusable_gpu` would refuse."""
     try:
         refuse_unusable_gpu(spec, site, workload)

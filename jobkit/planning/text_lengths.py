@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.paths import CACHE_VARIABLE, made_folder, share
 from jobkit.core.records import ModelRef, TextRef
+from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
 from jobkit.fit.lengths import PUNCTUATION, Lengths
 from jobkit.planning.child import run_in_child
@@ -23,8 +24,6 @@ from jobkit.planning.workload_traits import traits
 from jobkit.run.paragraphs import read_paragraphs, split_paragraphs, split_sentences
 from jobkit.run.workloads import own
 from jobkit.run.workloads.base import SHIPPED
-
-Say = Callable[[str], None]
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 

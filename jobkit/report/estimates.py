@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from jobkit.core.records import Outcome
+from jobkit.core.records import BATCH_SIZE, Outcome
 from jobkit.core.units import format_count
 from jobkit.fit.batch_line import Estimate, largest_batch
 from jobkit.fit.gpus import usable_bytes
@@ -104,7 +104,7 @@ def _estimate(
         none = Estimate(line=None, capacity_bytes=None if math.isnan(capacity) else capacity, reason=reason)
         return GroupEstimate(
             group=group,
-            knob=knob or "batch_size",
+            knob=knob or BATCH_SIZE,
             by_knob=none,
             by_load=None,
             prediction=prediction,

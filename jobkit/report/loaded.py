@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
-from jobkit.outcome.results import PointResult, is_run_folder, read_run
+from jobkit.core.layout import is_run_folder
+from jobkit.outcome.results import PointResult, read_run
 
 if TYPE_CHECKING:
     import pandas as pd

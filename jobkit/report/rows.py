@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from jobkit.core.measurements import Memory
-from jobkit.core.records import Outcome, Point, Record
+from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.outcome.results import PointResult
 from jobkit.report.old_logs import LogRun
@@ -238,7 +238,7 @@ def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
             "provisional": False,
             "evidence": "log of a run that ended",
         }
-        rows.append(Row({"batch_size": run.batch_size}, identity | _logged(file, run)))
+        rows.append(Row({BATCH_SIZE: run.batch_size}, identity | _logged(file, run)))
     return rows
 
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
+from jobkit.core.layout import SEARCH_GOAL_FILE, is_run_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.accounting import ended_tasks as over
 from jobkit.outcome.driver_lock import is_held, last_driver
 from jobkit.outcome.journal import Role
-from jobkit.outcome.results import PointResult, each_point, is_run_folder, runs_below
-from jobkit.outcome.trials import WANTED_FILE, describe_trials, settled_trials, trials
+from jobkit.outcome.results import PointResult, each_point, runs_below
+from jobkit.outcome.trials import describe_trials, settled_trials, trials
 from jobkit.report.old_logs import is_gpu_report, parse_log
 from jobkit.report.rows import Row, row_of_point, rows_of_log
 
@@ -88,7 +89,7 @@ def _read_run(path: Path) -> tuple[list[Row], tuple[str, ...]]:
             counts = result.chosen is not None and result.chosen.by_hand
             (alone if counts else also).append(_by_hand(result))
     tried = describe_trials(settled_trials(trials(path), outcomes, never_began(path, waiting)))
-    if not tried and (path / WANTED_FILE).is_file():
+    if not tried and (path / SEARCH_GOAL_FILE).is_file():
         tried = ("the largest batch has not been tried yet: its job is to come, or its log says why",)
     if also:
         notes.append(f"{path}: also run by hand, which no figure includes: {_some(also)}")

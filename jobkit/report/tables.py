@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from jobkit.core.records import Outcome, Record
+from jobkit.core.errors import ExitCode
+from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.units import format_count
 from jobkit.fit.speed import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
@@ -22,9 +23,6 @@ from jobkit.report.sources import read_sources
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
 
-EXIT_DONE, EXIT_NOTHING, EXIT_FAILED, EXIT_TO_COME = 0, 2, 4, 5
-
-FIRST_KNOB = "batch_size"
 LOG_REMARK = (
     "old logs: batch s is total / number of batches, where the log itself counts a partial batch as whole; "
     "their GPU peak is the largest of samples at every 50th paragraph, so the true one may be higher"
@@ -86,10 +84,10 @@ class Collected:
     def exit_code(self) -> int:
         """The exit code of design: 2 nothing, 5 while points are to come, then 4 or 0."""
         if self.points.empty:
-            return EXIT_NOTHING
+            return ExitCode.USAGE
         if self.to_come:
-            return EXIT_TO_COME
-        return EXIT_FAILED if self.failed else EXIT_DONE
+            return ExitCode.TO_COME
+        return ExitCode.FAILED if self.failed else ExitCode.DONE
 
 
 def collect(paths: Sequence[Path]) -> Collected:
@@ -157,7 +155,7 @@ def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]
 def _knobs(rows: list[Row]) -> dict[str, str]:
     """Return the knobs and their column names: a knob named like another column gets a prefix."""
     names = dict.fromkeys(name for row in rows for name in row.knobs)
-    ordered = sorted(names, key=lambda name: name != FIRST_KNOB)
+    ordered = sorted(names, key=lambda name: name != BATCH_SIZE)
     taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"}
     return {name: f"knob_{name}" if name in taken else name for name in ordered}
 

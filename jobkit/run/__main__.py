@@ -7,9 +7,10 @@ import contextlib
 import sys
 from pathlib import Path
 
-from jobkit.core import files, json_codec, records
+from jobkit.core import records
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import Job, Outcome, Point
+from jobkit.core.layout import read_point
+from jobkit.core.records import Job, Outcome
 from jobkit.run.failure import Signals
 from jobkit.run.record import Task
 from jobkit.run.work import run
@@ -42,20 +43,6 @@ def main() -> int:
     if outcome in records.RESULTS:
         return EXIT_OK
     return EXIT_STOPPED if outcome in {Outcome.TIMEOUT, Outcome.CANCELLED} else EXIT_FAILED
-
-
-def read_point(path: Path, index: int) -> Point:
-    """Return point ``index`` of a ``points.jsonl``: its line of that number.
-
-    Raises
-    ------
-    JobkitError
-        Where there is no such line or it is no point.
-    """
-    for number, line in files.read_lines(path):
-        if number == index:
-            return json_codec.from_json(Point, line, where=f"{path}:{number}")
-    raise JobkitError(f"{path}: no line {index}", hint="points count from 1")
 
 
 def _parser() -> argparse.ArgumentParser:

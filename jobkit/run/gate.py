@@ -17,19 +17,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit.core import files, json_codec, records
+from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.job_files import BEGIN_FILE, BY_HAND, read_begin
+from jobkit.core.job_files import BY_HAND, read_begin, read_exit
+from jobkit.core.layout import (
+    BEGIN_FILE,
+    EXIT_FILE,
+    FLAGS_FOLDER,
+    POINTS_FILE,
+    RECORD_FILE,
+    read_point,
+    try_folder,
+)
 from jobkit.core.measurements import Gpu
-from jobkit.core.records import RESULTS_FOLDER, TRY_PREFIX, Outcome, Point, Record
+from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
 from jobkit.core.units import format_count
-from jobkit.run.__main__ import read_point
 from jobkit.run.measure import nvml
 
-FLAGS_FOLDER = "flags"
 SET_UP = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISSING, Outcome.NO_GPU})
 """Outcomes that a point does not have by its size: where two fail so, the others will."""
-LOAD_KNOBS = frozenset({"batch_size", "sentences_per_ner_batch"})
+LOAD_KNOBS = frozenset({BATCH_SIZE, "sentences_per_ner_batch"})
 """Knobs that a batch's load grows with; a workload's other knobs may do anything."""
 
 
@@ -137,16 +144,16 @@ def flagged(run: Path, round_: int) -> Iterator[Failed]:
 
 
 def _read(run: Path, index: int, number: int, round_: int) -> Failed | None:
-    point = read_point(run / records.POINTS_FILE, index)
-    home = run / RESULTS_FOLDER / point.point_id / f"{TRY_PREFIX}{number}"
+    point = read_point(run / POINTS_FILE, index)
+    home = Path(try_folder(run, point.point_id, number))
     begin = read_begin(home / BEGIN_FILE)
     if begin.round != round_ or begin.scheduler == BY_HAND:
         return None
-    path = home / records.RECORD_FILE
+    path = home / RECORD_FILE
     if path.is_file():
         record = json_codec.from_json(Record, files.read_text(path), where=str(path))
         return Failed(point=point, outcome=record.outcome, message=record.message, record=record)
-    exit_ = records.read_exit(home / records.EXIT_FILE)
+    exit_ = read_exit(home / EXIT_FILE)
     outcome = exit_.outcome or (Outcome.BUG if exit_.stage == "run" and not exit_.signal else Outcome.LOST)
     message = exit_.message or f"status {exit_.status} in step {exit_.stage}"
     return Failed(point=point, outcome=outcome, message=message, record=None)
@@ -166,7 +173,7 @@ def main() -> int:
     parser.add_argument("--prune", action="store_true", help="leave larger loads out")
     parser.add_argument("--stop-after", type=int, default=0, help="points that fail the same way")
     asked = parser.parse_args()
-    point = read_point(asked.run / records.POINTS_FILE, asked.point)
+    point = read_point(asked.run / POINTS_FILE, asked.point)
     failed = list(flagged(asked.run, asked.round))
     prune = asked.prune and any(one.outcome is Outcome.GPU_OOM for one in failed)
     told = check_still_needed(

@@ -13,9 +13,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core import files, json_codec, records
+from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import Batch, Outcome
+from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
+from jobkit.core.records import BATCH_SIZE, Batch, Outcome
 from jobkit.run import process
 from jobkit.run.entities import write_entities
 from jobkit.run.failure import Signals, Stopped, TryFailed
@@ -79,11 +80,11 @@ def _leave(state: Try, error: BaseException | None) -> Outcome:
     out = state.task.out
     record = record_of(state, error)
     try:
-        write_entities(out / records.ENTITIES_FILE, state.entities)
+        write_entities(out / ENTITIES_FILE, state.entities)
     except OSError as full:
         record = record_of(state, error or full)
     give_back(out)
-    files.write_atomically(out / records.RECORD_FILE, json_codec.to_json(record) + "\n")
+    files.write_atomically(out / RECORD_FILE, json_codec.to_json(record) + "\n")
     return record.outcome
 
 
@@ -103,7 +104,7 @@ def _work(state: Try, stack: ExitStack) -> None:
     _load(state, workload, device)
     if state.workload is None:
         return
-    knobs = (point.params.get(name) for name in ("sentences_per_ner_batch", "batch_size"))
+    knobs = (point.params.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE))
     todo = calls(
         paragraphs,
         state.workload.items_per_call(),
@@ -116,7 +117,7 @@ def _work(state: Try, stack: ExitStack) -> None:
     _read_context(state, device, state.sampler.ask("mark"))
     if device.torch and point.order == "load" and todo:
         state.warm_up_s += need.largest_first(device, state.workload, todo[0])
-    with (state.task.out / records.BATCHES_FILE).open("a", encoding="utf-8") as stream:
+    with (state.task.out / BATCHES_FILE).open("a", encoding="utf-8") as stream:
         for batch in _batches(state, device, todo):
             stream.write(json_codec.to_json(batch) + "\n")
             stream.flush()

@@ -6,13 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import did_you_mean
 from jobkit.schedulers.types import JobId
-
-REFUSED = 3
-"""Exit code where a scheduler's answer to a submission is not one (see docs, exit codes)."""
 
 _MOST_NAMES = 12
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
@@ -135,5 +132,5 @@ def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
     raise JobkitError(
         f"{command} printed no job id; it said: {answer.strip() or 'nothing'}",
         hint=f"look with your own eyes whether {command} has made a job, and cancel it",
-        exit_code=REFUSED,
+        exit_code=ExitCode.REFUSED,
     )

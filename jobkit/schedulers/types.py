@@ -60,6 +60,9 @@ class Array:
         return ("--offset", str(self.offset)) if self.offset else ()
 
 
+ONE_TASK = Array(first=1, last=1, offset=0, throttle=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
     """A task as the queue sees it now.

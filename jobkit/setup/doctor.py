@@ -15,7 +15,7 @@ from jobkit.core.paths import cache_dir
 from jobkit.planning.resolve import idle_gpus, needed_gpus
 from jobkit.planning.script import SCRATCH_MARGIN_BYTES, render_errand
 from jobkit.schedulers.survey import Survey
-from jobkit.schedulers.types import Array, Request
+from jobkit.schedulers.types import ONE_TASK, Request
 from jobkit.setup import check_machine, check_site
 from jobkit.setup.case import Case, inputs_of, needs_model
 from jobkit.setup.check_node import MACHINE, PYTHON, NodeRequest, check_node, programs
@@ -31,7 +31,6 @@ STEP_LIMIT_S = 60
 """How long one step of a look may take: torch from a cold file server takes most of a minute."""
 LOOK_LIMIT_S = 180.0
 ASK_LIMIT_S = 20.0
-ONE_TASK = Array(first=1, last=1, offset=0, throttle=None)
 
 HERE, INPUTS, PYTHON_HERE = "This machine", "Folders and inputs", "Python, as a job would have it"
 

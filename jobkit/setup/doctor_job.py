@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobkit.core import files, records
+from jobkit.core import files
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import ACCOUNTING_FILE, JOURNAL_FILE
+from jobkit.core.terminal import Say
 from jobkit.core.units import format_clock
 from jobkit.planning.prepare import run_id
-from jobkit.schedulers.types import JobId, Queued, State
+from jobkit.schedulers.types import ONE_TASK, JobId, Queued, State
 from jobkit.setup.case import NAME, Case
 from jobkit.setup.check_node import MACHINE, PYTHON, check_node
-from jobkit.setup.doctor import ONE_TASK, facts_in, script_for, under, wanted
+from jobkit.setup.doctor import facts_in, script_for, under, wanted
 from jobkit.setup.facts import ANSWER_FILE, Facts
 from jobkit.setup.findings import Finding, Status, exit_code, fine, missing, unknown, warning
 from jobkit.status import queue
@@ -29,8 +31,6 @@ GONE_GRACE_S = 20.0
 """How long a file may take from a node to here: a file server keeps what it knew of a folder a while."""
 SKEW_S = 60
 WHERE = "In a job"
-
-Say = Callable[[str], None]
 
 
 def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -> Iterator[Finding]:
@@ -105,7 +105,7 @@ def _submit(case: Case) -> _Look:
     spec = case.spec.model_copy(update={"name": NAME, "resources": resources})
     script = script_for(case, run_dir, spec)
     (run_dir / "logs").mkdir(parents=True)
-    for file in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
+    for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
     files.write_atomically(run_dir / "job.sh", script)
     taken = controller.submit_array(case.scheduler, run_dir, str(run_dir / "job.sh"), ONE_TASK)

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from jobkit.core.errors import ExitCode
 from jobkit.core.terminal import printable, shell_quote
 
-EXIT_MISSING = 4
 SCHEMA = 1
 WIDTH = 100
 _STATUS_WIDTH, _NAME_WIDTH = 9, 14
@@ -72,7 +72,7 @@ def unknown(name: str, said: str, mend: str = "") -> Finding:
 
 def exit_code(findings: Iterable[Finding]) -> int:
     """Return 4 where something is missing, else 0."""
-    return EXIT_MISSING if any(finding.status is Status.MISSING for finding in findings) else 0
+    return ExitCode.FAILED if any(finding.status is Status.MISSING for finding in findings) else 0
 
 
 def lines(one: Finding, width: int = WIDTH) -> list[str]:

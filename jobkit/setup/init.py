@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.terminal import shell_quote
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.terminal import Say, shell_quote
 from jobkit.run.measure import nvml
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import LAST_RESORT, by_name, choose_scheduler
@@ -18,7 +18,6 @@ from jobkit.setup.init_files import SPEC_NAME, Setting, site_text, spec_text
 from jobkit.setup.survey import ask_site
 from jobkit.spec.site import load_site, own_site
 
-NO_ANSWER = 3
 SITE, SPEC = "site", "spec"
 
 
@@ -112,7 +111,7 @@ def _refuse_to_overwrite(plan: Plan, folder: Path) -> None:
     )
 
 
-def begin(plan: Plan, say: Callable[[str], None]) -> tuple[Written, ...]:
+def begin(plan: Plan, say: Say) -> tuple[Written, ...]:
     """Ask the scheduler, and write what is planned; all of it or nothing.
 
     Raises
@@ -146,7 +145,7 @@ def _asked(plan: Plan) -> Survey:
         raise JobkitError(
             f"{survey.product} does not answer; nothing was written: {said}",
             hint="jobkit doctor looks closer; is this a login node?",
-            exit_code=NO_ANSWER,
+            exit_code=ExitCode.REFUSED,
         )
     return survey
 

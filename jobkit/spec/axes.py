@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from jobkit.core.records import BATCH_SIZE
 from jobkit.core.terminal import nearest
 from jobkit.run.workloads.base import knobs
-from jobkit.spec.fields import AUTO, AUTO_KNOB
+from jobkit.spec.fields import AUTO
 
 Loc = tuple[int | str, ...]
 
@@ -97,8 +98,8 @@ def _uneven(zipped: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
 
 def _auto(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
     for name, values in axes.items():
-        if values == AUTO and name not in {AUTO_KNOB, "zip", "include", "exclude"}:
-            yield (name,), f"sweep.{name}: only {AUTO_KNOB} may be {AUTO!r}"
+        if values == AUTO and name not in {BATCH_SIZE, "zip", "include", "exclude"}:
+            yield (name,), f"sweep.{name}: only {BATCH_SIZE} may be {AUTO!r}"
 
 
 def _twice(axes: Mapping[str, Any], zipped: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:

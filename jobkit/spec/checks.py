@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
+from jobkit.core.records import BATCH_SIZE
 from jobkit.core.terminal import nearest
 from jobkit.core.units import format_count
 from jobkit.run.workloads.base import SHIPPED
 from jobkit.schedulers.registry import own_option
 from jobkit.spec.axes import axis_faults
-from jobkit.spec.fields import AUTO_KNOB
 from jobkit.spec.yaml_files import Document
 
 MOST_POINTS = 100_000
@@ -79,8 +79,8 @@ def check_find_max(document: Document) -> None:
     swept |= {name: ("sweep", "zip", name) for name in zipped or {}}
     for name, loc in swept.items():
         values = axes.get(name) or (zipped or {}).get(name)
-        if name != AUTO_KNOB and isinstance(values, list) and len(values) > 1:
-            what = f"{'.'.join(loc)}: find_max needs a sweep in which only {AUTO_KNOB} varies"
+        if name != BATCH_SIZE and isinstance(values, list) and len(values) > 1:
+            what = f"{'.'.join(loc)}: find_max needs a sweep in which only {BATCH_SIZE} varies"
             document.faults.append(document.fault(loc, what, on_key=True))
 
 

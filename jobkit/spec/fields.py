@@ -67,8 +67,6 @@ Values = Annotated[
 """The values of a knob: a list, or one number."""
 
 AUTO = "auto"
-AUTO_KNOB = "batch_size"
-"""The knob whose values jobkit can choose from the text."""
 
 
 class Auto(list[int]):

@@ -9,8 +9,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from jobkit.core.records import BATCH_SIZE
 from jobkit.run.workloads.base import SHIPPED, knobs
-from jobkit.spec.fields import AUTO, AUTO_KNOB
+from jobkit.spec.fields import AUTO
 from jobkit.spec.sweep_spec import Axes, SweepSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -74,7 +75,7 @@ def _add_knobs(axes: dict[str, Any]) -> None:
         of = " and ".join(workload for workload in SHIPPED if knob in (knobs(workload) or ()))
         what = f"A knob of {of}: a list of values, or one; combined with those of the other knobs."
         allowed = values
-        if knob == AUTO_KNOB:
+        if knob == BATCH_SIZE:
             allowed = {"anyOf": [*values["anyOf"], {"const": AUTO}]}
             what += " `auto`: those worth measuring, chosen from the text."
         axes["properties"][knob] = {**allowed, "description": what}

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import open_regular
-from jobkit.core.records import RESULTS_FOLDER
-from jobkit.core.terminal import Visible, shell_quote
+from jobkit.core.layout import point_folder, try_numbers
+from jobkit.core.terminal import Say, Visible, shell_quote
 from jobkit.outcome.log_text import is_fault
 from jobkit.outcome.logs import Log, find_log
-from jobkit.outcome.tries import try_numbers
 from jobkit.status.standing import PointStanding, Standing, read_standings, reason, state_of
 from jobkit.status.table import plain
 
@@ -24,10 +22,7 @@ FIRST_PAUSE_S, SLOWEST_PAUSE_S, BACK_OFF = 0.2, 2.0, 1.3
 ASK_EVERY_S = 30.0
 """Of silence: so often a scheduler is asked whether there is still something to wait for."""
 CHUNK_BYTES = 2**16
-EXIT_TO_COME = 5
 TO_COME = frozenset({Standing.RUNNING, Standing.WAITING, Standing.STUCK, Standing.UNSETTLED})
-
-Say = Callable[[str], None]
 
 
 class ErrorFilter:
@@ -199,7 +194,7 @@ def _job(log: Log) -> str:
 
 def _newer(run: Path, log: Log) -> Log:
     """Return the log of the try that has begun since, where none had."""
-    home = run / RESULTS_FOLDER / log.point.point_id
+    home = Path(point_folder(run, log.point.point_id))
     return find_log(run, log.point.point_id) if log.exit is None and try_numbers(str(home)) else log
 
 
@@ -232,12 +227,12 @@ def _missing(run: Path, log: Log) -> JobkitError:
     state = f"{log.name} has no log{{}}: {state_of(one)}{f', {words}' if words else ''}"
     if log.task is None:
         return JobkitError(
-            state.format(""), hint=f"{_typed('resume', run)} submits it", exit_code=EXIT_TO_COME
+            state.format(""), hint=f"{_typed('resume', run)} submits it", exit_code=ExitCode.TO_COME
         )
     if one.standing in TO_COME:
         job = f" ({_job(log)})"
         hint = "with -f the log is printed as soon as it comes"
-        return JobkitError(state.format(" yet") + job, hint=hint, exit_code=EXIT_TO_COME)
+        return JobkitError(state.format(" yet") + job, hint=hint, exit_code=ExitCode.TO_COME)
     return JobkitError(
         f"{state.format('')} ({_job(log)})", hint=f"{_typed('status', run, log)} shows everything known"
     )

@@ -14,13 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import EXIT_FILE, RESULTS_FOLDER, TRY_PREFIX, Outcome, Point
+from jobkit.core.layout import EXIT_FILE, TRY_PREFIX, point_folder, read_batches
+from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import printable
 from jobkit.core.units import format_about
 from jobkit.outcome.journal import Role, Submission, Task
 from jobkit.outcome.timing import task_s
 from jobkit.outcome.trials import finished
-from jobkit.outcome.tries import latest_number, read_batches, read_try
+from jobkit.outcome.tries import latest_number, read_try
 from jobkit.outcome.verdict import TryFiles
 from jobkit.run.paragraphs import read_paragraphs
 from jobkit.schedulers.registry import by_name
@@ -97,7 +98,7 @@ class Progress:
         """
         before = len(self._left)
         for point in list(self._left.values()):
-            home = self._run_dir / RESULTS_FOLDER / point.point_id
+            home = Path(point_folder(self._run_dir, point.point_id))
             number = latest_number(str(home))
             if number > self._old.get(point.index, 0):
                 self._show(point, home, number, status)

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobkit.core import files, records, shell
+from jobkit.core import files, shell
 from jobkit.core.files import only_one
+from jobkit.core.layout import ACCOUNTING_FILE
 from jobkit.core.paths import cache_dir
 from jobkit.core.shell import Completed
 from jobkit.outcome.accounting import CHANGES, FOUND, GONE, Accounts
@@ -221,7 +222,7 @@ def _keep(
     """Append an answer, unless the last one kept is the same: polling must not swell the file."""
     line = json.dumps({"at": _now(), **said}, ensure_ascii=False)
     for run in [runs] if isinstance(runs, Path) else runs:
-        path = run / records.ACCOUNTING_FILE
+        path = run / ACCOUNTING_FILE
         if not repeat and _last_said(path) == said:
             continue
         try:

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import POINTS_FILE, RESULTS_FOLDER, Outcome, Point
+from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, names, point_folder, try_numbers
+from jobkit.core.records import Outcome, Point
 from jobkit.core.units import format_count, format_moment
 from jobkit.outcome.accounting import RETURNING, Accounts, ended_tasks, read_accounts
 from jobkit.outcome.driver_lock import Life, life
 from jobkit.outcome.journal import Role, Task
 from jobkit.outcome.results import read_points
 from jobkit.outcome.trials import finished
-from jobkit.outcome.tries import TryResult, names, not_started, read_tries, try_numbers
+from jobkit.outcome.tries import TryResult, not_started, read_tries
 from jobkit.schedulers.local import WHOLE
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.types import Accounted, JobId, Queued, State
@@ -107,7 +108,7 @@ def task_of(run: OpenRun, index: int) -> Task | None:
 
 
 def _read_tries(run: OpenRun, point: Point, present: set[str]) -> None:
-    home = f"{run.folder}/{RESULTS_FOLDER}/{point.point_id}"
+    home = point_folder(run.folder, point.point_id)
     numbers = try_numbers(home) if point.point_id in present else []
     run.tries[point.index] = tuple(read_tries(home, point, run.accounts, numbers)) or (
         not_started(point, run.accounts),

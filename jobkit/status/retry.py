@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
+from jobkit.core.units import MIB
 from jobkit.outcome.journal import Task
 from jobkit.spec.policy import Change, Policy, grown, growth, retry
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status.standing import PointStanding, RunStanding, Standing, find_point, given_to, history
 
-MIB = 2**20
 Overrides = tuple[str, ...]
 """``key=value`` of each ``--set``."""
 

@@ -9,12 +9,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.records import RESULTS_FOLDER, TRY_PREFIX, Outcome
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import (
+    SPEC_FILE,
+    TRY_PREFIX,
+    names,
+    point_folder,
+    read_batches,
+    try_folder,
+)
+from jobkit.core.records import Outcome
 from jobkit.outcome.journal import Role, Submission, Task
 from jobkit.outcome.logs import log_path
 from jobkit.outcome.timing import elapsed_s, task_s
-from jobkit.outcome.tries import TryResult, names, read_batches
+from jobkit.outcome.tries import TryResult
 from jobkit.schedulers.types import Queued, State
 from jobkit.spec.yaml_files import read_document
 from jobkit.status.progress import Pace, Progress, SkippedTime, progress_of, setting_of, skipped_time, to_go
@@ -32,7 +40,6 @@ from jobkit.status.standing import (
     state_of,
 )
 
-EXIT_DONE, EXIT_FAILED, EXIT_TO_COME = 0, 4, 5
 TO_COME = frozenset({Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED, Standing.MISSING})
 ENDED = "ended"
 _STATES = {
@@ -130,8 +137,8 @@ class RunStatus:
         """The exit code that tells it: still to come before failed before done."""
         standings = {point.standing for point in self.seen.points}
         if standings & TO_COME:
-            return EXIT_TO_COME
-        return EXIT_FAILED if standings & {Standing.FAILED, Standing.STUCK} else EXIT_DONE
+            return ExitCode.TO_COME
+        return ExitCode.FAILED if standings & {Standing.FAILED, Standing.STUCK} else ExitCode.DONE
 
     @property
     def running(self) -> int:
@@ -176,7 +183,7 @@ def status_of(seen: RunStanding, now: datetime) -> RunStatus:
 def read_asked(folder: Path) -> RequestedGpus:
     """Return what the spec of a run asks for; nothing where it cannot be read."""
     try:
-        resources = read_document(folder / "sweep.yaml").data["resources"]
+        resources = read_document(folder / SPEC_FILE).data["resources"]
         return RequestedGpus(int(resources["gpus"]), str(resources["gpu_type"] or ""))
     except (JobkitError, KeyError, TypeError, ValueError):
         return RequestedGpus()
@@ -208,7 +215,7 @@ def _progress(seen: RunStanding, one: PointStanding) -> Progress | None:
     """Return how far the try is that runs; what of its batches cannot be read is left out."""
     if not one.tries:
         return None
-    home = f"{seen.folder}/{RESULTS_FOLDER}/{one.point.point_id}"
+    home = point_folder(seen.folder, one.point.point_id)
     return progress_of(read_batches(home, one.tries[0].files.number, []))
 
 
@@ -245,7 +252,7 @@ def _pace(seen: RunStanding, one: PointStatus, shared: frozenset[Task]) -> Pace:
 
 def _took_s(seen: RunStanding, one: PointStatus, shared: frozenset[Task]) -> float | None:
     counts = one.look.counts
-    folder = f"{seen.folder}/{RESULTS_FOLDER}/{one.look.point.point_id}/{TRY_PREFIX}{counts.files.number}"
+    folder = try_folder(seen.folder, one.look.point.point_id, counts.files.number)
     return task_s(counts.files, folder, None if counts.task in shared else counts.account)
 
 
@@ -287,7 +294,7 @@ def tries_of(status: RunStatus, one: PointStatus) -> tuple[TryStatus, ...]:
 
 
 def _try(status: RunStatus, one: PointStatus, tried: TryResult) -> TryStatus:
-    home = f"{status.seen.folder}/{RESULTS_FOLDER}/{one.look.point.point_id}"
+    home = point_folder(status.seen.folder, one.look.point.point_id)
     folder = f"{home}/{TRY_PREFIX}{tried.files.number}" if tried.files.number else ""
     return TryStatus(
         tried=tried,

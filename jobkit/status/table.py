@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jobkit.core.job_files import Begin
-from jobkit.core.records import Exit, Outcome
+from jobkit.core.job_files import Begin, Exit
+from jobkit.core.records import Outcome
 from jobkit.core.terminal import printable, shell_quote
 from jobkit.core.units import format_about, format_bytes_gib, format_clock
 from jobkit.outcome.journal import Task

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import for_terminal
 from jobkit.core.units import format_count
 from jobkit.spec.policy import Policy
@@ -134,6 +135,6 @@ def _change(one: PointStatus) -> Hashable:
 
 def _policy(folder: Path) -> Policy:
     try:
-        return load_spec(folder / "sweep.yaml").policy
+        return load_spec(folder / SPEC_FILE).policy
     except (JobkitError, OSError):
         return Policy()

@@ -11,11 +11,11 @@ from datetime import datetime
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, is_run_folder
 from jobkit.core.paths import config_folder, shipped_folder
-from jobkit.core.records import POINTS_FILE, RESULTS_FOLDER
 from jobkit.core.terminal import did_you_mean, relative_path, shell_path
 from jobkit.core.terminal import shell_quote as quoted
-from jobkit.outcome.results import is_run_folder, runs_below
+from jobkit.outcome.results import runs_below
 
 RUNS = Path("runs")
 _STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")

@@ -8,7 +8,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count
 from jobkit.outcome.driver_lock import elsewhere, last_driver
@@ -27,7 +28,7 @@ from jobkit.status.standing import (
     followers,
     read_standings,
 )
-from jobkit.submit.controller import REFUSED, cancel_tasks
+from jobkit.submit.controller import cancel_tasks
 from jobkit.submit.launch import say
 from jobkit.submit.recover import Strays, reconcile_submission, strays
 from jobkit.submit.resubmit import alone, machine_of
@@ -128,7 +129,7 @@ def _schedulers(run_dir: Path) -> set[str]:
     if journal.unanswered:
         names.add(str(journal.unanswered.get("scheduler")))
     with contextlib.suppress(JobkitError):
-        names.add(load_spec(run_dir / "sweep.yaml").scheduler)
+        names.add(load_spec(run_dir / SPEC_FILE).scheduler)
     return names
 
 
@@ -139,7 +140,9 @@ def _take_back_forgotten(run_dir: Path) -> bool:
         say(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
         if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
             message = f"{scheduler.NAME} did not cancel job {job}: {refused}"
-            raise JobkitError(message, hint="end it with the scheduler's own command", exit_code=REFUSED)
+            raise JobkitError(
+                message, hint="end it with the scheduler's own command", exit_code=ExitCode.REFUSED
+            )
         say(f"cancelled: job {job}")
     return bool(jobs)
 
@@ -149,13 +152,13 @@ def _refuse_unknown(seen: RunStanding) -> None:
     driver = last_driver(seen.folder)
     if driver and not driver.reachable and any(task.scheduler == LOCAL for task in seen.queued):
         message = f"it runs as process {driver.pid} on {driver.host}, which jobkit cannot reach from here"
-        raise JobkitError(message, hint=f"run the same command on {driver.host}", exit_code=REFUSED)
+        raise JobkitError(message, hint=f"run the same command on {driver.host}", exit_code=ExitCode.REFUSED)
     if not seen.silent:
         return
     if LOCAL in seen.silent:
         raise elsewhere(seen.folder, machine_of(seen))
     message = f"{', '.join(seen.silent)} does not answer, so nothing was cancelled"
-    raise JobkitError(message, hint="try again when it does", exit_code=REFUSED)
+    raise JobkitError(message, hint="try again when it does", exit_code=ExitCode.REFUSED)
 
 
 def points_to_cancel(seen: RunStanding, named: Sequence[str], kept: Sequence[str]) -> list[PointStanding]:
@@ -280,7 +283,7 @@ def _take_back(run_dir: Path, parts: Sequence[Part], points: Sequence[PointStand
         raise JobkitError(
             "\n".join(refusals),
             hint=f"jobkit status {shell_path(run_dir)} tells what still runs",
-            exit_code=REFUSED,
+            exit_code=ExitCode.REFUSED,
         )
 
 

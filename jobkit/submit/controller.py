@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core import shell
-from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.terminal import shell_path
 from jobkit.outcome import journal
 from jobkit.outcome.journal import Role
@@ -44,9 +44,6 @@ def run_while_busy(argv: Sequence[str], busy: re.Pattern[str], env: Mapping[str,
     return done
 
 
-REFUSED = 3
-NOT_JOURNALLED = 5
-"""The scheduler has the job, so points are still to come; jobkit could not write that down."""
 MOST_SAID = 2000
 """Characters of an answer that are kept: qdel has a line for every task."""
 
@@ -93,7 +90,7 @@ def ask(scheduler: Scheduler, request: Request, script: str, array: Array) -> tu
         raise JobkitError(
             "\n  ".join([f"{scheduler.NAME} would refuse this sweep; nothing was submitted", *refusals]),
             hint="change `resources` in the spec (or --set resources.…), or the site file",
-            exit_code=REFUSED,
+            exit_code=ExitCode.REFUSED,
         )
     return tuple(text for one, answer in asked if (text := one.outlook(answer)))
 
@@ -173,7 +170,7 @@ def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: Jo
         f"{scheduler.NAME} accepted job {job}, but the journal could not be written: {said.message}",
         hint=f"{said.hint.partition(',')[0] or 'make it writable'}, then jobkit resume {run}: it finds the "
         "job by its name and submits what is missing",
-        exit_code=NOT_JOURNALLED,
+        exit_code=ExitCode.TO_COME,
     )
 
 
@@ -184,14 +181,14 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
         shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
         return scheduler.parse_submit(done.stdout)
     except JobkitError as error:
-        error.exit_code = REFUSED
+        error.exit_code = ExitCode.REFUSED
         if not unsure:
             raise
         found = f"jobkit resume {shell_path(run_dir)} finds it by its name, or submits it again"
         raise SubmissionUnconfirmed(
             f"{error.message}\n  so it is not known whether {scheduler.NAME} took the job",
             hint=f"in half a minute, {found}",
-            exit_code=REFUSED,
+            exit_code=ExitCode.REFUSED,
         ) from error
 
 

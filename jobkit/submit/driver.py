@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from jobkit.submit.launch import EXIT_INTERRUPTED
+from jobkit.core.errors import ExitCode
 from jobkit.submit.local import as_driver, drive
 from jobkit.submit.resume import run_follow_up
 
@@ -17,7 +17,7 @@ def main() -> int:
         with as_driver(run_dir) as job_id:
             drive(run_dir, lambda _: None, job_id)
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return ExitCode.INTERRUPTED
     return run_follow_up(run_dir)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from jobkit.core import files, records
+from jobkit.core import files
 from jobkit.core.errors import JobkitError
+from jobkit.core.job_files import read_exit
+from jobkit.core.layout import ACCOUNTING_FILE, EXIT_FILE, JOURNAL_FILE
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.planning.prepare import run_id
 from jobkit.planning.script import render_fetch
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import LAST_RESORT, by_name, choose_scheduler
-from jobkit.schedulers.types import Array, JobId
+from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status import queue
@@ -20,7 +22,6 @@ from jobkit.submit import controller
 
 POLL_S = 2.0
 GONE_GRACE_S = 20.0
-ONE_TASK = Array(first=1, last=1, offset=0, throttle=None)
 RESOURCES = {"gpus": 0, "cpus": 1, "memory": "4GiB", "walltime": "01:00:00"}
 """What the systems before jobkit asked for their install job, and an hour."""
 
@@ -66,7 +67,7 @@ def submit_fetch(
     run_dir = runs_dir.absolute() / run_id(spec.name)
     script = render_fetch(spec, where, run_dir, words)
     (run_dir / "logs").mkdir(parents=True)
-    for file in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
+    for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
     files.write_atomically(run_dir / "job.sh", script)
     taken = controller.submit_array(by_name(chosen), run_dir, str(run_dir / "job.sh"), ONE_TASK)
@@ -79,13 +80,13 @@ def wait_for_fetch(run_dir: Path, job: JobId, scheduler: Scheduler) -> tuple[boo
     A job that has left the queue without an exit file is given a while, then counts as failed.
     """
     seen_at = time.monotonic()
-    while not (run_dir / records.EXIT_FILE).is_file() and time.monotonic() - seen_at < GONE_GRACE_S:
+    while not (run_dir / EXIT_FILE).is_file() and time.monotonic() - seen_at < GONE_GRACE_S:
         queued = queue.ask_queue(scheduler, (job,), run_dir)
         if queued is None or queued:
             seen_at = time.monotonic()
         time.sleep(POLL_S)
     logs = sorted((run_dir / "logs").iterdir())
     said = "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
-    if not (run_dir / records.EXIT_FILE).is_file():
+    if not (run_dir / EXIT_FILE).is_file():
         return False, said or "the job left the queue and said nothing"
-    return records.read_exit(run_dir / records.EXIT_FILE).status == 0, said
+    return read_exit(run_dir / EXIT_FILE).status == 0, said

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, read_text
-from jobkit.core.records import POINTS_FILE, Point
+from jobkit.core.layout import POINTS_FILE, SPEC_FILE
+from jobkit.core.records import Point
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.core.units import format_count
 from jobkit.outcome.results import read_points
@@ -20,8 +21,6 @@ from jobkit.planning.prepare import Prepared
 from jobkit.planning.script import script_name
 from jobkit.status.standing import CANCELLED, PointStanding, RunStanding, Standing, read_standings, why_failed
 from jobkit.submit.launch import say
-
-SPEC_FILE = "sweep.yaml"
 
 
 def refuse_duplicate_sweep(prepared: Prepared) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.core import shell, terminal
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import Role
 from jobkit.outcome.trials import MOST_TRIALS
 from jobkit.planning.prepare import Prepared
 from jobkit.schedulers.registry import by_name
-from jobkit.schedulers.types import JobId
+from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit import local, rounds, sweep
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from jobkit.core.records import Point
     from jobkit.spec.policy import Policy
     from jobkit.status.standing import RunStanding
-
-EXIT_INTERRUPTED = 130
 
 
 def say(text: str) -> None:
@@ -66,7 +64,7 @@ def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
     jobs = [JobId(f"JOB{number}") for number, _ in enumerate(cut, 1)]
     following = {
         sweep.FIND_SCRIPT: rounds.following(len(prepared.points)) if prepared.find_script else None,
-        sweep.FOLLOW_SCRIPT: sweep.ONE_TASK if prepared.follow_script else None,
+        sweep.FOLLOW_SCRIPT: ONE_TASK if prepared.follow_script else None,
     }
     followers = [
         scheduler.submit_argv(str(prepared.run_dir / script), array, jobs)
@@ -104,7 +102,7 @@ def here(prepared: Prepared, check: sweep.Check) -> int | None:
         say(f"interrupted; what was measured is in {relative_path(prepared.run_dir)}")
         say(f"  see it    jobkit collect {shell_path(prepared.run_dir)}")
         say(f"  go on     jobkit resume {shell_path(prepared.run_dir)}")
-        return EXIT_INTERRUPTED
+        return ExitCode.INTERRUPTED
     return None
 
 
@@ -113,7 +111,7 @@ def detached(prepared: Prepared, check: sweep.Check) -> int:
     say(f"{headline(prepared)}\n{asked(prepared)}")
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir
-    argv = by_name("local").submit_argv(str(run_dir / "job.sh"), sweep.ONE_TASK)
+    argv = by_name("local").submit_argv(str(run_dir / "job.sh"), ONE_TASK)
     pid = shell.detach(argv, run_dir / "logs" / "driver.out")
     _done(prepared, f"running here as process {pid}", _cancel(prepared))
     return 0
@@ -202,7 +200,7 @@ def stay(
         say("no longer waiting; the job goes on")
         run = shell_path(run_dir)
         say(f"  progress     jobkit status {run}\n  cancel       jobkit cancel {run}")
-        return EXIT_INTERRUPTED
+        return ExitCode.INTERRUPTED
     return None
 
 

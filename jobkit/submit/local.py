@@ -22,11 +22,11 @@ from types import FrameType
 from typing import Any
 
 from jobkit.core import files, json_codec
-from jobkit.core.records import ACCOUNTING_FILE, POINTS_FILE, Outcome, Point
+from jobkit.core.layout import ACCOUNTING_FILE, PID_FILE, POINTS_FILE, SEARCH_GOAL_FILE, SPEC_FILE
+from jobkit.core.records import Outcome, Point
 from jobkit.fit.search import next_trial
 from jobkit.outcome import journal
 from jobkit.outcome.driver_lock import driving
-from jobkit.outcome.trials import WANTED_FILE
 from jobkit.planning.script import script_name
 from jobkit.schedulers.local import log_name
 from jobkit.spec.site import load_site
@@ -36,7 +36,6 @@ POLL_S = 0.2
 END_GRACE_S = 30.0
 """How long a stopped point may take to bring its results home."""
 
-PID_FILE = "logs/running.pid"
 _NAME_AND_EXEC = 'echo $$ >"$1"; exec >>"$2" 2>&1; shift 2; exec "$@"'
 """submitit's cancel leaves the command alive, so the command tells its process id first; and its log
 is named by submitit's process, which nobody knows later, so the command has one of its own."""
@@ -113,14 +112,14 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     leg = leg or LocalRound()
     left = [point for point in _points(run_dir) if leg.points is None or point.index in leg.points]
     _drive_points(run_dir, left, leg, tick, job_id)
-    if leg.round == 1 and (run_dir / WANTED_FILE).is_file():
+    if leg.round == 1 and (run_dir / SEARCH_GOAL_FILE).is_file():
         find_largest(run_dir, tick, job_id)
 
 
 def _drive_points(
     run_dir: Path, left: list[Point], leg: LocalRound, tick: Callable[[Point], None], job_id: str
 ) -> None:
-    limits = _limits(leg.spec or load_spec(run_dir / "sweep.yaml"))
+    limits = _limits(leg.spec or load_spec(run_dir / SPEC_FILE))
     script = script_name(leg.round)
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
     span["round"] = leg.round
@@ -150,7 +149,7 @@ def find_largest(run_dir: Path, tick: Callable[[Point], None], job_id: str) -> N
     run_dir, tick, job_id
         As for `drive`.
     """
-    limits = _limits(load_spec(run_dir / "sweep.yaml"))
+    limits = _limits(load_spec(run_dir / SPEC_FILE))
     while point := next_trial(run_dir):
         span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
         journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster=platform.node(), **span)

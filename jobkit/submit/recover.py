@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from jobkit.core import shell
-from jobkit.core.errors import JobkitError
-from jobkit.core.records import JOURNAL_FILE
-from jobkit.core.terminal import shell_path
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE
+from jobkit.core.terminal import Say, shell_path
 from jobkit.outcome import journal
-from jobkit.outcome.driver_lock import DRIVER_FILE, Life, elsewhere, is_held, last_driver, life
+from jobkit.outcome.driver_lock import Life, elsewhere, is_held, last_driver, life
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import read_points
 from jobkit.schedulers.protocol import Scheduler
@@ -36,7 +36,7 @@ class Strays(JobkitError):  # noqa: N818 - the name of what was found
     """Jobs of a run in the queue, of which the journal does not say which points they run."""
 
 
-def reconcile_submission(run_dir: Path, say: Callable[[str], None]) -> None:
+def reconcile_submission(run_dir: Path, say: Say) -> None:
     """Find the job of a submission that was never answered, by the run's name, and journal it.
 
     One submission at a time is under way, and every earlier job is journalled: so a job of the
@@ -61,7 +61,9 @@ def reconcile_submission(run_dir: Path, say: Callable[[str], None]) -> None:
         return
     if datetime.now(UTC) - datetime.fromisoformat(str(event["at"])) < STILL_AT_IT:
         raise JobkitError(
-            f"{run_dir}: a submission is under way", hint="try again in half a minute", exit_code=3
+            f"{run_dir}: a submission is under way",
+            hint="try again in half a minute",
+            exit_code=ExitCode.REFUSED,
         )
     since = datetime.fromisoformat(str(event["at"])) - timedelta(minutes=1)
     found = _by_name(scheduler, run_dir, since)
@@ -79,9 +81,7 @@ def reconcile_submission(run_dir: Path, say: Callable[[str], None]) -> None:
     say(f"a submission was cut off; its job {job} was found by its name")
 
 
-def _adopt_driver(
-    run_dir: Path, event: Mapping[str, Any], span: Mapping[str, Any], say: Callable[[str], None]
-) -> None:
+def _adopt_driver(run_dir: Path, event: Mapping[str, Any], span: Mapping[str, Any], say: Say) -> None:
     """Journal a driver here of which the journal has the intent alone, whether it lives or is dead."""
     job = JobId(str(event["job_id"]), str(event.get("cluster") or ""))
     lives = Life.DEAD if job.id in read_journal(run_dir).buried else life(run_dir, job)
@@ -107,7 +107,7 @@ def _read_back(run_dir: Path, job: JobId) -> None:
         raise JobkitError(
             f"{run_dir / JOURNAL_FILE}: job {job} was written there, but cannot be read back",
             hint="nothing was submitted; look at the last lines of that file",
-            exit_code=3,
+            exit_code=ExitCode.REFUSED,
         )
 
 
@@ -129,7 +129,7 @@ def refuse_strays(run_dir: Path, scheduler: Scheduler) -> None:
         f"{scheduler.NAME} job {', '.join(map(str, jobs))} belongs to this run, but {run_dir / JOURNAL_FILE} "
         "does not record which points it runs: a line of the journal is lost",
         hint=f"wait until that job has ended, or end it ({argv}); then run the same command again",
-        exit_code=3,
+        exit_code=ExitCode.REFUSED,
     )
 
 
@@ -170,9 +170,9 @@ def bury(run_dir: Path, machine: str) -> None:
     if any(life(run_dir, job) is Life.ALIVE for job in there):
         raise JobkitError(
             f"--machine-gone {machine}: a process there still runs points of this run: "
-            f"{run_dir / DRIVER_FILE} is locked",
+            f"{run_dir / DRIVER_LOCK} is locked",
             hint=f"jobkit cancel {shell_path(run_dir)} ends it if you run it on {machine}",
-            exit_code=3,
+            exit_code=ExitCode.REFUSED,
         )
     journal.note(run_dir, "machine_gone", cluster=machine, job_ids=[job.id for job in there])
 
@@ -199,7 +199,7 @@ def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None)
             if since
             else f"{scheduler.NAME} does not answer, so jobkit does not know which jobs of this run it has",
             hint="try again when squeue or qstat answers",
-            exit_code=3,
+            exit_code=ExitCode.REFUSED,
         )
     ended = (
         scheduler.parse_accounting(shell.run(accounting, env=env, timeout_s=TIMEOUT_S)) if since else None

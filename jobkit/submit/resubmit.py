@@ -6,13 +6,15 @@ import contextlib
 import errno
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import only_one
+from jobkit.core.layout import RUN_LOCK, SPEC_FILE
+from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
 from jobkit.outcome import journal
 from jobkit.outcome.accounting import GONE_AFTER
@@ -26,14 +28,13 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, given_to, read_standings
-from jobkit.submit.controller import REFUSED, SubmissionUnconfirmed, Submitted
+from jobkit.submit.controller import SubmissionUnconfirmed, Submitted
 from jobkit.submit.recover import reconcile_submission, refuse_strays
 from jobkit.submit.rounds import Round, ask_round, jobs_of, plan_arrays, submit_round, write_round
 from jobkit.submit.sweep import FOLLOW_SCRIPT, follow_up
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
 """Keys of the spec that `--set` may change: none that a point's own figures depend on."""
-LOCK_FILE = ".lock"
 NO_LOCK = (
     "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
     "run one command on it at a time, or points may run twice"
@@ -62,9 +63,6 @@ class Resumed:
     left: tuple[str, ...] = ()
 
 
-Say = Callable[[str], None]
-
-
 def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
     """Return the spec of a run, changed.
 
@@ -85,7 +83,7 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
                 f"--set {override}: {key} belongs to what the points measure, and cannot change within a run",
                 hint=f"resume takes {', '.join(CHANGEABLE)}; for the rest make a new sweep",
             )
-    return load_spec(run_dir / "sweep.yaml", overrides)
+    return load_spec(run_dir / SPEC_FILE, overrides)
 
 
 @contextlib.contextmanager
@@ -101,7 +99,7 @@ def alone(run_dir: Path, say: Say) -> Iterator[None]:
     """
     try:
         with only_one(
-            run_dir / LOCK_FILE,
+            run_dir / RUN_LOCK,
             lambda: say("another jobkit command is changing this run: waiting for it"),
             lambda: say(NO_LOCK),
         ):
@@ -144,7 +142,7 @@ def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float 
             raise JobkitError(
                 f"{', '.join(seen.silent)} does not answer, so what still runs is not known",
                 hint="try again when squeue or qstat answers: jobkit status tells",
-                exit_code=REFUSED,
+                exit_code=ExitCode.REFUSED,
             )
         lines = between(seen)
         if not lines or time.monotonic() > deadline:
@@ -269,7 +267,7 @@ def wanted(
         As `jobkit.status.retry.select_points`.
     """
     anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
-    spec_of = functools.cache(functools.partial(load_spec, seen.folder / "sweep.yaml"))
+    spec_of = functools.cache(functools.partial(load_spec, seen.folder / SPEC_FILE))
     points = select_points(seen.points, only)
     return groups(points, spec_of, given_to(seen), given, strictly=strictly, anywhere=anywhere)
 

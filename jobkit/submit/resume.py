@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_size, format_walltime
@@ -16,9 +16,8 @@ from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status.retry import Group
 from jobkit.status.standing import RunStanding, count_by_state, read_standings
 from jobkit.submit import local
-from jobkit.submit.controller import REFUSED
 from jobkit.submit.guards import refuse_moved_run
-from jobkit.submit.launch import EXIT_INTERRUPTED, say, stay
+from jobkit.submit.launch import say, stay
 from jobkit.submit.recover import bury
 from jobkit.submit.resubmit import (
     Resumed,
@@ -33,7 +32,6 @@ from jobkit.submit.resubmit import (
 )
 from jobkit.submit.rounds import write_round
 
-EXIT_TO_COME = 5
 JOB_PATIENCE_S = 300.0
 """How long the job that follows waits for a controller that is away, of its ten minutes."""
 
@@ -79,7 +77,7 @@ def run_again(
             say(f"{line}: not run again now; once that is over, type this again")
         if not again:
             say("nothing to run again")
-            return EXIT_TO_COME if between(seen) else 0
+            return ExitCode.TO_COME if between(seen) else 0
         for group in again:
             say(f"again: {described(group, run_dir)}")
         warn_again(say, spec, _points(seen, again), "or name another Python: --set environment.venv=FOLDER")
@@ -89,7 +87,7 @@ def run_again(
     _report(done, spec.scheduler)
     if len(done.groups) < len(again) or not wait:
         say(f"  progress     jobkit status {shell_path(run_dir)}")
-        return REFUSED if len(done.groups) < len(again) else 0
+        return ExitCode.REFUSED if len(done.groups) < len(again) else 0
     return stay(run_dir, _points(seen, again), spec.policy, seen)
 
 
@@ -187,5 +185,5 @@ def _here(run_dir: Path, seen: RunStanding, again: Sequence[Group]) -> int | Non
                     local.drive(run_dir, progress.tick, job_id, leg)
     except KeyboardInterrupt:
         say(f"interrupted; what was measured is in {run_dir}")
-        return EXIT_INTERRUPTED
+        return ExitCode.INTERRUPTED
     return None

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core import files, shell
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.outcome.journal import Role
 from jobkit.planning.script import script_name
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.types import Array, JobId, Request
 from jobkit.submit.controller import (
-    REFUSED,
     JobPurpose,
     SubmissionUnconfirmed,
     Submitted,
@@ -66,11 +65,13 @@ def arrays_within(
     limit = scheduler.parse_limit(limits)
     if limit == 0:
         message = f"{scheduler.NAME} takes no array jobs here: its array limit is 0"
-        raise JobkitError(message, hint="ask the cluster's support about array jobs", exit_code=REFUSED)
+        raise JobkitError(
+            message, hint="ask the cluster's support about array jobs", exit_code=ExitCode.REFUSED
+        )
     arrays = chunks(tasks, limit, max_parallel, listed)
     if refusal := scheduler.task_limit_error(limits, arrays):
         hint = "split the sweep into several specs, lower `repeats`, or let points share jobs (`pack`)"
-        raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=REFUSED)
+        raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=ExitCode.REFUSED)
     return arrays
 
 

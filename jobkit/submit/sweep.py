@@ -7,34 +7,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit.core import files, json_codec, records
-from jobkit.core.errors import JobkitError, file_error
+from jobkit.core import files, json_codec
+from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import alone_in
+from jobkit.core.layout import (
+    ACCOUNTING_FILE,
+    JOURNAL_FILE,
+    LENGTHS_FILE,
+    POINTS_FILE,
+    RESULTS_FOLDER,
+    SEARCH_GOAL_FILE,
+    SPEC_FILE,
+)
 from jobkit.core.paths import ledger_path
-from jobkit.fit.lengths import LENGTHS_FILE
+from jobkit.core.terminal import Say
 from jobkit.outcome.journal import Role
-from jobkit.outcome.trials import WANTED_FILE, SearchGoal
+from jobkit.outcome.trials import SearchGoal
 from jobkit.planning.prepare import Prepared
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
-from jobkit.schedulers.types import Array, JobId
+from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.fields import DEVICE
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.submit.controller import (
-    NOT_JOURNALLED,
-    JobPurpose,
-    SubmissionUnconfirmed,
-    Submitted,
-    cancel,
-    submit_array,
-)
+from jobkit.submit.controller import JobPurpose, SubmissionUnconfirmed, Submitted, cancel, submit_array
 from jobkit.submit.rounds import Round, ask_round, following, jobs_of, plan_arrays, submit_round, write_round
 
 FIND_SCRIPT = "find.sh"
 """The job that follows a sweep and runs the batch that was predicted."""
 FOLLOW_SCRIPT = "follow.sh"
 """The job that follows a sweep and runs again what the policy says."""
-ONE_TASK = Array(first=1, last=1, offset=0, throttle=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +94,11 @@ def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
 
 
 def _write(prepared: Prepared, run_dir: Path) -> None:
-    for folder in (run_dir / "logs", run_dir / records.RESULTS_FOLDER):
+    for folder in (run_dir / "logs", run_dir / RESULTS_FOLDER):
         folder.mkdir(parents=True)
-    files.write_atomically(run_dir / "sweep.yaml", prepared.spec.as_yaml())
+    files.write_atomically(run_dir / SPEC_FILE, prepared.spec.as_yaml())
     lines = "".join(json_codec.to_json(point) + "\n" for point in prepared.points)
-    files.write_atomically(run_dir / records.POINTS_FILE, lines)
+    files.write_atomically(run_dir / POINTS_FILE, lines)
     write_round(run_dir, first_round(prepared))
     if prepared.find_script is not None:
         want(prepared.spec, run_dir, prepared.find_script)
@@ -105,13 +106,11 @@ def _write(prepared: Prepared, run_dir: Path) -> None:
         files.write_atomically(run_dir / FOLLOW_SCRIPT, prepared.follow_script)
     if prepared.lengths is not None:
         files.write_atomically(run_dir / LENGTHS_FILE, prepared.lengths.to_json() + "\n")
-    for name in (records.JOURNAL_FILE, records.ACCOUNTING_FILE):
+    for name in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / name).touch()
 
 
-def submit(
-    prepared: Prepared, say: Callable[[str], None] = lambda _: None, check: Check = lambda: None
-) -> Taken:
+def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda: None) -> Taken:
     """Write the run folder and submit the sweep, one array job per array limit, and what follows.
 
     Parameters
@@ -188,7 +187,7 @@ def follow_up(
     try:
         one = submit_array(scheduler, run_dir, script, ONE_TASK, after, JobPurpose(Role.FOLLOW, round_))
     except JobkitError as error:
-        if error.exit_code == NOT_JOURNALLED:
+        if error.exit_code == ExitCode.TO_COME:
             raise
         return (), error.message
     return (one,), ""
@@ -207,5 +206,5 @@ def wanted(spec: SweepSpec, after: int) -> SearchGoal:
 
 def want(spec: SweepSpec, run_dir: Path, script: str, *, after: int = 0) -> None:
     """Write what is to be found, and the job that finds it."""
-    files.write_atomically(run_dir / WANTED_FILE, json_codec.to_json(wanted(spec, after)) + "\n")
+    files.write_atomically(run_dir / SEARCH_GOAL_FILE, json_codec.to_json(wanted(spec, after)) + "\n")
     files.write_atomically(run_dir / FIND_SCRIPT, script)

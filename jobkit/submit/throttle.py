@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.terminal import shell_path
 from jobkit.outcome.journal import Role, Submission
 from jobkit.schedulers.registry import by_name
 from jobkit.status.standing import RunStanding, read_standings
 from jobkit.submit import controller
-from jobkit.submit.controller import REFUSED
 from jobkit.submit.launch import say
 from jobkit.submit.resubmit import alone
 from jobkit.submit.rounds import share
@@ -45,7 +44,7 @@ def throttle(run_dir: Path, most: int) -> int:
         raise JobkitError(
             "\n".join(refusals),
             hint=f"jobkit status {shell_path(run_dir)} tells what runs",
-            exit_code=REFUSED,
+            exit_code=ExitCode.REFUSED,
         )
     say(f"{run_dir.name}: {_told(most, each, jobs)}")
     return 0
@@ -61,7 +60,7 @@ def _live(seen: RunStanding) -> list[Submission]:
     """
     if seen.silent:
         message = f"{', '.join(seen.silent)} does not answer, so nothing was changed"
-        raise JobkitError(message, hint="try again when it does", exit_code=REFUSED)
+        raise JobkitError(message, hint="try again when it does", exit_code=ExitCode.REFUSED)
     run = shell_path(seen.folder)
     held = {(task.scheduler, task.job_id) for task in seen.queued}
     jobs = [

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from jobkit.core import terminal
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import read_lines
 from jobkit.core.json_codec import from_json
-from jobkit.core.records import POINTS_FILE, Point
+from jobkit.core.layout import POINTS_FILE, SPEC_FILE
+from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.fit.search import foreseen, under_way
 from jobkit.outcome.trials import describe_trials, trials
@@ -19,10 +20,8 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import FindMax, load_spec
 from jobkit.submit import local, sweep
 from jobkit.submit.guards import refuse_moved_run
-from jobkit.submit.launch import EXIT_INTERRUPTED, say
+from jobkit.submit.launch import say
 from jobkit.submit.resubmit import alone
-
-EXIT_FAILED, EXIT_TO_COME = 4, 5
 
 
 def verify(run_dir: Path, *, memory: int | str | None) -> int:
@@ -47,7 +46,7 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
 
 
 def _verify(run_dir: Path, memory: int | str | None) -> int:
-    spec = load_spec(run_dir / "sweep.yaml")
+    spec = load_spec(run_dir / SPEC_FILE)
     asked = spec.find_max or FindMax()
     if memory is not None:
         asked = asked.model_copy(update={"memory": memory})
@@ -64,11 +63,11 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
         size = trial.batch_size or next_.batch_size
         what = f"batch_size {size:,}" if size else "the largest batch"
         terminal.say(f"{what} is being tried already: jobkit status {shell_path(run_dir)} says how far it is")
-        return EXIT_TO_COME
+        return ExitCode.TO_COME
     if final and not next_.index:
         for line in describe_trials([next_]):
             terminal.say(line)
-        return EXIT_FAILED
+        return ExitCode.FAILED
     warn_again(say, spec, points)
     sweep.want(spec, run_dir, render_find(spec, site, points[0], run_dir), after=before)
     if spec.scheduler == "local":
@@ -93,8 +92,8 @@ def _here(run_dir: Path, before: int) -> int:
             local.find_largest(run_dir, lambda _: None, job_id)
     except KeyboardInterrupt:
         say(f"interrupted\n  results   jobkit collect {shell_path(run_dir)}")
-        return EXIT_INTERRUPTED
+        return ExitCode.INTERRUPTED
     found = trials(run_dir)[before:]
     for line in describe_trials(found):
         terminal.say(line)
-    return 0 if found and (found[-1].held or found[-1].proved) else EXIT_FAILED
+    return 0 if found and (found[-1].held or found[-1].proved) else ExitCode.FAILED

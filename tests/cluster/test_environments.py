@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobkit.core import records
+from jobkit.core.job_files import Exit, read_exit
 from jobkit.core.records import Outcome
 from tests.whole.test_environments import FAKES, ROOT, made_venv
 
@@ -71,10 +71,10 @@ class Lab:
             argv, cwd=self.home, capture_output=True, text=True, check=False, timeout=SWEEP_DEADLINE_S
         )
 
-    def exit(self) -> records.Exit:
+    def exit(self) -> Exit:
         """Return what the job script left."""
         (path,) = self.home.glob("runs/*/results/*/try-1/exit")
-        return records.read_exit(path)
+        return read_exit(path)
 
     def log(self) -> str:
         """Return what the job wrote into the scheduler's log."""

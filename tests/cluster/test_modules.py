@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core import records
+from jobkit.core.job_files import read_exit
 from jobkit.core.records import Outcome
 from tests.whole.test_job_script import Run
 
@@ -88,5 +88,5 @@ def test_a_module_in_a_slurm_job(modules: None, slurm: None, tmp_path: Path, mod
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == code, done.stdout + done.stderr
     (exit_file,) = tmp_path.glob("runs/*/results/*/try-1/exit")
-    assert records.read_exit(exit_file).outcome is (Outcome.ENVIRONMENT if code else None)
+    assert read_exit(exit_file).outcome is (Outcome.ENVIRONMENT if code else None)
     assert (tmp_path / "told").is_file() == (code == 0)

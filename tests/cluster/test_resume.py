@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from jobkit.core.records import Exit, Outcome
+from jobkit.core.job_files import Exit
+from jobkit.core.records import Outcome
 from jobkit.planning.prepare import Options, prepare
 from jobkit.status.standing import Standing, read_standings
 from jobkit.submit import sweep as submit

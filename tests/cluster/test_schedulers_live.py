@@ -13,7 +13,8 @@ from uuid import uuid4
 import pytest
 
 from jobkit.core import shell
-from jobkit.core.records import ACCOUNTING_FILE, Outcome
+from jobkit.core.layout import ACCOUNTING_FILE
+from jobkit.core.records import Outcome
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Accounted, Array, JobId, Request, State

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core import files, json_codec, records
+from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
+from jobkit.core.job_files import Exit, read_exit
 from jobkit.core.measurements import Memory, Need
-from jobkit.core.records import Batch, Exit, Job, Outcome, Point, Record, TextRef
+from jobkit.core.records import Batch, Job, Outcome, Point, Record, TextRef
 
 POINT = Point(
     run_id="r-1",
@@ -143,7 +144,7 @@ def test_an_exit_file(tmp_path: Path) -> None:
     path = tmp_path / "exit"
     path.write_text("status=1\nstage=stage_in\noutcome=stage_in\nsignal=\nmessage=a = b\nscratch=\nhost=n1\n")
     expected = Exit(status=1, stage="stage_in", outcome=Outcome.STAGE_IN, message="a = b", host="n1")
-    assert records.read_exit(path) == expected
+    assert read_exit(path) == expected
 
 
 @pytest.mark.parametrize("text", ["", "status=\n", "stage=run\n", "status=0\noutcome=nonsense\n"])
@@ -151,7 +152,7 @@ def test_what_is_no_exit_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "exit"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(JobkitError, match="not an exit file"):
-        records.read_exit(path)
+        read_exit(path)
 
 
 @pytest.mark.parametrize("value", [3, "text", Record])

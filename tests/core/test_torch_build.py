@@ -12,7 +12,8 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
-from jobkit.core.records import POINTS_FILE, Outcome
+from jobkit.core.layout import POINTS_FILE
+from jobkit.core.records import Outcome
 from jobkit.core.torch_build import fault
 from jobkit.planning.prepare import Options, prepare
 from jobkit.submit.resume import run_again

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.fit.lengths import LENGTHS_FILE, Lengths
+from jobkit.core.layout import LENGTHS_FILE
+from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Cut, agreeing, loads_of, read_lengths
 from tests.support.builders import point
 

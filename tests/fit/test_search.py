@@ -14,24 +14,17 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, read_lines, write_atomically
+from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.layout import LENGTHS_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE
 from jobkit.core.measurements import Memory, Need
-from jobkit.core.records import POINTS_FILE, Exit, Outcome, Point, Record
+from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.fit import ledger, search
-from jobkit.fit.lengths import LENGTHS_FILE, Lengths
+from jobkit.fit.lengths import Lengths
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import read_run
-from jobkit.outcome.trials import (
-    ALLOCATOR,
-    PROCESS,
-    TRIALS_FILE,
-    WANTED_FILE,
-    SearchGoal,
-    Trial,
-    finished,
-    trials,
-)
+from jobkit.outcome.trials import ALLOCATOR, PROCESS, SearchGoal, Trial, finished, trials
 from jobkit.report.sources import read_sources
 from jobkit.run.measure import nvml
 from tests.support.builders import (
@@ -78,7 +71,7 @@ def want(run: Path, memory_bytes: int | None, after: int = 0) -> None:
     wanted = SearchGoal(
         memory_bytes=memory_bytes, ram_bytes=2 * GIB, ledger=str(run.parent / "ledger.jsonl"), after=after
     )
-    write_atomically(run / WANTED_FILE, to_json(wanted))
+    write_atomically(run / SEARCH_GOAL_FILE, to_json(wanted))
 
 
 def run_of(
@@ -415,7 +408,7 @@ def test_another_knob_is_refused(tmp_path: Path) -> None:
 
 def test_without_a_wish_it_is_an_error(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    (run / WANTED_FILE).unlink()
+    (run / SEARCH_GOAL_FILE).unlink()
     with pytest.raises(JobkitError, match=r"find_max.json: No such file"):
         search.next_trial(run)
 
@@ -456,7 +449,7 @@ def test_the_command_prints_the_number_of_the_point_and_says_what_was_found(tmp_
     done = command()
     assert (done.returncode, done.stdout) == (0, "")
     assert " held: needed " in done.stderr
-    (run / WANTED_FILE).unlink()
+    (run / SEARCH_GOAL_FILE).unlink()
     done = command()
     assert (done.returncode, done.stdout) == (1, "")
     assert "find_max.json" in done.stderr

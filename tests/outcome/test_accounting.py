@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.records import ACCOUNTING_FILE, Outcome
+from jobkit.core.layout import ACCOUNTING_FILE
+from jobkit.core.records import Outcome
 from jobkit.outcome.accounting import CHANGES, GONE, read_accounts
 from jobkit.outcome.journal import Task
 from tests.support.builders import grid, write_answer, write_event, write_points, write_submitted

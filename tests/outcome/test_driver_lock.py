@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import DRIVER_LOCK
 from jobkit.outcome import driver_lock
-from jobkit.outcome.driver_lock import DRIVER_FILE, Life, driving, is_held, last_driver, life
+from jobkit.outcome.driver_lock import Life, driving, is_held, last_driver, life
 from jobkit.schedulers.types import JobId
 from jobkit.submit.recover import bury
 from tests.support.builders import grid, write_event, write_points, write_submitted
@@ -64,7 +65,7 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 def change(run: Path, **fields: object) -> None:
     driver = last_driver(run)
     assert driver is not None
-    (run / DRIVER_FILE).write_text(json.dumps(asdict(replace(driver, **fields))))  # type: ignore[arg-type]
+    (run / DRIVER_LOCK).write_text(json.dumps(asdict(replace(driver, **fields))))  # type: ignore[arg-type]
 
 
 def test_a_driver_lives_as_long_as_it_holds_its_lock(run: Path) -> None:
@@ -139,7 +140,7 @@ def test_a_process_of_jobkit_0_1_is_not_the_one_that_asks(run: Path) -> None:
 @pytest.mark.parametrize("spoilt", ["", "{", "[]", '{"pid": 1}'])
 def test_a_lock_file_without_its_words_is_no_driver_and_no_proof(run: Path, spoilt: str) -> None:
     with another(run) as (process, job):
-        (run / DRIVER_FILE).write_text(spoilt)
+        (run / DRIVER_LOCK).write_text(spoilt)
         assert last_driver(run) is None
         assert life(run, job) is Life.ALIVE
         process.kill()

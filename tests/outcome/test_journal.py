@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.records import JOURNAL_FILE
+from jobkit.core.layout import JOURNAL_FILE
 from jobkit.outcome.journal import Role, Submission, Task, read_journal, read_list
 from jobkit.schedulers.types import JobId
 from tests.support.builders import write_event, write_submitted

@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import Exit, Job, Point
+from jobkit.core.job_files import Exit
+from jobkit.core.records import Job, Point
 from jobkit.outcome.journal import Task
 from jobkit.outcome.logs import Log, find_log, point_named
 from tests.support.builders import (

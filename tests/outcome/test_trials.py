@@ -7,12 +7,12 @@ import pytest
 
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
-from jobkit.core.records import POINTS_FILE, Outcome
+from jobkit.core.layout import POINTS_FILE, TRIALS_FILE
+from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.outcome.trials import (
     ALLOCATOR,
     PROCESS,
-    TRIALS_FILE,
     Trial,
     answers,
     describe_trials,

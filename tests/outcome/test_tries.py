@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.job_files import BEGIN_FILE
-from jobkit.core.records import BATCHES_FILE, EXIT_FILE, RECORD_FILE, Exit, Job, Outcome, Point
-from jobkit.outcome.accounting import Accounts
-from jobkit.outcome.journal import Task
-from jobkit.outcome.tries import (
-    TryResult,
-    counting,
-    latest_number,
+from jobkit.core.job_files import Exit
+from jobkit.core.layout import (
+    BATCHES_FILE,
+    BEGIN_FILE,
+    EXIT_FILE,
+    RECORD_FILE,
     names,
-    not_started,
     read_batches,
-    read_tries,
     try_numbers,
 )
+from jobkit.core.records import Job, Outcome, Point
+from jobkit.outcome.accounting import Accounts
+from jobkit.outcome.journal import Task
+from jobkit.outcome.tries import TryResult, counting, latest_number, not_started, read_tries
 from jobkit.schedulers.types import Accounted
 from tests.support.builders import (
     batch,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.records import Exit, Outcome
+from jobkit.core.job_files import Exit
+from jobkit.core.records import Outcome
 from jobkit.core.units import format_moment
 from jobkit.outcome.verdict import NO_HOME, OVERRULING, Circumstances, TryFiles, decide_outcome
 from jobkit.schedulers.types import Accounted

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from jobkit import cli
 from jobkit.core import measurements, records
 from jobkit.core.errors import JobkitError
+from jobkit.core.job_files import Exit
 from jobkit.core.records import ModelRef, Outcome, TextRef
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.script import _values
@@ -290,7 +291,7 @@ def test_every_field_is_told(heading: str, kinds: tuple[type[records.Point], ...
 
 def test_the_lines_of_the_exit_file_are_told() -> None:
     told = named(section(page("run-by-hand.md"), "The exit file"))
-    assert set(told) == {field.name for field in fields(records.Exit)}
+    assert set(told) == {field.name for field in fields(Exit)}
 
 
 def test_every_column_of_the_table_is_told() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from jobkit.core.records import RECORD_FILE
+from jobkit.core.layout import RECORD_FILE
 from jobkit.outcome.results import read_run
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.fit.lengths import LENGTHS_FILE, NONE, TOKENIZER, Lengths
+from jobkit.core.layout import LENGTHS_FILE
+from jobkit.fit.lengths import NONE, TOKENIZER, Lengths
 from jobkit.fit.loads import read_lengths
 from jobkit.planning.prepare import Options, prepare, run_id
 from jobkit.schedulers.registry import choose_scheduler

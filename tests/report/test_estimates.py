@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit.gpus import CARDS
-from jobkit.fit.lengths import LENGTHS_FILE
 from jobkit.report.estimates import estimates
 from jobkit.report.output import render
 from jobkit.report.tables import collect

@@ -10,7 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from jobkit.core.records import Exit, Outcome, Record
+from jobkit.core.job_files import Exit
+from jobkit.core.records import Outcome, Record
 from jobkit.report.sentences import count_lines, fastest_line, heading, missing_lines, setting
 from jobkit.report.tables import Collected, collect
 from tests.support.builders import GPU, grid, point, record, write_exit, write_points, write_record

@@ -11,8 +11,10 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
+from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import to_json
-from jobkit.core.records import POINTS_FILE, Exit, Job, Outcome, Point
+from jobkit.core.layout import POINTS_FILE
+from jobkit.core.records import Job, Outcome, Point
 from jobkit.core.shell import Completed
 from jobkit.core.units import GIB, format_moment
 from jobkit.outcome.accounting import read_accounts

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobkit.core.job_files import Exit
+from jobkit.core.layout import FLAGS_FOLDER
 from jobkit.core.measurements import Gpu
-from jobkit.core.records import Exit, Outcome, Point, Record
+from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.run import gate
-from jobkit.run.gate import FLAGS_FOLDER, EarlyExit, Failed, check_still_needed, flagged, normalise_message
+from jobkit.run.gate import EarlyExit, Failed, check_still_needed, flagged, normalise_message
 from jobkit.run.measure import nvml
 from tests.support.builders import (
     GPU,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core import files, json_codec, records
+from jobkit.core import files, json_codec
+from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import work
 from jobkit.run.entities import read_entities
@@ -60,7 +61,7 @@ def tried(folder: Path, of: Point) -> Record:
     ready = replace(of, text=replace(of.text, sha256=sha256))
     task = Task(point=ready, try_number=1, inputs=folder, out=folder, job=Job(scheduler="hand"))
     outcome = work.run(task, Signals(None))
-    text = (folder / records.RECORD_FILE).read_text()
+    text = (folder / RECORD_FILE).read_text()
     found = json_codec.from_json(Record, text, where="record")
     assert found.outcome is outcome
     return found
@@ -129,8 +130,8 @@ def test_a_signal_while_it_measures_ends_that_and_not_the_try(
     assert (found.outcome, found.signal, found.needs) == (Outcome.OK, None, ())
     assert found.summary
     assert found.summary.items == found.summary.items_total == 5
-    assert len(read_entities(tmp_path / records.ENTITIES_FILE)) == 5
-    lines = files.read_lines(tmp_path / records.BATCHES_FILE)
+    assert len(read_entities(tmp_path / ENTITIES_FILE)) == 5
+    lines = files.read_lines(tmp_path / BATCHES_FILE)
     assert next(json_codec.from_json(Batch, line, where="batches").load for _, line in lines) == LOAD
     assert GIB <= card.cap_bytes <= GIB + 1024
 

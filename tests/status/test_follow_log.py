@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
-from jobkit.core.records import JOURNAL_FILE, Exit, Outcome
+from jobkit.core.job_files import Exit
+from jobkit.core.layout import JOURNAL_FILE
+from jobkit.core.records import Outcome
 from jobkit.core.units import format_moment
 from jobkit.outcome.log_text import is_fault
 from jobkit.outcome.logs import find_log

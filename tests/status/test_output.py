@@ -4,7 +4,8 @@ import json
 import math
 from dataclasses import replace
 
-from jobkit.core.records import Exit, Outcome
+from jobkit.core.job_files import Exit
+from jobkit.core.records import Outcome
 from jobkit.outcome.journal import Role
 from jobkit.outcome.verdict import TryFiles
 from jobkit.schedulers.types import Accounted, State

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.files import append_line
-from jobkit.core.records import JOURNAL_FILE, Job, Outcome, Point
+from jobkit.core.layout import JOURNAL_FILE
+from jobkit.core.records import Job, Outcome, Point
 from jobkit.outcome.journal import Task
 from jobkit.status.standing import Standing, history, read_standings
 from tests.support.asked import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep

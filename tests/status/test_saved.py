@@ -3,7 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core.records import Exit, Outcome
+from jobkit.core.job_files import Exit
+from jobkit.core.records import Outcome
 from jobkit.status.progress import SkippedTime, skipped_time
 from jobkit.status.standing import read_standings
 from tests.support.builders import grid, record, write_exit, write_points, write_record, write_submitted

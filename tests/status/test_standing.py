@@ -10,7 +10,8 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
-from jobkit.core.records import JOURNAL_FILE, Job, Outcome
+from jobkit.core.layout import JOURNAL_FILE
+from jobkit.core.records import Job, Outcome
 from jobkit.outcome.journal import Role
 from jobkit.schedulers.types import Queued, State
 from jobkit.status.standing import Standing, followers, history, read_standings

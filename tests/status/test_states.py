@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import ACCOUNTING_FILE, Outcome
+from jobkit.core.layout import ACCOUNTING_FILE
+from jobkit.core.records import Outcome
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
 from jobkit.schedulers import sge, slurm

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobkit.core.job_files import Begin
-from jobkit.core.records import Exit, Job, Outcome
+from jobkit.core.job_files import Begin, Exit
+from jobkit.core.records import Job, Outcome
 from jobkit.outcome.journal import Task
 from jobkit.outcome.timing import moment
 from jobkit.outcome.tries import TryResult

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.files import append_line, write_atomically
+from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import to_json
-from jobkit.core.records import JOURNAL_FILE, POINTS_FILE, Exit, Outcome, Point
-from jobkit.outcome.trials import TRIALS_FILE, WANTED_FILE
+from jobkit.core.layout import JOURNAL_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE
+from jobkit.core.records import Outcome, Point
 from jobkit.status.progress import Progress
 from jobkit.status.summary import PointStatus, RequestedGpus, RunStatus, read_asked, status
 from tests.support.builders import (
@@ -178,7 +179,7 @@ def write_trial(run: Path, trial: Point, outcome: str | None) -> None:
     append_line(run / POINTS_FILE, to_json(trial))
     if outcome:
         write_record(run, record(trial))
-    write_atomically(run / WANTED_FILE, '{"memory_bytes": null, "ram_bytes": 9, "ledger": "/l"}')
+    write_atomically(run / SEARCH_GOAL_FILE, '{"memory_bytes": null, "ram_bytes": 9, "ledger": "/l"}')
     append_line(run / TRIALS_FILE, json.dumps(TRIAL | {"outcome": outcome, "measured_bytes": 8}))
 
 

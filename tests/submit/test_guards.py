@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core import files, json_codec, records
+from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Outcome, Point
 from jobkit.planning.prepare import Options, Prepared, prepare
 from jobkit.submit import guards, sweep
@@ -129,7 +130,7 @@ def test_what_differs_in_its_inputs_is_another_sweep(home: Path, change: str) ->
     assert guards.find_duplicate(ready()) == run.run_dir
     if change == "text":
         (home / "text.txt").write_text("One two.\n\nThrew.\n", encoding="utf-8")
-    path = run.run_dir / records.POINTS_FILE
+    path = run.run_dir / POINTS_FILE
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     if change == "model":
         rows[0]["model"] = {"path": "/m", "name": "en", "size": "tiny", "stand_in": True, "fingerprint": "1"}
@@ -143,13 +144,13 @@ def test_a_trial_of_the_largest_batch_behind_the_points_makes_no_difference(home
     del home
     run = written()
     trial = replace(run.points[2], index=4, point_id="batch_size-9-verify")
-    files.append_line(run.run_dir / records.POINTS_FILE, json_codec.to_json(trial))
+    files.append_line(run.run_dir / POINTS_FILE, json_codec.to_json(trial))
     assert guards.find_duplicate(ready()) == run.run_dir
 
 
 def test_a_text_that_moved_with_its_cache_is_the_same_text(home: Path) -> None:
     run = written()
-    path = run.run_dir / records.POINTS_FILE
+    path = run.run_dir / POINTS_FILE
     path.write_text(path.read_text(encoding="utf-8").replace(str(home), "/elsewhere"), encoding="utf-8")
     assert guards.find_duplicate(ready()) == run.run_dir
 

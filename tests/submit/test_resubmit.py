@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import Exit, Outcome
+from jobkit.core.job_files import Exit
+from jobkit.core.records import Outcome
 from jobkit.outcome.journal import note, read_journal
 from jobkit.status.standing import Standing
 from jobkit.submit.resume import run_again

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import Exit, Outcome
-from jobkit.outcome.driver_lock import DRIVER_FILE, driving, last_driver
+from jobkit.core.job_files import Exit
+from jobkit.core.layout import DRIVER_LOCK
+from jobkit.core.records import Outcome
+from jobkit.outcome.driver_lock import driving, last_driver
 from jobkit.outcome.journal import events, note, read_journal
 from jobkit.planning.prepare import Options, prepare
 from jobkit.status.standing import Standing, read_standings
@@ -157,8 +159,8 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
     """
     with driving(local) as job:
         pass
-    known = json.loads((local / DRIVER_FILE).read_text()) | {"host": "node07", "boot": "another"}
-    (local / DRIVER_FILE).write_text(json.dumps(known))
+    known = json.loads((local / DRIVER_LOCK).read_text()) | {"host": "node07", "boot": "another"}
+    (local / DRIVER_LOCK).write_text(json.dumps(known))
     span: dict[str, object] = {"scheduler": "local", "first": 1, "last": 3, "round": 1}
     note(local, "submitting", job_id=job, cluster="node07", **span)
     note(local, "submitted", job_id=job, cluster="node07", **span)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import JOURNAL_FILE
+from jobkit.core.layout import JOURNAL_FILE
 from jobkit.submit.throttle import throttle
 from tests.support.builders import grid, point, write_points, write_submitted
 

@@ -18,11 +18,12 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, write_atomically
 from jobkit.core.json_codec import to_json
+from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit import search
-from jobkit.outcome.trials import TRIALS_FILE, WANTED_FILE, Trial
+from jobkit.outcome.trials import Trial
 from jobkit.submit import local, resume, verify
 from tests.support.builders import ITEMS, grid, record, write_answer, write_points, write_record
 
@@ -61,7 +62,7 @@ def run_of(folder: Path, scheduler: str, find_max: str = "") -> Path:
 
 
 def wanted(run: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads((run / WANTED_FILE).read_text(encoding="utf-8"))
+    found: dict[str, object] = json.loads((run / SEARCH_GOAL_FILE).read_text(encoding="utf-8"))
     return found
 
 
@@ -189,7 +190,7 @@ def test_of_two_at_once_one_waits(run: Path) -> None:
         with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as other:
             assert other.stderr is not None
             assert "is changing this run: waiting" in other.stderr.readline()
-            assert not (run / WANTED_FILE).exists()
+            assert not (run / SEARCH_GOAL_FILE).exists()
             fcntl.flock(held, fcntl.LOCK_UN)
             assert other.wait(60) == 0
     assert wanted(run)["after"] == 0
@@ -248,7 +249,7 @@ def test_what_cannot_be_predicted_is_no_job(
         write_record(run, replace(record(point), memory=Memory(maxrss_bytes=GIB // 100)))
     assert verify.verify(run, memory=None) == 0, "a point is still to come"
     (run / "journal.jsonl").unlink()
-    (run / WANTED_FILE).unlink()
+    (run / SEARCH_GOAL_FILE).unlink()
     (tmp_path / "calls").unlink()
     write_record(run, replace(record(last), memory=Memory(maxrss_bytes=GIB // 100)))
     before = unlocked(run)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import Exit, Outcome, Point
+from jobkit.core.job_files import Exit
+from jobkit.core.records import Outcome, Point
 from jobkit.status import queue as states
 from jobkit.status.standing import RunStanding, Standing, read_standings
 from tests.support.builders import grid, point, write_points, write_submitted

@@ -9,25 +9,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from jobkit.core.files import append_line, write_atomically
-from jobkit.core.job_files import BEGIN_FILE
+from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import to_json
-from jobkit.core.measurements import Gpu, Memory, Summary
-from jobkit.core.records import (
+from jobkit.core.layout import (
     ACCOUNTING_FILE,
     BATCHES_FILE,
+    BEGIN_FILE,
     EXIT_FILE,
     JOURNAL_FILE,
     POINTS_FILE,
     RECORD_FILE,
-    Batch,
-    Exit,
-    Job,
-    ModelRef,
-    Outcome,
-    Point,
-    Record,
-    TextRef,
 )
+from jobkit.core.measurements import Gpu, Memory, Summary
+from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record, TextRef
 from jobkit.core.units import GIB
 
 TEXT = TextRef(path="/texts/sample.txt", sha256="5a" * 32, size_bytes=174_693, name="sample")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.files import append_line
-from jobkit.core.records import JOURNAL_FILE, Point
+from jobkit.core.layout import JOURNAL_FILE
+from jobkit.core.records import Point
 from tests.support.builders import point, try_folder
 
 RUN_ID = point().run_id

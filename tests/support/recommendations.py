@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.measurements import Need
 from jobkit.core.records import Point, Record
-from jobkit.fit.lengths import LENGTHS_FILE, Lengths
+from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
 from jobkit.report.recommend.types import RunData, TryTimes
 from jobkit.spec.site import load_site

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import Exit, Outcome, Point
+from jobkit.core.job_files import Exit
+from jobkit.core.records import Outcome, Point
 from jobkit.outcome.journal import events
 from jobkit.planning.prepare import Options, prepare
 from jobkit.status import queue as states

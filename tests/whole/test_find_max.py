@@ -15,12 +15,13 @@ import pytest
 
 from jobkit.core.files import append_line, read_lines, write_atomically
 from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome, Point
 from jobkit.core.units import GIB
 from jobkit.fit import search
 from jobkit.outcome.results import read_run
-from jobkit.outcome.trials import TRIALS_FILE, WANTED_FILE, SearchGoal, Trial, trials
+from jobkit.outcome.trials import SearchGoal, Trial, trials
 from jobkit.planning.script import render_find
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -112,7 +113,7 @@ def test_where_it_fails_a_smaller_one_holds(tmp_path: Path) -> None:
 def test_without_the_wish_to_verify_nothing_more_is_run(tmp_path: Path) -> None:
     here = Here(tmp_path, "find_max: {memory: 150MiB, verify: false}")
     assert here.sweep().returncode == 0
-    assert not (here.run / WANTED_FILE).exists()
+    assert not (here.run / SEARCH_GOAL_FILE).exists()
     done = here.jobkit("verify", here.run)
     assert done.returncode == 0, done.stdout + done.stderr
     (trial,) = trials(here.run)
@@ -140,7 +141,7 @@ class Following(Run):
             size = point.params["batch_size"]
             write_record(self.dir, replace(record(point), memory=Memory(maxrss_bytes=size * GIB)))
         wanted = SearchGoal(memory_bytes=round(2.1 * GIB), ram_bytes=0, ledger=str(folder / "ledger.jsonl"))
-        write_atomically(self.dir / WANTED_FILE, to_json(wanted))
+        write_atomically(self.dir / SEARCH_GOAL_FILE, to_json(wanted))
         spec = SweepSpec.model_validate({"name": "t", "workload": "odd:Slow", "sweep": sweep})
         script = render_find(spec, load_site("local-default", "local"), points[0], self.dir)
         (self.dir / "find.sh").write_text(script, encoding="utf-8")

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from jobkit.core import json_codec, records
+from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
+from jobkit.core.job_files import Exit
 from jobkit.core.records import Outcome
 from jobkit.report.tables import collect
 from jobkit.spec.sweep_spec import load_spec
@@ -220,7 +221,7 @@ def test_records_that_are_spoilt(tmp_path: Path) -> None:
         strict=True,
     ):
         (try_folder(run, of) / "record.json").write_text(spoilt, encoding="utf-8")
-        write_exit(run, of, records.Exit(status=0, stage="done"))
+        write_exit(run, of, Exit(status=0, stage="done"))
     found = collect([run])
     assert found.points["outcome"].tolist()[0] == Outcome.OK
     # The half record, the newer one and the noise; the third file is point 2's own record.
@@ -276,7 +277,7 @@ def test_a_fifo_in_place_of_a_file(tmp_path: Path) -> None:
     write_answer(run, "local", "accounting", "{}", argv=[])
     write_record(run, record(points[0]))
     write_begin(run, points[1], scheduler="local", job=7, task=2)
-    write_exit(run, points[1], records.Exit(status=0, stage="done"))
+    write_exit(run, points[1], Exit(status=0, stage="done"))
     for name in (
         "job.sh",
         "sweep.yaml",

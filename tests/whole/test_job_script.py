@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core import json_codec, records
-from jobkit.core.job_files import read_begin
+from jobkit.core import json_codec
+from jobkit.core.job_files import Exit, read_begin, read_exit
 from jobkit.core.records import ModelRef, Outcome, Record, TextRef
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.script import render
@@ -89,8 +89,8 @@ class Run:
         path = self.home(point, number) / "record.json"
         return json_codec.from_json(Record, path.read_text(encoding="utf-8"), where=str(path))
 
-    def exit(self, point: int = 1, number: int = 1) -> records.Exit:
-        return records.read_exit(self.home(point, number) / "exit")
+    def exit(self, point: int = 1, number: int = 1) -> Exit:
+        return read_exit(self.home(point, number) / "exit")
 
     def own(self) -> Path:
         """Return the folder on scratch that only this user can enter."""
@@ -128,7 +128,7 @@ def test_a_point_by_hand(tmp_path: Path) -> None:
     assert record.summary is not None
     assert (record.summary.items, record.summary.batches) == (3, 2)
     assert record.effective == {"batch_size": 2}
-    assert run.exit(2) == records.Exit(status=0, stage="done", host=record.host)
+    assert run.exit(2) == Exit(status=0, stage="done", host=record.host)
     paragraphs = [
         "One paragraph. It has two sentences.\n",
         "  An indented one,\n  on two lines.\n",

@@ -11,10 +11,10 @@ import click
 
 from jobkit.commands.shared import json_option, scheduler_option, site_option
 from jobkit.core import terminal
+from jobkit.core.errors import ExitCode
+from jobkit.core.units import MIB
 
 F = TypeVar("F", bound=Callable[..., int])
-MIB = 2**20
-EXIT_FAILED = 4
 
 
 def size_option(default: str) -> Callable[[F], F]:
@@ -84,7 +84,7 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
     well, said = wait_for_fetch(run_dir, job, by_name(chosen))
     terminal.say(said.rstrip())
     say("fetched" if well else f"the fetch failed; its log stands above and in {run_dir}/logs")
-    return 0 if well else EXIT_FAILED
+    return 0 if well else ExitCode.FAILED
 
 
 @models.command("build")

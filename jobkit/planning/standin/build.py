@@ -22,6 +22,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import only_one, write_atomically
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.paths import made_folder, share, writing
+from jobkit.core.terminal import Say
 from jobkit.planning.child import run_in_child
 from jobkit.planning.sample import generate
 from jobkit.planning.standin.parts import (
@@ -29,7 +30,6 @@ from jobkit.planning.standin.parts import (
     PACKAGE,
     PARTS,
     Order,
-    Say,
     Size,
     make_character_models,
     make_word_vectors,

@@ -7,13 +7,14 @@ it: ``<folder>/en/<part>/jobkit.pt``.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from jobkit.core.terminal import Say
 from jobkit.planning.sample import Sample
 from jobkit.planning.standin.labels import (
     LONGEST_TRAINED_CHARS,
@@ -21,8 +22,6 @@ from jobkit.planning.standin.labels import (
     word_counts,
     write_labelled,
 )
-
-Say = Callable[[str], None]
 
 LANGUAGE = "en"
 PACKAGE = "jobkit"

@@ -17,7 +17,8 @@ import pandas as pd
 
 from jobkit.core.files import read_tolerantly
 from jobkit.core.json_codec import from_json
-from jobkit.core.records import BATCHES_FILE, RESULTS_FOLDER, TRY_PREFIX, Batch, Outcome, Record
+from jobkit.core.layout import BATCHES_FILE, try_folder
+from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.fit.loads import loads_of, read_lengths
 from jobkit.fit.observations import others
 from jobkit.fit.speed import SPEED_TOLERANCE
@@ -25,7 +26,7 @@ from jobkit.outcome.results import PointResult, read_run
 from jobkit.outcome.trials import Trial, trials
 from jobkit.report.plot.memory_data import NOTHING, MemoryPanel, memory_of_log, memory_of_records, together
 from jobkit.report.rows import LOG
-from jobkit.report.tables import FIRST_KNOB, Collected
+from jobkit.report.tables import Collected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +169,7 @@ def _memory_of_log(rows: pd.DataFrame, gpu_memory_bytes: int | None) -> MemoryPa
     model = float(well["model_bytes"].mean())
     capacity = float(gpu_memory_bytes or well["gpu_capacity_bytes"].max())
     return memory_of_log(
-        well[FIRST_KNOB].tolist(),
+        well[BATCH_SIZE].tolist(),
         well[column].tolist(),
         up="GPU memory, total" if on_gpu else "RAM",
         capacity_bytes=None if math.isnan(capacity) or not on_gpu else capacity,
@@ -187,7 +188,7 @@ def _batches(measured: Mapping[tuple[str, str], Record], found: Results) -> dict
     for (folder, name), record in measured.items():
         chosen = found[folder, name].chosen
         if chosen and record.point.device != "cpu":
-            home = Path(folder, RESULTS_FOLDER, name, f"{TRY_PREFIX}{chosen.number}")
+            home = Path(try_folder(folder, name, chosen.number))
             lines[name] += read_tolerantly(home / BATCHES_FILE, _batch)[0]
     return dict(lines)
 
@@ -200,7 +201,7 @@ def _speed(rows: pd.DataFrame, knobs: Sequence[str]) -> SpeedPanel:
     """Return the speed over the first knob that is there, those that went well alone."""
     well = rows[(rows["outcome"] == Outcome.OK) & rows["items_per_s"].notna()]
     used = [knob for knob in knobs if well[knob].notna().any()]
-    knob = used[0] if used else FIRST_KNOB
+    knob = used[0] if used else BATCH_SIZE
     if well.empty or not used:
         return SpeedPanel(knob=knob, series=())
     others = used[1:] if _ambiguous(well, knob, used[1:]) else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from jobkit.core.records import Batch, Outcome, Record
+from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_bytes_gib, format_count
 from jobkit.fit.batch_line import Line, fit_line, largest_batch
 from jobkit.fit.gpus import usable_bytes
@@ -219,7 +219,7 @@ def _spots(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[Spot, ..
 
 
 def _sizes(records: Iterable[Record]) -> str:
-    known = {record.point.params["batch_size"] for record in records if "batch_size" in record.point.params}
+    known = {record.point.params[BATCH_SIZE] for record in records if BATCH_SIZE in record.point.params}
     return f", batch {', '.join(f'{size:,}' for size in sorted(known))}" if known else ""
 
 

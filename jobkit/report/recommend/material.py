@@ -12,25 +12,24 @@ from typing import Any
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import parse_object, read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
-from jobkit.core.paths import cache_dir, ledger_path
-from jobkit.core.records import (
+from jobkit.core.layout import (
     BATCHES_FILE,
     RECORD_FILE,
-    RESULTS,
-    RESULTS_FOLDER,
+    SPEC_FILE,
     TRY_PREFIX,
-    Batch,
-    Outcome,
-    Record,
-    TextRef,
+    is_run_folder,
+    point_folder,
+    try_folder,
+    try_numbers,
 )
+from jobkit.core.paths import cache_dir, ledger_path
+from jobkit.core.records import RESULTS, Batch, Outcome, Record, TextRef
 from jobkit.core.terminal import shell_quote
 from jobkit.fit import ledger
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import loads_of, read_lengths
-from jobkit.outcome.results import PointResult, is_run_folder, read_run
+from jobkit.outcome.results import PointResult, read_run
 from jobkit.outcome.trials import describe_trials, settled_trials, trials
-from jobkit.outcome.tries import try_numbers
 from jobkit.planning.text_lengths import cached_lengths, paragraphs_of
 from jobkit.planning.texts import find_text
 from jobkit.report.recommend.types import Corpus, RunData, TryTimes
@@ -39,7 +38,6 @@ from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
-SPEC_FILE = "sweep.yaml"
 LOCAL = "local"
 MOST_PARAGRAPHS = 10**12
 NUMBERS = "2000000, 2,000,000, 2_000_000 or 2e6"
@@ -134,7 +132,7 @@ def _batches(folder: Path, sweep: Sequence[PointResult]) -> dict[str, list[Batch
     for one in sweep:
         record = one.chosen.record if one.chosen else None
         if one.chosen and record and record.point.device != "cpu":
-            home = folder / RESULTS_FOLDER / one.point.point_id / f"{TRY_PREFIX}{one.chosen.number}"
+            home = Path(try_folder(folder, one.point.point_id, one.chosen.number))
             lines, _ = read_tolerantly(home / BATCHES_FILE, lambda line, at: from_json(Batch, line, where=at))
             found[one.point.point_id] = lines
     return found
@@ -143,7 +141,7 @@ def _batches(folder: Path, sweep: Sequence[PointResult]) -> dict[str, list[Batch
 def _held(folder: Path, sweep: Sequence[PointResult]) -> Iterator[TryTimes]:
     """Yield every try of the points of the sweep, less those that a person ran."""
     for one in sweep:
-        home = folder / RESULTS_FOLDER / one.point.point_id
+        home = Path(point_folder(folder, one.point.point_id))
         for number in reversed(try_numbers(str(home)) if one.tries else []):
             if number not in one.by_hand:
                 yield _times(home / f"{TRY_PREFIX}{number}" / RECORD_FILE)

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from jobkit.core import terminal
+from jobkit.core.records import BATCH_SIZE
 from jobkit.core.terminal import NoWrap, shell_quote, wrap_sections
-from jobkit.core.units import format_bytes_gib, format_count, format_memory, format_walltime
+from jobkit.core.units import MIB, format_bytes_gib, format_count, format_memory, format_walltime
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.predict import Prediction
-from jobkit.fit.speed import KNOB, SPEED_TOLERANCE, TWO_SIDED, Speed, differ
+from jobkit.fit.speed import SPEED_TOLERANCE, TWO_SIDED, Speed, differ
 from jobkit.outcome.trials import NOT_TRIED
 from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
 from jobkit.report.recommend.types import (
@@ -30,7 +31,6 @@ from jobkit.report.recommend.types import (
 GAP = 2
 EVEN = 0.0005
 """A difference in speed that would be printed as 0.0 %."""
-MIB = 2**20
 MEASURED = {
     NEED: "what the heaviest batches of each point need, by capping the allocator",
     ALLOCATED: "torch's allocated peaks times the worst slack seen",
@@ -110,14 +110,14 @@ def _why(found: Recommendation) -> str:
 def _proof(found: Recommendation) -> Iterator[str]:
     """Yield how to prove the largest safe batch, or why that cannot be done."""
     largest, of = found.batch.largest, found.measured
-    other = {knob for setting in found.batch.settings for knob in setting.params} - {KNOB}
+    other = {knob for setting in found.batch.settings for knob in setting.params} - {BATCH_SIZE}
     if largest.safe_batch == 0:
         return
-    if any(setting.params.get(KNOB) == largest.safe_batch for setting in found.batch.settings):
+    if any(setting.params.get(BATCH_SIZE) == largest.safe_batch for setting in found.batch.settings):
         yield "  This run has measured it: no test is needed."
         return
     if any(len({setting.params.get(knob) for setting in found.batch.settings}) > 1 for knob in other):
-        yield f"  It cannot be proved by jobkit verify, for another knob than {KNOB} varies in this sweep."
+        yield f"  jobkit verify cannot prove it: this sweep varies another knob than {BATCH_SIZE}."
     elif largest.safe_batch > of.paragraphs:
         text = format_count(of.paragraphs, "paragraph")
         yield f"  jobkit verify cannot prove it on so short a text ({text})."
@@ -142,7 +142,7 @@ def _smaller(found: Recommendation) -> Iterator[str]:
 
 
 def _size(speed: Speed) -> int:
-    return speed.params.get("batch_size", 0)
+    return speed.params.get(BATCH_SIZE, 0)
 
 
 def _rate(speed: Speed) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import Outcome, Record
+from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
 from jobkit.fit.gpus import GpuKind, common_gpus, usable_bytes
 from jobkit.fit.line import Fit
-from jobkit.fit.loads import KNOB, Loads, agreeing, loads_of
+from jobkit.fit.loads import Loads, agreeing, loads_of
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
 from jobkit.fit.predict import Prediction, capped, predict
 from jobkit.fit.speed import (
@@ -111,7 +111,7 @@ def _of_corpus(material: RunData, corpus: Corpus | None, chosen: Speed, largest:
     if corpus is None:
         return []
     found = []
-    batch, name = chosen.params.get(KNOB), corpus.name
+    batch, name = chosen.params.get(BATCH_SIZE), corpus.name
     if corpus.loads is None and name:
         found.append(f"the longest items of {name} are not known, and they decide the memory: {FIND_THEM}")
     elif corpus.loads is None:
@@ -298,7 +298,7 @@ def _predicted(
 ) -> Prediction:
     capacity = evidence.allocator_bytes(card_bytes)
     if not evidence.load_by_batch:
-        why = f"{KNOB} is no knob of this sweep, so no largest one is told"
+        why = f"{BATCH_SIZE} is no knob of this sweep, so no largest one is told"
         return Prediction(capacity_bytes=capacity, reason=why)
     found = predict(evidence, max(0.0, capacity), loads, margin=margin)
     return capped(found, evidence, loads, material.too_large)
@@ -317,8 +317,8 @@ def _on_card(card: GpuKind, material: RunData, own: _Memory, margin: float, chos
 
 def _binds(chosen: Speed, found: Sequence[Speed], largest: Prediction) -> str | None:
     """Return what keeps the batch from being larger than the recommended one, which is safe."""
-    batch = chosen.params.get(KNOB, 0)
-    if any(speed.params.get(KNOB, 0) > batch for speed in found):
+    batch = chosen.params.get(BATCH_SIZE, 0)
+    if any(speed.params.get(BATCH_SIZE, 0) > batch for speed in found):
         return THROUGHPUT
     if largest.reason:
         return None

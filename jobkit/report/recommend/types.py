@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from jobkit.core.records import Batch, Record
+from jobkit.core.records import BATCH_SIZE, Batch, Record
 from jobkit.fit.gpus import GpuKind
 from jobkit.fit.loads import Loads
 from jobkit.fit.predict import Prediction
-from jobkit.fit.speed import KNOB, Duration, Speed
+from jobkit.fit.speed import Duration, Speed
 from jobkit.outcome.trials import Trial
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources
@@ -44,7 +44,7 @@ def within(speed: Speed, largest: Prediction) -> bool | None:
     """Tell whether a setting stays within the bound of a prediction; ``None`` where nothing is known."""
     if largest.reason or speed.load is None:
         return None
-    size = speed.params.get(KNOB, 0)
+    size = speed.params.get(BATCH_SIZE, 0)
     return largest.saturated or (size <= largest.safe_batch and speed.load <= largest.safe_load)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from jobkit.core.records import ModelRef
+from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.run.workloads.base import Entity, Result
 
 DEFAULT_BATCH_SIZE = 32
@@ -24,7 +24,7 @@ _WORD = re.compile(r"\w+")
 class Count:
     """Count the words of each paragraph; the load is items x characters of the longest."""
 
-    KNOBS: ClassVar[tuple[str, ...]] = ("batch_size",)
+    KNOBS: ClassVar[tuple[str, ...]] = (BATCH_SIZE,)
     NEEDS_MODEL: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Count:
     def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
         """Take the batch size; there is no model, no device and one thread."""
         del model, device, threads
-        self._batch_size = params.get("batch_size", DEFAULT_BATCH_SIZE)
+        self._batch_size = params.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
 
     def items_per_call(self) -> int:
         """Return the batch size, in paragraphs."""
@@ -67,7 +67,7 @@ class Count:
 
     def effective(self) -> Mapping[str, int | None]:
         """Return the most paragraphs that one call held; ``None`` before the first."""
-        return {"batch_size": self._largest_call}
+        return {BATCH_SIZE: self._largest_call}
 
     def versions(self) -> Mapping[str, str]:
         """Return Python's version: nothing else was imported."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
+from jobkit.core.terminal import Say
 from jobkit.run.failure import in_words
 from jobkit.run.workloads.base import SHIPPED, Entity, Result, Workload, workload_class
 
@@ -127,7 +128,7 @@ def folder_of(name: str, folder: str | None) -> str | None:
     return str(Path(file).parent) if file else folder
 
 
-def traits(name: str, folder: str | None, *, say: Callable[[str], None]) -> tuple[bool, bool, list[str]]:
+def traits(name: str, folder: str | None, *, say: Say) -> tuple[bool, bool, list[str]]:
     """Return whether a workload needs a model, whether it tells the lengths of a text's items, its knobs."""
     del say
     found = whole_class(name, folder)
@@ -140,7 +141,7 @@ def lengths(
     paragraphs: Sequence[str],
     model: Mapping[str, Any] | None,
     *,
-    say: Callable[[str], None],
+    say: Say,
 ) -> list[list[int]]:
     """Return the lengths of a text's items, as a workload finds them.
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import ModelRef
+from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.run.workloads.base import Entity, Heavy, Result
 from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING, sentence_lengths
 from jobkit.run.workloads.stanza_retag import again, columns_of, parts
@@ -45,7 +45,7 @@ class StanzaNer:
     """Tag named entities with a Stanza pipeline; see the module for what the knobs mean."""
 
     KNOBS: ClassVar[tuple[str, ...]] = (
-        "batch_size",
+        BATCH_SIZE,
         "paragraphs_per_call",
         "sentences_per_ner_batch",
         "tokenizer_batch",
@@ -182,10 +182,10 @@ class StanzaNer:
         A ``batch_size`` came to the smaller of the two knobs it stands for.
         """
         seen = {name: self._largest.get(name) for name in self.KNOBS[1:]}
-        if "batch_size" not in self._params:
+        if BATCH_SIZE not in self._params:
             return seen
         stood_for = [seen[name] for name in _BATCH_SIZE_IS if name not in self._params]
-        return {"batch_size": min((value for value in stood_for if value is not None), default=None)} | seen
+        return {BATCH_SIZE: min((value for value in stood_for if value is not None), default=None)} | seen
 
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
@@ -214,7 +214,7 @@ class StanzaNer:
         return {name: str(version) for name, version in found.items() if version is not None}
 
     def _knob(self, name: str) -> int:
-        return self._params.get(name, self._params.get("batch_size", DEFAULT_BATCH_SIZE))
+        return self._params.get(name, self._params.get(BATCH_SIZE, DEFAULT_BATCH_SIZE))
 
     def _see(self, knob: str, size: int) -> None:
         self._largest[knob] = max(self._largest.get(knob, 0), size)
@@ -223,7 +223,7 @@ class StanzaNer:
         """Set the tokenizer's batch where it is read, and watch what both models get."""
         tokenizer = self._pipeline.processors["tokenize"].trainer
         if "tokenizer_batch" in self._params:
-            tokenizer.args["batch_size"] = self._params["tokenizer_batch"]
+            tokenizer.args[BATCH_SIZE] = self._params["tokenizer_batch"]
         _watch(tokenizer, self._look_at_tokenizer_batch)
         for trainer in self._pipeline.processors["ner"].trainers:
             _watch(trainer, self._look_at_ner_batch)

@@ -8,7 +8,7 @@ import pytest
 
 from jobkit.commands.results.collect import collect
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import Exit
+from jobkit.core.job_files import Exit
 from tests.support.builders import grid, record, write_exit, write_points, write_record
 
 OLD_LOG = Path(__file__).parents[2] / "data" / "predecessors" / "gpu-stanza-tagging.o2650"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.commands.run.logs import logs
-from jobkit.core.records import Exit
+from jobkit.core.job_files import Exit
 from tests.status.test_follow_log import wait_for
 from tests.support.builders import grid, write_begin, write_exit, write_points, write_submitted
 

@@ -23,10 +23,11 @@ from matplotlib.text import Text
 from jobkit.commands.results.collect import collect as command
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
+from jobkit.core.layout import TRIALS_FILE
 from jobkit.core.measurements import Gpu, Memory, Need
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
-from jobkit.outcome.trials import TRIALS_FILE, Trial
+from jobkit.outcome.trials import Trial
 from jobkit.report.plot.data import group_plots
 from jobkit.report.plot.figure import COLUMN_IN, MOST_GROUPS, PAGE_IN, STYLE, SUFFIXES, figure, plot
 from jobkit.report.plot.panels import MARKS, SMALL, repeats_in_words, short

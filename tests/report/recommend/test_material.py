@@ -10,12 +10,12 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
+from jobkit.core.layout import LENGTHS_FILE, TRIALS_FILE
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.core.units import GIB
 from jobkit.fit import ledger
-from jobkit.fit.lengths import LENGTHS_FILE
-from jobkit.outcome.trials import TRIALS_FILE, Trial
+from jobkit.outcome.trials import Trial
 from jobkit.planning.texts import find_text
 from jobkit.report.recommend.material import read_corpus, read_material
 from tests.support.builders import batch, try_folder, write_batches, write_record

@@ -1,0 +1,89 @@
+"""The run folder: every file and folder of it by name, and the light readers of points and batches.
+
+"The run folder" in docs/structure.md describes each. Standard library only: the compute node imports this.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_lines, read_tolerantly
+from jobkit.core.json_codec import from_json
+from jobkit.core.records import Batch, Point
+
+SPEC_FILE = "sweep.yaml"
+POINTS_FILE = "points.jsonl"
+LENGTHS_FILE = "lengths.json"
+JOB_SCRIPT = "job.sh"
+JOURNAL_FILE = "journal.jsonl"
+ACCOUNTING_FILE = "accounting.jsonl"
+SEARCH_GOAL_FILE = "find_max.json"
+TRIALS_FILE = "trials.jsonl"
+RUN_LOCK = ".lock"
+SEARCH_LOCK = ".find.lock"
+DRIVER_LOCK = ".driver.lock"
+FLAGS_FOLDER = "flags"
+LOGS_FOLDER = "logs"
+PID_FILE = "logs/running.pid"
+
+RESULTS_FOLDER = "results"
+TRY_PREFIX = "try-"
+BEGIN_FILE = "begin"
+BATCHES_FILE = "batches.jsonl"
+RECORD_FILE = "record.json"
+ENTITIES_FILE = "entities.tsv"
+EXIT_FILE = "exit"
+
+
+def point_folder(run: Path | str, point_id: str) -> str:
+    """Return the folder of a point's tries."""
+    return f"{run}/{RESULTS_FOLDER}/{point_id}"
+
+
+def try_folder(run: Path | str, point_id: str, number: int) -> str:
+    """Return the folder of a try."""
+    return f"{run}/{RESULTS_FOLDER}/{point_id}/{TRY_PREFIX}{number}"
+
+
+def is_run_folder(path: Path) -> bool:
+    """Tell whether a folder is a run: it lists its points."""
+    listed = path / POINTS_FILE
+    return listed.is_file() and (listed.stat().st_size > 0 or (path / JOB_SCRIPT).is_file())
+
+
+def names(folder: Path | str) -> set[str]:
+    """Return the names in a folder; none if it cannot be read."""
+    try:
+        return set(os.listdir(folder))  # noqa: PTH208 - names only: 10,000 Path objects cost time
+    except OSError:
+        return set()
+
+
+def try_numbers(home: Path | str) -> list[int]:
+    """Return the numbers of a point's tries, the latest first."""
+    found = (name.removeprefix(TRY_PREFIX) for name in names(home) if name.startswith(TRY_PREFIX))
+    return sorted((int(name) for name in found if name.isdecimal()), reverse=True)
+
+
+def read_batches(home: Path | str, number: int, problems: list[str]) -> tuple[Batch, ...]:
+    """Return the batches of a try, and add to ``problems`` what could not be read."""
+    path = Path(home, f"{TRY_PREFIX}{number}", BATCHES_FILE)
+    batches, notes = read_tolerantly(path, lambda line, where: from_json(Batch, line, where=where))
+    problems.extend(notes)
+    return tuple(batches)
+
+
+def read_point(path: Path, index: int) -> Point:
+    """Return point ``index`` of a ``points.jsonl``: its line of that number.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such line, or it is no point.
+    """
+    for number, line in read_lines(path):
+        if number == index:
+            return from_json(Point, line, where=f"{path}:{number}")
+    raise JobkitError(f"{path}: no line {index}", hint="points count from 1")
