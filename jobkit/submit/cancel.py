@@ -13,7 +13,7 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count
 from jobkit.outcome.driver_lock import elsewhere, last_driver
-from jobkit.outcome.journal import Role, Submission, Task, read_journal
+from jobkit.outcome.journal import PURPOSES, Role, Submission, Task, read_journal
 from jobkit.outcome.trials import finished
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import State
@@ -36,10 +36,6 @@ from jobkit.submit.resubmit import alone, machine_of
 LIVE = IN_QUEUE | {Standing.UNSETTLED}
 """A task that the queue does not show just now may be there all the same (nextflow#1007)."""
 LOCAL = "local"
-WAITED = {
-    Role.FOLLOW: "which was to run again what the policy says",
-    Role.FIND: "which was to try the largest batch",
-}
 MOST_NAMES = 8
 
 
@@ -276,8 +272,8 @@ def _take_back(run_dir: Path, parts: Sequence[Part], points: Sequence[PointStand
             refusals.append(f"{one.scheduler} did not cancel job {one.job}: {refused}")
             continue
         taken |= {Task(one.scheduler, one.job.id, task) for task in part.tasks}
-        if one.role in WAITED:
-            say(f"cancelled: job {one.job}, {WAITED[one.role]}")
+        if one.role in PURPOSES:
+            say(f"cancelled: job {one.job}, which {PURPOSES[one.role]}")
     _tell(run_dir, [point for point in points if point.task in taken])
     if refusals:
         raise JobkitError(

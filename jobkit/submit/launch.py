@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +12,11 @@ from jobkit.core import shell, terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime
-from jobkit.outcome.journal import Role
+from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.outcome.trials import MOST_TRIALS
 from jobkit.planning.prepare import Prepared
 from jobkit.schedulers.registry import by_name
-from jobkit.schedulers.types import ONE_TASK, JobId
+from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit import local, rounds, sweep
 
@@ -31,7 +32,10 @@ def say(text: str) -> None:
 
 
 def preview(prepared: Prepared) -> str:
-    """Return the script and the commands that would submit it, as the shell would take them."""
+    """Return the script and the commands that would submit it, as the shell would take them.
+
+    If the scheduler would refuse the script, that is said now.
+    """
     lines = [prepared.script.rstrip("\n"), "", f"# Nothing was written or submitted ({headline(prepared)})."]
     lines += [f"# The script would be {prepared.run_dir}/job.sh, submitted by:"]
     return "\n".join([*lines, *(f"#   {shlex.join(argv)}" for argv in submit_commands(prepared))])
@@ -40,38 +44,41 @@ def preview(prepared: Prepared) -> str:
 def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
     """Return the submit commands of a run, one an array, and those of the jobs that follow.
 
-    Where the controller does not answer, for the scheduler is not on this machine, one array
-    is taken to hold all points.
+    If the controller does not answer, since the scheduler is not on this machine, one array is
+    assumed to hold all points.
 
     Raises
     ------
     JobkitError
-        Where the controller's limits forbid so many points.
+        If the controller's limits forbid this number of points.
     """
-    scheduler = by_name(prepared.spec.scheduler)
-    round_ = sweep.first_round(prepared)
+    scheduler, round_ = by_name(prepared.spec.scheduler), sweep.first_round(prepared)
     try:
         limits = rounds.ask_limits(scheduler, once=True)
     except JobkitError:
-        limits = ""
         say(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
-    cut = rounds.arrays_within(
-        scheduler, limits, len(round_.tasks), prepared.spec.max_parallel, round_.listed
-    )
-    commands = [scheduler.submit_argv(str(prepared.run_dir / "job.sh"), array) for array in cut]
-    if scheduler.NAME == "local":
-        return commands
-    jobs = [JobId(f"JOB{number}") for number, _ in enumerate(cut, 1)]
-    following = {
-        sweep.FIND_SCRIPT: rounds.following(len(prepared.points)) if prepared.find_script else None,
-        sweep.FOLLOW_SCRIPT: ONE_TASK if prepared.follow_script else None,
-    }
-    followers = [
-        scheduler.submit_argv(str(prepared.run_dir / script), array, jobs)
-        for script, array in following.items()
-        if array
+        arrays = rounds.plan_arrays(scheduler, round_, "")
+    else:
+        arrays = rounds.plan_arrays(scheduler, round_, limits)
+        _say_refusal(prepared, arrays)
+    jobs = sweep.planned_jobs(prepared, arrays)
+    names = [JobId(f"JOB{number}") for number, _ in enumerate(arrays, 1)]
+    commands = [
+        scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for(names))
+        for job in jobs
     ]
-    return commands + followers
+    return commands[:1] if scheduler.NAME == "local" else commands
+
+
+def _say_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
+    """Ask the scheduler about the script; say what it would refuse."""
+    with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
+        script = Path(folder) / "job.sh"
+        script.write_text(prepared.script, encoding="utf-8")
+        try:
+            rounds.check_round(by_name(prepared.spec.scheduler), script, sweep.first_round(prepared), arrays)
+        except JobkitError as error:
+            say(f"without --dry-run this is refused: {error}")
 
 
 def headline(prepared: Prepared) -> str:
@@ -84,26 +91,19 @@ def headline(prepared: Prepared) -> str:
     return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
 
 
-def here(prepared: Prepared, check: sweep.Check) -> int | None:
-    """Run all points on this machine, with progress; return an exit code if it did not get so far."""
+def here(prepared: Prepared, check: sweep.Check) -> None:
+    """Run all points on this machine, with progress."""
     from jobkit.status import (
         progress_bars,  # brings rich, which a submission that returns at once does not need
     )
 
     say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
     sweep.write_run(prepared, check)
-    try:
-        with (
-            local.as_driver(prepared.run_dir) as job_id,
-            progress_bars.Progress(prepared.run_dir, prepared.points) as progress,
-        ):
-            local.drive(prepared.run_dir, progress.tick, job_id)
-    except KeyboardInterrupt:
-        say(f"interrupted; what was measured is in {relative_path(prepared.run_dir)}")
-        say(f"  see it    jobkit collect {shell_path(prepared.run_dir)}")
-        say(f"  go on     jobkit resume {shell_path(prepared.run_dir)}")
-        return ExitCode.INTERRUPTED
-    return None
+    with (
+        local.as_driver(prepared.run_dir) as job_id,
+        progress_bars.Progress(prepared.run_dir, prepared.points) as progress,
+    ):
+        local.drive(prepared.run_dir, progress.tick, job_id)
 
 
 def detached(prepared: Prepared, check: sweep.Check) -> int:
@@ -113,7 +113,7 @@ def detached(prepared: Prepared, check: sweep.Check) -> int:
     run_dir = prepared.run_dir
     argv = by_name("local").submit_argv(str(run_dir / "job.sh"), ONE_TASK)
     pid = shell.detach(argv, run_dir / "logs" / "driver.out")
-    _done(prepared, f"running here as process {pid}", _cancel(prepared))
+    _done(prepared, f"running here as process {pid}")
     return 0
 
 
@@ -160,26 +160,16 @@ def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: b
     """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
     say(f"{headline(prepared)}\n{asked(prepared)}")
     taken = sweep.submit(prepared, say, check)
-    scheduler = by_name(prepared.spec.scheduler)
     jobs = ", ".join(str(job.job) for job in taken.jobs if job.role is Role.POINTS)
-    jobs += "".join(f"; job {job.job} {WAITS[job.role]}" for job in taken.jobs if job.role in WAITS)
+    followers = (job for job in taken.jobs if job.role in PURPOSES)
+    jobs += "".join(f"; job {job.job} waits for it and {PURPOSES[job.role]}" for job in followers)
     if taken.refused:
-        say(f"no job follows the sweep, for it was refused; retries wait for jobkit resume: {taken.refused}")
+        say(f"no job follows the sweep: {taken.refused}\nso retries wait for you to type jobkit resume")
     if not wait:
-        _done(prepared, f"submitted: {scheduler.NAME} job {jobs}", _cancel(prepared))
+        _done(prepared, f"submitted: {prepared.spec.scheduler} job {jobs}")
         return 0
-    say(f"submitted: {scheduler.NAME} job {jobs}\nrun folder: {relative_path(prepared.run_dir)}")
+    say(f"submitted: {prepared.spec.scheduler} job {jobs}\nrun folder: {relative_path(prepared.run_dir)}")
     return stay(prepared.run_dir, prepared.points, prepared.spec.policy)
-
-
-WAITS = {
-    Role.FIND: "waits for it and tries the largest batch",
-    Role.FOLLOW: "waits for it and runs again what the policy says",
-}
-
-
-def _cancel(prepared: Prepared) -> str:
-    return f"jobkit cancel {shell_path(prepared.run_dir)}"
 
 
 def stay(
@@ -204,11 +194,11 @@ def stay(
     return None
 
 
-def _done(prepared: Prepared, what: str, cancel: str) -> None:
+def _done(prepared: Prepared, what: str) -> None:
     run_dir, run = relative_path(prepared.run_dir), shell_path(prepared.run_dir)
     say(what)
     say(f"  run folder   {run_dir}")
     say(f"  progress     jobkit status {run}")
     say(f"  results      jobkit collect {run}")
     say(f"  logs         {run_dir}/logs/")
-    say(f"  cancel       {cancel}")
+    say(f"  cancel       jobkit cancel {run}")

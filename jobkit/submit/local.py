@@ -21,9 +21,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from jobkit.core import files, json_codec
+from jobkit.core import files, json_codec, terminal
 from jobkit.core.layout import ACCOUNTING_FILE, PID_FILE, POINTS_FILE, SEARCH_GOAL_FILE, SPEC_FILE
 from jobkit.core.records import Outcome, Point
+from jobkit.core.terminal import relative_path, shell_path
 from jobkit.fit.search import next_trial
 from jobkit.outcome import journal
 from jobkit.outcome.driver_lock import driving
@@ -73,20 +74,23 @@ class LocalRound:
 
 @contextlib.contextmanager
 def as_driver(run_dir: Path) -> Iterator[str]:
-    """Be the driver of a run; yield its job id. Being told to end is journalled.
+    """Be the driver of a run; yield its job id. An interruption is journalled.
 
     Raises
     ------
     JobkitError, OSError
         As `jobkit.outcome.driver_lock.driving`.
     KeyboardInterrupt
-        Also for TERM and HUP.
+        Also for TERM and HUP, after the commands that go on from here are printed.
     """
     with ended_by_signals(), driving(run_dir) as job_id:
         try:
             yield job_id
         except KeyboardInterrupt:
             journal.note(run_dir, "cancelled", job_id=job_id, cluster="", status=0, said="interrupted")
+            run = shell_path(run_dir)
+            terminal.say(f"what was measured is in {relative_path(run_dir)}", err=True)
+            terminal.say(f"  see it    jobkit collect {run}\n  go on     jobkit resume {run}", err=True)
             raise
 
 

@@ -30,8 +30,16 @@ from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, given_to, read_standings
 from jobkit.submit.controller import SubmissionUnconfirmed, Submitted
 from jobkit.submit.recover import reconcile_submission, refuse_strays
-from jobkit.submit.rounds import Round, ask_round, jobs_of, plan_arrays, submit_round, write_round
-from jobkit.submit.sweep import FOLLOW_SCRIPT, follow_up
+from jobkit.submit.rounds import (
+    FOLLOW_SCRIPT,
+    Round,
+    check_round,
+    follow_job,
+    plan_arrays,
+    round_jobs,
+    submit_jobs,
+    write_round,
+)
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
 """Keys of the spec that `--set` may change: none that a point's own figures depend on."""
@@ -208,25 +216,25 @@ def resume(run_dir: Path, spec: SweepSpec, seen: RunStanding, again: Sequence[Gr
             continue
         done.append(group)
     if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
-        number = read_journal(run_dir).rounds
-        followed, refused = follow_up(scheduler, run_dir, number, jobs_of(taken))
-        taken += followed
-        left += [f"no job follows, for it was refused: {refused}"] if refused else []
+        job = follow_job(read_journal(run_dir).rounds)
+        followed = submit_jobs(scheduler, run_dir, [job], [submitted.job for submitted in taken])
+        taken += followed.jobs
+        left += [f"no job follows the points: {followed.refused}"] if followed.refused else []
     return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
 
 
 def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tuple[Submitted, ...]:
-    """Submit a round; where a check refuses it, nothing of it is left in the run folder."""
+    """Submit a round; if a check refuses it, nothing of it is left in the run folder."""
     arrays = plan_arrays(scheduler, round_)
     written = write_round(run_dir, round_)
     try:
-        for line in ask_round(scheduler, run_dir, round_, arrays):
+        for line in check_round(scheduler, written[0], round_, arrays):
             say(line)
     except JobkitError:
         for path in written:
             path.unlink()
         raise
-    return submit_round(scheduler, run_dir, round_, arrays)
+    return submit_jobs(scheduler, run_dir, round_jobs(round_, arrays)).jobs
 
 
 def make_round(run_dir: Path, seen: RunStanding, group: Group) -> Round:

@@ -13,7 +13,7 @@ from jobkit.outcome.journal import Submission
 from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.types import JobId
 from jobkit.submit import controller
-from jobkit.submit.rounds import arrays_within, ask_limits, chunks, following, lines
+from jobkit.submit.rounds import arrays_within, ask_limits, chunks, find_job, lines
 
 POINTS = st.lists(st.integers(1, 10**5), min_size=1, max_size=60, unique=True)
 
@@ -50,7 +50,7 @@ def test_what_the_journal_makes_of_the_arrays_is_every_point_once(
 
 
 def test_the_job_that_follows_adds_the_next_point() -> None:
-    one = following(6)
+    one = find_job(6).array
     assert (one.first, one.last, one.offset, one.words) == (1, 1, 6, ("--offset", "6"))
 
 

@@ -15,7 +15,7 @@ from jobkit.outcome.journal import read_list
 from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Array, Request
 from jobkit.submit.controller import SubmissionUnconfirmed
-from jobkit.submit.rounds import Round, plan_arrays, submit_round, write_round
+from jobkit.submit.rounds import Round, plan_arrays, round_jobs, submit_jobs, write_round
 
 REQUEST = Request(
     name="demo",
@@ -80,7 +80,7 @@ def submitted(run: Path, controller: Path, second: str) -> list[str]:
         Array(first=1, last=1, offset=2, throttle=2, listed=listed),
     )
     with pytest.raises(JobkitError) as caught:
-        submit_round(slurm, run, one, arrays)
+        submit_jobs(slurm, run, round_jobs(one, arrays))
     assert caught.value.exit_code == 3
     assert isinstance(caught.value, SubmissionUnconfirmed) == ("timed out" in second)
     return [json.loads(line)["event"] for line in (run / "journal.jsonl").read_text().splitlines()]

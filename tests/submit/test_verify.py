@@ -119,8 +119,10 @@ def test_here_ctrl_c_is_no_failure_of_the_batch(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(local, "find_largest", interrupted)
-    assert verify.verify(run_of(tmp_path, "local"), memory=None) == 130
-    assert "interrupted" in capsys.readouterr().err
+    run = run_of(tmp_path, "local")
+    with pytest.raises(KeyboardInterrupt):
+        verify.verify(run, memory=None)
+    assert f"jobkit resume {run}" in capsys.readouterr().err
 
 
 def whole(run: Path) -> dict[str, bytes]:
