@@ -25,7 +25,7 @@ from jobkit.run import process
 from jobkit.run.failure import TryFailed
 from jobkit.run.measure import nvml
 from jobkit.run.measure.device import open_device
-from jobkit.run.workloads.own import whole_class
+from jobkit.run.workloads.own import checked_class
 
 NEEDS_TORCH = frozenset({"stanza-ner"})
 """The shipped workloads that import torch, on whatever device."""
@@ -55,9 +55,7 @@ def examine(device: str, workload: str, folder: str | None = None) -> dict[str, 
         Where a workload of the user's own is looked for.
     """
     needs_torch = device == "cuda" or workload in NEEDS_TORCH
-    cards = [
-        asdict(card) for card in nvml.visible_gpus()
-    ]  # before this process opens one, and is counted on it
+    cards = [asdict(card) for card in nvml.list_gpus()]  # before this process opens one, and is counted on it
     return {
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
@@ -88,7 +86,7 @@ def _version(package: str) -> str | None:
 def _workload(name: str, folder: str | None) -> dict[str, str | None]:
     """Return what is wrong with the class of a workload, and what mends it."""
     try:
-        whole_class(name, folder)
+        checked_class(name, folder)
     except JobkitError as error:
         return {"workload_error": error.message, "workload_mend": error.hint}
     return {"workload_error": None}

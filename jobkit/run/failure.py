@@ -28,9 +28,9 @@ _NO_GPU = re.compile(
 
 
 CPU_BUILD = re.compile(r"torch \S+ in (?P<python>.+) is a CPU build")
-NOT_ASKED = "the job asks for no GPU"
+NO_GPU_REQUESTED = "the job asks for no GPU"
 NO_DRIVER = "no NVIDIA driver answers"
-NO_CARD = "the job was given no GPU"
+NO_GPU_ASSIGNED = "the job was given no GPU"
 OLD_DRIVER = "cannot use the driver"
 """Why there is no GPU: what a message of `Outcome.NO_GPU` holds, by which a remedy is chosen."""
 
@@ -60,7 +60,7 @@ class TryFailed(JobkitError):  # noqa: N818 - the name of what happened
         self.outcome = outcome
 
 
-def in_words(error: BaseException, folder: str | None = None) -> str:
+def describe_error(error: BaseException, folder: str | None = None) -> str:
     """Return an exception in one line, behind the last line of a folder's code that raised or called.
 
     Parameters
@@ -87,14 +87,14 @@ def _place(error: BaseException, folder: str | None) -> str:
 
 
 def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome, str]:
-    """Return the outcome that an exception means, and its message as `in_words`."""
+    """Return the outcome that an exception means, and its message as `describe_error`."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, TryFailed):
         return error.outcome, " ".join(error.message.split())
     if isinstance(error, Stopped):
         killed = "the job script was killed" if error.signal == "KILL" else f"stopped by SIG{error.signal}"
         return _STOPPED.get(error.signal, Outcome.CANCELLED), killed
-    return _by_type(error, text), in_words(error, folder)
+    return _by_type(error, text), describe_error(error, folder)
 
 
 def _by_type(error: BaseException, text: str) -> Outcome:
@@ -112,7 +112,7 @@ def _by_type(error: BaseException, text: str) -> Outcome:
     return Outcome.ENVIRONMENT if isinstance(error, ImportError) else Outcome.BUG
 
 
-CAUGHT = (signal.SIGTERM, signal.SIGINT)
+CAUGHT_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
@@ -134,7 +134,7 @@ class Signals:
     @contextlib.contextmanager
     def may_stop(self) -> Iterator[None]:
         """Let the first signal raise `Stopped` inside the block; before and after, none does."""
-        before = {number: signal.signal(number, self._stop) for number in CAUGHT}
+        before = {number: signal.signal(number, self._stop) for number in CAUGHT_SIGNALS}
         try:
             if self._name() is not None:
                 raise Stopped(self._name() or "")
@@ -150,6 +150,6 @@ class Signals:
         return None
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
-        for caught in CAUGHT:
+        for caught in CAUGHT_SIGNALS:
             signal.signal(caught, signal.SIG_IGN)
         raise Stopped(self._name() or signal.Signals(number).name.removeprefix("SIG"))

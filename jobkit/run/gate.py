@@ -34,14 +34,14 @@ from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
 from jobkit.core.units import format_count
 from jobkit.run.measure import nvml
 
-SET_UP = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISSING, Outcome.NO_GPU})
+SETUP_OUTCOMES = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISSING, Outcome.NO_GPU})
 """Outcomes that a point does not have by its size: where two fail so, the others will."""
 LOAD_KNOBS = frozenset({BATCH_SIZE, "sentences_per_ner_batch"})
 """Knobs that a batch's load grows with; a workload's other knobs may do anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class FailedTry:
     """A try of this round that did not end well.
 
     Attributes
@@ -67,7 +67,7 @@ class EarlyExit:
 
 
 def check_still_needed(
-    point: Point, failed: Sequence[Failed], card: Gpu | None, *, prune: bool, stop_after: int
+    point: Point, failed: Sequence[FailedTry], card: Gpu | None, *, prune: bool, stop_after: int
 ) -> EarlyExit | None:
     """Return what a point ends with at once; ``None`` where it is to run.
 
@@ -87,7 +87,7 @@ def check_still_needed(
     others = [one for one in failed if one.point.index != point.index]
     same_way: dict[tuple[Outcome, str], set[int]] = defaultdict(set)
     for one in others:
-        if one.outcome in SET_UP:
+        if one.outcome in SETUP_OUTCOMES:
             same_way[one.outcome, normalise_message(one.message)].add(one.point.index)
     for (outcome, _), indices in same_way.items():
         if 0 < stop_after <= len(indices):
@@ -98,7 +98,7 @@ def check_still_needed(
             )
     if not prune or card is None:
         return None
-    smaller = (other for other in others if _ran_out(other, card) and _larger(point, other.point))
+    smaller = (other for other in others if _ran_out(other, card) and _has_larger_load(point, other.point))
     cause = next(smaller, None)
     if cause is None:
         return None
@@ -112,7 +112,7 @@ def normalise_message(message: str) -> str:
     return re.sub(r"0x[0-9a-f]+|(GPU|MIG)-[0-9a-f-]+|\d+", "#", message)
 
 
-def _ran_out(one: Failed, card: Gpu) -> bool:
+def _ran_out(one: FailedTry, card: Gpu) -> bool:
     """Tell whether a try ran out of this kind of card's memory, with nobody else on it."""
     if one.outcome is not Outcome.GPU_OOM or one.record is None or one.record.gpu is None:
         return False
@@ -120,7 +120,7 @@ def _ran_out(one: Failed, card: Gpu) -> bool:
     return (seen.name, seen.total_bytes) == (card.name, card.total_bytes) and not seen.foreign_processes
 
 
-def _larger(point: Point, than: Point) -> bool:
+def _has_larger_load(point: Point, than: Point) -> bool:
     """Tell whether a point's load is surely larger: no knob smaller, and those of no load alike."""
     if point.cap_bytes != than.cap_bytes or point.params.keys() != than.params.keys():
         return False
@@ -130,7 +130,7 @@ def _larger(point: Point, than: Point) -> bool:
     return alike and min(grown, default=0) >= 0 and max(grown, default=0) > 0
 
 
-def flagged(run: Path, round_: int) -> Iterator[Failed]:
+def failed_tries(run: Path, round_: int) -> Iterator[FailedTry]:
     """Yield the tries of a round that left a flag; one that cannot be read is left out."""
     for name in sorted(os.listdir(run / FLAGS_FOLDER)):  # noqa: PTH208 - names only
         index, _, number = name.partition("-")
@@ -143,7 +143,7 @@ def flagged(run: Path, round_: int) -> Iterator[Failed]:
                 yield found
 
 
-def _read(run: Path, index: int, number: int, round_: int) -> Failed | None:
+def _read(run: Path, index: int, number: int, round_: int) -> FailedTry | None:
     point = read_point(run / POINTS_FILE, index)
     home = Path(try_folder(run, point.point_id, number))
     begin = read_begin(home / BEGIN_FILE)
@@ -152,16 +152,16 @@ def _read(run: Path, index: int, number: int, round_: int) -> Failed | None:
     path = home / RECORD_FILE
     if path.is_file():
         record = json_codec.from_json(Record, files.read_text(path), where=str(path))
-        return Failed(point=point, outcome=record.outcome, message=record.message, record=record)
+        return FailedTry(point=point, outcome=record.outcome, message=record.message, record=record)
     exit_ = read_exit(home / EXIT_FILE)
     outcome = exit_.outcome or (Outcome.BUG if exit_.stage == "run" and not exit_.signal else Outcome.LOST)
     message = exit_.message or f"status {exit_.status} in step {exit_.stage}"
-    return Failed(point=point, outcome=outcome, message=message, record=None)
+    return FailedTry(point=point, outcome=outcome, message=message, record=None)
 
 
-def _card(point: Point) -> Gpu | None:
+def _task_gpu(point: Point) -> Gpu | None:
     uuid = nvml.visible_uuid(None) if point.device == "cuda" else None
-    return nvml.describe(uuid, os.getpid()) if uuid else None
+    return nvml.read_gpu(uuid, os.getpid()) if uuid else None
 
 
 def main() -> int:
@@ -174,10 +174,10 @@ def main() -> int:
     parser.add_argument("--stop-after", type=int, default=0, help="points that fail the same way")
     asked = parser.parse_args()
     point = read_point(asked.run / POINTS_FILE, asked.point)
-    failed = list(flagged(asked.run, asked.round))
+    failed = list(failed_tries(asked.run, asked.round))
     prune = asked.prune and any(one.outcome is Outcome.GPU_OOM for one in failed)
     told = check_still_needed(
-        point, failed, _card(point) if prune else None, prune=asked.prune, stop_after=asked.stop_after
+        point, failed, _task_gpu(point) if prune else None, prune=asked.prune, stop_after=asked.stop_after
     )
     if told:
         sys.stdout.write(f"{told.outcome} {' '.join(told.message.split())[:400]}\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobkit.run.measure import sampler
 
-RECORDED = (
+RECORDED_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "CUDA_MODULE_LOADING",
     "PYTORCH_ALLOC_CONF",
@@ -34,8 +34,8 @@ def visible() -> str | None:
 
 
 def variables() -> dict[str, str]:
-    """Return the variables of `RECORDED` that are set."""
-    return {name: os.environ[name] for name in RECORDED if name in os.environ}
+    """Return the variables of `RECORDED_VARIABLES` that are set."""
+    return {name: os.environ[name] for name in RECORDED_VARIABLES if name in os.environ}
 
 
 def rss_now() -> int | None:

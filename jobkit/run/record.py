@@ -127,7 +127,7 @@ class Try:
 
 def record_of(state: Try, error: BaseException | None) -> Record:
     """Return the record of a try that has ended, well or by an error."""
-    effective, versions, fault = _told(state)
+    effective, versions, fault = _workload_report(state)
     error = error or fault
     outcome, message = outcome_of(error, state.code) if error else (Outcome.OK, "")
     point = state.task.point
@@ -148,7 +148,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         ),
         versions=versions,
         gpu=state.gpu,
-        memory=memory.split(state.readings, state.peaks),
+        memory=memory.split_memory(state.readings, state.peaks),
         sampler=_sampler(state.peaks),
         summary=summarise(state.batches, items_total=state.items_total, batches_total=state.batches_total),
         load_s=state.load_s,
@@ -160,7 +160,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
     )
 
 
-def _told(state: Try) -> tuple[dict[str, int | None], dict[str, str], Exception | None]:
+def _workload_report(state: Try) -> tuple[dict[str, int | None], dict[str, str], Exception | None]:
     """Return what the workload says of knobs and versions, and the exception where it fails to."""
     try:
         effective = dict(state.workload.effective()) if state.workload and state.batches else {}

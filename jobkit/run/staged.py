@@ -34,7 +34,7 @@ def check_model(inputs: Path, planned: ModelRef) -> None:
     if mark.is_file() and mark.read_text(encoding="ascii") == planned.fingerprint:
         return
     folder = inputs / "model"
-    if missing := lacks(folder, planned.name):
+    if missing := missing_files(folder, planned.name):
         raise TryFailed(Outcome.MODEL_MISSING, f"model {planned.path}: {missing}")
     resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
     found = fingerprint(folder, needed_files(resources, planned.name))
@@ -45,7 +45,7 @@ def check_model(inputs: Path, planned: ModelRef) -> None:
         write_atomically(mark, planned.fingerprint)
 
 
-def lacks(folder: Path, name: str) -> str:
+def missing_files(folder: Path, name: str) -> str:
     """Return what a folder lacks to be a model that Stanza can load; empty where it is one."""
     resources = folder / RESOURCES_FILE
     try:

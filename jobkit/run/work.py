@@ -27,14 +27,14 @@ from jobkit.run.paragraphs import Call, calls, read_paragraphs
 from jobkit.run.record import Task, Try, now, record_of
 from jobkit.run.staged import check_model
 from jobkit.run.workloads.base import Result, Workload
-from jobkit.run.workloads.own import folder_of, open_workload
+from jobkit.run.workloads.own import code_folder, open_workload
 
-ROOM_BYTES = 64 * 2**10
+RESERVED_BYTES = 64 * 2**10
 """More than any record takes: some KiB, and the environment that it keeps."""
 _FILE = "room.part"
 
 
-def set_aside(out: Path) -> None:
+def reserve_disk(out: Path) -> None:
     """Take room for a record.
 
     Raises
@@ -43,12 +43,12 @@ def set_aside(out: Path) -> None:
         ``ENOSPC`` or ``EDQUOT`` where there is none.
     """
     with (out / _FILE).open("wb") as stream:
-        stream.write(b" " * ROOM_BYTES)
+        stream.write(b" " * RESERVED_BYTES)
         stream.flush()
         os.fsync(stream.fileno())  # a file system over the network may say only now that it is full
 
 
-def give_back(out: Path) -> None:
+def release_disk(out: Path) -> None:
     """Leave the room to the record."""
     (out / _FILE).unlink(missing_ok=True)
 
@@ -64,7 +64,7 @@ def run(task: Task, signals: Signals) -> Outcome:
     with ExitStack() as stack:
         try:
             with signals.may_stop():
-                set_aside(task.out)
+                reserve_disk(task.out)
                 _work(state, stack)
         except (Exception, Stopped) as caught:  # noqa: BLE001 - the record tells what it was
             error = caught
@@ -83,7 +83,7 @@ def _leave(state: Try, error: BaseException | None) -> Outcome:
         write_entities(out / ENTITIES_FILE, state.entities)
     except OSError as full:
         record = record_of(state, error or full)
-    give_back(out)
+    release_disk(out)
     files.write_atomically(out / RECORD_FILE, json_codec.to_json(record) + "\n")
     return record.outcome
 
@@ -116,13 +116,13 @@ def _work(state: Try, stack: ExitStack) -> None:
     state.warm_up_s = _warm_up(state.workload, device, paragraphs)
     _read_context(state, device, state.sampler.ask("mark"))
     if device.torch and point.order == "load" and todo:
-        state.warm_up_s += need.largest_first(device, state.workload, todo[0])
+        state.warm_up_s += need.run_heaviest_first(device, state.workload, todo[0])
     with (state.task.out / BATCHES_FILE).open("a", encoding="utf-8") as stream:
         for batch in _batches(state, device, todo):
             stream.write(json_codec.to_json(batch) + "\n")
             stream.flush()
     if device.torch:
-        state.needs = need.measure(device, need.heaviest(state.workload, state.batches, todo), point)
+        state.needs = need.measure_needs(device, need.heaviest(state.workload, state.batches, todo), point)
 
 
 def _read_text(task: Task) -> list[str]:
@@ -138,10 +138,10 @@ def _open_gpu(state: Try, idle: dict[str, int | None], uuid: str | None) -> None
     """Describe the card, and note what it held before this process came."""
     if state.task.point.device != "cuda":
         return
-    state.gpu = nvml.describe(uuid, process.own_pid()) if uuid else None
+    state.gpu = nvml.read_gpu(uuid, process.own_pid()) if uuid else None
     if state.gpu is None:
         unknown = f"NVML knows no GPU for {NVML_UUID_VARIABLE}={process.visible()!r}"
-        raise TryFailed(Outcome.NO_GPU, nvml.lack() or unknown)
+        raise TryFailed(Outcome.NO_GPU, nvml.missing_gpu_reason() or unknown)
     state.readings.device_idle = idle.get(state.gpu.uuid)
 
 
@@ -164,7 +164,7 @@ def _open_workload(state: Try) -> Workload:
         outcome = Outcome.ENVIRONMENT if isinstance(error.__cause__, ImportError) else Outcome.BUG
         raise TryFailed(outcome, error.message) from error
     finally:
-        state.code = folder_of(point.workload, point.workload_folder)
+        state.code = code_folder(point.workload, point.workload_folder)
 
 
 def _load(state: Try, workload: Workload, device: Device) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobkit.core.terminal import shell_quote
-from jobkit.core.torch_build import install
+from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import format_bytes_gib
 from jobkit.setup.facts import PROGRAMS, Facts
 from jobkit.setup.findings import Finding, fine, missing, unknown, warning
@@ -210,7 +210,7 @@ def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
         return _lacking(wanted)(
             "torch",
             f"{said}: it cannot use a GPU, and {asks}",
-            f"{FOR_CUDA}\n{install(python)}",
+            f"{FOR_CUDA}\n{cuda_install_command(python)}",
         )
     if (told.get("import_s") or 0) > SLOW_IMPORT_S:
         return warning(

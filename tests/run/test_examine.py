@@ -10,7 +10,7 @@ import torch
 
 from jobkit.run.examine import examine
 from jobkit.run.measure import nvml
-from jobkit.run.measure.nvml import NvmlGpu
+from jobkit.run.measure.nvml import GpuHandle
 
 
 def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:
@@ -72,4 +72,4 @@ def test_the_cards_are_those_that_nvml_lists() -> None:
 def test_a_card_that_does_not_tell_of_accounting_answers_none() -> None:
     with nvml.nvml() as there:
         if not there:
-            assert NvmlGpu(handle=None, uuid="").accounting() is None, "NVML is not open"
+            assert GpuHandle(handle=None, uuid="").accounting() is None, "NVML is not open"

@@ -108,4 +108,7 @@ def _why_not(torch: Any) -> str:  # noqa: ANN401 - torch is untyped here
     built = getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None)
     if not built:
         return f"torch {torch.__version__} in {sys.executable} is a CPU build"
-    return nvml.lack() or f"torch {torch.__version__} for CUDA {built} {OLD_DRIVER} {nvml.driver()}"
+    return (
+        nvml.missing_gpu_reason()
+        or f"torch {torch.__version__} for CUDA {built} {OLD_DRIVER} {nvml.driver_version()}"
+    )

@@ -26,7 +26,7 @@ class Readings:
     cgroup_peak: int | None = None
 
 
-def split(readings: Readings, peaks: Peaks | None) -> Memory:
+def split_memory(readings: Readings, peaks: Peaks | None) -> Memory:
     """Return the memory of a try.
 
     Parameters
@@ -36,13 +36,13 @@ def split(readings: Readings, peaks: Peaks | None) -> Memory:
     peaks
         By the sampler process, over the whole try.
     """
-    activations = _less(readings.allocated_peak, readings.weights)
+    activations = _subtract(readings.allocated_peak, readings.weights)
     total = process_peak(readings, peaks)
     return Memory(
         context_bytes=readings.context,
         weights_bytes=readings.weights,
         activations_bytes=activations,
-        other_bytes=_less(total, readings.context, readings.weights, activations),
+        other_bytes=_subtract(total, readings.context, readings.weights, activations),
         allocated_peak_bytes=readings.allocated_peak,
         reserved_peak_bytes=readings.reserved_peak,
         process_peak_bytes=total,
@@ -61,10 +61,10 @@ def process_peak(readings: Readings, peaks: Peaks | None) -> int | None:
     """Return NVML's peak of the process; where it does not tell, the device's rise above idle."""
     if peaks is None:
         return None
-    return peaks.process_bytes or _less(peaks.device_bytes, readings.device_idle)
+    return peaks.process_bytes or _subtract(peaks.device_bytes, readings.device_idle)
 
 
-def _less(total: int | None, *parts: int | None) -> int | None:
+def _subtract(total: int | None, *parts: int | None) -> int | None:
     if total is None or any(part is None for part in parts):
         return None
     return total - sum(part for part in parts if part is not None)

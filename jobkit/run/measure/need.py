@@ -81,7 +81,7 @@ def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> B
     return Bracket(passed_bytes=high_bytes, failed_bytes=low_bytes, tries=tries)
 
 
-def largest_first(device: Device, workload: Workload, call: Call) -> float:
+def run_heaviest_first(device: Device, workload: Workload, call: Call) -> float:
     """Do the heaviest batch of a call by itself, from an empty cache; return the seconds it took.
 
     Inside a call the batches are done as the text has them, so the heaviest would come after
@@ -101,7 +101,7 @@ def largest_first(device: Device, workload: Workload, call: Call) -> float:
 def heaviest(workload: Workload, batches: Sequence[Batch], todo: Sequence[Call]) -> Iterator[Heavy]:
     """Yield the batches of the largest load, as the workload tells them, else its worst call.
 
-    It is asked only when the first is wanted, so that `measure` answers for its failures.
+    It is asked only when the first is wanted, so that `measure_needs` answers for its failures.
     """
     if hasattr(workload, "heaviest"):
         yield from workload.heaviest()
@@ -110,7 +110,7 @@ def heaviest(workload: Workload, batches: Sequence[Batch], todo: Sequence[Call])
         yield Heavy(worst.load, lambda: workload.process(todo[worst.index].paragraphs))
 
 
-def measure(device: Device, heavy_ones: Iterable[Heavy], point: MeasuredPoint) -> tuple[Need, ...]:
+def measure_needs(device: Device, heavy_ones: Iterable[Heavy], point: MeasuredPoint) -> tuple[Need, ...]:
     """Return the need of each of these batches; of fewer where one cannot be measured.
 
     A signal ends the measuring, not the try: its batches are done.

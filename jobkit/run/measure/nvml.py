@@ -15,7 +15,7 @@ from typing import Any
 import pynvml
 
 from jobkit.core.measurements import Gpu
-from jobkit.run.failure import NO_CARD, NO_DRIVER, NOT_ASKED
+from jobkit.run.failure import NO_DRIVER, NO_GPU_ASSIGNED, NO_GPU_REQUESTED
 
 
 @contextlib.contextmanager
@@ -33,7 +33,7 @@ def nvml() -> Iterator[bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class NvmlGpu:
+class GpuHandle:
     """An open NVML handle; every question answers ``None`` where the card does not tell."""
 
     handle: Any
@@ -96,7 +96,7 @@ class NvmlGpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSeen:
+class GpuState:
     """A card as it is now; ``None`` where it does not tell.
 
     Attributes
@@ -118,15 +118,15 @@ class GpuSeen:
     accounting: bool | None
 
 
-def visible_gpus() -> tuple[GpuSeen, ...]:
+def list_gpus() -> tuple[GpuState, ...]:
     """Return every card that NVML lists; none where there is no NVML."""
     with nvml() as there:
         if not there:
             return ()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        found = [NvmlGpu(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
+        found = [GpuHandle(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
         return tuple(
-            GpuSeen(
+            GpuState(
                 name=str(pynvml.nvmlDeviceGetName(card.handle)),
                 uuid=card.uuid,
                 driver=str(pynvml.nvmlSystemGetDriverVersion()),
@@ -139,32 +139,32 @@ def visible_gpus() -> tuple[GpuSeen, ...]:
         )
 
 
-ASKED_VARIABLE = "JOBKIT_GPUS"
+GPU_COUNT_VARIABLE = "JOBKIT_GPUS"
 """How many GPUs the job asks for, as its script says."""
 
 
-def lack() -> str:
+def missing_gpu_reason() -> str:
     """Return why there is no card to work on, as far as NVML knows; empty if one is there."""
-    if os.environ.get(ASKED_VARIABLE) == "0":
-        return f"{NOT_ASKED} (resources.gpus: 0)"
+    if os.environ.get(GPU_COUNT_VARIABLE) == "0":
+        return f"{NO_GPU_REQUESTED} (resources.gpus: 0)"
     with nvml() as there:
         if not there:
             return f"{NO_DRIVER} on this node"
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         given = pynvml.nvmlDeviceGetCount() and (visible is None or visible.split(",")[0].strip())
-    return "" if given else f"{NO_CARD} (CUDA_VISIBLE_DEVICES={visible!r})"
+    return "" if given else f"{NO_GPU_ASSIGNED} (CUDA_VISIBLE_DEVICES={visible!r})"
 
 
-def driver() -> str:
+def driver_version() -> str:
     """Return the version of the driver; NVML must be there."""
     with nvml():
         return str(pynvml.nvmlSystemGetDriverVersion())
 
 
-def open_card(uuid: str) -> NvmlGpu | None:
+def open_gpu(uuid: str) -> GpuHandle | None:
     """Return the card or MIG instance of this UUID; NVML must be open."""
     try:
-        return NvmlGpu(pynvml.nvmlDeviceGetHandleByUUID(uuid), uuid)
+        return GpuHandle(pynvml.nvmlDeviceGetHandleByUUID(uuid), uuid)
     except pynvml.NVMLError:
         return None
 
@@ -175,14 +175,14 @@ def idle_bytes() -> dict[str, int | None]:
         if not there:
             return {}
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        cards = [NvmlGpu(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
+        cards = [GpuHandle(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
         return {card.uuid: card.used_bytes()[0] for card in cards}
 
 
-def describe(uuid: str, own_pid: int) -> Gpu | None:
+def read_gpu(uuid: str, own_pid: int) -> Gpu | None:
     """Return what stands in the record about the card; ``None`` without NVML or such a card."""
     with nvml() as there:
-        card = open_card(uuid) if there else None
+        card = open_gpu(uuid) if there else None
         if card is None:
             return None
         running = card.processes()

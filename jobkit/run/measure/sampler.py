@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from jobkit.run.measure.nvml import NvmlGpu, nvml, open_card
+from jobkit.run.measure.nvml import GpuHandle, nvml, open_gpu
 
 PERIOD_S = 0.01
 SLOW_PERIOD_S = 1.0
@@ -52,7 +52,7 @@ class Peaks:
 class Follower:
     """Takes samples of one process and, where given, one card."""
 
-    def __init__(self, pid: int, card: NvmlGpu | None) -> None:
+    def __init__(self, pid: int, card: GpuHandle | None) -> None:
         self._pid = pid
         self._card = card
         self._tree = [pid]
@@ -71,16 +71,16 @@ class Follower:
         peaks = self.peaks
         peaks.samples += 1
         peaks.period_s = (time.monotonic() - self._since) / peaks.samples
-        peaks.rss_bytes = _larger(peaks.rss_bytes, sum(rss_bytes(pid) or 0 for pid in self._tree) or None)
+        peaks.rss_bytes = _max(peaks.rss_bytes, sum(rss_bytes(pid) or 0 for pid in self._tree) or None)
         if self._card:
             used, peaks.memory_query = self._card.used_bytes()
-            peaks.device_bytes = _larger(peaks.device_bytes, used)
+            peaks.device_bytes = _max(peaks.device_bytes, used)
             own = (self._card.processes() or {}).get(self._pid)
-            peaks.process_bytes = _larger(peaks.process_bytes, own)
+            peaks.process_bytes = _max(peaks.process_bytes, own)
 
     def slow(self) -> None:
         """Sample power and utilisation, and look for children of the process."""
-        self._tree = [pid for pid in tree(self._pid) if pid != os.getpid()]
+        self._tree = [pid for pid in process_tree(self._pid) if pid != os.getpid()]
         if self._card:
             _append(self.peaks.utilisation_percent, self._card.utilisation_percent())
             _append(self.peaks.power_w, self._card.power_w())
@@ -91,7 +91,7 @@ def _append(values: list[float], value: float | None) -> None:
         values.append(value)
 
 
-def _larger(known: int | None, seen: int | None) -> int | None:
+def _max(known: int | None, seen: int | None) -> int | None:
     return seen if known is None else known if seen is None else max(known, seen)
 
 
@@ -105,7 +105,7 @@ def rss_bytes(pid: int) -> int | None:
         return None
 
 
-def tree(pid: int) -> list[int]:
+def process_tree(pid: int) -> list[int]:
     """Return a process and its descendants (proc(5), task/tid/children)."""
     found, queue = [], [pid]
     while queue:
@@ -116,10 +116,10 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def follow(pid: int, uuid: str, period_s: float) -> None:
+def sample_until_closed(pid: int, uuid: str, period_s: float) -> None:
     """Sample until standard input ends, answering what is asked on it."""
     with nvml() as there:
-        follower = Follower(pid, open_card(uuid) if there and uuid else None)
+        follower = Follower(pid, open_gpu(uuid) if there and uuid else None)
         due = slow_due = time.monotonic()
         while True:
             if (now := time.monotonic()) >= slow_due:
@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--period", type=float, default=PERIOD_S)
     arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        follow(arguments.pid, arguments.uuid, arguments.period)
+        sample_until_closed(arguments.pid, arguments.uuid, arguments.period)
 
 
 if __name__ == "__main__":

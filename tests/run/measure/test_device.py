@@ -106,7 +106,7 @@ def test_without_a_device_a_try_never_falls_back(
     monkeypatch.setattr(nvml, "nvml", lambda: contextlib.nullcontext(cards is not None))
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: cards)
     monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "470.1")
-    monkeypatch.setenv(nvml.ASKED_VARIABLE, asked)
+    monkeypatch.setenv(nvml.GPU_COUNT_VARIABLE, asked)
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:

@@ -53,7 +53,7 @@ def test_it_ends_with_its_parent() -> None:
 
 def test_the_tree_holds_children() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        assert child.pid in sampler.tree(os.getpid())
+        assert child.pid in sampler.process_tree(os.getpid())
         child.communicate(b"\n")
 
 
