@@ -245,7 +245,7 @@ def device(spec: SweepSpec, scheduler: str) -> str:
     if scheduler == "local":
         from jobkit.run.measure import nvml  # here, for a submission asks no card
 
-        return "cuda" if spec.resources.gpus and nvml.idle_bytes() else "cpu"
+        return "cuda" if spec.resources.gpus and nvml.list_gpus() else "cpu"
     return "cuda" if spec.resources.gpus else "cpu"
 
 

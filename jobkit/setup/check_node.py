@@ -178,7 +178,7 @@ def _workload(facts: Facts, wanted: NodeRequest) -> Finding:
             "jobkit", f"looking at its packages failed: {facts.said.get('examine.said', '')}".strip(": ")
         )
     if error := seen.get("workload_error"):
-        mend = seen.get("workload_mend") or "install what it imports into that environment"
+        mend = seen.get("workload_hint") or "install what it imports into that environment"
         return missing("jobkit", str(error), str(mend))
     version = seen.get("jobkit")
     if version != wanted.jobkit:
@@ -285,7 +285,7 @@ def accounting_mode(facts: Facts, wanted: NodeRequest) -> Finding | None:
 
 
 def _cards(facts: Facts) -> Sequence[Mapping[str, Any]]:
-    cards = facts.python.get("cards")
+    cards = facts.python.get("gpus")
     return [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
 
 

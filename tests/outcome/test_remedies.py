@@ -208,7 +208,7 @@ FORCED = f"install --force-reinstall torch --index-url {INDEX}"
     ("message", "commands"),
     [
         (
-            f"CUDA was asked for, but torch 2.9+cpu in {PYTHON_} is a CPU build",
+            f"the point requests CUDA, but torch 2.9+cpu in {PYTHON_} is a CPU build",
             [f"'{PYTHON_}' -m pip {FORCED}", "jobkit resume R"],
         ),
         (f"{failure.NO_GPU_REQUESTED} (resources.gpus: 0)", ["jobkit resume R --set resources.gpus=1"]),

@@ -114,7 +114,7 @@ def test_without_a_device_a_try_never_falls_back(
     with pytest.raises(TryFailed) as caught:
         open_device("cuda")
     assert caught.value.outcome is Outcome.NO_GPU
-    assert caught.value.message == f"CUDA was asked for, but {why}"
+    assert caught.value.message == f"the point requests CUDA, but {why}"
 
 
 def test_without_torch_it_is_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
