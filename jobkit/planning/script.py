@@ -13,7 +13,7 @@ from jobkit.core.records import Point, TextRef
 from jobkit.core.units import format_walltime
 from jobkit.planning.points import ALLOCATOR_VARIABLES, Inputs, plan
 from jobkit.planning.templates import fill
-from jobkit.run.measure.nvml import ASKED_VARIABLE
+from jobkit.run.measure.nvml import GPU_COUNT_VARIABLE
 from jobkit.schedulers.lint import refuse_script
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
@@ -233,7 +233,7 @@ def activation(spec: SweepSpec, site: Site) -> list[str]:
 def variables(spec: SweepSpec, point: Point) -> dict[str, str]:
     """Return what is exported to the worker."""
     chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator) if point.allocator else {}
-    asked = {ASKED_VARIABLE: str(spec.resources.gpus)} if point.device == "cuda" else {}
+    asked = {GPU_COUNT_VARIABLE: str(spec.resources.gpus)} if point.device == "cuda" else {}
     return {**{k: v for k, v in chosen.items() if v}, **asked, **spec.environment.variables}
 
 
