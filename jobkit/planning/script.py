@@ -14,7 +14,7 @@ from jobkit.core.records import Point
 from jobkit.core.units import format_walltime
 from jobkit.planning.points import ALLOCATOR_VARIABLES
 from jobkit.planning.templates import fill
-from jobkit.run.measure.nvml import ASKED_VARIABLE
+from jobkit.run.measure.nvml import GPU_COUNT_VARIABLE
 from jobkit.run.staged import RESOURCES_FILE
 from jobkit.schedulers.lint import refuse_script
 from jobkit.spec.directives import directives
@@ -243,7 +243,7 @@ def variables(spec: SweepSpec, point: Point | None) -> dict[str, str]:
     if point and point.allocator:
         chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator)
     if point and point.device == "cuda":
-        chosen[ASKED_VARIABLE] = str(spec.resources.gpus)
+        chosen[GPU_COUNT_VARIABLE] = str(spec.resources.gpus)
     return chosen | spec.environment.variables
 
 
