@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 
@@ -127,6 +128,14 @@ def format_moment(text: str) -> str:
         return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError):
         return text
+
+
+def pauses(first_s: float, slowest_s: float) -> Iterator[float]:
+    """Yield how long to wait before each look, each time 1.3 times as long, up to the slowest."""
+    pause_s = first_s
+    while True:
+        yield pause_s
+        pause_s = min(slowest_s, pause_s * 1.3)
 
 
 def format_count(number: int, noun: str) -> str:
