@@ -145,13 +145,7 @@ def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float 
             if time.monotonic() - begin < patience_s:
                 time.sleep(POLL_S)
                 continue
-            if LOCAL in seen.silent:
-                raise elsewhere(run_dir, machine_of(seen))
-            raise JobkitError(
-                f"{', '.join(seen.silent)} does not answer, so what still runs is not known",
-                hint="try again when squeue or qstat answers: jobkit status tells",
-                exit_code=ExitCode.REFUSED,
-            )
+            refuse_silent(seen, "what still runs is unknown")
         lines = between(seen)
         if not lines or time.monotonic() > deadline:
             refuse_strays(run_dir, scheduler)
@@ -163,9 +157,25 @@ def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float 
         time.sleep(POLL_S)
 
 
-def machine_of(seen: RunStanding) -> str:
-    """Return the machine on which the points of a run were started last."""
-    return [submission.job.cluster for submission in seen.submissions if submission.scheduler == LOCAL][-1]
+def refuse_silent(run: RunStanding, so: str) -> None:
+    """Refuse if a scheduler, or the machine that runs the points, does not answer.
+
+    Parameters
+    ----------
+    so
+        What that means for the command.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3.
+    """
+    if LOCAL in run.silent:
+        machines = [job.job.cluster for job in run.submissions if job.scheduler == LOCAL]
+        raise elsewhere(run.folder, machines[-1])
+    if run.silent:
+        message = f"{', '.join(run.silent)} does not answer, so {so}"
+        raise JobkitError(message, hint="try again when it answers", exit_code=ExitCode.REFUSED)
 
 
 def between(seen: RunStanding) -> list[str]:

@@ -11,7 +11,7 @@ from jobkit.schedulers.registry import by_name
 from jobkit.status.standing import RunStanding, read_standings
 from jobkit.submit import controller
 from jobkit.submit.launch import say
-from jobkit.submit.resubmit import alone
+from jobkit.submit.resubmit import alone, refuse_silent
 from jobkit.submit.rounds import share
 
 
@@ -58,9 +58,7 @@ def _live(seen: RunStanding) -> list[Submission]:
     JobkitError
         As `throttle`.
     """
-    if seen.silent:
-        message = f"{', '.join(seen.silent)} does not answer, so nothing was changed"
-        raise JobkitError(message, hint="try again when it does", exit_code=ExitCode.REFUSED)
+    refuse_silent(seen, "nothing was changed")
     run = shell_path(seen.folder)
     held = {(task.scheduler, task.job_id) for task in seen.queued}
     jobs = [

@@ -49,7 +49,7 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
     done = lab.jobkit("cancel", run, "1", "batch_size-6-r1")
     assert done.returncode == 0, done.stderr
     assert "6 points: 2 running, 4 waiting" in done.stderr
-    assert "cancelled: 2 points\nwhat runs brings home what it has" in done.stderr
+    assert "cancelled: 2 points\nrunning points copy their results to the run folder" in done.stderr
     wait_until(lambda: running(run) == {2, 3}, 60)
     assert faulty.outcomes() == [CANCELLED, None, None, None, None, CANCELLED]
     assert record(run, 1)["summary"]["batches"] == 1  # type: ignore[index]  # JSON

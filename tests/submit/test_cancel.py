@@ -111,7 +111,7 @@ def test_all_of_a_run_is_one_command_a_job_and_the_jobs_that_wait_go_first(
     said = capsys.readouterr().err
     assert "run: 6 points: 1 done, 1 running, 4 waiting" in said.replace(run.name, "run")
     assert "cancelled: job 79, which runs again" in said
-    assert "cancelled: 5 points\nwhat runs brings home what it has" in said
+    assert "cancelled: 5 points\nrunning points copy their results to the run folder" in said
     queue([])
     assert cancel(run, [], []) == 0
     assert "nothing to cancel" in capsys.readouterr().err
@@ -260,7 +260,7 @@ def test_a_refusal_is_told_after_the_others_were_cancelled(
     with pytest.raises(JobkitError, match="slurm did not cancel job 77: Access/permission denied") as caught:
         cancel(run, [], [])
     assert caught.value.exit_code == 3
-    assert caught.value.hint == f"jobkit status {run} tells what still runs"
+    assert caught.value.hint == f"jobkit status {run} shows what still runs"
     assert "cancelled: 2 points" in capsys.readouterr().err
     assert {task.job_id for task in read_journal(run).cancelled} == {"78"}
 
@@ -396,7 +396,7 @@ def test_a_run_here_is_cancelled_as_a_whole_and_brings_its_results_home(
     assert "cannot be cancelled alone: one process runs all points here" in alone.stderr
     done = jobkit("cancel", name)
     assert done.returncode == 0, done.stderr
-    assert "cancelled: 2 points\nwhat runs brings home what it has" in done.stderr
+    assert "cancelled: 2 points\nrunning points copy their results to the run folder" in done.stderr
     assert re.search(rf"run again +jobkit resume {name}\n", done.stderr), "relative to here"
     while not list(run.glob("results/*/try-1/exit")) or read_standings([run])[0].queued:
         assert time.monotonic() < deadline
