@@ -19,6 +19,7 @@ from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit import local, rounds, sweep
+from jobkit.submit.controller import ask
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
@@ -76,7 +77,7 @@ def _say_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
         script = Path(folder) / "job.sh"
         script.write_text(prepared.script, encoding="utf-8")
         try:
-            rounds.check_round(by_name(prepared.spec.scheduler), script, sweep.first_round(prepared), arrays)
+            ask(by_name(prepared.spec.scheduler), prepared.request, str(script), arrays[0])
         except JobkitError as error:
             say(f"without --dry-run this is refused: {error}")
 
@@ -93,17 +94,13 @@ def headline(prepared: Prepared) -> str:
 
 def here(prepared: Prepared, check: sweep.Check) -> None:
     """Run all points on this machine, with progress."""
-    from jobkit.status import (
-        progress_bars,  # brings rich, which a submission that returns at once does not need
-    )
+    from jobkit.status import progress_bars  # brings rich: a submission returns at once without it
 
     say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
     sweep.write_run(prepared, check)
-    with (
-        local.as_driver(prepared.run_dir) as job_id,
-        progress_bars.Progress(prepared.run_dir, prepared.points) as progress,
-    ):
-        local.drive(prepared.run_dir, progress.tick, job_id)
+    run_dir, points = prepared.run_dir, prepared.points
+    with local.as_driver(run_dir) as job_id, progress_bars.Progress(run_dir, points) as progress:
+        local.drive(run_dir, progress.tick, job_id)
 
 
 def detached(prepared: Prepared, check: sweep.Check) -> int:

@@ -28,12 +28,11 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, given_to, read_standings
-from jobkit.submit.controller import SubmissionUnconfirmed, Submitted
+from jobkit.submit.controller import SubmissionUnconfirmed, Submitted, ask
 from jobkit.submit.recover import reconcile_submission, refuse_strays
 from jobkit.submit.rounds import (
     FOLLOW_SCRIPT,
     Round,
-    check_round,
     follow_job,
     plan_arrays,
     round_jobs,
@@ -238,7 +237,7 @@ def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tup
     arrays = plan_arrays(scheduler, round_)
     written = write_round(run_dir, round_)
     try:
-        for line in check_round(scheduler, written[0], round_, arrays):
+        for line in ask(scheduler, round_.request, str(written[0]), arrays[0]):
             say(line)
     except JobkitError:
         for path in written:

@@ -164,9 +164,7 @@ def describe_group(group: Group, base: Resources) -> str:
 
 def _here(run: RunStanding, groups: Sequence[Group]) -> None:
     """Run the groups on this machine, one after the other."""
-    from jobkit.status import (
-        progress_bars,  # brings rich, which a submission that returns at once does not need
-    )
+    from jobkit.status import progress_bars  # brings rich: a submission returns at once without it
 
     run_dir = run.folder
     with local.as_driver(run_dir) as job_id:

@@ -16,7 +16,6 @@ from jobkit.submit.controller import (
     JobPurpose,
     SubmissionUnconfirmed,
     Submitted,
-    ask,
     cancel,
     run_while_busy,
     submission_environment,
@@ -264,16 +263,3 @@ def submit_jobs(
                 cancel(scheduler, run_dir, [submitted.job for submitted in taken])
             raise
     return Taken(jobs=tuple(taken))
-
-
-def check_round(
-    scheduler: Scheduler, script: Path, round_: Round, arrays: Sequence[Array]
-) -> tuple[str, ...]:
-    """Ask the scheduler about a script; return the answers that a person wants to know.
-
-    Raises
-    ------
-    JobkitError
-        With every refusal, exit code 3.
-    """
-    return ask(scheduler, round_.request, str(script), arrays[0])

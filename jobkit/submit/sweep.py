@@ -11,6 +11,7 @@ from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import folder_lock
 from jobkit.core.layout import (
     ACCOUNTING_FILE,
+    JOB_SCRIPT,
     JOURNAL_FILE,
     LENGTHS_FILE,
     POINTS_FILE,
@@ -26,13 +27,13 @@ from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Array
 from jobkit.spec.fields import DEVICE
 from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.submit.controller import ask
 from jobkit.submit.rounds import (
     FIND_SCRIPT,
     FOLLOW_SCRIPT,
     PlannedJob,
     Round,
     Taken,
-    check_round,
     find_job,
     follow_job,
     plan_arrays,
@@ -121,7 +122,7 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
     arrays = plan_arrays(scheduler, round_)
     write_run(prepared, check)
     try:
-        for line in check_round(scheduler, run_dir / "job.sh", round_, arrays):
+        for line in ask(scheduler, round_.request, str(run_dir / JOB_SCRIPT), arrays[0]):
             say(line)
     except JobkitError:
         shutil.rmtree(run_dir)
