@@ -172,12 +172,6 @@ def test_what_is_being_cancelled_is_not_cancelled_twice(
     assert calls(programs, "scancel") == ["scancel 77_[2-3]", "scancel 77_[3-4]"]
 
 
-def test_all_but_some(run: Path, programs: Path, queue: Queue) -> None:
-    queue(ALL)
-    assert cancel(run, [], ["2", "p005"]) == 0
-    assert calls(programs, "scancel") == ["scancel 77_[3-4]", "scancel 78_2"]
-
-
 def test_points_that_share_a_job_end_together(run: Path, programs: Path, queue: Queue) -> None:
     (run / "tasks-2.txt").write_text("2 3 4\n5 6\n", encoding="utf-8")
     line = {"at": "2026-01-02T11:00:00+00:00", "event": "submitted", "scheduler": "slurm", "job_id": "80"}
@@ -352,15 +346,6 @@ def test_a_run_on_another_machine_is_cancelled_there(tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="its points were started on node07") as refused:
         cancel(run, [], [])
     assert refused.value.exit_code == 3
-
-
-def test_a_hint_names_the_run(tmp_path: Path, programs: Path) -> None:
-    run = write_points(tmp_path / "here", grid([1, 2]))
-    write_submitted(run, "local", "99", first=1, last=2)
-    program(programs, "ps", f"echo '99 python -m jobkit.submit.driver {run}'")
-    with pytest.raises(JobkitError, match="one process runs all points here") as refused:
-        cancel(run, ["2"], [])
-    assert refused.value.hint == f"jobkit cancel {run} ends it; jobkit resume {run} POINT runs one"
 
 
 SLOW = """\
