@@ -44,7 +44,7 @@ def find_model(
     say: Say,
     build: bool = True,
 ) -> ModelRef:
-    """Return the model that a spec names, building a stand-in where that is allowed and needed.
+    """Return the model that a spec names, building a stand-in if that is allowed and needed.
 
     Looked for are the cache (what `fetch_model` wrote), ``$STANZA_RESOURCES_DIR``, then Stanza's
     own folder. A real model is ``full``; any other size is a stand-in's.
@@ -62,12 +62,12 @@ def find_model(
     say
         Told what takes time.
     build
-        Whether a stand-in is built where it is missing; without, it is described as it would be.
+        Whether a stand-in is built if it is missing; without, it is described as it would be.
 
     Raises
     ------
     JobkitError
-        Where there is no such model and no fallback, with the command that fetches it.
+        If there is no such model and no fallback, with the command that fetches it.
     """
     if size == FULL:
         for place in model_places(name, cache):
@@ -79,12 +79,12 @@ def find_model(
 
 
 def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
-    """Return the stand-in of a size, built where it is not there yet.
+    """Return the stand-in of a size, built if it is not there yet.
 
     Raises
     ------
     JobkitError
-        Where there is no such size.
+        If there is no such size.
     """
     make_standin(size, cache, say)
     return _as_is(size, cache)
@@ -93,7 +93,7 @@ def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
 def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) -> ModelRef:
     """Download Stanza's tokenizer and tagger of a language into the cache, whole or not at all.
 
-    Stanza holds every file against its md5. What an interrupted fetch had whole is kept beside
+    Stanza holds every file against its md5. What an interrupted fetch had whole is kept next to
     the models, in ``.fetch-NAME``, and is not fetched again.
 
     Parameters
@@ -106,7 +106,7 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
     Raises
     ------
     JobkitError
-        Where it cannot be had; a model fetched before stays as it was.
+        If it cannot be had; a model fetched before stays as it was.
     """
     if not LANGUAGES.fullmatch(name):
         raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
@@ -188,7 +188,7 @@ def _as_is(size: str, cache: Path) -> ModelRef:
 
 
 def _spoilt(folder: Path) -> str:
-    """Return what a stand-in lacks; empty where it is whole."""
+    """Return what a stand-in lacks; empty if it is whole."""
     return missing_files(folder, LANGUAGE) if is_built(folder) else "not built"
 
 

@@ -13,7 +13,7 @@ from jobkit.spec.sweep_spec import SweepSpec
 
 ALLOCATOR = "expandable_segments:True"
 """PyTorch's allocator setting unless the spec's variables say otherwise: with it, reserved memory
-follows the load; without, it is a ratchet (measured: 6 to 19 % more batch on one card)."""
+follows the load; without, it is a ratchet (measured: 6 to 19 % more batch on one GPU)."""
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """The variable's name today, and in torch before 2.9."""
@@ -55,7 +55,7 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     Raises
     ------
     JobkitError
-        Where nothing is left to run, or ``auto`` is not decided yet.
+        If nothing is left to run, or ``auto`` is not decided yet.
     """
     inputs = inputs or _not_found_yet(spec)
     axes = spec.sweep

@@ -188,7 +188,7 @@ def _sized(found: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Le
     if batch_sizes.is_auto(spec):
         lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
         chosen = batch_sizes.choose(
-            spec, model, batch_sizes.loads_of(spec, lengths), batch_sizes.named_card_bytes(spec)
+            spec, model, batch_sizes.loads_of(spec, lengths), batch_sizes.named_gpu_bytes(spec)
         )
         say(chosen.line)
         return batch_sizes.decided(spec, chosen.sizes.batch_sizes), lengths

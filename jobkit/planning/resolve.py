@@ -211,7 +211,7 @@ def _found(document: Document, key: str, find: Callable[[], T]) -> T | None:
 
 
 def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
-    """Return in a line which GPUs every point holds and none uses; empty where there are none.
+    """Return in a line which GPUs every point holds and none uses; empty if there are none.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
     Raises
     ------
     JobkitError
-        With the commands that mend it.
+        With the commands that fix it.
     """
     if spec.device != "cuda" or not workload.needs_model or not (why := _wrong_torch(spec, site)):
         return

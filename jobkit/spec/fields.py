@@ -49,7 +49,7 @@ def _known_or_auto(name: str) -> str:
 
 
 MOST = 10**9
-"""Nobody means a larger whole number: more of them are slips of the pen."""
+"""No one means a larger whole number: it is a slip of the pen."""
 Positive = Annotated[int, Field(gt=0, le=MOST)]
 _POSITIVE = {"type": "integer", "exclusiveMinimum": 0, "maximum": MOST}
 Values = Annotated[

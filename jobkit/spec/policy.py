@@ -104,7 +104,7 @@ class Policy(_Part):
     Attributes
     ----------
     gpu_oom
-        ``prune`` leaves larger loads on the same kind of card out; ``keep`` runs them all the same.
+        ``prune`` leaves larger loads on the same kind of GPU out; ``keep`` runs them all the same.
     ram_oom
         Again with more memory.
     timeout
@@ -114,7 +114,7 @@ class Policy(_Part):
     bug
         When to give the sweep up: also for ``environment``, ``model_missing`` and ``no_gpu``.
     follow_up
-        Whether a small job waits for the sweep to end and does all this, so that nobody need be
+        Whether a small job waits for the sweep to end and does all this, so that no one need be
         logged in. Without it `jobkit resume` does it.
     """
 
@@ -146,7 +146,7 @@ class Change(BaseModel):
 
 
 def retry(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change | None:
-    """Return how a point is to be run again, ``None`` where it is not.
+    """Return how a point is to be run again, ``None`` if it is not.
 
     Parameters
     ----------

@@ -115,9 +115,9 @@ def submit_array(
     Raises
     ------
     JobkitError
-        Exit code 3, where the scheduler refuses.
+        Exit code 3 if the scheduler refuses.
     Unanswered
-        The same, where it may have taken the job all the same; exit code 5 where it has, and the
+        The same if it may have taken the job all the same; exit code 5 if it has, and the
         journal cannot be written.
     """
     argv = scheduler.submit_argv(script, array, after)
@@ -178,7 +178,7 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
     """Return the job that was taken."""
     unsure = done.ok or done.status == shell.NO_ANSWER or scheduler.UNCONFIRMED_PATTERN.search(done.said)
     try:
-        shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
+        shell.check(done, f"{scheduler.NAME} refused the sweep", hint="see the scheduler's message above")
         return scheduler.parse_submit(done.stdout)
     except JobkitError as error:
         error.exit_code = ExitCode.REFUSED
@@ -206,7 +206,7 @@ def cancel_tasks(
     Parameters
     ----------
     tasks
-        Those that had not ended: the journal says that they were taken back.
+        Those that had not ended: the journal says that they were cancelled.
     whole
         Whether that is all that is left of the job: then it is named as a whole.
     """

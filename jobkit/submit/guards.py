@@ -45,7 +45,7 @@ def warn_of_duplicate(prepared: Prepared) -> None:
 
 
 def find_duplicate(prepared: Prepared) -> Path | None:
-    """Return the newest run folder of the same spec, text, model and points, beside where this one goes."""
+    """Return the newest run folder next to this one of the same spec, text, model and points."""
     text = prepared.spec.as_yaml().encode()
     points = _bare(prepared.points)
     for folder in _newest_first(prepared.run_dir.parent):
@@ -66,7 +66,7 @@ def _newest_first(runs: Path) -> Iterator[str]:
 
 
 def _holds(path: str, content: bytes) -> bool:
-    """Tell whether a file holds just that; most differ in size, and are not read."""
+    """Return whether a file holds just that; most differ in size, and are not read."""
     try:
         if os.stat(path).st_size != len(content):  # noqa: PTH116 - a Path costs as much again
             return False
@@ -112,7 +112,7 @@ def _next(seen: RunStanding) -> str:
     if standings & {Standing.FAILED, Standing.MISSING}:
         ways.insert(0, f"jobkit resume {run} runs what failed or is missing")
     if standings - {Standing.FAILED, Standing.DONE, Standing.MISSING}:
-        ways.insert(0, f"jobkit status {run} tells how it goes")
+        ways.insert(0, f"jobkit status {run} shows its progress")
     return ", ".join(ways)
 
 
@@ -126,7 +126,7 @@ def refuse_moved_run(run_dir: Path) -> None:
     Raises
     ------
     JobkitError
-        Where it is a copy, or was moved: its points would run elsewhere, or not at all.
+        If it is a copy, or was moved: its points would run elsewhere, or not at all.
     """
     script = run_dir / script_name(1)
     try:

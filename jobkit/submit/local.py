@@ -39,7 +39,7 @@ END_GRACE_S = 30.0
 
 _NAME_AND_EXEC = 'echo $$ >"$1"; exec >>"$2" 2>&1; shift 2; exec "$@"'
 """submitit's cancel leaves the command alive, so the command tells its process id first; and its log
-is named by submitit's process, which nobody knows later, so the command has one of its own."""
+is named by submitit's process, which no one knows later, so the command has one of its own."""
 
 
 @dataclass(frozen=True, slots=True)

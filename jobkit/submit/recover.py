@@ -46,10 +46,10 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
     Raises
     ------
     JobkitError
-        Exit code 3, where the scheduler does not answer, the submission is only seconds old, or the
+        Exit code 3 if the scheduler does not answer, the submission is only seconds old, or the
         journal does not have the job after it was written there.
     OSError
-        Where the journal cannot be written.
+        If the journal cannot be written.
     """
     event = read_journal(run_dir).unanswered
     if event is None:
@@ -101,7 +101,7 @@ def _read_back(run_dir: Path, job: JobId) -> None:
     Raises
     ------
     JobkitError
-        Where it does not.
+        If it does not.
     """
     if all(submission.job.id != job.id for submission in read_journal(run_dir).submissions):
         raise JobkitError(
@@ -119,7 +119,7 @@ def refuse_strays(run_dir: Path, scheduler: Scheduler) -> None:
     Strays
         Exit code 3, for such a job.
     JobkitError
-        Exit code 3, where the scheduler does not answer.
+        Exit code 3 if the scheduler does not answer.
     """
     jobs = strays(run_dir, scheduler)
     if not jobs:
@@ -139,7 +139,7 @@ def strays(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
     Raises
     ------
     JobkitError
-        Exit code 3, where the scheduler does not answer.
+        Exit code 3 if the scheduler does not answer.
     """
     if scheduler.NAME != LOCAL:
         return _by_name(scheduler, run_dir)
@@ -154,7 +154,7 @@ def bury(run_dir: Path, machine: str) -> None:
     Raises
     ------
     JobkitError
-        Where none was, or one lives.
+        If none was, or one lives.
     """
     known = read_journal(run_dir)
     jobs = [submission.job for submission in known.submissions if submission.scheduler == LOCAL]

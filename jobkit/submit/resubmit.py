@@ -81,7 +81,7 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
     Raises
     ------
     JobkitError
-        Where a key may not change, or a value is no good.
+        If a key may not change, or a value is no good.
     """
     for override in overrides:
         key = override.partition("=")[0].strip()
@@ -97,7 +97,7 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
 def alone(run_dir: Path, say: Say) -> Iterator[None]:
     """Let one process at a time decide what runs again.
 
-    Where the file system has no locks, it is said that nobody else may do so now.
+    If the file system has no locks, it is said that no one else may do so now.
 
     Raises
     ------
@@ -127,12 +127,12 @@ def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float 
     Parameters
     ----------
     patience_s
-        For how long a scheduler that does not answer is asked again: nobody waits for a job.
+        For how long a scheduler that does not answer is asked again: no one waits for a job.
 
     Raises
     ------
     JobkitError
-        Exit code 3, where the scheduler does not answer, or holds a job of the run that the journal
+        Exit code 3 if the scheduler does not answer, or holds a job of the run that the journal
         has lost: a point might be run twice.
     """
     reconcile_submission(run_dir, say)
@@ -205,8 +205,8 @@ def resume(run_dir: Path, spec: SweepSpec, seen: RunStanding, again: Sequence[Gr
     Raises
     ------
     JobkitError
-        Exit code 3 where the scheduler refuses all groups, or does not answer; of one that it refuses
-        beside others it is told.
+        Exit code 3 if the scheduler refuses all groups, or does not answer; of one that it refuses
+        next to others it is told.
     """
     scheduler = by_name(spec.scheduler)
     taken: list[Submitted] = []

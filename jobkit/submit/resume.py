@@ -62,7 +62,7 @@ def run_again(
     Raises
     ------
     JobkitError
-        Where a word names no point that could run, a key may not change, or the scheduler refuses;
+        If a word names no point that could run, a key may not change, or the scheduler refuses;
         as `jobkit.submit.guards.refuse_moved_run`.
     """
     refuse_moved_run(run_dir)

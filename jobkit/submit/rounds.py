@@ -29,7 +29,7 @@ FOLLOW_SCRIPT = "follow.sh"
 
 
 def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
-    """Return what the controller says of its limits; nothing where it has none.
+    """Return what the controller says of its limits; nothing if it has none.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
     Raises
     ------
     JobkitError
-        Exit code 3 where it does not answer.
+        Exit code 3 if it does not answer.
     """
     argv = scheduler.limit_argv()
     if not argv:
@@ -64,11 +64,11 @@ def arrays_within(
     Raises
     ------
     JobkitError
-        Exit code 3 where it takes no arrays, or cannot hold so many tasks.
+        Exit code 3 if it takes no arrays, or cannot hold so many tasks.
     """
     limit = scheduler.parse_limit(limits)
     if limit == 0:
-        message = f"{scheduler.NAME} takes no array jobs here: its array limit is 0"
+        message = f"{scheduler.NAME} accepts no array jobs here: its array limit is 0"
         raise JobkitError(
             message, hint="ask the cluster's support about array jobs", exit_code=ExitCode.REFUSED
         )
@@ -83,7 +83,7 @@ def chunks(tasks: int, limit: int | None, max_parallel: int | None, listed: str 
     """Return the arrays that cover tasks 1 to ``tasks``.
 
     The limit is on the task *index*, so each array starts at 1 and its tasks are offset. The
-    throttle is divided, for the arrays run beside each other.
+    throttle is divided, for the arrays run next to each other.
     """
     size = min(tasks, limit) if limit else tasks
     starts = range(0, tasks, size)
@@ -139,7 +139,7 @@ class Round:
 
     @property
     def listed(self) -> str:
-        """The file that names the points of each task; empty where task k runs point k."""
+        """The file that names the points of each task; empty if task k runs point k."""
         plain = self.pack == 1 and list(self.points) == list(range(1, len(self.points) + 1))
         return "" if plain else f"tasks-{self.number}.txt"
 
@@ -162,12 +162,12 @@ def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) 
 
 
 def write_round(run_dir: Path, round_: Round) -> list[Path]:
-    """Write the script of a round, and the list of its tasks where there is one; return the files.
+    """Write the script of a round, and the list of its tasks if there is one; return the files.
 
     Raises
     ------
     OSError
-        Where they cannot be written.
+        If they cannot be written.
     """
     written = [run_dir / script_name(round_.number)]
     files.write_atomically(written[0], round_.script)

@@ -70,7 +70,7 @@ def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
     Raises
     ------
     JobkitError
-        Where it cannot be written.
+        If it cannot be written.
     """
     run_dir = prepared.run_dir
     try:
@@ -114,7 +114,7 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
     Raises
     ------
     JobkitError
-        Exit code 3 where the scheduler refuses. Where a check refuses, no run folder is left;
+        Exit code 3 if the scheduler refuses. Where a check refuses, no run folder is left;
         where a later array is refused, the earlier ones are cancelled and the journal says so.
     """
     scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir

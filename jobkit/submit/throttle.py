@@ -28,7 +28,7 @@ def throttle(run_dir: Path, most: int) -> int:
     Raises
     ------
     JobkitError
-        Where nothing of the run is in the queue, or it runs here; exit code 3 where the scheduler
+        If nothing of the run is in the queue, or it runs here; exit code 3 if the scheduler
         does not answer, or refuses.
     """
     with alone(run_dir, say):
@@ -43,7 +43,7 @@ def throttle(run_dir: Path, most: int) -> int:
     if refusals:
         raise JobkitError(
             "\n".join(refusals),
-            hint=f"jobkit status {shell_path(run_dir)} tells what runs",
+            hint=f"jobkit status {shell_path(run_dir)} shows what runs",
             exit_code=ExitCode.REFUSED,
         )
     say(f"{run_dir.name}: {_told(most, each, jobs)}")

@@ -38,7 +38,7 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
     Raises
     ------
     JobkitError
-        Where the run folder cannot be read or written, is a copy or was moved, or the scheduler
+        If the run folder cannot be read or written, is a copy or was moved, or the scheduler
         refuses (exit code 3).
     """
     refuse_moved_run(run_dir)

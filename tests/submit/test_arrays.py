@@ -67,7 +67,7 @@ def test_within_the_limits_that_the_controller_told() -> None:
     with pytest.raises(JobkitError, match=r"101 points.*at most 100 jobs.*nothing was submitted") as caught:
         arrays_within(slurm, LIMITS, 101, None)
     assert (caught.value.exit_code, "`pack`" in caught.value.hint) == (3, True)
-    with pytest.raises(JobkitError, match="takes no array jobs here") as caught:
+    with pytest.raises(JobkitError, match="accepts no array jobs here") as caught:
         arrays_within(slurm, "MaxArraySize = 1\n", 5, None)
     assert caught.value.exit_code == 3
 

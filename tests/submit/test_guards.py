@@ -102,7 +102,7 @@ def test_how_far_it_is_and_what_to_type(home: Path) -> None:
     write_submitted(run.run_dir, "slurm", "77", first=1, last=3)
     with pytest.raises(JobkitError, match="3 points: 3 to come") as refused:
         guards.refuse_duplicate_sweep(ready())
-    assert refused.value.hint.startswith(f"jobkit status {name} tells how it goes, jobkit collect")
+    assert refused.value.hint.startswith(f"jobkit status {name} shows its progress, jobkit collect")
     done(run, run.points[0])
     done(run, run.points[2], Outcome.TIMEOUT)
     with pytest.raises(JobkitError, match=r"3 points: 1 done, 1 failed \(1 timeout\), 1 to come") as refused:

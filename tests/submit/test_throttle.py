@@ -89,7 +89,7 @@ def test_a_refusal_is_told(run: Path, programs: Path) -> None:
     program(programs, "scontrol", "echo '77_3-8: Invalid user id' >&2; exit 1")
     with pytest.raises(JobkitError, match="slurm did not change job 77: 77_3-8: Invalid user id") as caught:
         throttle(run, 3)
-    assert (caught.value.exit_code, caught.value.hint) == (3, f"jobkit status {run} tells what runs")
+    assert (caught.value.exit_code, caught.value.hint) == (3, f"jobkit status {run} shows what runs")
     assert len(changes(programs)) == 2
 
 
