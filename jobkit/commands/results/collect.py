@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.units import parse_size
 
-WIDE = 120
 STDOUT = Path("-")
 
 
@@ -88,7 +86,7 @@ def collect(
         raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
     paths = _named(paths)
-    # Imported here because pandas and rich take most of a second, which --help need not spend.
+    # Imported here because pandas takes most of a second, which --help need not spend.
     from jobkit.report.output import render
     from jobkit.report.tables import collect as collect_runs
     from jobkit.status.which_run import how_to_begin
@@ -98,7 +96,7 @@ def collect(
 
         check_plot(plot)
     collected = collect_runs(paths)
-    if collected.points.empty:
+    if not collected.rows:
         found = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"nothing to collect{found}", hint=how_to_begin())
     if plot is not None:
@@ -106,7 +104,9 @@ def collect(
 
         draw(collected, plot, gpu_memory_bytes=gpu_memory_bytes)
     color = output is None and sys.stdout.isatty()
-    report = render(collected, fmt, width=_width(), gpu_memory_bytes=gpu_memory_bytes, color=color)
+    report = render(
+        collected, fmt, width=terminal.page_width(), gpu_memory_bytes=gpu_memory_bytes, color=color
+    )
     if output is None:
         terminal.say(report, nl=False, colours=color)
     else:
@@ -123,11 +123,6 @@ def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     if not usual().exists():
         raise JobkitError(f"nothing to collect: there is no {usual()}/ here", hint=how_to_begin())
     return (usual(),)
-
-
-def _width() -> int:
-    """Return the terminal's columns; where there is no terminal, COLUMNS or a page's width."""
-    return max(40, shutil.get_terminal_size((WIDE, 24)).columns)
 
 
 def _write(path: Path, text: str) -> None:

@@ -16,7 +16,6 @@ from jobkit.core import terminal
 if TYPE_CHECKING:
     from jobkit.status.summary import RunStatus
 
-WIDE = 120
 MANY = 40
 BESIDES = 16
 """Lines of a terminal that a run takes beside its points."""
@@ -67,7 +66,7 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
     if as_json:
         terminal.say(output.as_json(found, runs, what.points, here[1:]))
     else:
-        shown = output.text(found, runs, what.points, width=_width(), most=_most(whole=whole))
+        shown = output.text(found, runs, what.points, width=terminal.page_width(), most=_most(whole=whole))
         terminal.say(shown + output.others(here[1:]), nl=False)
     return max(one.exit_code for one in found)
 
@@ -80,7 +79,7 @@ def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json:
         if as_json:
             return f"{output.as_json(found, runs, points)}\n"
         most = _most(whole=whole, in_place=in_place)
-        return output.text(found, runs, points, width=_width(), most=most)
+        return output.text(found, runs, points, width=terminal.page_width(), most=most)
 
     in_place = sys.stdout.isatty() and not as_json
     screen = Screen(_write, in_place=in_place, plain=as_json, note=_note)
@@ -102,8 +101,3 @@ def _most(*, whole: bool, in_place: bool = False) -> int:
     if whole:
         return sys.maxsize
     return max(1, shutil.get_terminal_size().lines - BESIDES) if in_place else MANY
-
-
-def _width() -> int:
-    """Return the terminal's columns; where there is no terminal, COLUMNS or a page's width."""
-    return max(40, shutil.get_terminal_size((WIDE, 24)).columns)

@@ -7,7 +7,6 @@ import math
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.fit.observations import ram_peak
 from jobkit.fit.speed import Duration
 from jobkit.report.recommend.types import Lines, Request, RunData
 from jobkit.spec.directives import directives
@@ -87,8 +86,9 @@ def used_ram(record: Record) -> int | None:
 
     Elsewhere a job need not have a cgroup of its own, and the figure would be everybody's.
     """
-    seen = [ram_peak(record), record.memory.cgroup_peak_bytes if record.job.scheduler == "slurm" else None]
-    return max((one for one in seen if one is not None), default=None)
+    memory = record.memory
+    peaks = [memory.ram_peak_bytes, memory.cgroup_peak_bytes if record.job.scheduler == "slurm" else None]
+    return max((peak for peak in peaks if peak is not None), default=None)
 
 
 def request(material: RunData, first: Record, time: Duration) -> Request | None:
@@ -108,7 +108,6 @@ def request(material: RunData, first: Record, time: Duration) -> Request | None:
         return None
     well = [record for record in material.records if record.outcome is Outcome.OK]
     peak = max((used for one in well if (used := used_ram(one))), default=None)
-    seconds = [one.seconds for one in material.held if one.seconds is not None]
     gpus = 0 if first.point.device == "cpu" else max(1, asked.gpus)
     wanted = enough(asked, peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)
     own = material.site
@@ -123,6 +122,6 @@ def request(material: RunData, first: Record, time: Duration) -> Request | None:
         asked_memory_bytes=asked.memory,
         asked_walltime_s=asked.walltime,
         used_memory_bytes=peak,
-        used_s=max(seconds, default=None),
+        used_s=max((s for s in material.seconds if s is not None), default=None),
         lines=tuple(lines(wanted, site, own=mine) for site, mine in sites),
     )
