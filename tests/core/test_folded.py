@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from jobkit.core.terminal import (
     Column,
+    LogSanitizer,
     NoWrap,
-    Visible,
     as_json,
     fit_columns,
     for_csv,
@@ -137,15 +137,15 @@ def test_json_for_a_terminal_reads_as_the_same(text: str) -> None:
 @given(st.text(alphabet="\x1b[3;1mé\r\nax\x9b\u202e"), st.integers(1, 9))
 def test_a_log_in_pieces_reads_as_the_whole(text: str, size: int) -> None:
     data = text.encode()
-    whole = Visible().through(data, last=True)
+    whole = LogSanitizer().through(data, last=True)
     pieces = [data[place : place + size] for place in range(0, len(data), size)]
-    seen = Visible()
+    seen = LogSanitizer()
     assert b"".join([*(seen.through(piece) for piece in pieces), seen.through(b"", last=True)]) == whole
 
 
 def test_a_log_keeps_colours_and_shows_what_else_it_holds() -> None:
     data = b"\x1b[1;32mok\x1b[0m 10%\r 20%\r\n\x1b[2J\xff\tend"
-    assert Visible().through(data, last=True) == b"\x1b[1;32mok\x1b[0m 10%\n 20%\n\\x1b[2J\\xff\tend"
+    assert LogSanitizer().through(data, last=True) == b"\x1b[1;32mok\x1b[0m 10%\n 20%\n\\x1b[2J\\xff\tend"
 
 
 @pytest.mark.parametrize(
