@@ -34,7 +34,7 @@ def test_a_sweep_goes_out_and_its_records_come_home(
     (home / "lab.yaml").write_text(site, encoding="utf-8")
     (home / "spec.yaml").write_text(SPEC, encoding="utf-8")
     words = ("sweep", "spec.yaml", "--scheduler", scheduler, "--site", home / "lab.yaml", "--wait")
-    done = jobkit(*words, cwd=home, JOBKIT_CACHE=str(kept_cache))
+    done = jobkit(*words, cwd=home, env={"JOBKIT_CACHE": str(kept_cache)})
     assert done.returncode == 0, done.stdout + done.stderr
     records = [json.loads(path.read_text()) for path in home.glob("runs/*/results/*/try-1/record.json")]
     assert [record["outcome"] for record in records] == ["ok"] * 4

@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -17,9 +17,12 @@ from jobkit.cli import _exit_code
 JOBKIT = Path(sys.executable).with_name("jobkit")
 """The program itself, for a test that needs a process: to kill it, or to connect it to a pipe."""
 DEADLINE_S = 240
+EMPTY: Mapping[str, str] = {}
 
 
-def jobkit(*words: str | Path, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+def jobkit(
+    *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] = EMPTY
+) -> subprocess.CompletedProcess[str]:
     """Run a command as the program does; return its exit code and what it printed.
 
     Parameters
@@ -42,12 +45,12 @@ def jobkit(*words: str | Path, cwd: Path | None = None, **env: str) -> subproces
         said = []
         for stream in (out, err):
             stream.flush()
-            said.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]  # a BytesIO
+            said.append(stream.buffer.getvalue().decode())
     return subprocess.CompletedProcess(arguments, code, *said)
 
 
 def jobkit_process(
-    *words: str | Path, cwd: Path | None = None, **env: str
+    *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] = EMPTY
 ) -> subprocess.CompletedProcess[str]:
     """Run the program itself, as `jobkit` does: for what outlives it (``--detach``), or kills it."""
     around = {**os.environ, "COLUMNS": "140", **env}

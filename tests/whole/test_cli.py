@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def jobkit(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return commands.jobkit(*arguments, cwd=home, **env)
+    return commands.jobkit(*arguments, cwd=home, env=env)
 
 
 def events(run: Path) -> list[dict[str, object]]:

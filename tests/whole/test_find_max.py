@@ -52,7 +52,7 @@ class Here:
 
     def jobkit(self, *words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
         around = {"PYTHONPATH": str(WORKLOADS), "JOBKIT_LEDGER": str(self.folder / "ledger.jsonl")}
-        return jobkit(*words, cwd=self.folder, COLUMNS="200", **around, **env)
+        return jobkit(*words, cwd=self.folder, env={"COLUMNS": "200", **around, **env})
 
     def sweep(self, **env: str) -> subprocess.CompletedProcess[str]:
         return self.jobkit("sweep", "spec.yaml", **env)

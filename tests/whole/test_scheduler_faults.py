@@ -67,7 +67,7 @@ class Lab:
         (self.home / "spec.yaml").write_text(text, encoding="utf-8")
         scheduler = ["--scheduler", self.cluster.scheduler, "--site", "./site.yaml"]
         path = str(Path(__file__).parents[1] / "workloads")
-        return jobkit("sweep", "spec.yaml", *scheduler, cwd=self.home, PYTHONPATH=path)
+        return jobkit("sweep", "spec.yaml", *scheduler, cwd=self.home, env={"PYTHONPATH": path})
 
     @property
     def run(self) -> Path:

@@ -78,11 +78,11 @@ def local(
     (tmp_path / "t.yaml").write_text(SPEC % workload, encoding="utf-8")
     env = {"JOBKIT_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(WORKLOADS), **variables}
     start = jobkit_process if "--detach" in arguments else jobkit
-    start("sweep", "t.yaml", "--scheduler", "local", *arguments, cwd=tmp_path, **env)
+    start("sweep", "t.yaml", "--scheduler", "local", *arguments, cwd=tmp_path, env=env)
     (folder,) = (tmp_path / "runs").iterdir()
 
     def called(*words: str) -> subprocess.CompletedProcess[str]:
-        return jobkit("logs", folder, *words, **env)
+        return jobkit("logs", folder, *words, env=env)
 
     return folder, called
 
