@@ -81,8 +81,8 @@ class Commands(click.Group):
 def app() -> None:
     """Find the batch size, the scheduler request and the running time for tagging your corpus.
 
-    jobkit runs your tagger on a sample of the text, once per batch size, as one job on Slurm or
-    Grid Engine or on this machine. It measures speed and memory and prints a table, then the
+    jobkit runs your tagger on a text of yours, once per batch size, as one job on Slurm or on Grid
+    Engine, or on this machine. It measures speed and memory and prints a table, then the
     batch size to use, the lines for your job script, and the time that the whole corpus takes.
 
     \b
