@@ -14,7 +14,9 @@ from jobkit.core.units import format_walltime
 from jobkit.planning.points import ALLOCATOR_VARIABLES, Inputs, plan
 from jobkit.planning.templates import fill
 from jobkit.run.measure.nvml import ASKED_VARIABLE
+from jobkit.run.process import RECORDED_TOO
 from jobkit.schedulers.lint import refuse_script
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Environment, SweepSpec
@@ -151,7 +153,7 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
         header counts; one that extends the body of a point by name has none to give.
     """
     values = _values(spec, site, point, run_dir) | {"body": FIND_BODY}
-    if site.scheduler == "local":
+    if runs_here(site.scheduler):
         values["base"] = FIND_BODY
     text = _filled(spec, site, values)
     if FIND_MODULE in text:
@@ -195,7 +197,7 @@ def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[st
         "text_path": point.text.path,
         "model_parts": [str(Path(model.path) / part) for part in (model.name, *MODEL_FILES)] if model else [],
         "activation": activation(spec, site),
-        "variables": variables(spec, point),
+        "variables": variables(spec, site, point),
         "python": "python" if spec.environment.conda or spec.environment.venv else sys.executable,
         "sync_interval_s": site.sync_interval_s,
         "grace_s": (grace_s := max(1, site.kill_wait_s * 2 // 3)),
@@ -230,20 +232,18 @@ def activation(spec: SweepSpec, site: Site) -> list[str]:
     return [*lines, *environment.setup] or [":"]
 
 
-def variables(spec: SweepSpec, point: Point) -> dict[str, str]:
+def variables(spec: SweepSpec, site: Site, point: Point) -> dict[str, str]:
     """Return what is exported to the worker."""
     chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator) if point.allocator else {}
     asked = {ASKED_VARIABLE: str(spec.resources.gpus)} if point.device == "cuda" else {}
+    recorded = by_name(site.scheduler).RECORDED_VARIABLES
+    if recorded:
+        asked[RECORDED_TOO] = " ".join(recorded)
     return {**{k: v for k, v in chosen.items() if v}, **asked, **spec.environment.variables}
 
 
-FORBIDDEN_PATH_CHARS = {"slurm": "\\", "sge": "\\'\"$,"}
-"""Characters of a path that a header line cannot carry: sbatch stops expanding ``%`` at a backslash,
-and qsub drops quotes and expands ``$`` (measured: the job dies, or waits in Eqw, without a log)."""
-
-
 def _check_header_path(run_dir: Path, scheduler: str) -> None:
-    bad = sorted(set(FORBIDDEN_PATH_CHARS.get(scheduler, "")) & set(str(run_dir)))
+    bad = sorted(set(by_name(scheduler).FORBIDDEN_PATH_CHARS) & set(str(run_dir)))
     if bad:
         raise JobkitError(
             f"run folder {run_dir}: {scheduler} cannot write logs to a path with {' '.join(bad)}",

@@ -15,12 +15,11 @@ RECORDED = (
     "PYTORCH_CUDA_ALLOC_CONF",
     "OMP_NUM_THREADS",
     "OMP_WAIT_POLICY",
-    "SLURM_JOB_PARTITION",
-    "SLURM_JOB_NODELIST",
-    "QUEUE",
     "HOSTNAME",  # the scheduler's name for the node, which need not be the node's own
 )
-"""Environment variables that change what is measured, or say where it was."""
+"""Environment variables that change what is measured, or where."""
+RECORDED_TOO = "JOBKIT_RECORD"
+"""The variable by which a job script names more of them, those of its scheduler."""
 
 
 def own_pid() -> int:
@@ -34,8 +33,9 @@ def visible() -> str | None:
 
 
 def variables() -> dict[str, str]:
-    """Return the variables of `RECORDED` that are set."""
-    return {name: os.environ[name] for name in RECORDED if name in os.environ}
+    """Return the variables of `RECORDED`, and of `RECORDED_TOO`, that are set."""
+    names = (*RECORDED, *os.environ.get(RECORDED_TOO, "").split())
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def rss_now() -> int | None:

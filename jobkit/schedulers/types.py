@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
+
+LogOutcomes = tuple[tuple[re.Pattern[str], Outcome], ...]
+"""Patterns of lines of a log, each with the outcome that such a line reports."""
 
 
 class State(StrEnum):

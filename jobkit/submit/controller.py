@@ -17,6 +17,7 @@ from jobkit.core.terminal import shell_path
 from jobkit.outcome import journal
 from jobkit.outcome.journal import Role
 from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Array, JobId, Request
 
 PAUSES_S = (0.5, 1.5, 4.0, 8.0)
@@ -237,14 +238,10 @@ def _change(
 
 
 def submission_environment() -> Mapping[str, str]:
-    """Return this environment without what would change a submission behind its back.
-
-    ``SBATCH_*`` are options in disguise (sbatch(1), input environment variables), and the
-    ``SLURM_*`` of a surrounding job leak into the new one; ``SLURM_CONF`` and its like stay.
-    """
-    kept = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
+    """Return this environment without the variables that would change a submission."""
+    leaking = [scheduler.LEAKING_VARIABLES for scheduler in SCHEDULERS.values()]
     return {
         name: value
         for name, value in os.environ.items()
-        if name in kept or not name.startswith(("SBATCH_", "SLURM_"))
+        if not any(pattern.match(name) for pattern in leaking)
     }

@@ -48,7 +48,9 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
     """
     from jobkit.schedulers.lint import lint as look
     from jobkit.schedulers.lint import summary
+    from jobkit.schedulers.registry import SCHEDULERS
 
+    titles = " or ".join(scheduler.TITLE for scheduler in SCHEDULERS.values() if scheduler.DIRECTIVE)
     looked = [look(_read(script), _name(script), _is_folder) for script in scripts]
     if as_json:
         _print_json(looked)
@@ -57,7 +59,7 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
             terminal.say(line)
         for one in looked:
             if not one.found:
-                terminal.say(f"{one.name}: has no directive of Slurm or Grid Engine", err=True)
+                terminal.say(f"{one.name}: has no directive of {titles}", err=True)
         terminal.say(summary(looked), err=True)
     return FOUND if any(one.findings for one in looked) else 0
 

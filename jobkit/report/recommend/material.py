@@ -34,11 +34,10 @@ from jobkit.planning.text_lengths import cached_lengths, paragraphs_of
 from jobkit.planning.texts import find_text
 from jobkit.report.recommend.types import Corpus, RunData, TryTimes
 from jobkit.report.sources import never_began
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
-LOCAL = "local"
 MOST_PARAGRAPHS = 10**12
 NUMBERS = "2000000, 2,000,000, 2_000_000 or 2e6"
 _NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", re.ASCII)
@@ -82,7 +81,7 @@ def read_material(folder: Path) -> RunData:
         held=tuple(_held(folder, sweep)),
         resources=spec.resources if spec else None,
         site=site,
-        plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if name != LOCAL],
+        plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)],
         to_come=sum(one.verdict.outcome is None for one in sweep),
         failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in sweep),
         notes=(*run.notes, *notes, *more),
@@ -118,7 +117,7 @@ def _spec(folder: Path) -> tuple[SweepSpec | None, list[str]]:
 
 def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
     """Return the site of a run; ``None`` where it ran without a scheduler."""
-    if spec is None or spec.scheduler in {LOCAL, "auto"}:
+    if spec is None or spec.scheduler == "auto" or runs_here(spec.scheduler):
         return None, []
     try:
         return load_site(spec.site, spec.scheduler), []

@@ -26,9 +26,6 @@ from jobkit.schedulers.survey import (
 )
 
 QUEUE, WALLTIME = "queue", "h_rt"
-COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter")
-"""See `jobkit.schedulers.protocol.Scheduler`."""
-
 QUEUES = ("qconf", "-sq", "*")
 RESOURCES = ("qconf", "-sc")
 INSTANCES = ("qstat", "-F")

@@ -6,27 +6,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Sequence
 
 from jobkit.core.shell import Completed
 from jobkit.core.units import format_count
 from jobkit.schedulers.parsing import expand_tasks, find_job_id, refused, seconds_of, task_ranges
 from jobkit.schedulers.slurm.accounting import END_STATES, FORMAT, clusters, rows_of_tasks
 from jobkit.schedulers.types import Array, JobId, Queued, State
-
-NAME = "slurm"
-PROGRAMS: tuple[str, ...] = ("sbatch",)
-EXPORTS_ENVIRONMENT = True
-"""sbatch(1), ``--export``: all, unless told."""
-ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
-"""Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
-
-BUSY_PATTERN = re.compile(r"Rate limit exceeded|Resource temporarily unavailable")
-"""See `jobkit.schedulers.protocol.Scheduler`; slurm.conf(5), ``rl_enable`` (since 23.02)."""
-UNCONFIRMED_PATTERN = re.compile(
-    r"Socket timed out|Zero Bytes were transmitted|Message (receive|send) failure|Connection reset"
-)
-"""See `jobkit.schedulers.protocol.Scheduler`: sbatch had sent the job, and then heard no more."""
 
 _SUBMITTED = (
     r"(?P<id>\d+)(?:;(?P<cluster>\S+))?",
@@ -81,7 +68,7 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     waits = (f"--dependency=afterany:{':'.join(job.id for job in after)}",) if after else ()
     throttle = f"%{array.throttle}" if array.throttle else ""
     span = f"--array={array.first}-{array.last}{throttle}"
-    return (PROGRAMS[0], "--parsable", *waits, span, script, *array.words)
+    return ("sbatch", "--parsable", *waits, span, script, *array.words)
 
 
 def parse_submit(answer: str) -> JobId:
@@ -92,7 +79,7 @@ def parse_submit(answer: str) -> JobId:
     JobkitError
         Where there is none.
     """
-    return find_job_id(answer, _SUBMITTED, PROGRAMS[0])
+    return find_job_id(answer, _SUBMITTED, "sbatch")
 
 
 def limit_argv() -> tuple[str, ...]:
@@ -124,6 +111,11 @@ def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
         return None
     most = format_count(int(found[1]), "job")
     return f"{format_count(points, 'point')}, but the controller holds at most {most} (MaxJobCount)"
+
+
+def header_path(path: str) -> str:
+    """Return a path for an ``#SBATCH`` line: ``%`` doubled (sbatch(1), filename pattern), quoted."""
+    return shlex.quote(path.replace("%", "%%"))
 
 
 def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - the header says %A_%a.out
