@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Point
 from jobkit.core.terminal import Say
-from jobkit.core.units import MOST_SECONDS, format_walltime
+from jobkit.core.units import MAX_SECONDS, format_walltime
 from jobkit.fit.lengths import Lengths
 from jobkit.planning import batch_sizes
 from jobkit.planning.points import Inputs, plan
@@ -158,7 +158,7 @@ def prepare(
         say(f"warning: {idle} ({needed_gpus(spec.device)})")
     points = plan(spec, inputs)
     spec = shared_by(spec, len(points))
-    if spec.resources.walltime * spec.pack > MOST_SECONDS:
+    if spec.resources.walltime * spec.pack > MAX_SECONDS:
         each = format_walltime(spec.resources.walltime)
         message = f"pack: {spec.pack:,} points of {each} each need a job of more than ten years"
         raise JobkitError(message, hint="lower pack or resources.walltime")

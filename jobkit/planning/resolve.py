@@ -245,7 +245,7 @@ def device(spec: SweepSpec, scheduler: str) -> str:
     if runs_here(scheduler):
         from jobkit.run.measure import nvml  # here, for a submission asks no card
 
-        return "cuda" if spec.resources.gpus and nvml.idle_bytes() else "cpu"
+        return "cuda" if spec.resources.gpus and nvml.list_gpus() else "cpu"
     return "cuda" if spec.resources.gpus else "cpu"
 
 
@@ -260,7 +260,7 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
     if spec.device != "cuda" or not workload.needs_model or not (why := _wrong_torch(spec, site)):
         return
     ways = [
-        f"{torch_build.install(sys.executable)}   (or the index for your driver)",
+        f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)",
         "or name the Python that jobs use: environment.venv or environment.conda in the spec",
         "or measure on the CPU: --set device=cpu --set resources.gpus=0",
     ]
@@ -273,7 +273,7 @@ def _wrong_torch(spec: SweepSpec, site: Site) -> str:
     """Return why the Python of the jobs, if it is this one, cannot use a GPU; empty if nothing says so."""
     environment = spec.environment
     another = environment.conda or environment.venv or environment.modules or environment.setup or site.setup
-    why = "" if another else torch_build.fault()
+    why = "" if another else torch_build.cpu_build_problem()
     return f"in the Python that its jobs use {why}: {sys.executable}" if why else ""
 
 
@@ -289,7 +289,10 @@ def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -
         return
     if why := _wrong_torch(spec, load_site(spec.site, spec.scheduler)):
         say(f"warning: the run asks for a GPU, and {why}: the points that start now will end as no_gpu")
-        for line in (f"{torch_build.install(sys.executable)}   (or the index for your driver)", *more):
+        for line in (
+            f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)",
+            *more,
+        ):
             say(f"  hint: {line}")
 
 

@@ -13,8 +13,8 @@ from jobkit.core.records import Point, TextRef
 from jobkit.core.units import format_walltime
 from jobkit.planning.points import ALLOCATOR_VARIABLES, Inputs, plan
 from jobkit.planning.templates import fill
-from jobkit.run.measure.nvml import ASKED_VARIABLE
-from jobkit.run.process import RECORDED_TOO
+from jobkit.run.measure.nvml import GPU_COUNT_VARIABLE
+from jobkit.run.process import MORE_VARIABLES
 from jobkit.schedulers.lint import refuse_script
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.directives import directives
@@ -235,10 +235,10 @@ def activation(spec: SweepSpec, site: Site) -> list[str]:
 def variables(spec: SweepSpec, site: Site, point: Point) -> dict[str, str]:
     """Return what is exported to the worker."""
     chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator) if point.allocator else {}
-    asked = {ASKED_VARIABLE: str(spec.resources.gpus)} if point.device == "cuda" else {}
+    asked = {GPU_COUNT_VARIABLE: str(spec.resources.gpus)} if point.device == "cuda" else {}
     recorded = by_name(site.scheduler).RECORDED_VARIABLES
     if recorded:
-        asked[RECORDED_TOO] = " ".join(recorded)
+        asked[MORE_VARIABLES] = " ".join(recorded)
     return {**{k: v for k, v in chosen.items() if v}, **asked, **spec.environment.variables}
 
 

@@ -1,4 +1,4 @@
-"""What the worker's process and node look like. Standard library only."""
+"""What a record holds about the worker's process: environment variables, cgroup. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,41 +6,24 @@ import contextlib
 import os
 from pathlib import Path
 
-from jobkit.run.measure import sampler
-
-RECORDED = (
+RECORDED_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "CUDA_MODULE_LOADING",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
     "OMP_NUM_THREADS",
     "OMP_WAIT_POLICY",
-    "HOSTNAME",  # the scheduler's name for the node, which need not be the node's own
+    "HOSTNAME",  # the scheduler's name for the node, which may differ from the node's own
 )
-"""Environment variables that change what is measured, or where."""
-RECORDED_TOO = "JOBKIT_RECORD"
-"""The variable by which a job script names more of them, those of its scheduler."""
-
-
-def own_pid() -> int:
-    """Return this process's id, as its own namespace numbers it."""
-    return os.getpid()
-
-
-def visible() -> str | None:
-    """Return CUDA_VISIBLE_DEVICES."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES")
+"""Environment variables that change what is measured, or name the place where it was measured."""
+MORE_VARIABLES = "JOBKIT_RECORD"
+"""In this variable the job script names more of them: those of its scheduler."""
 
 
 def variables() -> dict[str, str]:
-    """Return the variables of `RECORDED`, and of `RECORDED_TOO`, that are set."""
-    names = (*RECORDED, *os.environ.get(RECORDED_TOO, "").split())
+    """Return the variables of `RECORDED_VARIABLES`, and those that `MORE_VARIABLES` names, that are set."""
+    names = (*RECORDED_VARIABLES, *os.environ.get(MORE_VARIABLES, "").split())
     return {name: os.environ[name] for name in names if name in os.environ}
-
-
-def rss_now() -> int | None:
-    """Return this process's resident memory in bytes."""
-    return sampler.rss_bytes(os.getpid())
 
 
 def cgroup_peak() -> int | None:

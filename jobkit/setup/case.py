@@ -165,7 +165,7 @@ def with_gpus(case: Case, survey: Survey) -> Case:
 def inputs_of(case: Case) -> Iterator[Path]:
     """Yield what a point of the user's spec reads and that is there: its text, its model."""
     from jobkit.planning.models import model_places  # here, for a workload without a model
-    from jobkit.run.staged import lacks
+    from jobkit.run.staged import missing_files
 
     if not case.given:
         return
@@ -179,7 +179,9 @@ def inputs_of(case: Case) -> Iterator[Path]:
         yield text
     name = case.spec.model.name
     if needs_model(case):
-        yield from [place / name for place in model_places(name, cache_dir()) if not lacks(place, name)][:1]
+        yield from [
+            place / name for place in model_places(name, cache_dir()) if not missing_files(place, name)
+        ][:1]
 
 
 def needs_model(case: Case) -> bool:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import config_folder, shipped_folder
-from jobkit.core.terminal import SCHEDULER_WORDS, nearest
+from jobkit.core.terminal import SCHEDULER_WORDS, suggest
 from jobkit.schedulers.registry import own_option
 from jobkit.spec.fields import Line, SchedulerName, Word
 from jobkit.spec.yaml_files import raise_faults, read_document, validated
@@ -169,7 +169,7 @@ def _find(name: str) -> Path:
             return path
     known = sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})
     raise JobkitError(
-        f"no site {name!r}{nearest(name, known)}",
+        f"no site {name!r}{suggest(name, known)}",
         hint="name a shipped site, one in your config folder's sites/, or a path ending in .yaml",
     )
 
