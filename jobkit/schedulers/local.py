@@ -12,11 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import defaults
-from jobkit.schedulers.parsing import refused
 from jobkit.schedulers.survey import Answers, Survey
 from jobkit.schedulers.types import Accounted, Array, JobId, Queued, State
 
@@ -30,6 +28,8 @@ FORBIDDEN_PATH_CHARS = ""
 ENVIRONMENT: Mapping[str, str] = {}
 CLUSTER_VARIABLES = LEAKING_VARIABLES = LOG_FAULT = defaults.NEVER
 BUSY_PATTERN = UNCONFIRMED_PATTERN = defaults.NEVER
+JOB_ID_PATTERNS: tuple[str, ...] = (r"(?P<id>\d+)",)
+OVER_PATTERN = re.compile("No such process")
 RECORDED_VARIABLES: tuple[str, ...] = ()
 LOG_OUTCOMES = defaults.NO_OUTCOMES
 limit_argv = throttle_argv = checks = resource_names = accounting_argv = defaults.no_command
@@ -41,7 +41,6 @@ survey_argvs = defaults.no_survey
 WHOLE = 0
 """The task that stands for all points: no queue lists the points of a driver."""
 _COLUMNS = 2
-_OVER = re.compile("No such process")
 
 
 def process_of(job: JobId) -> str:
@@ -54,19 +53,6 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     return (sys.executable, "-m", "jobkit.submit.driver", str(Path(script).parent))
 
 
-def parse_submit(answer: str) -> JobId:
-    """Return the driver's process id.
-
-    Raises
-    ------
-    JobkitError
-        If the driver printed none.
-    """
-    if not answer.strip().isdigit():
-        raise JobkitError(f"the local driver printed no process id: {answer!r}")
-    return JobId(answer.strip())
-
-
 def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - a driver runs one run
     """Return the name of a point's log, as the driver names it; a second try is appended to it."""
     return f"{job}_{task}.out"
@@ -75,11 +61,6 @@ def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - a driver 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - one driver
     """Return the command that asks the driver to stop."""
     return ("kill", "-TERM", process_of(job))
-
-
-def refusal(answer: Completed) -> str | None:
-    """Return why the driver could not be stopped; ``None`` also if it has ended."""
-    return refused(answer, _OVER)
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - by number

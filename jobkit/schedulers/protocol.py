@@ -50,6 +50,10 @@ class Scheduler(Protocol):
     """Found in an answer if nothing was done and the command can be repeated."""
     UNCONFIRMED_PATTERN: re.Pattern[str]
     """Found in the answer to a submission if the job may have been accepted all the same."""
+    JOB_ID_PATTERNS: tuple[str, ...]
+    """Patterns of a whole line of a submission's output: the group ``id``, and perhaps ``cluster``."""
+    OVER_PATTERN: re.Pattern[str]
+    """Found in the lines of a cancellation or throttle that are no refusal: all done, or over before."""
     LOG_OUTCOMES: LogOutcomes
     """Patterns of lines that it writes into a job's log, each with the outcome, the most specific first."""
     LOG_FAULT: re.Pattern[str]
@@ -59,13 +63,6 @@ class Scheduler(Protocol):
         """Return the command that submits ``script`` as one array job.
 
         It starts once the jobs ``after`` have ended, with whatever outcome.
-        """
-        ...
-
-    def parse_submit(self, answer: str) -> JobId:
-        """Return the job id from the output of the submit command, which may have other lines.
-
-        Raises JobkitError if there is none.
         """
         ...
 
@@ -124,13 +121,6 @@ class Scheduler(Protocol):
 
     def cancel_argv(self, job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Return the one command that cancels a job, or these of its tasks."""
-        ...
-
-    def refusal(self, answer: Completed) -> str | None:
-        """Return the part of a cancellation or throttle that was refused, in the scheduler's words.
-
-        ``None`` if all was done, or if its jobs had ended.
-        """
         ...
 
     def queue_argv(self, jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:

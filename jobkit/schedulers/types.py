@@ -143,10 +143,6 @@ class Remedy:
     key: str = ""
 
 
-def _nothing(_: Completed) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
     """A question to ask before anything is submitted.
@@ -157,7 +153,7 @@ class Check:
 
     argv: tuple[str, ...]
     refusal: Callable[[Completed], str | None]
-    outlook: Callable[[Completed], str] = _nothing
+    outlook: Callable[[Completed], str] = lambda _: ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

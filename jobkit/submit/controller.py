@@ -16,6 +16,7 @@ from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.terminal import shell_path
 from jobkit.outcome import journal
 from jobkit.outcome.journal import Role
+from jobkit.schedulers.parsing import find_job_id, refusal
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Array, JobId, Request
@@ -180,7 +181,7 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
     unsure = done.ok or done.status == shell.NO_ANSWER or scheduler.UNCONFIRMED_PATTERN.search(done.said)
     try:
         shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
-        return scheduler.parse_submit(done.stdout)
+        return find_job_id(done.stdout, scheduler.JOB_ID_PATTERNS, done.argv[0])
     except JobkitError as error:
         error.exit_code = ExitCode.REFUSED
         if not unsure:
@@ -226,7 +227,7 @@ def _change(
 ) -> str | None:
     """Change a job, and note what the scheduler said."""
     done = run_while_busy(argv, scheduler.BUSY_PATTERN, submission_environment())
-    refused = scheduler.refusal(done)
+    refused = refusal(done, scheduler.OVER_PATTERN)
     fields |= {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said[:MOST_SAID]}
     try:
         journal.note(run_dir, event, **fields, refused=refused or "")

@@ -16,9 +16,7 @@ from jobkit.schedulers.sge.jobs import limit_argv as limit_argv
 from jobkit.schedulers.sge.jobs import log_name as log_name
 from jobkit.schedulers.sge.jobs import parse_limit as parse_limit
 from jobkit.schedulers.sge.jobs import parse_queue as parse_queue
-from jobkit.schedulers.sge.jobs import parse_submit as parse_submit
 from jobkit.schedulers.sge.jobs import queue_argv as queue_argv
-from jobkit.schedulers.sge.jobs import refusal as refusal
 from jobkit.schedulers.sge.jobs import search_argvs as search_argvs
 from jobkit.schedulers.sge.jobs import submit_argv as submit_argv
 from jobkit.schedulers.sge.jobs import task_limit_error as task_limit_error
@@ -60,5 +58,13 @@ BUSY_PATTERN = re.compile(
 """Nothing was sent."""
 UNCONFIRMED_PATTERN = re.compile(r"failed receiving gdi request|got read error|timeout")
 """qsub had sent the job and got no answer."""
+JOB_ID_PATTERNS: tuple[str, ...] = (
+    r"(?P<id>\d+)(?:\.\d+-\d+:\d+)?",
+    r".*?Your job(?:-array)? (?P<id>\d+)\b.*",
+)
+OVER_PATTERN = re.compile(
+    r"job \"?\d+\"?( task \"\d+\")? (does not exist|is already in deletion)|has (registered|deleted)"
+)
+"""qdel says for each task what became of it, with status 1 where one has ended (measured)."""
 LOG_OUTCOMES = defaults.NO_OUTCOMES
 LOG_FAULT = defaults.NEVER

@@ -13,12 +13,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers.parsing import expand_tasks, find_job_id, refused, task_ranges
+from jobkit.schedulers.parsing import expand_tasks, task_ranges
 from jobkit.schedulers.sge.accounting import accounting_argv
 from jobkit.schedulers.sge.checks import submit_words
 from jobkit.schedulers.types import Array, JobId, Queued, State
-
-_SUBMITTED = (r"(?P<id>\d+)(?:\.\d+-\d+:\d+)?", r".*?Your job(?:-array)? (?P<id>\d+)\b.*")
 
 # sge_status(5): a state is a string of flags; the first flag of this table that it holds tells.
 _FLAGS: Mapping[str, tuple[State, str]] = {
@@ -35,12 +33,6 @@ _FLAGS: Mapping[str, tuple[State, str]] = {
 }
 
 
-_OVER = re.compile(
-    r"job \"?\d+\"?( task \"\d+\")? (does not exist|is already in deletion)|has (registered|deleted)"
-)
-"""qdel says for each task what became of it, with status 1 where one has ended (measured)."""
-
-
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
     """Return the command that submits ``script`` as one array job; its header says the rest.
 
@@ -49,17 +41,6 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     """
     waits = ("-hold_jid", ",".join(job.id for job in after)) if after else ()
     return ("qsub", "-terse", *waits, *submit_words(script, array))
-
-
-def parse_submit(answer: str) -> JobId:
-    """Return the job id: ``123``, ``123.1-10:1``, ``Your job-array 123.1-10:1 ("name") ...``.
-
-    Raises
-    ------
-    JobkitError
-        Where there is none.
-    """
-    return find_job_id(answer, _SUBMITTED, "qsub")
 
 
 def limit_argv() -> tuple[str, ...]:
@@ -117,11 +98,6 @@ def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
     ``-t`` is documented for one range only (qdel(1)).
     """
     return ("qdel", *([f"{job.id}.{part}" for part in task_ranges(tasks)] or [job.id]))
-
-
-def refusal(answer: Completed) -> str | None:
-    """Return what was refused of a deletion or a throttle; ``None`` also where all is over."""
-    return refused(answer, _OVER)
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -15,9 +15,7 @@ from jobkit.schedulers.slurm.jobs import limit_argv as limit_argv
 from jobkit.schedulers.slurm.jobs import log_name as log_name
 from jobkit.schedulers.slurm.jobs import parse_limit as parse_limit
 from jobkit.schedulers.slurm.jobs import parse_queue as parse_queue
-from jobkit.schedulers.slurm.jobs import parse_submit as parse_submit
 from jobkit.schedulers.slurm.jobs import queue_argv as queue_argv
-from jobkit.schedulers.slurm.jobs import refusal as refusal
 from jobkit.schedulers.slurm.jobs import search_argvs as search_argvs
 from jobkit.schedulers.slurm.jobs import submit_argv as submit_argv
 from jobkit.schedulers.slurm.jobs import task_limit_error as task_limit_error
@@ -61,6 +59,14 @@ UNCONFIRMED_PATTERN = re.compile(
     r"Socket timed out|Zero Bytes were transmitted|Message (receive|send) failure|Connection reset"
 )
 """sbatch had sent the job and got no answer."""
+JOB_ID_PATTERNS: tuple[str, ...] = (
+    r"(?P<id>\d+)(?:;(?P<cluster>\S+))?",
+    r".*?Submitted batch job (?P<id>\d+)(?: on cluster (?P<cluster>\S+))?",
+)
+OVER_PATTERN = re.compile(
+    r": No error$|already finished|already completing or completed|Invalid job id specified|expired"
+)
+"""scontrol says for each task what became of it, with status 1 where one has ended (measured)."""
 LOG_OUTCOMES: LogOutcomes = (
     (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO TIME LIMIT"), Outcome.TIMEOUT),
     (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO PREEMPTION"), Outcome.PREEMPTED),

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import defaults
-from jobkit.schedulers.parsing import find_job_id, refused
 from jobkit.schedulers.script import Effect, Finding, Rule, Script, finding
 from jobkit.schedulers.survey import Answers, Queue, Survey, text_of, unanswered
 from jobkit.schedulers.types import Accounted, Array, JobId, LogOutcomes, Queued, State
@@ -22,7 +21,8 @@ ENVIRONMENT: Mapping[str, str] = {}
 CLUSTER_VARIABLES = re.compile("TOYQ")
 LEAKING_VARIABLES = re.compile("TOY_")
 RECORDED_VARIABLES: tuple[str, ...] = ("TOY_QUEUE",)
-BUSY_PATTERN = UNCONFIRMED_PATTERN = defaults.NEVER
+BUSY_PATTERN = UNCONFIRMED_PATTERN = OVER_PATTERN = defaults.NEVER
+JOB_ID_PATTERNS: tuple[str, ...] = (r"toy job (?P<id>\d+)",)
 LOG_OUTCOMES: LogOutcomes = ((re.compile("toyq: out of time"), Outcome.TIMEOUT),)
 LOG_FAULT = re.compile("toyq: ")
 limit_argv = throttle_argv = checks = resource_names = defaults.no_command
@@ -35,10 +35,6 @@ RULES = {"space": Rule(Effect.IGNORED, "toyq takes it for a comment", "write #TO
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
     assert not after
     return ("toyq", "sub", f"{array.first}-{array.last}", script, *array.words)
-
-
-def parse_submit(answer: str) -> JobId:
-    return find_job_id(answer, (r"toy job (?P<id>\d+)",), "toyq")
 
 
 def lint(script: Script) -> tuple[Finding, ...] | None:
@@ -58,10 +54,6 @@ def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
     return ("toyq", "del", job.id, *(map(str, tasks)))
-
-
-def refusal(answer: Completed) -> str | None:
-    return refused(answer, defaults.NEVER)
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
