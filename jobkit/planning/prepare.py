@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,8 +34,6 @@ from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
 __all__ = ["Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
-
-DEFAULT_RUNS_DIR = "runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +143,7 @@ def prepare(
         check=refuse_unusable_gpu if build else partial(warn, say),
     )
     spec, lengths = _sized(found, say, build=build)
-    run_dir = _runs_dir(options, found.site) / run_id(spec.name)
+    run_dir = options.runs_folder(found.site) / run_id(spec.name)
     inputs = Inputs(
         run_id=run_dir.name,
         text=found.text,
@@ -206,8 +203,3 @@ def run_id(name: str) -> str:
     """Return a new run id: the name, the local time, and four random hexadecimal digits."""
     now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     return f"{name}-{now}-{secrets.token_hex(2)}"
-
-
-def _runs_dir(options: Options, site: Site) -> Path:
-    named = options.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
-    return named.expanduser().absolute()
