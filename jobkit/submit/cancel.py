@@ -14,7 +14,7 @@ from jobkit.core.units import format_count
 from jobkit.outcome.driver_lock import last_driver
 from jobkit.outcome.journal import PURPOSES, Role, Submission, Task, read_journal
 from jobkit.outcome.trials import finished
-from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import State
 from jobkit.spec.sweep_spec import load_spec
 from jobkit.status.standing import (
@@ -34,7 +34,6 @@ from jobkit.submit.resubmit import alone, refuse_silent
 
 LIVE = IN_QUEUE | {Standing.UNSETTLED}
 """A task that the queue does not list at the moment may still be there (nextflow#1007)."""
-LOCAL = "local"
 MOST_NAMES = 8
 
 
@@ -106,7 +105,7 @@ def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
     a disk that is full, read-only or without locks.
     """
     with contextlib.ExitStack() as stack:
-        if not _schedulers(run_dir) <= {LOCAL}:
+        if not all(map(runs_here, _schedulers(run_dir))):
             try:
                 stack.enter_context(alone(run_dir, say))
             except JobkitError as error:
@@ -148,7 +147,7 @@ def _cancel_strays(run_dir: Path) -> bool:
 def _refuse_unknown(run: RunStanding) -> None:
     """Refuse if it is unknown what still runs."""
     driver = last_driver(run.folder)
-    if driver and not driver.reachable and any(task.scheduler == LOCAL for task in run.queued):
+    if driver and not driver.reachable and any(runs_here(task.scheduler) for task in run.queued):
         message = f"it runs as process {driver.pid} on {driver.host}, which jobkit cannot reach from here"
         raise JobkitError(message, hint=f"run the same command on {driver.host}", exit_code=ExitCode.REFUSED)
     refuse_silent(run, "nothing was cancelled")
@@ -193,7 +192,7 @@ def _refuse_parts_of_jobs(
         name = f"{point.point.point_id} cannot be cancelled alone"
         if not others or point.task is None:
             continue
-        if point.task.scheduler == LOCAL:
+        if runs_here(point.task.scheduler):
             hint = f"jobkit cancel {run} ends it; jobkit resume {run} POINT runs one"
             raise JobkitError(f"{name}: one process runs all points here, one after the other", hint=hint)
         if point.task in sharing:

@@ -29,7 +29,7 @@ from jobkit.fit.search import next_trial
 from jobkit.outcome import journal
 from jobkit.outcome.driver_lock import driving
 from jobkit.planning.script import script_name
-from jobkit.schedulers.local import log_name
+from jobkit.schedulers.local import NAME, log_name
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
@@ -122,8 +122,8 @@ def _drive_points(
     span |= {"given": leg.given} if leg.given else {}
     span |= {"job_id": job_id, "cluster": platform.node()}
     argv = [sys.executable, "-m", "jobkit.submit.driver", str(run_dir)]
-    journal.note(run_dir, "submitting", scheduler="local", argv=argv, **span)
-    journal.note(run_dir, "submitted", scheduler="local", **span)
+    journal.note(run_dir, "submitting", scheduler=NAME, argv=argv, **span)
+    journal.note(run_dir, "submitted", scheduler=NAME, **span)
     try:
         while left:
             run_point(left[0])
@@ -145,7 +145,7 @@ def find_largest(run_dir: Path, tick: Callable[[Point], None], job_id: str) -> N
     run_point = _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id)
     while point := next_trial(run_dir):
         span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
-        journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster=platform.node(), **span)
+        journal.note(run_dir, "submitted", scheduler=NAME, job_id=job_id, cluster=platform.node(), **span)
         run_point(point)
 
 
@@ -163,7 +163,7 @@ def _runner(
     timeout(1) warns the point with USR1 before the walltime ends, and kills it later.
     """
     walltime_s = spec.resources.walltime
-    warning_s = max(1, min(load_site(spec.site, "local").warning_s, walltime_s // 4))
+    warning_s = max(1, min(load_site(spec.site, NAME).warning_s, walltime_s // 4))
     timeout = ["timeout", "--signal=USR1", f"--kill-after={warning_s}", str(walltime_s - warning_s)]
     script = ["bash", str(run_dir / script_name(round_)), "--offset", "0"]
 
@@ -224,7 +224,7 @@ def _account(
     """Append what happened to a point to the accounting, as a scheduler's answer would have it."""
     row = {"job_id": job_id, "task": point.index, "outcome": outcome, "evidence": evidence}
     row |= {"host": platform.node(), "elapsed_s": round(elapsed_s, 3)}
-    answer = {"scheduler": "local", "argv": [], "status": 0, "stdout": json.dumps(row), "stderr": ""}
+    answer = {"scheduler": NAME, "argv": [], "status": 0, "stdout": json.dumps(row), "stderr": ""}
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     line = {"at": at, "kind": "accounting", **answer}
     files.append_line(run_dir / ACCOUNTING_FILE, json.dumps(line))

@@ -23,7 +23,7 @@ from jobkit.outcome.journal import read_journal
 from jobkit.planning.prepare import request, shared_by
 from jobkit.planning.script import render
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.retry import Group, Overrides, groups, select_points
@@ -46,7 +46,6 @@ NO_LOCK = (
     "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
     "run one command on it at a time, or points may run twice"
 )
-LOCAL = "local"
 PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
 POLL_S = 5.0
 
@@ -169,8 +168,8 @@ def refuse_silent(run: RunStanding, so: str) -> None:
     JobkitError
         Exit code 3.
     """
-    if LOCAL in run.silent:
-        machines = [job.job.cluster for job in run.submissions if job.scheduler == LOCAL]
+    if any(map(runs_here, run.silent)):
+        machines = [job.job.cluster for job in run.submissions if runs_here(job.scheduler)]
         raise elsewhere(run.folder, machines[-1])
     if run.silent:
         message = f"{', '.join(run.silent)} does not answer, so {so}"

@@ -11,7 +11,7 @@ from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_size, format_walltime
 from jobkit.outcome.journal import Role
 from jobkit.planning.resolve import warn_again
-from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.status.retry import Group, Overrides
 from jobkit.status.standing import RunStanding, count_by_state, read_standings
@@ -80,7 +80,7 @@ def run_again(
             return ExitCode.TO_COME if between(run) else 0
         points = _points(run, groups)
         warn_again(say, spec, points, "or name another Python: --set environment.venv=FOLDER")
-        if spec.scheduler == "local":
+        if runs_here(spec.scheduler):
             _here(run, groups)
             return None
         done = resume(run_dir, spec, run, groups, say)
@@ -97,7 +97,7 @@ def run_follow_up(run_dir: Path) -> int:
     If the node may not submit, or the scheduler refuses, the journal records what is left to do.
     """
     spec = prepare_resume(run_dir, ())
-    if spec.scheduler == "local":
+    if runs_here(spec.scheduler):
         while spec.policy.follow_up:
             (run,) = read_standings([run_dir])
             if not (groups := _decide(run, spec, ("failed",), strictly=True)):
