@@ -121,7 +121,7 @@ def resolve(
         "scheduler": name,
         "text": spec.text if SAMPLE.fullmatch(spec.text) or "://" in spec.text else text.path,
         "device": device(spec, name),
-        "pack": _pack(spec, site),
+        "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
         "site": lookup.site_name,
         "template": lookup.template,
     }
@@ -139,13 +139,6 @@ def resolve(
         model=model,
         workload_folder=None if spec.workload in SHIPPED else spec_folder(path),
     )
-
-
-def _pack(spec: SweepSpec, site: Site) -> int:
-    """Return how many points share a job: as the spec says, else the site; 1 on this machine."""
-    if runs_here(site.scheduler):
-        return 1
-    return spec.pack if "pack" in spec.model_fields_set else site.pack
 
 
 @dataclass(slots=True)

@@ -44,10 +44,6 @@ def known_scheduler(name: str) -> str:
     return name
 
 
-def _known_or_auto(name: str) -> str:
-    return name if name == "auto" else known_scheduler(name)
-
-
 MOST = 10**9
 """No one means a larger whole number: it is a slip of the pen."""
 Positive = Annotated[int, Field(gt=0, le=MOST)]
@@ -124,7 +120,7 @@ SchedulerName = Annotated[
 
 SchedulerOrAuto = Annotated[
     str,
-    AfterValidator(_known_or_auto),
+    AfterValidator(lambda name: name if name == "auto" else known_scheduler(name)),
     WithJsonSchema({"type": "string", "enum": ["auto", *SCHEDULERS]}),
 ]
 """A scheduler of the registry, or ``auto``."""

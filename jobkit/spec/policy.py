@@ -158,7 +158,8 @@ def retry(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change
     if not ended or ended[-1][0] is None:
         return None
     outcomes = [outcome for outcome, _ in ended]
-    return growth(policy, ended) if outcomes.count(outcomes[-1]) <= _tries(policy, outcomes[-1]) else None
+    tries: int = getattr(getattr(policy, str(outcomes[-1]), None), "tries", 0)
+    return growth(policy, ended) if outcomes.count(outcomes[-1]) <= tries else None
 
 
 def growth(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change:
@@ -172,19 +173,6 @@ def growth(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Chang
         memory=policy.ram_oom.memory ** outcomes.count(Outcome.RAM_OOM),
         walltime=policy.timeout.walltime ** outcomes.count(Outcome.TIMEOUT),
         exclude=tuple(nodes),
-    )
-
-
-def _tries(policy: Policy, outcome: Outcome | None) -> int:
-    return (
-        {
-            Outcome.RAM_OOM: policy.ram_oom.tries,
-            Outcome.TIMEOUT: policy.timeout.tries,
-            Outcome.PREEMPTED: policy.preempted.tries,
-            Outcome.NODE_FAIL: policy.node_fail.tries,
-        }.get(outcome, 0)
-        if outcome
-        else 0
     )
 
 
