@@ -92,6 +92,20 @@ def test_it_is_said_before_anything_is_submitted(
     assert lines[2] == "Slurm expects the first to start at 2026-01-02 03:04:05"
 
 
+def test_a_dry_run_reports_what_would_be_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (home / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
+    program(home / "bin", "scontrol", "echo MaxArraySize = 1001")
+    program(home / "bin", "sinfo", "exit 1")
+    program(home / "bin", "sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
+    page = launch.preview(ready())
+    assert page.splitlines()[-2].startswith("#   sbatch --parsable --array=1-15%4")
+    assert "without --dry-run this is refused" in capfd.readouterr().err
+    assert not (home / "runs").exists()
+
+
 def test_what_to_type_next_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
