@@ -29,7 +29,7 @@ DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)", re.ASCII)
 _COUNT = re.compile(r"(\d{1,18}) ?([smhd])", re.ASCII)
-_CLOCK = re.compile(r"(?:(\d{1,18})-)?(\d{1,4}):([0-5]\d):([0-5]\d)", re.ASCII)
+_CLOCK = re.compile(r"(?:(\d{1,18})-)?(\d{1,18}):([0-5]\d):([0-5]\d)", re.ASCII)
 
 
 def parse_size(text: str) -> int:

@@ -20,7 +20,7 @@ from jobkit.core.units import (
 from jobkit.schedulers.registry import SCHEDULERS
 
 SIZE_PATTERN = rf"^\s*\d+(\.\d+)? ?({'|'.join(SIZE_UNITS)})\s*$"
-DURATION_PATTERN = rf"^\s*(\d+ ?[{''.join(DURATION_UNITS)}]|(\d+-)?\d{{1,4}}:[0-5]\d:[0-5]\d)\s*$"
+DURATION_PATTERN = rf"^\s*(\d+ ?[{''.join(DURATION_UNITS)}]|(\d+-)?\d{{1,5}}:[0-5]\d:[0-5]\d)\s*$"
 
 
 def _parsed(parse: Callable[[str], int], wanted: str) -> Callable[[object], object]:
