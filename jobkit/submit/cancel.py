@@ -29,8 +29,8 @@ from jobkit.status.standing import (
 )
 from jobkit.submit.controller import cancel_tasks
 from jobkit.submit.launch import say
-from jobkit.submit.recover import Strays, reconcile_submission, strays
-from jobkit.submit.resubmit import alone, refuse_silent
+from jobkit.submit.recover import StrayJobs, reconcile_submission, stray_jobs
+from jobkit.submit.resubmit import refuse_silent, run_lock
 
 LIVE = IN_QUEUE | {Standing.UNSETTLED}
 """A task that the queue does not list at the moment may still be there (nextflow#1007)."""
@@ -79,9 +79,9 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         forgotten = _cancel_strays(run_dir) if whole else False
         points = points_to_cancel(run, named, kept)
         say(f"{run_dir.name}: {count_by_state(run)}")
-        asked = _indices(run, named)
+        chosen = _indices(run, named)
         for point in run.points:
-            if point.point.index in asked and point.standing not in LIVE:
+            if point.point.index in chosen and point.standing not in LIVE:
                 say(f"{point.point.point_id} {_why_left(point)}")
         before = read_journal(run_dir).cancelled
         new = [point for point in points if point.task not in before]
@@ -107,14 +107,14 @@ def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if not all(map(runs_here, _schedulers(run_dir))):
             try:
-                stack.enter_context(alone(run_dir, say))
+                stack.enter_context(run_lock(run_dir, say))
             except JobkitError as error:
                 say(f"{error.message}: jobkit cancels the jobs anyway; do not resume this run yet")
         try:
             reconcile_submission(run_dir, say)
         except OSError as error:
             say(f"{file_error(error).message}: jobkit cancels the jobs anyway")
-        except Strays:
+        except StrayJobs:
             if not whole:  # else they are cancelled with the rest
                 raise
         yield
@@ -133,7 +133,9 @@ def _schedulers(run_dir: Path) -> set[str]:
 
 def _cancel_strays(run_dir: Path) -> bool:
     """Cancel the jobs of a run that its journal does not list; return whether there were any."""
-    jobs = [(by_name(name), job) for name in _schedulers(run_dir) for job in strays(run_dir, by_name(name))]
+    jobs = [
+        (by_name(name), job) for name in _schedulers(run_dir) for job in stray_jobs(run_dir, by_name(name))
+    ]
     for scheduler, job in jobs:
         say(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
         if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):

@@ -19,7 +19,7 @@ from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit import local, rounds, sweep
-from jobkit.submit.controller import ask
+from jobkit.submit.controller import check_submission
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
@@ -77,7 +77,7 @@ def _say_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
         script = Path(folder) / "job.sh"
         script.write_text(prepared.script, encoding="utf-8")
         try:
-            ask(by_name(prepared.spec.scheduler), prepared.request, str(script), arrays[0])
+            check_submission(by_name(prepared.spec.scheduler), prepared.request, str(script), arrays[0])
         except JobkitError as error:
             say(f"without --dry-run this is refused: {error}")
 
@@ -96,7 +96,7 @@ def here(prepared: Prepared, check: sweep.Check) -> None:
     """Run all points on this machine, with progress."""
     from jobkit.status import progress_bars  # brings rich: a submission returns at once without it
 
-    say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
+    say(f"{headline(prepared)}\n{request_line(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
     sweep.write_run(prepared, check)
     run_dir, points = prepared.run_dir, prepared.points
     with local.as_driver(run_dir) as job_id, progress_bars.Progress(run_dir, points) as progress:
@@ -105,7 +105,7 @@ def here(prepared: Prepared, check: sweep.Check) -> None:
 
 def detached(prepared: Prepared, check: sweep.Check) -> int:
     """Start the local run in a process of its own and return."""
-    say(f"{headline(prepared)}\n{asked(prepared)}")
+    say(f"{headline(prepared)}\n{request_line(prepared)}")
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir
     argv = by_name(prepared.spec.scheduler).submit_argv(str(run_dir / "job.sh"), ONE_TASK)
@@ -114,32 +114,35 @@ def detached(prepared: Prepared, check: sweep.Check) -> int:
     return 0
 
 
-def asked(prepared: Prepared) -> str:
+def request_line(prepared: Prepared) -> str:
     """Return in a line what is about to be asked for, and what it comes to at most.
 
     A job that shares points asks for the walltime of all of them. The one that tries the largest
     batch asks for that of one point; here each trial has it.
     """
-    spec, asked = prepared.spec, prepared.spec.resources
+    spec, resources = prepared.spec, prepared.spec.resources
     trials = (MOST_TRIALS if runs_here(spec.scheduler) else 1) if prepared.find_script else 0
-    each_s = asked.walltime * (len(prepared.points) + trials)
+    each_s = resources.walltime * (len(prepared.points) + trials)
     with_find = ", the largest batch included" if prepared.find_script else ""
     if runs_here(spec.scheduler):
-        walltime = format_walltime(asked.walltime)
+        walltime = format_walltime(resources.walltime)
         return f"one point at a time, {walltime} each at most: at most {_hours(each_s)} hours{with_find}"
-    unit, number = ("GPU", asked.gpus) if asked.gpus else ("CPU", asked.cpus)
+    unit, number = ("GPU", resources.gpus) if resources.gpus else ("CPU", resources.cpus)
     retries = ", retries not counted" if prepared.follow_script else ""
     most = f"at most {_hours(number * each_s)} {unit}-hours{with_find}{retries}"
-    return f"asking for {_each(asked)} a point{_beside(spec)}: {most}"
+    return f"asking for {_each(resources)} a point{_beside(spec)}: {most}"
 
 
-def _each(asked: Resources) -> str:
+def _each(resources: Resources) -> str:
     """Return what a point gets: ``1 v100 GPU, 2 CPUs, 8GiB of memory and 00:10:00``."""
-    kind = f" {asked.gpu_type}" if asked.gpu_type else ""
-    what = [f"{asked.gpus}{kind} GPU{'s' if asked.gpus > 1 else ''}"] if asked.gpus else []
-    what += [f"{asked.cpus} CPU{'s' if asked.cpus > 1 else ''}", f"{format_size(asked.memory)} of memory"]
-    what += ["a node to itself"] if asked.exclusive else []
-    return f"{', '.join(what)} and {format_walltime(asked.walltime)}"
+    kind = f" {resources.gpu_type}" if resources.gpu_type else ""
+    what = [f"{resources.gpus}{kind} GPU{'s' if resources.gpus > 1 else ''}"] if resources.gpus else []
+    what += [
+        f"{resources.cpus} CPU{'s' if resources.cpus > 1 else ''}",
+        f"{format_size(resources.memory)} of memory",
+    ]
+    what += ["a node to itself"] if resources.exclusive else []
+    return f"{', '.join(what)} and {format_walltime(resources.walltime)}"
 
 
 def _beside(spec: SweepSpec) -> str:
@@ -155,7 +158,7 @@ def _hours(seconds: float) -> str:
 
 def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: bool) -> int | None:
     """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
-    say(f"{headline(prepared)}\n{asked(prepared)}")
+    say(f"{headline(prepared)}\n{request_line(prepared)}")
     taken = sweep.submit(prepared, say, check)
     jobs = ", ".join(str(job.job) for job in taken.jobs if job.role is Role.POINTS)
     followers = (job for job in taken.jobs if job.role in PURPOSES)
@@ -166,10 +169,10 @@ def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: b
         _done(prepared, f"submitted: {prepared.spec.scheduler} job {jobs}")
         return 0
     say(f"submitted: {prepared.spec.scheduler} job {jobs}\nrun folder: {relative_path(prepared.run_dir)}")
-    return stay(prepared.run_dir, prepared.points, prepared.spec.policy)
+    return wait_for_points(prepared.run_dir, prepared.points, prepared.spec.policy)
 
 
-def stay(
+def wait_for_points(
     run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStanding | None = None
 ) -> int | None:
     """Wait for points of a submitted run; Ctrl-C leaves the job alone.

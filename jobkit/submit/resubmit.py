@@ -28,8 +28,8 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, given_to, read_standings
-from jobkit.submit.controller import SubmissionUnconfirmed, Submitted, ask
-from jobkit.submit.recover import reconcile_submission, refuse_strays
+from jobkit.submit.controller import SubmissionUnconfirmed, Submitted, check_submission
+from jobkit.submit.recover import reconcile_submission, refuse_stray_jobs
 from jobkit.submit.rounds import (
     FOLLOW_SCRIPT,
     Round,
@@ -93,7 +93,7 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
 
 
 @contextlib.contextmanager
-def alone(run_dir: Path, say: Say) -> Iterator[None]:
+def run_lock(run_dir: Path, say: Say) -> Iterator[None]:
     """Let one process at a time decide what runs again.
 
     If the file system has no locks, it is said that no one else may do so now.
@@ -117,7 +117,7 @@ def alone(run_dir: Path, say: Say) -> Iterator[None]:
         raise file_error(error, run_dir, hint="only its owner can change a run" if owned else "") from error
 
 
-def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunStanding:
+def read_settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunStanding:
     """Return a look at a run in which no point is between two states.
 
     A task that left the queue without a trace may still turn up, and one that was cancelled takes a
@@ -135,23 +135,23 @@ def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float 
         has lost: a point might be run twice.
     """
     reconcile_submission(run_dir, say)
-    begin, told = time.monotonic(), False
+    begin, announced = time.monotonic(), False
     deadline = begin + PATIENCE_S
     while True:
-        (seen,) = read_standings([run_dir])
-        if seen.silent:
+        (run,) = read_standings([run_dir])
+        if run.silent:
             if time.monotonic() - begin < patience_s:
                 time.sleep(POLL_S)
                 continue
-            refuse_silent(seen, "what still runs is unknown")
-        lines = between(seen)
+            refuse_silent(run, "what still runs is unknown")
+        lines = undecided(run)
         if not lines or time.monotonic() > deadline:
-            refuse_strays(run_dir, scheduler)
-            return seen
-        if not told:
+            refuse_stray_jobs(run_dir, scheduler)
+            return run
+        if not announced:
             for line in lines:
                 say(f"{line}: looking again for a minute")
-            told = True
+            announced = True
         time.sleep(POLL_S)
 
 
@@ -176,27 +176,27 @@ def refuse_silent(run: RunStanding, so: str) -> None:
         raise JobkitError(message, hint="try again when it answers", exit_code=ExitCode.REFUSED)
 
 
-def between(seen: RunStanding) -> list[str]:
+def undecided(run: RunStanding) -> list[str]:
     """Return in words how many points are between two states."""
     kinds = {
         "left the queue without a trace": [
-            point for point in seen.points if point.standing is Standing.UNSETTLED
+            point for point in run.points if point.standing is Standing.UNSETTLED
         ],
         "cancelled, and not over yet": [
-            point for point in seen.points if point.standing in IN_QUEUE and point.task in seen.ending
+            point for point in run.points if point.standing in IN_QUEUE and point.task in run.ending
         ],
     }
     return [f"{format_count(len(some), 'point')} {words}" for words, some in kinds.items() if some]
 
 
-def resume(run_dir: Path, spec: SweepSpec, seen: RunStanding, again: Sequence[Group], say: Say) -> Resumed:
+def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Group], say: Say) -> Resumed:
     """Submit groups of points, one round each, and a job that follows them.
 
     Parameters
     ----------
     run_dir, spec
         The run, and its spec with what a person has changed.
-    seen
+    run
         What is known of it.
     again
         The points, by what they get.
@@ -205,14 +205,14 @@ def resume(run_dir: Path, spec: SweepSpec, seen: RunStanding, again: Sequence[Gr
     ------
     JobkitError
         Exit code 3 if the scheduler refuses all groups, or does not answer; of one that it refuses
-        next to others it is told.
+        besides others it is printed.
     """
     scheduler = by_name(spec.scheduler)
     taken: list[Submitted] = []
     done: list[Group] = []
     left: list[str] = []
     for group in again:
-        round_ = make_round(run_dir, seen, group)
+        round_ = make_round(run_dir, run, group)
         try:
             taken += _submit(scheduler, run_dir, round_, say)
         except SubmissionUnconfirmed:
@@ -236,7 +236,7 @@ def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tup
     arrays = plan_arrays(scheduler, round_)
     written = write_round(run_dir, round_)
     try:
-        for line in ask(scheduler, round_.request, str(written[0]), arrays[0]):
+        for line in check_submission(scheduler, round_.request, str(written[0]), arrays[0]):
             say(line)
     except JobkitError:
         for path in written:
@@ -245,24 +245,24 @@ def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tup
     return submit_jobs(scheduler, run_dir, round_jobs(round_, arrays)).jobs
 
 
-def make_round(run_dir: Path, seen: RunStanding, group: Group) -> Round:
+def make_round(run_dir: Path, run: RunStanding, group: Group) -> Round:
     """Return the round in which a group of points runs again."""
     spec = shared_by(group.spec, len(group.points))
     number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
     site = load_site(spec.site, spec.scheduler)
     return Round(
         number=number,
-        script=render(spec, site, seen.points[0].point, run_dir, round_=number),
+        script=render(spec, site, run.points[0].point, run_dir, round_=number),
         points=group.points,
         pack=spec.pack,
         max_parallel=spec.max_parallel,
-        request=request(seen.points[0].point.run_id, spec, site),
+        request=request(run.points[0].point.run_id, spec, site),
         given=group.given,
     )
 
 
-def wanted(
-    seen: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
+def groups_to_run(
+    run: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
 ) -> list[Group]:
     """Return the points to run again, by how.
 
@@ -283,12 +283,12 @@ def wanted(
         As `jobkit.status.retry.select_points`.
     """
     anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
-    spec_of = functools.cache(functools.partial(load_spec, seen.folder / SPEC_FILE))
-    points = select_points(seen.points, only)
-    return groups(points, spec_of, given_to(seen), given, strictly=strictly, anywhere=anywhere)
+    spec_of = functools.cache(functools.partial(load_spec, run.folder / SPEC_FILE))
+    points = select_points(run.points, only)
+    return groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere)
 
 
 def note_left(run_dir: Path, why: str, again: Sequence[Group]) -> None:
-    """Journal what could not be submitted from a node, so that a person's `jobkit resume` finds it told."""
+    """Record in the journal which points a node failed to resubmit; `jobkit status` reports them."""
     points = [index for group in again for index in group.points]
     journal.note(run_dir, "left", points=points, why=why)

@@ -17,18 +17,18 @@ from jobkit.status.retry import Group, Overrides
 from jobkit.status.standing import RunStanding, count_by_state, read_standings
 from jobkit.submit import local
 from jobkit.submit.guards import refuse_moved_run
-from jobkit.submit.launch import say, stay
-from jobkit.submit.recover import bury
+from jobkit.submit.launch import say, wait_for_points
+from jobkit.submit.recover import declare_machine_gone
 from jobkit.submit.resubmit import (
     Resumed,
-    alone,
-    between,
+    groups_to_run,
     make_round,
     note_left,
     prepare_resume,
+    read_settled,
     resume,
-    settled,
-    wanted,
+    run_lock,
+    undecided,
 )
 from jobkit.submit.rounds import write_round
 
@@ -67,17 +67,17 @@ def run_again(
     """
     refuse_moved_run(run_dir)
     spec = prepare_resume(run_dir, overrides)
-    with alone(run_dir, say):
+    with run_lock(run_dir, say):
         if machine_gone:
-            bury(run_dir, machine_gone)
-        run = settled(run_dir, by_name(spec.scheduler), say)
+            declare_machine_gone(run_dir, machine_gone)
+        run = read_settled(run_dir, by_name(spec.scheduler), say)
         say(f"{run_dir.name}: {count_by_state(run)}")
         groups = _decide(run, spec, only, tuple(overrides))
-        for line in between(run):
+        for line in undecided(run):
             say(f"{line}: not run again now; once that is over, type this again")
         if not groups:
             say("nothing to run again")
-            return ExitCode.TO_COME if between(run) else 0
+            return ExitCode.TO_COME if undecided(run) else 0
         points = _points(run, groups)
         warn_again(say, spec, points, "or name another Python: --set environment.venv=FOLDER")
         if runs_here(spec.scheduler):
@@ -88,7 +88,7 @@ def run_again(
     if len(done.groups) < len(groups) or not wait:
         say(f"  progress     jobkit status {shell_path(run_dir)}")
         return ExitCode.REFUSED if len(done.groups) < len(groups) else 0
-    return stay(run_dir, points, spec.policy, run)
+    return wait_for_points(run_dir, points, spec.policy, run)
 
 
 def run_follow_up(run_dir: Path) -> int:
@@ -104,10 +104,10 @@ def run_follow_up(run_dir: Path) -> int:
                 break
             _here(run, groups)
         return 0
-    with alone(run_dir, say):
+    with run_lock(run_dir, say):
         groups = []
         try:
-            run = settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
+            run = read_settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
             say(f"{run_dir.name}: {count_by_state(run)}")
             groups = _decide(run, spec, ("failed",), strictly=True)
             done = resume(run_dir, spec, run, groups, say)
@@ -125,8 +125,8 @@ def run_follow_up(run_dir: Path) -> int:
 def _decide(
     run: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
 ) -> list[Group]:
-    """Print which points run again; return them, as `jobkit.submit.resubmit.wanted`."""
-    groups = wanted(run, spec, only, given, strictly=strictly)
+    """Print which points run again; return them, as `jobkit.submit.resubmit.groups_to_run`."""
+    groups = groups_to_run(run, spec, only, given, strictly=strictly)
     base = prepare_resume(run.folder, ()).resources
     for group in groups:
         say(f"again: {describe_group(group, base)}")

@@ -72,14 +72,16 @@ def arrays_within(
         raise JobkitError(
             message, hint="ask the cluster's support about array jobs", exit_code=ExitCode.REFUSED
         )
-    arrays = chunks(tasks, limit, max_parallel, listed)
+    arrays = cut_into_arrays(tasks, limit, max_parallel, listed)
     if refusal := scheduler.task_limit_error(limits, arrays):
         hint = "split the sweep into several specs, lower `repeats`, or let points share jobs (`pack`)"
         raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=ExitCode.REFUSED)
     return arrays
 
 
-def chunks(tasks: int, limit: int | None, max_parallel: int | None, listed: str = "") -> tuple[Array, ...]:
+def cut_into_arrays(
+    tasks: int, limit: int | None, max_parallel: int | None, listed: str = ""
+) -> tuple[Array, ...]:
     """Return the arrays that cover tasks 1 to ``tasks``.
 
     The limit is on the task *index*, so each array starts at 1 and its tasks are offset. The
@@ -99,7 +101,7 @@ def share(max_parallel: int | None, arrays: int) -> int | None:
     return max(1, max_parallel // arrays) if max_parallel else None
 
 
-def lines(points: Sequence[int], pack: int) -> list[tuple[int, ...]]:
+def points_by_task(points: Sequence[int], pack: int) -> list[tuple[int, ...]]:
     """Return the points of each task, so many together."""
     return [tuple(points[start : start + pack]) for start in range(0, len(points), pack)]
 
@@ -135,7 +137,7 @@ class Round:
     @property
     def tasks(self) -> list[tuple[int, ...]]:
         """The points of each task."""
-        return lines(self.points, self.pack)
+        return points_by_task(self.points, self.pack)
 
     @property
     def listed(self) -> str:
@@ -202,7 +204,7 @@ class PlannedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Accepted:
     """The jobs that a scheduler accepted.
 
     Attributes
@@ -236,7 +238,7 @@ def follow_job(round_: int) -> PlannedJob:
 
 def submit_jobs(
     scheduler: Scheduler, run_dir: Path, jobs: Sequence[PlannedJob], before: Sequence[JobId] = ()
-) -> Taken:
+) -> Accepted:
     """Submit jobs whose scripts are written, in order.
 
     Parameters
@@ -258,8 +260,8 @@ def submit_jobs(
             taken.append(submit_array(scheduler, run_dir, script, job.array, after, job.purpose))
         except JobkitError as error:
             if job.purpose.role is Role.FOLLOW and error.exit_code != ExitCode.TO_COME:
-                return Taken(jobs=tuple(taken), refused=error.message)
+                return Accepted(jobs=tuple(taken), refused=error.message)
             if not isinstance(error, SubmissionUnconfirmed):  # else resume finds out, and submits the rest
                 cancel(scheduler, run_dir, [submitted.job for submitted in taken])
             raise
-    return Taken(jobs=tuple(taken))
+    return Accepted(jobs=tuple(taken))

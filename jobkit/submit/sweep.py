@@ -27,13 +27,13 @@ from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Array
 from jobkit.spec.fields import DEVICE
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.submit.controller import ask
+from jobkit.submit.controller import check_submission
 from jobkit.submit.rounds import (
     FIND_SCRIPT,
     FOLLOW_SCRIPT,
+    Accepted,
     PlannedJob,
     Round,
-    Taken,
     find_job,
     follow_job,
     plan_arrays,
@@ -99,7 +99,7 @@ def _write(prepared: Prepared, run_dir: Path) -> None:
         (run_dir / name).touch()
 
 
-def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda: None) -> Taken:
+def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda: None) -> Accepted:
     """Write the run folder and submit the sweep, one array job per array limit, and what follows.
 
     Parameters
@@ -122,7 +122,7 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
     arrays = plan_arrays(scheduler, round_)
     write_run(prepared, check)
     try:
-        for line in ask(scheduler, round_.request, str(run_dir / JOB_SCRIPT), arrays[0]):
+        for line in check_submission(scheduler, round_.request, str(run_dir / JOB_SCRIPT), arrays[0]):
             say(line)
     except JobkitError:
         shutil.rmtree(run_dir)

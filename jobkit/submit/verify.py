@@ -21,7 +21,7 @@ from jobkit.spec.sweep_spec import FindMax, load_spec
 from jobkit.submit import local, sweep
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import say
-from jobkit.submit.resubmit import alone
+from jobkit.submit.resubmit import run_lock
 from jobkit.submit.rounds import find_job, submit_jobs
 
 
@@ -42,7 +42,7 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
         refuses (exit code 3).
     """
     refuse_moved_run(run_dir)
-    with alone(run_dir, say):
+    with run_lock(run_dir, say):
         return _verify(run_dir, memory)
 
 

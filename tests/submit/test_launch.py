@@ -51,14 +51,14 @@ GPU = ("resources.gpus=1", "resources.gpu_type=v100")
     ],
 )
 def test_what_is_requested_and_what_it_comes_to(overrides: tuple[str, ...], phrases: tuple[str, ...]) -> None:
-    line = launch.asked(ready(*overrides))
+    line = launch.request_line(ready(*overrides))
     assert [phrase for phrase in phrases if phrase not in line] == []
     assert ("retries not counted" in line) == ("policy.follow_up=false" not in overrides)
 
 
 @pytest.mark.parametrize(("overrides", "hours"), [((), 2.5), (("pack=5",), 2.5), (("find_max={}",), 3.0)])
 def test_here_it_is_a_matter_of_hours(overrides: tuple[str, ...], hours: float) -> None:
-    line = launch.asked(ready(*overrides, scheduler="local"))
+    line = launch.request_line(ready(*overrides, scheduler="local"))
     assert line.startswith(f"one point at a time, 00:10:00 each at most: at most {hours} hours")
 
 

@@ -19,10 +19,10 @@ from jobkit.submit.rounds import (
     Round,
     arrays_within,
     ask_limits,
-    chunks,
+    cut_into_arrays,
     find_job,
-    lines,
     plan_arrays,
+    points_by_task,
     round_jobs,
     submit_jobs,
     write_round,
@@ -114,7 +114,7 @@ POINTS = st.lists(st.integers(1, 10**5), min_size=1, max_size=60, unique=True)
 
 @given(POINTS, st.integers(1, 9))
 def test_every_point_is_of_one_task_in_order(points: list[int], pack: int) -> None:
-    cut = lines(points, pack)
+    cut = points_by_task(points, pack)
     assert [index for line in cut for index in line] == points
     assert all(len(line) == pack for line in cut[:-1])
     assert 1 <= len(cut[-1]) <= pack
@@ -124,8 +124,8 @@ def test_every_point_is_of_one_task_in_order(points: list[int], pack: int) -> No
 def test_what_the_journal_makes_of_the_arrays_is_every_point_once(
     points: list[int], pack: int, limit: int | None
 ) -> None:
-    cut = lines(points, pack)
-    arrays = chunks(len(cut), limit, 4, "tasks-2.txt")
+    cut = points_by_task(points, pack)
+    arrays = cut_into_arrays(len(cut), limit, 4, "tasks-2.txt")
     taken = [
         Submission(
             at="",
