@@ -40,7 +40,7 @@ def refuse_duplicate_sweep(prepared: Prepared) -> None:
 
 
 def warn_of_duplicate(prepared: Prepared) -> None:
-    """Tell of a run that this sweep has already."""
+    """Print that the sweep has a run already, if it has."""
     if folder := find_duplicate(prepared):
         (run,) = read_standings([folder], ask=False)
         say(f"this very sweep has a run: {relative_path(folder)}, {_progress(run)}; --new submits it again")
