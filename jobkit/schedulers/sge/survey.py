@@ -1,4 +1,4 @@
-"""What Grid Engine says of its site: queues, resources by the names that it gave them, environments.
+"""A Grid Engine site: queues, resources by the names that the site gave them, environments.
 
 Man pages: qconf(1), qstat(1), queue_conf(5), complex(5), sge_pe(5), sge_conf(5).
 "Measured" is Son of Grid Engine 8.1.9; the answers stand in tests/data/sge/.
@@ -76,20 +76,15 @@ def _likely(name: str) -> tuple[bool, str]:
 
 
 def parse_survey(answers: Answers) -> Survey:
-    """Return what the answers come to; what was not answered is ``None``, or empty."""
+    """Return the site as the answers describe it; unknown parts are ``None`` or empty."""
     controller = answers.get(CONTROLLER)
     limits = text_of(answers, CONTROLLER) or ""
-    told = text_of(answers, "queues")
-    told_of = text_of(answers, "instances")
-    instances = None if told_of is None else _instances(told_of)
-    listed = text_of(answers, "resources")
-    have = (
-        None
-        if listed is None
-        else tuple(_placed(resource, instances or ()) for resource in resources(listed))
-    )
-    gpus = gpu_resource(have or ())
-    projects = text_of(answers, "projects")
+    queue_list, instance_list = text_of(answers, "queues"), text_of(answers, "instances")
+    instances = None if instance_list is None else _instances(instance_list)
+    listed, projects = text_of(answers, "resources"), text_of(answers, "projects")
+    known = tuple(_placed(resource, instances or ()) for resource in resources(listed or ""))
+    gpus = gpu_resource(known)
+    all_queues = tuple(_seen(queue, instances, gpus) for queue in queues(queue_list or "").values())
     rules = {
         name.removeprefix(_ENVIRONMENT): answer.stdout
         for name, answer in answers.items()
@@ -101,16 +96,14 @@ def parse_survey(answers: Answers) -> Survey:
         walltime_noun=WALLTIME,
         version=_version(text_of(answers, "version") or ""),
         trouble="" if controller is None or controller.ok else controller.said,
-        queues=None
-        if told is None
-        else tuple(_seen(queue, instances, gpus) for queue in queues(told).values()),
+        queues=None if queue_list is None else all_queues,
         limits=limits,
         keeping=_keeping(answers, limits),
         accounts=None if projects is None else tuple(projects.split()),
         must_charge=_must_charge(limits),
-        resources=have,
+        resources=None if listed is None else known,
         gpus=gpus,
-        memory=memory_resources(have or ()),
+        memory=memory_resources(known),
         resource_option="-l",
         environment_option="-pe",
         one_node=tuple(name for name, text in rules.items() if re.search(_ONE_NODE, text, re.MULTILINE)),
@@ -253,7 +246,7 @@ def _placed(one: Resource, instances: Iterable[_Instance]) -> Resource:
 
 
 def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | None) -> Queue:
-    """Return a queue with what its instances tell: nodes, CPUs, memory, GPUs that are free now."""
+    """Return a queue with the nodes, CPUs, memory and free GPUs of its instances."""
     if instances is None:
         return queue
     own = [instance for instance in instances if instance.queue == queue.name]

@@ -63,7 +63,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "folder": Rule(
         Effect.LOST,
-        f"there is no folder {{folder}}: where the node has none either, {_DIES}",
+        f"there is no folder {{folder}}: if the node has none either, {_DIES}",
         "mkdir -p {quoted}",
     ),
     "folder-number": Rule(
@@ -74,7 +74,7 @@ RULES: Mapping[str, Rule] = {
     "folder-home": Rule(
         Effect.LOST,
         f"to sbatch ~ is the name of a folder: {_DIES}",
-        "write the path out, or one that begins where you submit",
+        "write the whole path, or one relative to the folder of the submission",
     ),
     "interpreter": Rule(
         Effect.LOST,
@@ -93,7 +93,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "memory-twice": Rule(
         Effect.REFUSED,
-        "sbatch refuses --{first} beside --{second}: they exclude each other",
+        "sbatch refuses --{first} with --{second}: they exclude each other",
         "leave one of them",
     ),
 }
@@ -125,7 +125,7 @@ _VARIABLE = re.compile(r"\$[A-Za-z_{(]|`")
 
 
 def lint(script: Script) -> tuple[Finding, ...] | None:
-    """Return what is found in a script, by line; ``None`` where it has no directive of Slurm's."""
+    """Return the findings in a script, by line; ``None`` if it has no directive of Slurm."""
     found = [*_misspelt(script), *_late(script)]
     asked = [line for line in script.lines if line.header and line.text.startswith(MARK)]
     if not asked and not found:
@@ -211,7 +211,7 @@ def _memory(options: Sequence[Option]) -> Iterator[Finding]:
 
 
 def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
-    """Yield the folders without which a job dies."""
+    """Yield missing folders, without which a job dies."""
     start = ""
     for option in options:
         if option.name == "chdir":

@@ -1,4 +1,4 @@
-"""What Slurm says of its site: its partitions, limits, accounts, and whether it keeps account.
+"""A Slurm site: its partitions, limits and accounts, and whether it keeps account of jobs.
 
 Man pages: sinfo(1), scontrol(1), sacct(1), sacctmgr(1), slurm.conf(5), gres.conf(5).
 "Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
@@ -27,7 +27,7 @@ CONTROLLER, CONFIG = "controller", "config"
 def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
     """Return what to ask next, given what was answered; see `jobkit.schedulers.protocol.Scheduler`.
 
-    A controller that is down is told by ``scontrol ping`` at once, by ``sinfo`` after 9 s (measured).
+    ``scontrol ping`` reports a controller that is down at once, ``sinfo`` after 9 s (measured).
     """
     first = {CONTROLLER: ("scontrol", "ping"), "version": ("sinfo", "--version")}
     if CONTROLLER not in answers or not answers[CONTROLLER].ok:
@@ -48,7 +48,7 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
 
 
 def parse_survey(answers: Answers) -> Survey:
-    """Return what the answers come to; what was not answered is ``None``, or empty."""
+    """Return the site as the answers describe it; unknown parts are ``None`` or empty."""
     controller = answers.get(CONTROLLER)
     nodes = text_of(answers, "nodes")
     limits = text_of(answers, CONFIG) or ""

@@ -86,11 +86,6 @@ def test_one_command_cancels_however_many_tasks(tasks: Sequence[int]) -> None:
     assert [task for few in named for task in few] == list(tasks)
 
 
-def test_a_step_whose_task_is_not_told_tells_nothing() -> None:
-    answer = Completed(("sacct",), 0, "5_1.batch|COMPLETED|0:0|5|4K||1|n1|\n", "")
-    assert slurm.parse_accounting(answer) == ()
-
-
 def test_queue_argv_asks_for_all_jobs_at_once() -> None:
     argv = slurm.queue_argv((JobId("12"), JobId("13")))
 
@@ -234,6 +229,7 @@ def test_a_cut_off_list_gives_the_tasks_that_are_whole(captured: Captured) -> No
 def test_gone_is_empty_and_no_answer_is_unknown(captured: Captured) -> None:
     assert slurm.parse_queue(captured("slurm/squeue-gone")) == ()
     assert slurm.parse_queue(captured("slurm/squeue-unknown")) == ()
+    assert slurm.parse_queue(Completed(("squeue",), 0, "5_1|COMPLETED|None\n", "")) == ()
     assert slurm.parse_queue(captured("slurm/squeue-unreachable")) is None
 
 
@@ -253,10 +249,6 @@ def test_states_of_the_queue(row: str, state: State) -> None:
     (task,) = slurm.parse_queue(Completed(("squeue",), 0, row + "\n", "")) or ()
 
     assert (task.job_id, task.task, task.state) == ("5", 1, state)
-
-
-def test_a_task_that_has_ended_is_not_in_the_queue() -> None:
-    assert slurm.parse_queue(Completed(("squeue",), 0, "5_1|COMPLETED|None\n", "")) == ()
 
 
 def test_accounting_argv_gives_the_start_and_keeps_the_steps() -> None:
@@ -299,14 +291,6 @@ def test_ends_that_the_cluster_brought_about(name: str, outcomes: list[Outcome],
     assert tasks is not None
     assert [task.outcome for task in tasks] == outcomes
     assert all(task.ended for task in tasks)
-
-
-def test_what_has_not_ended_has_no_outcome(captured: Captured) -> None:
-    requeued = tasks_of(slurm.parse_accounting(captured("slurm/sacct-requeued")))
-
-    assert (requeued[2].ended, requeued[2].outcome, requeued[2].exit_status) == (False, None, None)
-    assert (requeued[1].ended, requeued[1].elapsed_s) == (False, None)
-    assert requeued[3].outcome is Outcome.CANCELLED
 
 
 def test_the_row_that_waiting_tasks_share_names_one_that_has_just_begun(captured: Captured) -> None:
