@@ -7,7 +7,6 @@ import math
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.fit.observations import ram_peak
 from jobkit.fit.speed import Duration
 from jobkit.report.recommend.types import Lines, Request, RunData
 from jobkit.schedulers.registry import SCHEDULERS, by_name
@@ -83,9 +82,9 @@ def _without_names(resources: Resources) -> Resources:
 
 def used_ram(record: Record) -> int | None:
     """Return the most RAM that a try is charged with: if it had a cgroup, that one's with its page cache."""
-    scheduler = SCHEDULERS.get(record.job.scheduler)
-    cgroup = record.memory.cgroup_peak_bytes if scheduler and scheduler.CHARGES_PAGE_CACHE else None
-    return max((peak for peak in (ram_peak(record), cgroup) if peak is not None), default=None)
+    memory, scheduler = record.memory, SCHEDULERS.get(record.job.scheduler)
+    cgroup = memory.cgroup_peak_bytes if scheduler and scheduler.CHARGES_PAGE_CACHE else None
+    return max((peak for peak in (memory.ram_peak_bytes, cgroup) if peak is not None), default=None)
 
 
 def request(material: RunData, first: Record, time: Duration) -> Request | None:
@@ -105,7 +104,6 @@ def request(material: RunData, first: Record, time: Duration) -> Request | None:
         return None
     well = [record for record in material.records if record.outcome is Outcome.OK]
     peak = max((used for one in well if (used := used_ram(one))), default=None)
-    seconds = [one.seconds for one in material.held if one.seconds is not None]
     gpus = 0 if first.point.device == "cpu" else max(1, asked.gpus)
     wanted = enough(asked, peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)
     own = material.site
@@ -120,6 +118,6 @@ def request(material: RunData, first: Record, time: Duration) -> Request | None:
         asked_memory_bytes=asked.memory,
         asked_walltime_s=asked.walltime,
         used_memory_bytes=peak,
-        used_s=max(seconds, default=None),
+        used_s=max((s for s in material.seconds if s is not None), default=None),
         lines=tuple(lines(wanted, site, own=mine) for site, mine in sites),
     )
