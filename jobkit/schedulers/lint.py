@@ -31,22 +31,22 @@ class Linted:
     @property
     def findings(self) -> list[tuple[str, Finding]]:
         """All findings by line, each with its scheduler."""
-        pairs = [(scheduler, one) for scheduler, some in self.found.items() for one in some]
+        pairs = [(scheduler, finding) for scheduler, some in self.found.items() for finding in some]
         return sorted(pairs, key=lambda pair: pair[1].line)
 
     def as_json(self) -> dict[str, object]:
         """Return the findings for programs."""
-        findings = [{"scheduler": scheduler, **asdict(one)} for scheduler, one in self.findings]
+        findings = [{"scheduler": scheduler, **asdict(finding)} for scheduler, finding in self.findings]
         return {"script": self.name, "schedulers": list(self.found), "findings": findings}
 
     def lines(self) -> list[str]:
         """Return the findings for a person: each with its place, its effect, and the fix."""
         told = []
-        for scheduler, one in self.findings:
+        for scheduler, finding in self.findings:
             of = f" ({SCHEDULERS[scheduler].TITLE})" if len(self.found) > 1 else ""
-            told.append(f"{self.name}:{one.line}: {one.text.strip()}")
-            told.append(f"    {one.effect}{of}: {one.told}")
-            told.append(f"    {one.mend}")
+            told.append(f"{self.name}:{finding.line}: {finding.text.strip()}")
+            told.append(f"    {finding.effect}{of}: {finding.told}")
+            told.append(f"    {finding.mend}")
         return told
 
 
@@ -90,9 +90,9 @@ def refuse_script(text: str, scheduler: str, template: str, origins: Mapping[str
     found = lint(text).found.get(scheduler, ())
     if found:
         told = []
-        for one in found:
-            origin = "" if one.rule == PLACED else origins.get(one.text.partition(" ")[2], "")
-            told.append(f"{origin + ': ' if origin else ''}{one.text.strip()}: {one.told}")
+        for finding in found:
+            origin = "" if finding.rule == PLACED else origins.get(finding.text.partition(" ")[2], "")
+            told.append(f"{origin + ': ' if origin else ''}{finding.text.strip()}: {finding.told}")
         raise JobkitError("\n  ".join([f"{template}: {told[0]}", *told[1:]]), hint=found[0].mend)
 
 

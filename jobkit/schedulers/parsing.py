@@ -41,7 +41,7 @@ def task_ranges(tasks: Iterable[int]) -> tuple[str, ...]:
             ranges[-1][1:] = [task]
         else:
             ranges.append([task])
-    return tuple("-".join(map(str, one)) for one in ranges)
+    return tuple("-".join(map(str, ends)) for ends in ranges)
 
 
 def refusal(answer: Completed, harmless: re.Pattern[str]) -> str | None:

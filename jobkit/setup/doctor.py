@@ -50,7 +50,7 @@ def under(where: str, findings: Iterator[Finding] | Sequence[Finding]) -> Iterat
 
 def opening(case: Case) -> Iterator[Finding]:
     """Yield the findings for which no scheduler is asked."""
-    first = [check_machine.jobkit_itself(), *(one for one in case.opening if one.name == "spec")]
+    first = [check_machine.jobkit_itself(), *(finding for finding in case.opening if finding.name == "spec")]
     here = f"{case.why}: points would run here, one at a time"
     yield from under(HERE, [*first, check_machine.commands(case.scheduler, here)])
 
@@ -60,7 +60,7 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
     if case.local:
         return
     found = [check_site.controller(survey)]
-    found += [one for one in case.opening if one.name == "site file"]
+    found += [finding for finding in case.opening if finding.name == "site file"]
     try:
         request = case.request()
     except JobkitError as error:
@@ -111,18 +111,17 @@ def _tried(case: Case, request: Request, findings: Sequence[Finding]) -> Iterato
             return
         checks = case.scheduler.checks(str(script), ONE_TASK, request)
         asked = [check for check in checks if str(script) in check.argv]
-        answers = [
-            (one, shell.run(one.argv, env=submission_environment(), timeout_s=ASK_LIMIT_S)) for one in asked
-        ]
-    refused = [text for one, answer in answers if (text := one.refusal(answer))]
+        env = submission_environment()
+        answers = [(check, shell.run(check.argv, env=env, timeout_s=ASK_LIMIT_S)) for check in asked]
+    refused = [text for check, answer in answers if (text := check.refusal(answer))]
     if refused:
-        known = any(one.status is Status.MISSING for one in findings)
+        known = any(finding.status is Status.MISSING for finding in findings)
         mend = (
             "fix what is missing above first" if known else "change the site file's `requests` or `options`"
         )
         yield missing(name, "\n".join(refused), mend)
     elif answers:
-        outlook = [text for one, answer in answers if (text := one.outlook(answer))]
+        outlook = [text for check, answer in answers if (text := check.outlook(answer))]
         yield fine(name, "; ".join([f"{asked[0].argv[0]} would take a job like a point's", *outlook]))
 
 
@@ -230,4 +229,4 @@ def seen_from(case: Case) -> tuple[str, ...]:
 def _size(path: Path) -> int:
     if path.is_file():
         return path.stat().st_size
-    return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

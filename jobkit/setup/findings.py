@@ -74,16 +74,16 @@ def exit_code(findings: Iterable[Finding]) -> int:
     return ExitCode.FAILED if any(finding.status is Status.MISSING for finding in findings) else 0
 
 
-def lines(one: Finding, width: int = WIDTH) -> list[str]:
+def lines(finding: Finding, width: int = WIDTH) -> list[str]:
     """Return a finding as lines for a person: its status, what was found, the fix."""
-    head = f"  {one.status:<{_STATUS_WIDTH}}{one.name:<{_NAME_WIDTH}} "
+    head = f"  {finding.status:<{_STATUS_WIDTH}}{finding.name:<{_NAME_WIDTH}} "
     below = " " * len(f"  {'':<{_STATUS_WIDTH}}{'':<{_NAME_WIDTH}} ")
-    first, *rest = [printable(line.expandtabs()) for line in one.said.splitlines()] or [""]
+    first, *rest = [printable(line.expandtabs()) for line in finding.said.splitlines()] or [""]
     lines = [
         *wrap(first, width, first=head, below=below),
         *(w for line in rest for w in wrap(line, width, first=below, below=below)),
     ]
-    words, *commands = map(printable, one.mend.splitlines() or [""])
+    words, *commands = map(printable, finding.mend.splitlines() or [""])
     mend = wrap(words, width, first=f"{below}-> ", below=f"{below}   ") if words else []
     mend += [f"{below}   {command}" for command in commands]
     return [line.rstrip() for line in (*lines, *mend)]

@@ -181,10 +181,10 @@ def _write(files: Sequence[tuple[Written, str]]) -> tuple[Written, ...]:
     """Write new files; if one cannot be written, remove the others."""
     done: list[Path] = []
     try:
-        for one, text in files:
-            one.path.parent.mkdir(parents=True, exist_ok=True)
-            with one.path.open("x", encoding="utf-8") as stream:
-                done.append(one.path)
+        for file, text in files:
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            with file.path.open("x", encoding="utf-8") as stream:
+                done.append(file.path)
                 stream.write(text)
     except OSError as error:
         for path in done:
@@ -193,4 +193,4 @@ def _write(files: Sequence[tuple[Written, str]]) -> tuple[Written, ...]:
             f"{error.filename or done[-1]}: {error.strerror}; nothing was written",
             hint="name another place: jobkit init FOLDER --site-file FILE",
         ) from error
-    return tuple(one for one, _ in files)
+    return tuple(file for file, _ in files)

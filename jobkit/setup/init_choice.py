@@ -53,7 +53,7 @@ def choose(survey: Survey, queue: str | None = None) -> Choice:
         The name of a queue that the site file has already.
     """
     known = [queue for queue in survey.queues or () if not queue.closed]
-    settled = [one for one in known if one.name == queue]
+    settled = [candidate for candidate in known if candidate.name == queue]
     chosen = settled[0] if settled else gpu_queue(known) or cpu_queue(known)
     has_gpus = bool(chosen and chosen.gpus)
     environment = _environment(survey.one_node, chosen)
@@ -74,15 +74,15 @@ def choose(survey: Survey, queue: str | None = None) -> Choice:
 
 def gpu_queue(known: Sequence[Queue]) -> Queue | None:
     """Return the queue for work on a GPU: open to all, the default, named after GPUs, the largest."""
-    return min((one for one in known if one.gpus), key=_gpu_order, default=None)
+    return min((queue for queue in known if queue.gpus), key=_gpu_order, default=None)
 
 
-def _gpu_order(one: Queue) -> tuple[bool, bool, bool, int]:
+def _gpu_order(queue: Queue) -> tuple[bool, bool, bool, int]:
     return (
-        bool(one.only),
-        not one.default,
-        "gpu" not in one.name.lower(),
-        -max(one.gpus.values()) * max(one.nodes, 1),
+        bool(queue.only),
+        not queue.default,
+        "gpu" not in queue.name.lower(),
+        -max(queue.gpus.values()) * max(queue.nodes, 1),
     )
 
 
@@ -91,8 +91,8 @@ def cpu_queue(known: Sequence[Queue]) -> Queue | None:
     return min(known, key=_cpu_order, default=None)
 
 
-def _cpu_order(one: Queue) -> tuple[bool, bool, bool, bool]:
-    return bool(one.only), not one.default, "gpu" in one.name.lower(), bool(one.gpus)
+def _cpu_order(queue: Queue) -> tuple[bool, bool, bool, bool]:
+    return bool(queue.only), not queue.default, "gpu" in queue.name.lower(), bool(queue.gpus)
 
 
 def _most_common(queue: Queue) -> str | None:

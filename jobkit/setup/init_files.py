@@ -137,20 +137,21 @@ def _table(survey: Survey) -> Iterator[str]:
     source = survey.sources.get("queues", survey.product)
     yield f"# {noun.capitalize()}s, as {source} list them (* the default):"
     width = max([len(queue.name) for queue in survey.queues], default=0) + 2
-    for one in survey.queues:
-        name = f"{one.name}{'*' * one.default}"
-        yield f"#   {plain(f'{name:<{width}}{_described(one)}')}"
+    for queue in survey.queues:
+        name = f"{queue.name}{'*' * queue.default}"
+        yield f"#   {plain(f'{name:<{width}}{_described(queue)}')}"
 
 
-def _described(one: Queue) -> str:
-    if one.closed:
-        return f"({one.closed})"
-    parts = [f"{one.nodes} node{'s' * (one.nodes != 1)}"] if one.nodes else []
-    parts += [format_count(one.cpus, "CPU")] if one.cpus else []
-    parts += [format_bytes_gib(one.memory_bytes, 1)] if one.memory_bytes else []
-    parts += [f"{count} x {kind or 'GPU'}" for kind, count in one.gpus.items()]
-    parts += ["no limit on walltime" if one.walltime_s is None else f"at most {as_walltime(one.walltime_s)}"]
-    return ", ".join([*parts, *([f"only for {one.only}"] if one.only else [])])
+def _described(queue: Queue) -> str:
+    if queue.closed:
+        return f"({queue.closed})"
+    parts = [f"{queue.nodes} node{'s' * (queue.nodes != 1)}"] if queue.nodes else []
+    parts += [format_count(queue.cpus, "CPU")] if queue.cpus else []
+    parts += [format_bytes_gib(queue.memory_bytes, 1)] if queue.memory_bytes else []
+    parts += [f"{count} x {kind or 'GPU'}" for kind, count in queue.gpus.items()]
+    limit = queue.walltime_s
+    parts += ["no limit on walltime" if limit is None else f"at most {as_walltime(limit)}"]
+    return ", ".join([*parts, *([f"only for {queue.only}"] if queue.only else [])])
 
 
 def _why(choice: Choice, survey: Survey) -> str:
@@ -160,7 +161,8 @@ def _why(choice: Choice, survey: Survey) -> str:
         return f"the scheduler's default: no {noun} is known that takes your jobs"
     if not queue.gpus:
         return f"no {noun} that takes your jobs has GPUs"
-    others = [one.name for one in survey.queues or () if one.gpus and not one.closed and one is not queue]
+    usable = (other for other in survey.queues or () if other.gpus and not other.closed)
+    others = [other.name for other in usable if other is not queue]
     return _and_others(f"{'the default, and ' if queue.default else ''}it has GPUs", others, "so have")
 
 

@@ -66,7 +66,7 @@ def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
     below = [name for name, most in known.items() if 0 < most < len(arrays)]
     if not below:
         return None
-    name = min(below, key=lambda one: known[one])
+    name = min(below, key=lambda name: known[name])
     points = sum(array.tasks for array in arrays)
     return f"{points:,} points are {len(arrays)} array jobs, but at most {known[name]} are allowed ({name})"
 

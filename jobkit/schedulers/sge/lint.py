@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from posixpath import dirname, join
 
 from jobkit.schedulers.script import (
@@ -125,7 +126,7 @@ def lint(script: Script) -> tuple[Finding, ...] | None:
     found += [finding(RULES, line, "here-document") for line in read if line.here]
     found += [*_shape(script, options), *_soft(asked), *_memory(options)]
     found += [*_folders(script, options), *_joined(options), *_trapped(script, options)]
-    return tuple(sorted(found, key=lambda one: one.line))
+    return tuple(sorted(found, key=attrgetter("line")))
 
 
 def _misspelt(script: Script) -> Iterator[Finding]:
@@ -177,8 +178,8 @@ def _asked(options: Sequence[Option]) -> Iterator[tuple[Line, str, str]]:
     """Yield name and value of each resource that is asked for by ``-l``, and its line."""
     for option in options:
         if option.name == "l":
-            for one in option.value.split(","):
-                name, _, value = one.partition("=")
+            for request in option.value.split(","):
+                name, _, value = request.partition("=")
                 yield option.line, name, value
 
 

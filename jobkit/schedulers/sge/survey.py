@@ -139,7 +139,7 @@ def _queue(name: str, row: Mapping[str, str]) -> Queue:
         name=name,
         walltime_s=None if "INFINITY" in walltime.upper() else max(known, default=None),
         closed="" if "BATCH" in row.get("qtype", "BATCH") else "it takes no batch jobs",
-        only="; ".join(one for one in only if not one.endswith("NONE")),
+        only="; ".join(names for names in only if not names.endswith("NONE")),
         environments=tuple(_names(row.get("pe_list", "NONE"))),
     )
 
@@ -181,7 +181,8 @@ def gpu_resource(known: Iterable[Resource]) -> Resource | None:
     It is a number with ``gpu``, ``cuda`` or ``coproc`` in its name; of several the one that is
     counted, that some queue has, and that is called most plainly.
     """
-    found = [one for one in known if one.kind in _NUMBERS and re.search(_GPU, one.name, re.IGNORECASE)]
+    numbers = (resource for resource in known if resource.kind in _NUMBERS)
+    found = (resource for resource in numbers if re.search(_GPU, resource.name, re.IGNORECASE))
     return min(found, key=_plainness, default=None)
 
 
@@ -190,9 +191,9 @@ _GPU = r"gpu|cuda|coproc"
 _PLAIN = ("ngpus", "gpu", "gpus", "ngpu", "num_gpu", "num_gpus", "n_gpu", "n_gpus")
 
 
-def _plainness(one: Resource) -> tuple[bool, bool, int, str]:
-    place = _PLAIN.index(one.name.lower()) if one.name.lower() in _PLAIN else len(_PLAIN)
-    return one.counted is Consumable.NOT, not one.most, place, one.name
+def _plainness(resource: Resource) -> tuple[bool, bool, int, str]:
+    place = _PLAIN.index(resource.name.lower()) if resource.name.lower() in _PLAIN else len(_PLAIN)
+    return resource.counted is Consumable.NOT, not resource.most, place, resource.name
 
 
 _MEMORY = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
@@ -235,14 +236,14 @@ def _instances(text: str) -> list[_Instance]:
     return found
 
 
-def _placed(one: Resource, instances: Iterable[_Instance]) -> Resource:
+def _placed(resource: Resource, instances: Iterable[_Instance]) -> Resource:
     """Return a resource with the queues that have it, and the most that a node has left."""
     most: dict[str, float] = {}
     for instance in instances:
-        number = bytes_of(instance.values.get(one.name, ""))
+        number = bytes_of(instance.values.get(resource.name, ""))
         if number is not None:
             most[instance.queue] = max(number, most.get(instance.queue, 0))
-    return replace(one, most=most)
+    return replace(resource, most=most)
 
 
 def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | None) -> Queue:
@@ -252,13 +253,13 @@ def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | 
     own = [instance for instance in instances if instance.queue == queue.name]
     if not own:
         return replace(queue, closed="it has no hosts")
-    shut = [next((word for flag, word in _SHUT.items() if flag in one.state), "") for one in own]
+    shut = [next((word for flag, word in _SHUT.items() if flag in instance.state), "") for instance in own]
     free = int(gpus.most.get(queue.name, 0)) if gpus else 0
     kinds = tuple(map(_node, own))
     return replace(
         queue,
         nodes=len(own),
-        cpus=max(one.slots for one in own),
+        cpus=max(instance.slots for instance in own),
         memory_bytes=max(filter(None, (kind.memory_bytes for kind in kinds)), default=None),
         kinds=kinds,
         gpus={"": free} if free else {},
@@ -266,9 +267,9 @@ def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | 
     )
 
 
-def _node(one: _Instance) -> Nodes:
-    memory = bytes_of(one.values.get("mem_total", ""))
-    return Nodes(number=1, names=one.host, cpus=one.slots, memory_bytes=memory)
+def _node(instance: _Instance) -> Nodes:
+    memory = bytes_of(instance.values.get("mem_total", ""))
+    return Nodes(number=1, names=instance.host, cpus=instance.slots, memory_bytes=memory)
 
 
 def queues_on_hosts(text: str, names: str | None) -> RequestedQueues:
@@ -279,9 +280,9 @@ def queues_on_hosts(text: str, names: str | None) -> RequestedQueues:
     instances = _instances(text)
     asked = asked_for(names, [Queue(name=name) for name in {instance.queue for instance in instances}], QUEUE)
     slots: dict[str, int] = {}
-    for one in instances:
-        if any(queue.name == one.queue for queue in asked.queues):
-            slots[one.host] = slots.get(one.host, 0) + one.slots
+    for instance in instances:
+        if any(queue.name == instance.queue for queue in asked.queues):
+            slots[instance.host] = slots.get(instance.host, 0) + instance.slots
     kinds = tuple(Nodes(number=1, names=host, cpus=cpus) for host, cpus in slots.items())
     return replace(asked, queues=(Queue(name=asked.where, kinds=kinds),))
 

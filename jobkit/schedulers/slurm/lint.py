@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from posixpath import dirname, join
 
 from jobkit.schedulers.script import (
@@ -133,7 +134,7 @@ def lint(script: Script) -> tuple[Finding, ...] | None:
     options = [option for line in asked for option in _options(line)]
     found += [*_shape(script), *_one_dash(asked), *_variables(asked), *_memory(options)]
     found += [*_folders(script, options), *_shared_log(options), *_signal(script, options)]
-    return tuple(sorted(found, key=lambda one: one.line))
+    return tuple(sorted(found, key=attrgetter("line")))
 
 
 def _misspelt(script: Script) -> Iterator[Finding]:

@@ -111,16 +111,16 @@ def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
     )
 
 
-def _joined(one: Queue, other: Queue) -> Queue:
+def _joined(first: Queue, other: Queue) -> Queue:
     """Return what two lines say of the same partition."""
-    kinds = {*one.gpus, *other.gpus}
+    kinds = {*first.gpus, *other.gpus}
     return replace(
-        one,
-        gpus={kind: max(one.gpus.get(kind, 0), other.gpus.get(kind, 0)) for kind in sorted(kinds)},
-        nodes=one.nodes + other.nodes,
-        kinds=(*one.kinds, *other.kinds),
-        cpus=max(filter(None, (one.cpus, other.cpus)), default=None),
-        memory_bytes=max(filter(None, (one.memory_bytes, other.memory_bytes)), default=None),
+        first,
+        gpus={kind: max(first.gpus.get(kind, 0), other.gpus.get(kind, 0)) for kind in sorted(kinds)},
+        nodes=first.nodes + other.nodes,
+        kinds=(*first.kinds, *other.kinds),
+        cpus=max(filter(None, (first.cpus, other.cpus)), default=None),
+        memory_bytes=max(filter(None, (first.memory_bytes, other.memory_bytes)), default=None),
     )
 
 
