@@ -58,7 +58,7 @@ def parse_survey(answers: Answers) -> Survey:
         product="Slurm",
         queue_noun=PARTITION,
         walltime_noun="MaxTime",
-        version=_version(text_of(answers, "version") or ""),
+        version=(text_of(answers, "version") or "").rpartition(" ")[2].strip(),  # slurm 23.11.4
         trouble="" if controller is None or controller.ok else controller.said,
         cluster=config.get("ClusterName", ""),
         queues=None if nodes is None else _with_access(partitions(nodes), text_of(answers, "partitions")),
@@ -152,11 +152,6 @@ def _opened(queue: Queue, row: Mapping[str, str] | None) -> Queue:
 
 def _pairs(line: str) -> dict[str, str]:
     return {name: value for name, sign, value in (word.partition("=") for word in line.split()) if sign}
-
-
-def _version(text: str) -> str:
-    """Return the version: ``slurm 23.11.4``, ``slurm-wlm 22.05.8`` (Debian)."""
-    return next(reversed(text.split()), "")
 
 
 def _config(text: str) -> dict[str, str]:
