@@ -1,4 +1,4 @@
-"""``begin``: what the job script says of a try before anything else. Standard library only."""
+"""``begin`` and ``exit``: the ``key=value`` files that the job script writes. Standard library only."""
 
 from __future__ import annotations
 
@@ -86,6 +86,9 @@ class Exit:
         The signal that the script got, else ``None``.
     message
         One line, for a person.
+    because
+        Why a point was left out: of ``pruned`` the id of the point that ran out of memory, of
+        ``stopped`` the outcome of the points that failed. Empty in files of earlier versions.
     scratch
         The scratch folder, where it was kept because results could not be brought home.
     """
@@ -95,6 +98,7 @@ class Exit:
     outcome: Outcome | None = None
     signal: str | None = None
     message: str = ""
+    because: str = ""
     scratch: str = ""
     host: str = ""
 
@@ -116,6 +120,7 @@ def read_exit(path: Path | str) -> Exit:
             outcome=Outcome(known["outcome"]) if known.get("outcome") else None,
             signal=known.get("signal") or None,
             message=known.get("message", ""),
+            because=known.get("because", ""),
             scratch=known.get("scratch", ""),
             host=known.get("host", ""),
         )

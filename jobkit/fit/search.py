@@ -25,7 +25,6 @@ from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.loads import Loads, agreeing, loads_of, read_lengths
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, ram_peak
 from jobkit.fit.predict import Prediction, predict
-from jobkit.outcome.accounting import ended_tasks as over
 from jobkit.outcome.accounting import read_accounts
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import PointResult, read_run
@@ -142,7 +141,7 @@ def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
     that has not begun one has no index.
     """
     accounts = read_accounts(run_dir)
-    finds = [sent for sent in accounts.submissions if sent.role is Role.FIND]
+    finds = [sent for sent in accounts.journal.submissions if sent.role is Role.FIND]
     if not finds or not (run_dir / SEARCH_GOAL_FILE).is_file():
         return None
     before = read_wanted(run_dir)
@@ -156,7 +155,7 @@ def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
     tasks = [task for task, _ in finds[-1].tasks()]
     if last.under_way and last.index in accounts.submitted:
         tasks.append(accounts.submitted[last.index])
-    return None if set(tasks) <= over(accounts) | accounts.cancelled.keys() else last
+    return None if set(tasks) <= accounts.ended | accounts.journal.cancelled.keys() else last
 
 
 def _plan(

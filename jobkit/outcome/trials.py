@@ -5,7 +5,6 @@ Standard library only.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -14,15 +13,12 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
-from jobkit.core.layout import POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE
-from jobkit.core.records import RESULTS, Outcome, Point
+from jobkit.core.layout import SEARCH_GOAL_FILE, TRIAL_SUFFIX, TRIALS_FILE, read_points
+from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.units import format_memory
 
 ALLOCATOR = "of the allocator, the CUDA context on top"
 PROCESS = "of the process"
-SUFFIX = "-verify"
-"""Ends the id of a point that tries a prediction; a number follows where the same batch is tried again."""
-_TRIAL = re.compile(rf".*{SUFFIX}(-[0-9]+)?")
 NOT_TRIED = "the largest batch was not tried"
 MOST_TRIALS = 3
 CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
@@ -127,28 +123,18 @@ def trials(run_dir: Path) -> list[Trial]:
     the two: it never began, and does not count.
     """
     lines, _ = read_tolerantly(run_dir / TRIALS_FILE, lambda line, where: from_json(Trial, line, where=where))
-    # A message is of no point, and each stands for itself: `Wanted.after` counts them.
-    found = list({one.index or -number: one for number, one in enumerate(lines, 1)}.values())
-    if not any(one.under_way for one in found):
+    # A message belongs to no point, and each counts by itself: `SearchGoal.after` counts them.
+    found = list({trial.index or -number: trial for number, trial in enumerate(lines, 1)}.values())
+    if not any(trial.under_way for trial in found):
         return found
-    begun = _listed(run_dir)
-    return [one for one in found if not one.under_way or one.index in begun]
-
-
-def _listed(run_dir: Path) -> frozenset[int]:
-    """Return the indices of the points of a run."""
-    lines, _ = read_tolerantly(run_dir / POINTS_FILE, lambda line, where: from_json(Point, line, where=where))
-    return frozenset(line.index for line in lines)
+    points, _ = read_points(run_dir)
+    begun = {point.index for point in points}
+    return [trial for trial in found if not trial.under_way or trial.index in begun]
 
 
 def answers(outcome: str, *, trial: bool) -> bool:
     """Tell whether an outcome answers what a point asked: a trial asks whether memory suffices."""
     return outcome in RESULTS or (trial and outcome == Outcome.RAM_OOM)
-
-
-def is_trial(point_id: str) -> bool:
-    """Tell whether a point tries a prediction, by its id."""
-    return SUFFIX in point_id and _TRIAL.fullmatch(point_id) is not None
 
 
 def trial_id(setting: str, taken: Container[str]) -> str:
@@ -161,7 +147,7 @@ def trial_id(setting: str, taken: Container[str]) -> str:
     taken
         Ids that there are: two points of one id would share their results.
     """
-    names = (f"{setting}{SUFFIX}{f'-{number}' if number > 1 else ''}" for number in count(1))
+    names = (f"{setting}{TRIAL_SUFFIX}{f'-{number}' if number > 1 else ''}" for number in count(1))
     return next(name for name in names if name not in taken)
 
 

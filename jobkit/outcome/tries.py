@@ -18,12 +18,11 @@ from jobkit.core.layout import (
     LOGS_FOLDER,
     RECORD_FILE,
     TRY_PREFIX,
-    try_numbers,
 )
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
-from jobkit.outcome.log_text import last_words, told
+from jobkit.outcome.log_text import last_words, reported_outcome
 from jobkit.outcome.verdict import Circumstances, TryFiles, Verdict, decide_outcome
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Accounted
@@ -95,15 +94,17 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
             yield TryResult(files, decide_outcome(files, None, Circumstances()), node=_node(files, None))
 
 
-def counting(tries: Sequence[TryResult]) -> TryResult | None:
-    """Return the try that counts: the one that went well, else the latest; ``None`` if there is none.
+def counting(tries: Sequence[TryResult]) -> TryResult:
+    """Return the try that counts: the one that succeeded, else the latest.
 
     A try by hand counts only while no other try of the point has begun: a person runs it where and
     when they like, so it is no measurement of the sweep.
     """
+    if len(tries) == 1:
+        return tries[0]
     own = [tried for tried in tries if not tried.files.by_hand]
     among = own if any(tried.files.number for tried in own) else tries
-    return next((tried for tried in among if tried.verdict.outcome is Outcome.OK), next(iter(among), None))
+    return next((tried for tried in among if tried.verdict.outcome is Outcome.OK), among[0])
 
 
 def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: Task | None) -> Verdict:
@@ -113,9 +114,9 @@ def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: 
     scheduler = SCHEDULERS.get(task.scheduler)
     name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler else ""
     text = _tail(f"{logs}/{name}") if name else ""
-    said = told(text) if verdict.outcome is Outcome.LOST else None
-    if said:
-        return replace(verdict, outcome=said[0], evidence=f"{verdict.evidence}; log: {said[1]}")
+    reported = reported_outcome(text) if verdict.outcome is Outcome.LOST else None
+    if reported:
+        return replace(verdict, outcome=reported[0], evidence=f"{verdict.evidence}; log: {reported[1]}")
     words = last_words(text)
     return (
         replace(verdict, evidence=f"{verdict.evidence}; last words of the log: {words}") if words else verdict
@@ -174,7 +175,7 @@ def _circumstances(accounts: Accounts, task: Task | None, *, superseded: bool) -
         return Circumstances(superseded=superseded)
     return Circumstances(
         gone=accounts.gone.get(task, ""),
-        cancelled=accounts.cancelled.get(task, ""),
+        cancelled=accounts.journal.cancelled.get(task, ""),
         packed=task in accounts.packed,
         superseded=superseded,
     )
@@ -205,20 +206,11 @@ def not_started(point: Point, accounts: Accounts, earlier: Task | None = None) -
     return TryResult(TryFiles(number=0), verdict, task, accounted.node if accounted else "", accounted)
 
 
-def latest_number(home: str) -> int:
-    """Return the number of the latest try that no person ran by hand; 0 if there is none."""
-    for number in try_numbers(home):
-        begin = _read_begin(f"{home}/{TRY_PREFIX}{number}/{BEGIN_FILE}")
-        if not TryFiles(number=number, begin=begin).by_hand:
-            return number
-    return 0
-
-
 def read_try(home: str, number: int, point: Point) -> TryFiles:
     """Return what one try folder holds; what cannot be read is told, never raised."""
     folder = f"{home}/{TRY_PREFIX}{number}"
     problems: list[str] = []
-    record, exit_, begin = None, None, None
+    record, exit_ = None, None
     try:
         record = _read_record(f"{folder}/{RECORD_FILE}", point)
     except JobkitError as error:
@@ -227,10 +219,14 @@ def read_try(home: str, number: int, point: Point) -> TryFiles:
         exit_ = _read_exit(f"{folder}/{EXIT_FILE}")
     except JobkitError as error:
         problems.append(error.message)
-    if record is None:
-        begin = _read_begin(f"{folder}/{BEGIN_FILE}")
-    # A spoilt exit file matters only where there is no record.
-    return TryFiles(number=number, record=record, exit=exit_, begin=begin, problem="; ".join(problems))
+    return TryFiles(
+        number=number,
+        record=record,
+        exit=exit_,
+        begin=_read_begin(f"{folder}/{BEGIN_FILE}") if record is None else None,
+        problem="; ".join(problems),
+        folder=folder,
+    )
 
 
 def _read_record(path: str, point: Point) -> Record | None:

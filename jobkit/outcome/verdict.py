@@ -62,6 +62,8 @@ class TryFiles:
         Who ran it; ``None`` where it is not known, or where the record tells.
     problem
         Why a file that is there cannot be read, else empty.
+    folder
+        Where they are; empty if no try has begun.
     """
 
     number: int
@@ -69,6 +71,7 @@ class TryFiles:
     exit: Exit | None = None
     begin: Begin | None = None
     problem: str = ""
+    folder: str = ""
 
     @property
     def by_hand(self) -> bool:

@@ -106,7 +106,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         "index": point.index,
         "repeat": point.repeat,
         "trial": point.trial,
-        "tries": result.tries,
+        "tries": len(result.tries),
         "outcome": None if verdict.outcome is None else str(verdict.outcome),
         "provisional": verdict.provisional,
         "evidence": verdict.evidence,

@@ -17,6 +17,7 @@ from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.units import format_count
 from jobkit.fit.speed import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
+from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import answers
 from jobkit.report.rows import FIXED, LOG, MEASURES, SETTING, Row
 from jobkit.report.sources import read_sources
@@ -85,9 +86,7 @@ class Collected:
         """The exit code of design: 2 nothing, 5 while points are to come, then 4 or 0."""
         if self.points.empty:
             return ExitCode.USAGE
-        if self.to_come:
-            return ExitCode.TO_COME
-        return ExitCode.FAILED if self.failed else ExitCode.DONE
+        return exit_code(failed=self.failed > 0, to_come=self.to_come > 0)
 
 
 def collect(paths: Sequence[Path]) -> Collected:

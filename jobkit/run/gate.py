@@ -1,9 +1,9 @@
 """Whether a task that begins is still worth running: asked before anything is staged.
 
-``python -m jobkit.run.gate RUN POINT ROUND`` prints nothing, or ``pruned`` or ``stopped`` and why. Tries
-that did not end well leave an empty file in the run's ``flags/``, so that a task reads those tries
-and no others: a thousand tasks would otherwise read a million records. Standard library and jobkit
-only, for it runs on the node.
+``python -m jobkit.run.gate RUN POINT ROUND`` prints nothing, or ``pruned`` or ``stopped``, the point
+or the outcome that is the reason, and a message. Tries that failed leave an empty file in the run's
+``flags/``, so that a task reads those tries and no others: a thousand tasks would otherwise read a
+million records. Standard library and jobkit only, for it runs on the node.
 """
 
 from __future__ import annotations
@@ -60,9 +60,16 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class EarlyExit:
-    """What a task ends with at once, and why."""
+    """What a task ends with at once, and why.
+
+    Attributes
+    ----------
+    because
+        The id of the point that ran out of memory, or the outcome of the points that failed.
+    """
 
     outcome: Outcome
+    because: str
     message: str
 
 
@@ -94,6 +101,7 @@ def check_still_needed(
             first = next(other for other in others if other.point.index in indices)
             return EarlyExit(
                 Outcome.STOPPED,
+                str(outcome),
                 f"{format_count(len(indices), 'point')} failed the same way: {outcome}: {first.message}",
             )
     if not prune or card is None:
@@ -102,9 +110,8 @@ def check_still_needed(
     cause = next(smaller, None)
     if cause is None:
         return None
-    return EarlyExit(
-        Outcome.PRUNED, f"{cause.point.point_id} ran out of memory on {card.name}, with a smaller load"
-    )
+    name = cause.point.point_id
+    return EarlyExit(Outcome.PRUNED, name, f"{name} ran out of memory on {card.name}, with a smaller load")
 
 
 def normalise_message(message: str) -> str:
@@ -180,7 +187,7 @@ def main() -> int:
         point, failed, _card(point) if prune else None, prune=asked.prune, stop_after=asked.stop_after
     )
     if told:
-        sys.stdout.write(f"{told.outcome} {' '.join(told.message.split())[:400]}\n")
+        sys.stdout.write(f"{told.outcome} {told.because} {' '.join(told.message.split())[:400]}\n")
     return 0
 
 

@@ -138,7 +138,7 @@ def _progress(job: _Look) -> str:
 def _ask(job: _Look, within_s: float) -> Finding | None:
     """Ask the queue once; return why there is no use in waiting on, and cancel the job then."""
     case = job.case
-    queued = queue.ask_queue(case.scheduler, (job.job,), job.run_dir)
+    queued = queue.ask_queue(case.scheduler, (job.job,), [job.run_dir])
     if queued is None or queued:
         job.seen_at = time.monotonic()
     if queued is not None:

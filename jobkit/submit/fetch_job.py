@@ -81,7 +81,7 @@ def wait_for_fetch(run_dir: Path, job: JobId, scheduler: Scheduler) -> tuple[boo
     """
     seen_at = time.monotonic()
     while not (run_dir / EXIT_FILE).is_file() and time.monotonic() - seen_at < GONE_GRACE_S:
-        queued = queue.ask_queue(scheduler, (job,), run_dir)
+        queued = queue.ask_queue(scheduler, (job,), [run_dir])
         if queued is None or queued:
             seen_at = time.monotonic()
         time.sleep(POLL_S)

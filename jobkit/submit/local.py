@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from jobkit.core import files, json_codec
-from jobkit.core.layout import ACCOUNTING_FILE, PID_FILE, POINTS_FILE, SEARCH_GOAL_FILE, SPEC_FILE
+from jobkit.core import files
+from jobkit.core.layout import ACCOUNTING_FILE, PID_FILE, SEARCH_GOAL_FILE, SPEC_FILE, read_points
 from jobkit.core.records import Outcome, Point
 from jobkit.fit.search import next_trial
 from jobkit.outcome import journal
@@ -110,7 +110,8 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
         After the running point has been told to end and its results are home.
     """
     leg = leg or LocalRound()
-    left = [point for point in _points(run_dir) if leg.points is None or point.index in leg.points]
+    points, _ = read_points(run_dir)
+    left = [point for point in points if leg.points is None or point.index in leg.points]
     _drive_points(run_dir, left, leg, tick, job_id)
     if leg.round == 1 and (run_dir / SEARCH_GOAL_FILE).is_file():
         find_largest(run_dir, tick, job_id)
@@ -157,12 +158,6 @@ def find_largest(run_dir: Path, tick: Callable[[Point], None], job_id: str) -> N
         command = _command(run_dir, script_name(1), limits, _log(run_dir, job_id, point))
         evidence = _run_point(run_dir, point, command, job_id, functools.partial(tick, point))
         _account(run_dir, point, job_id, evidence, time.monotonic() - start)
-
-
-def _points(run_dir: Path) -> Iterator[Point]:
-    path = run_dir / POINTS_FILE
-    for number, line in files.read_lines(path):
-        yield json_codec.from_json(Point, line, where=f"{path}:{number}")
 
 
 def _limits(spec: SweepSpec) -> Limits:

@@ -16,7 +16,8 @@ from jobkit.core.files import append_line
 from jobkit.core.layout import JOURNAL_FILE
 from jobkit.core.records import Job, Outcome, Point
 from jobkit.outcome.journal import Task
-from jobkit.status.standing import Standing, history, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import Standing, history
 from tests.support.asked import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep
 from tests.support.asked import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.asked import queue as queue  # noqa: PLC0414 - the same

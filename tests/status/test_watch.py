@@ -11,12 +11,13 @@ import pytest
 
 from jobkit.core.records import Outcome
 from jobkit.status import watch as status_watch
-from jobkit.status.summary import RunStatus
-from jobkit.status.watch import Screen, watch
-from tests.status.test_summary import run_of
+from jobkit.status.standing import RunStanding, Standing
+from jobkit.status.watch import Failures, Screen, watch
+from tests.status.test_standing import run_of
 from tests.support.builders import grid, record, write_points, write_record, write_submitted
 from tests.support.queues import Queue, write_follower
 from tests.support.queues import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.statuses import a_point, a_run, tried
 
 PENDING = "77_1|PENDING|Priority|||N/A"
 RUNNING = "77_1|RUNNING|None|n2|1:07|2026-01-02T10:19:00"
@@ -46,7 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Clock:
     return made
 
 
-def words(found: Sequence[RunStatus]) -> str:
+def words(found: Sequence[RunStanding]) -> str:
     return "".join(f"{one.points[0].state}\n" for one in found)
 
 
@@ -62,7 +63,7 @@ def test_it_looks_ever_more_seldom_until_nothing_is_to_come(
     }
     out: list[str] = []
     (last,) = watch([run], words, Screen(out.append, in_place=False))
-    assert last.points[0].look.outcome is Outcome.OK
+    assert last.points[0].outcome is Outcome.OK
     assert [text.splitlines()[1] for text in out] == ["waiting", "running", "ok"], "a block a change"
     assert clock.pauses[0] == 2
     assert clock.pauses == sorted(clock.pauses)
@@ -142,3 +143,16 @@ def test_two_who_watch_share_the_answers(
     watch([run], words, Screen(lambda _: None, in_place=False))
     assert len(other.pauses) == 1
     assert queue.asked["squeue"] == 1
+
+
+def test_a_failed_try_has_one_line_and_one_that_was_cancelled_none() -> None:
+    def lines(outcome: Outcome, number: int) -> list[str]:
+        end = tried(number, outcome, evidence="exit file: no\x1b[31m text")
+        return list(failures.lines(a_run([a_point(1, Standing.FAILED, outcome, tries=[end])])))
+
+    failures = Failures()
+    (line,) = lines(Outcome.STAGE_IN, 1)
+    assert " ".join(line.split()) == r"p001 stage_in: no\x1b[31m text"
+    assert lines(Outcome.STAGE_IN, 1) == []
+    assert len(lines(Outcome.STAGE_IN, 2)) == 1
+    assert lines(Outcome.CANCELLED, 3) == []

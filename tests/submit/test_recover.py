@@ -11,7 +11,7 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.outcome.journal import events, read_journal
-from jobkit.status.standing import read_standings
+from jobkit.status.reader import read_standings
 from jobkit.submit.recover import reconcile_submission
 from tests.support.builders import grid, point, write_event, write_points, write_submitted
 

@@ -16,7 +16,8 @@ from jobkit.core.records import Outcome
 from jobkit.outcome.driver_lock import driving, last_driver
 from jobkit.outcome.journal import events, note, read_journal
 from jobkit.planning.prepare import Options, prepare
-from jobkit.status.standing import Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import Standing
 from jobkit.submit import resume
 from jobkit.submit import sweep as submit
 from jobkit.submit.cancel import cancel

@@ -153,6 +153,7 @@ def write_exit(run: Path, of: Point, what: Exit, number: int = 1) -> None:
         "outcome": what.outcome or "",
         "signal": what.signal or "",
         "message": what.message,
+        "because": what.because,
         "scratch": what.scratch,
         "host": what.host,
     }

@@ -50,11 +50,11 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
     run, point = run_and_point(words)
     refuse_runs([point])
     log = find_log(run, point, number)
-    sieve, out = ErrorFilter(faults=err), sys.stdout.buffer
+    errors, out = ErrorFilter(faults=err), sys.stdout.buffer
     if following:
-        print_log(run, log, sieve, out, say)
+        print_log(run, log, errors, out, say)
     else:
-        show(run, log, sieve, out, say)
+        show(run, log, errors, out, say)
     return 0
 
 

@@ -15,9 +15,7 @@ from statistics import fmean, stdev
 
 import pandas as pd
 
-from jobkit.core.files import read_tolerantly
-from jobkit.core.json_codec import from_json
-from jobkit.core.layout import BATCHES_FILE, try_folder
+from jobkit.core.layout import read_batches
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.fit.loads import loads_of, read_lengths
 from jobkit.fit.observations import others
@@ -188,13 +186,8 @@ def _batches(measured: Mapping[tuple[str, str], Record], found: Results) -> dict
     for (folder, name), record in measured.items():
         chosen = found[folder, name].chosen
         if chosen and record.point.device != "cpu":
-            home = Path(try_folder(folder, name, chosen.number))
-            lines[name] += read_tolerantly(home / BATCHES_FILE, _batch)[0]
+            lines[name] += read_batches(chosen.folder)[0]
     return dict(lines)
-
-
-def _batch(line: str, where: str) -> Batch:
-    return from_json(Batch, line, where=where)
 
 
 def _speed(rows: pd.DataFrame, knobs: Sequence[str]) -> SpeedPanel:

@@ -7,21 +7,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import parse_object, read_text, read_tolerantly
-from jobkit.core.json_codec import from_json
-from jobkit.core.layout import (
-    BATCHES_FILE,
-    RECORD_FILE,
-    SPEC_FILE,
-    TRY_PREFIX,
-    is_run_folder,
-    point_folder,
-    try_folder,
-    try_numbers,
-)
+from jobkit.core.layout import SPEC_FILE, is_run_folder, read_batches
 from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import RESULTS, Batch, Outcome, Record, TextRef
 from jobkit.core.terminal import shell_quote
@@ -77,9 +65,9 @@ def read_material(folder: Path) -> RunData:
     return RunData(
         run=str(folder),
         records=records,
-        batches=_batches(folder, sweep),
+        batches=_batches(sweep),
         loads=loads_of(read_lengths(folder), points),
-        held=tuple(_held(folder, sweep)),
+        held=tuple(_held(sweep)),
         resources=spec.resources if spec else None,
         site=site,
         plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if name != LOCAL],
@@ -126,33 +114,21 @@ def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
         return None, [f"{error.message}: the lines are a plain {spec.scheduler}'s"]
 
 
-def _batches(folder: Path, sweep: Sequence[PointResult]) -> dict[str, list[Batch]]:
-    """Return the batch lines of the tries that count, where memory on a GPU was measured by them."""
-    found = {}
-    for one in sweep:
-        record = one.chosen.record if one.chosen else None
-        if one.chosen and record and record.point.device != "cpu":
-            home = Path(try_folder(folder, one.point.point_id, one.chosen.number))
-            lines, _ = read_tolerantly(home / BATCHES_FILE, lambda line, at: from_json(Batch, line, where=at))
-            found[one.point.point_id] = lines
-    return found
+def _batches(sweep: Sequence[PointResult]) -> dict[str, list[Batch]]:
+    """Return the batches of the tries that count, if memory on a GPU was measured by them."""
+    return {
+        result.point.point_id: read_batches(result.chosen.folder)[0]
+        for result in sweep
+        if result.chosen and result.chosen.record and result.chosen.record.point.device != "cpu"
+    }
 
 
-def _held(folder: Path, sweep: Sequence[PointResult]) -> Iterator[TryTimes]:
-    """Yield every try of the points of the sweep, less those that a person ran."""
-    for one in sweep:
-        home = Path(point_folder(folder, one.point.point_id))
-        for number in reversed(try_numbers(str(home)) if one.tries else []):
-            if number not in one.by_hand:
-                yield _times(home / f"{TRY_PREFIX}{number}" / RECORD_FILE)
-
-
-def _times(path: Path) -> TryTimes:
-    try:
-        data: dict[str, Any] = parse_object(read_text(path), str(path))
-    except (OSError, JobkitError):
-        return TryTimes()
-    return TryTimes(started_at=str(data.get("started_at", "")), ended_at=str(data.get("ended_at", "")))
+def _held(sweep: Sequence[PointResult]) -> Iterator[TryTimes]:
+    """Yield every try of the points of the sweep, except those that a person ran."""
+    for result in sweep:
+        for tried in reversed(result.tries):
+            record = tried.files.record
+            yield TryTimes(started_at=record.started_at, ended_at=record.ended_at) if record else TryTimes()
 
 
 def read_corpus(text: str, material: RunData) -> Corpus:
