@@ -246,9 +246,9 @@ def needs(bench: Bench, batch: int) -> Sequence[Need]:
     if bench.order == "load":
         worst = bench.worst(batch)
         heavy = bench.tagger.again([one.parsed for one in worst], _longest(worst))
-        return need.measure(bench.device, heavy, point)
+        return need.measure_needs(bench.device, heavy, point)
     whole = Heavy(bench.loads.load(batch), bench.work(batch))
-    return need.measure(bench.device, [whole], replace(point, allocator=None))
+    return need.measure_needs(bench.device, [whole], replace(point, allocator=None))
 
 
 def cell(bench: Bench, cap_gib: float) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def smaller(report: dict[str, Any], cap_gib: float = 4.0) -> Smaller:
     (line, wide), (bound, wide_bound), (reach, wide_reach) = (
         [value / truth for value in values]
         for values in (
-            [fit.largest_load(capacity_bytes) for fit in fits],
+            [fit.largest(capacity_bytes) for fit in fits],
             [fit.safe_load(capacity_bytes) for fit in fits],
             [fit.load_max for fit in fits],
         )

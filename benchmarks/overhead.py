@@ -92,14 +92,7 @@ class Stage:
         return pid
 
     def _measured(self, index: int, call: Call) -> None:
-        start = time.perf_counter()
-        self.device.reset_peaks()
-        retries = self.device.retries()
-        self.device.synchronise()
-        result = self.workload.process(call.paragraphs)
-        self.device.synchronise()
-        seconds = time.perf_counter() - start
-        batch = work._batch(index, call, result, seconds, self.device, retries)  # noqa: SLF001 - the very code
+        batch, _ = work.run_call(index, call, self.workload, self.device)
         self.lines.write(json_codec.to_json(batch) + "\n")
         self.lines.flush()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.core.errors import FULL, MEANINGS, ExitCode, JobkitError, file_error
+from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error
 from jobkit.core.terminal import say
 
 GROUPS = {
@@ -131,7 +131,7 @@ def _exit_code(arguments: list[str]) -> int:
 
 def _of_the_user(error: OSError) -> bool:
     """Tell whether an error of a file is no bug of jobkit: a full disk, or a file that the system refuses."""
-    return error.errno in FULL or (error.errno in MEANINGS and bool(error.filename))
+    return error.errno in DISK_FULL or (error.errno in ERRNO_HINTS and bool(error.filename))
 
 
 def _file(error: OSError) -> int:

@@ -45,9 +45,9 @@ class JobkitError(Exception):
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
 
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """A disk, or a quota, that takes no more."""
-MEANINGS = {
+ERRNO_HINTS = {
     errno.ENOSPC: "free space on that disk (df -h shows it), then run the same command again",
     errno.EDQUOT: "your quota is used up (quota -s shows it): delete files, then run the same command again",
     errno.EACCES: "ls -ld shows its owner and its permissions",
@@ -71,7 +71,7 @@ def file_error(error: OSError, path: object = "", *, hint: str = "") -> JobkitEr
         What else helps, whatever the reason is.
     """
     where = error.filename or path or "standard output"
-    meaning = MEANINGS.get(error.errno or 0, "")
+    meaning = ERRNO_HINTS.get(error.errno or 0, "")
     return JobkitError(
         f"{os.fsdecode(where) if isinstance(where, bytes) else where}: {error.strerror or error}",
         hint="; ".join(filter(None, (meaning, hint))),
@@ -79,7 +79,7 @@ def file_error(error: OSError, path: object = "", *, hint: str = "") -> JobkitEr
 
 
 @contextmanager
-def naming(path: os.PathLike[str] | str) -> Iterator[None]:
+def name_file_in_errors(path: os.PathLike[str] | str) -> Iterator[None]:
     """Give an OSError inside the block the file that it is about, where it names none: write(2) does not."""
     try:
         yield

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jobkit.core.errors import JobkitError, naming
+from jobkit.core.errors import JobkitError, name_file_in_errors
 from jobkit.core.units import format_count
 
 
@@ -44,7 +44,7 @@ def append_line(path: Path, line: str) -> None:
     OSError
         With the name of the file.
     """
-    with naming(path):
+    with name_file_in_errors(path):
         handle = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             size = os.fstat(handle).st_size
@@ -96,7 +96,7 @@ def write_atomically(path: Path, text: str) -> None:
         With the name of the file.
     """
     part = path.with_name(path.name + ".part")
-    with naming(path):
+    with name_file_in_errors(path):
         with part.open("w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
@@ -169,12 +169,12 @@ def parse_object(line: str, where: str) -> dict[str, Any]:
     return data
 
 
-NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK})
+NO_LOCK_ERRNOS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK})
 """What flock(2) says on a file system without locks: Lustre that is mounted without ``flock``, some NFS."""
 
 
 @contextmanager
-def only_one(
+def exclusive_lock(
     path: Path, busy: Callable[[], None], unlocked: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
     """Hold a lock file; other processes wait for it, and get it when its holder ends or dies.
@@ -195,11 +195,11 @@ def only_one(
     """
     handle = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
-        with naming(path):
-            held = take(handle)
+        with name_file_in_errors(path):
+            held = try_lock(handle)
             if held is False:
                 busy()
-                take(handle, wait=True)
+                try_lock(handle, wait=True)
         if held is None:
             unlocked()
         yield
@@ -207,7 +207,7 @@ def only_one(
         os.close(handle)
 
 
-def take(handle: int, *, shared: bool = False, wait: bool = False) -> bool | None:
+def try_lock(handle: int, *, shared: bool = False, wait: bool = False) -> bool | None:
     """Lock an open file; return whether that was possible, ``None`` where its file system has no locks.
 
     Parameters
@@ -222,14 +222,14 @@ def take(handle: int, *, shared: bool = False, wait: bool = False) -> bool | Non
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno in NO_LOCKS:
+        if error.errno in NO_LOCK_ERRNOS:
             return None
         raise
     return True
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Hold a lock on a folder itself, waiting for others; where its file system has no such lock, hold none.
 
     Linux's NFS client locks only what is open for writing, and a folder never is (flock(2), NFS details).

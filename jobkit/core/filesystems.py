@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-SHARED = re.compile(
+SHARED_TYPES = re.compile(
     r"nfs\d?|lustre|gpfs|beegfs|fhgfs|ceph|glusterfs|cifs|smb\d?|afs|panfs|pvfs2|orangefs|wekafs|ocfs2|gfs2|9p"
     r"|fuse\..*"
 )
 """Types that are on a server; FUSE mostly is, on clusters."""
-LOCAL = re.compile(r"ext\d|xfs|btrfs|zfs|f2fs|jfs|reiserfs|vfat|tmpfs|ramfs|overlay")
+LOCAL_TYPES = re.compile(r"ext\d|xfs|btrfs|zfs|f2fs|jfs|reiserfs|vfat|tmpfs|ramfs|overlay")
 """Types that are a disk, or the memory, of one machine (zfs: its server has it so, its clients nfs)."""
 
 
-def kind_of(path: str, mountinfo: str) -> str:
+def filesystem_type(path: str, mountinfo: str) -> str:
     r"""Return the type of the file system that holds a path; empty where that is not known.
 
     Parameters
@@ -39,6 +39,6 @@ def kind_of(path: str, mountinfo: str) -> str:
 
 def likely_shared(kind: str) -> bool | None:
     """Tell whether a type of file system is one that nodes share; ``None`` where it tells nothing."""
-    if SHARED.fullmatch(kind):
+    if SHARED_TYPES.fullmatch(kind):
         return True
-    return False if LOCAL.fullmatch(kind) else None
+    return False if LOCAL_TYPES.fullmatch(kind) else None

@@ -54,16 +54,16 @@ def config_folder() -> Path:
     return Path(named).expanduser().absolute() if named else Path(platformdirs.user_config_path("jobkit"))
 
 
-def made_folder(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     """Return a folder of the cache, made with its parents where it is missing."""
     if not folder.is_dir():
-        made_folder(folder.parent)
+        make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
-        share(folder)
+        share_with_group(folder)
     return folder
 
 
-def share(path: Path) -> None:
+def share_with_group(path: Path) -> None:
     """Give a file or folder of the cache, and all in it, the permissions that its folder asks for.
 
     The umask decides, unless a folder has the set-group-ID bit: a cache that a group shares. Then the
@@ -78,7 +78,7 @@ def share(path: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def cache_write_errors(path: Path) -> Iterator[None]:
     """Name what lies in the cache folder, and how to move that, where it cannot be written.
 
     Raises

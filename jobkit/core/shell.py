@@ -102,7 +102,7 @@ def run(
     return Completed(argv, process.returncode, out, err)
 
 
-def listen(
+def run_streaming(
     argv: Sequence[str], hear: Callable[[str], None], *, text: str, env: Mapping[str, str]
 ) -> Completed:
     """Run a command for as long as it takes, and pass on each line of its standard output as it comes.

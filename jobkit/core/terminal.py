@@ -53,12 +53,12 @@ def did_you_mean(word: str, words: Sequence[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else ""
 
 
-def nearest(word: str, words: Sequence[str]) -> str:
+def suggest(word: str, words: Sequence[str]) -> str:
     """Return ``; did you mean 'x'?`` for the closest word, else the list to choose from."""
     return f"; {did_you_mean(word, words) or 'one of: ' + ', '.join(words)}"
 
 
-def meant(names: Sequence[int | str], words: Mapping[str, str], keys: Sequence[str] = ()) -> str:
+def suggest_key(names: Sequence[int | str], words: Mapping[str, str], keys: Sequence[str] = ()) -> str:
     """Return ``; did you mean 'resources.queue'?`` for another program's word, empty where it is none.
 
     Parameters
@@ -195,7 +195,7 @@ def as_json(data: object, *, indent: int | None = None) -> str:
     )
 
 
-class Visible:
+class LogSanitizer:
     """Makes a log safe for a terminal piece by piece, as it grows.
 
     Colours, newlines and tabs stay; a carriage return begins a new line; all other control characters

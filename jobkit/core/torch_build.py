@@ -15,12 +15,12 @@ _BUILT = re.compile(r"^(cuda|hip)\b[^=\n]*=\s*['\"]", re.MULTILINE)
 _VERSION = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
 
 
-def install(python: str) -> str:
+def cuda_install_command(python: str) -> str:
     """Return the command that gives a Python a torch for CUDA."""
     return f"{shell_quote(python)} -m pip install --force-reinstall torch --index-url {INDEX}"
 
 
-def fault() -> str:
+def cpu_build_problem() -> str:
     """Return why the torch of this Python cannot use a GPU; empty where it may, or that is not known."""
     found = util.find_spec("torch")
     if found is None:

@@ -11,9 +11,9 @@ from jobkit.core.errors import JobkitError
 
 MIB = 2**20
 GIB = 2**30
-MOST_BYTES = 2**60
+MAX_BYTES = 2**60
 """No machine holds more; schedulers count in 64 bits."""
-MOST_SECONDS = 10 * 365 * 86400
+MAX_SECONDS = 10 * 365 * 86400
 """Ten years: no job runs longer; Grid Engine counts seconds in 32 bits."""
 
 SIZE_UNITS = {
@@ -44,7 +44,7 @@ def parse_size(text: str) -> int:
     ------
     JobkitError
         Where it is anything else, or not a whole number of bytes above 0 after rounding down, or
-        more than `MOST_BYTES`.
+        more than `MAX_BYTES`.
     """
     match = _SIZE.fullmatch(text.strip())
     scale = SIZE_UNITS.get(match[2]) if match else None
@@ -54,7 +54,7 @@ def parse_size(text: str) -> int:
     size_bytes = int(Decimal(match[1]) * scale)
     if size_bytes <= 0:
         raise JobkitError(f"size {text!r}: must be more than 0", hint="for instance 30GiB")
-    if size_bytes > MOST_BYTES:
+    if size_bytes > MAX_BYTES:
         raise JobkitError(f"size {text!r}: more than any machine has", hint="for instance 30GiB")
     return size_bytes
 
@@ -71,7 +71,7 @@ def parse_duration(text: str) -> int:
     Raises
     ------
     JobkitError
-        Where it is anything else, or 0, or more than `MOST_SECONDS`.
+        Where it is anything else, or 0, or more than `MAX_SECONDS`.
     """
     duration_s = _duration_s(text.strip())
     if duration_s is None:
@@ -79,7 +79,7 @@ def parse_duration(text: str) -> int:
         raise JobkitError(f"duration {text!r}: not understood", hint=hint)
     if duration_s == 0:
         raise JobkitError(f"duration {text!r}: must be more than 0", hint="for instance 00:10:00")
-    if duration_s > MOST_SECONDS:
+    if duration_s > MAX_SECONDS:
         raise JobkitError(f"duration {text!r}: more than ten years", hint="for instance 00:10:00")
     return duration_s
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jobkit.fit.stats import Line
+
 MAX_EXTRAPOLATION = 8.0
 """An estimate beyond so many times the largest measured size is flagged."""
 
@@ -17,37 +19,30 @@ MIN_SIZES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A least-squares line ``peak_bytes = intercept_bytes + slope_bytes * size``.
+class BatchLine(Line):
+    """A least-squares line of peak memory over the batch size or the load.
 
     Attributes
     ----------
-    slope_bytes
-        Bytes for one more unit of size.
-    intercept_bytes
-        Bytes at size 0, as extrapolated.
     residual_bytes
-        Standard deviation about the line; ``None`` where there are only two distinct sizes.
+        Standard deviation about the line; ``None`` if there are only two distinct sizes.
     points, sizes
         How many measurements, and how many distinct sizes among them.
     size_max
         The largest size measured.
     """
 
-    slope_bytes: float
-    intercept_bytes: float
     residual_bytes: float | None
     points: int
     sizes: int
     size_max: float
 
-    def at(self, size: float) -> float:
-        """Return the bytes that the line gives for a size."""
-        return self.intercept_bytes + self.slope_bytes * size
-
-    def largest(self, capacity_bytes: float) -> int:
-        """Return the largest whole size whose bytes stay within the capacity, at least 0."""
-        return max(0, math.floor((capacity_bytes - self.intercept_bytes) / self.slope_bytes))
+    @property
+    def no_error_bar(self) -> str:
+        """Why the line has no error bar: it goes through two sizes; empty if it has one."""
+        if self.residual_bytes is not None:
+            return ""
+        return f"2 {'points' if self.points == MIN_SIZES else 'sizes'}, no error bar"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,34 +61,25 @@ class Estimate:
         Sentences without a full stop, the weightiest first.
     """
 
-    line: Line | None
+    line: BatchLine | None
     capacity_bytes: float | None
     largest: int | None = None
     warnings: tuple[str, ...] = ()
     reason: str = ""
 
 
-def fit_line(sizes: Sequence[float], peaks_bytes: Sequence[float]) -> Line | None:
-    """Return the least-squares line through the measurements.
-
-    Returns
-    -------
-    Line or None
-        ``None`` where there are fewer than two distinct sizes.
-    """
-    n, distinct = len(sizes), len(set(sizes))
+def fit_line(sizes: Sequence[float], peaks_bytes: Sequence[float]) -> BatchLine | None:
+    """Return the least-squares line through the measurements; ``None`` for fewer than two distinct sizes."""
+    distinct = len(set(sizes))
     if distinct < MIN_SIZES:
         return None
-    mean_x, mean_y = math.fsum(sizes) / n, math.fsum(peaks_bytes) / n
-    spread = math.fsum((x - mean_x) ** 2 for x in sizes)
-    slope = math.fsum((x - mean_x) * y for x, y in zip(sizes, peaks_bytes, strict=True)) / spread
-    intercept = mean_y - slope * mean_x
-    squares = math.fsum((y - intercept - slope * x) ** 2 for x, y in zip(sizes, peaks_bytes, strict=True))
-    return Line(
-        slope_bytes=slope,
-        intercept_bytes=intercept,
-        residual_bytes=math.sqrt(squares / (n - MIN_SIZES)) if distinct > MIN_SIZES else None,
-        points=n,
+    line = Line.through(sizes, peaks_bytes)
+    squares = math.fsum((y - line.at(x)) ** 2 for x, y in zip(sizes, peaks_bytes, strict=True))
+    return BatchLine(
+        slope_bytes=line.slope_bytes,
+        intercept_bytes=line.intercept_bytes,
+        residual_bytes=math.sqrt(squares / (len(sizes) - MIN_SIZES)) if distinct > MIN_SIZES else None,
+        points=len(sizes),
         sizes=distinct,
         size_max=max(sizes),
     )
@@ -128,16 +114,16 @@ def largest_batch(
     if line.slope_bytes <= 0:
         reason = "the peak does not grow with the size over the sizes measured"
         return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)
-    largest = line.largest(capacity_bytes)
+    largest = math.floor(line.largest(capacity_bytes))
     warnings = _warnings(line, largest, model_bytes, failed_at)
     return Estimate(line=line, capacity_bytes=capacity_bytes, largest=largest, warnings=warnings)
 
 
-def _warnings(line: Line, largest: int, model_bytes: float, failed_at: float | None) -> tuple[str, ...]:
+def _warnings(line: BatchLine, largest: int, model_bytes: float, failed_at: float | None) -> tuple[str, ...]:
     """Return what a reader must know before trusting the line."""
     warnings = []
-    if line.sizes == MIN_SIZES:
-        warnings.append("2 points, no error bar" if line.points == MIN_SIZES else "2 sizes, no error bar")
+    if line.no_error_bar:
+        warnings.append(line.no_error_bar)
     if failed_at is not None and largest >= failed_at:
         warnings.append(f"{failed_at:,.0f} ran out of memory, so the line is too low")
     if line.intercept_bytes < (1 - INTERCEPT_TOLERANCE) * model_bytes or line.intercept_bytes < 0:

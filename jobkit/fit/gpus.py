@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.terminal import nearest
+from jobkit.core.terminal import suggest
 from jobkit.core.units import GIB, MIB
 
 MIG_A100 = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html"
@@ -118,7 +118,7 @@ def card(name: str) -> GpuKind:
     if key not in CARDS:
         hint = "any other card goes by what it holds: --gpu-memory 48GiB"
         sizes = [one for one in CARDS if key and one.startswith(f"{key}-")]
-        meant = f"; which one: {', '.join(sizes)}?" if sizes else nearest(key, list(CARDS))
+        meant = f"; which one: {', '.join(sizes)}?" if sizes else suggest(key, list(CARDS))
         raise JobkitError(f"--gpu {name.strip()!r}: no such card{meant}", hint=hint)
     return CARDS[key]
 

@@ -21,7 +21,16 @@ from itertools import combinations, pairwise
 from statistics import median
 
 from jobkit.core.units import format_count
-from jobkit.fit.stats import CURVE, LINE, Observation, Regression, regress, speaks_for_constant, values_of
+from jobkit.fit.stats import (
+    CURVE,
+    LINE,
+    Line,
+    Observation,
+    Regression,
+    regress,
+    speaks_for_constant,
+    values_of,
+)
 
 __all__ = ["Censored", "Fit", "Observation", "doubts", "fit_memory", "upper_part"]
 
@@ -70,13 +79,11 @@ class Censored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
-    """The line ``bytes = intercept_bytes + slope_bytes * load`` and how far to trust it.
+class Fit(Line):
+    """The line of memory over load, and how far to trust it.
 
     Attributes
     ----------
-    slope_bytes, intercept_bytes
-        Of the line.
     theil_sen_slope_bytes
         The median slope between two observations: what one wild value cannot move.
     r_squared
@@ -96,8 +103,6 @@ class Fit:
         smaller one, had as much memory and failed.
     """
 
-    slope_bytes: float
-    intercept_bytes: float
     theil_sen_slope_bytes: float
     r_squared: float
     residual_bytes: float
@@ -110,10 +115,6 @@ class Fit:
     curves: tuple[Regression, ...] = ()
     failed: tuple[Censored, ...] = ()
 
-    def at(self, load: float) -> float:
-        """Return the bytes that the line gives for a load."""
-        return self.intercept_bytes + self.slope_bytes * load
-
     def upper(self, load: float) -> float:
         """Return the bytes that a batch of this load stays below, with 95 % confidence."""
         beyond = load - self.load_max
@@ -121,14 +122,10 @@ class Fit:
         found = max(one.upper(load, CONFIDENCE) for one in counting)
         return found + EXTRAPOLATION_MARGIN * max(0.0, self.slope_bytes * beyond)
 
-    def largest_load(self, capacity_bytes: float) -> float:
-        """Return the load that takes just the capacity by the line, at least 0."""
-        return max(0.0, (capacity_bytes - self.intercept_bytes) / self.slope_bytes)
-
     def safe_load(self, capacity_bytes: float, margin: float = 0.0) -> float:
         """Return the largest load whose bound leaves a margin, a share of the capacity, free; at least 0."""
         room = capacity_bytes * (1 - margin)
-        low, high = 0.0, self.largest_load(room)
+        low, high = 0.0, self.largest(room)
         if self.upper(low) > room:
             return 0.0
         for _ in range(_HALVINGS):

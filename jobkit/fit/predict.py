@@ -74,7 +74,7 @@ def predict(
     fit = evidence.fit
     if isinstance(fit, str):
         return Prediction(capacity_bytes=capacity_bytes, reason=fit)
-    largest_load = fit.largest_load(capacity_bytes * (1 - margin))
+    largest_load = fit.largest(capacity_bytes * (1 - margin))
     safe_load = fit.safe_load(capacity_bytes, margin)
     largest, safe = (_batch(load, evidence.load_by_batch, loads) for load in (largest_load, safe_load))
     at = loads.load(safe) if loads else safe_load

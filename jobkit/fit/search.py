@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import append_line, only_one
+from jobkit.core.files import append_line, exclusive_lock
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, SEARCH_GOAL_FILE, SEARCH_LOCK, TRIALS_FILE, names
 from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
@@ -60,7 +60,7 @@ def next_trial(run_dir: Path) -> Point | None:
         Where the run folder holds no ``find_max.json``.
     """
     wanted = read_wanted(run_dir)
-    with only_one(run_dir / SEARCH_LOCK, lambda: None):
+    with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
         return _next_trial(run_dir, wanted)
 
 
@@ -245,7 +245,7 @@ def _another_card(results: Sequence[PointResult]) -> str:
     ran = (result.chosen.record.gpu for result in results if result.chosen and result.chosen.record)
     on = next((card.name for card in ran if card), None)
     uuid = nvml.visible_uuid(None) if on else None
-    here = nvml.describe(uuid, os.getpid()) if uuid else None
+    here = nvml.read_gpu(uuid, os.getpid()) if uuid else None
     if here is None or here.name == on:
         return ""
     return f"the points ran on {on}, but this job was given {here.name}: set resources.gpu_type"

@@ -1,4 +1,4 @@
-"""Student's t quantile, and least squares with a prediction bound."""
+"""A straight line, Student's t quantile, and least squares with a prediction bound."""
 
 from __future__ import annotations
 
@@ -7,6 +7,29 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import linear_regression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The line ``bytes = intercept_bytes + slope_bytes * size``; a size is a load or a batch size."""
+
+    slope_bytes: float
+    intercept_bytes: float
+
+    @classmethod
+    def through(cls, sizes: Sequence[float], sizes_bytes: Sequence[float]) -> Line:
+        """Return the line of least squares through measurements of at least two distinct sizes."""
+        slope, intercept = linear_regression(sizes, sizes_bytes)
+        return cls(slope_bytes=slope, intercept_bytes=intercept)
+
+    def at(self, size: float) -> float:
+        """Return the bytes that the line gives for a size."""
+        return self.intercept_bytes + self.slope_bytes * size
+
+    def largest(self, capacity_bytes: float) -> float:
+        """Return the largest size whose bytes on the line stay within the capacity, at least 0."""
+        return max(0.0, (capacity_bytes - self.intercept_bytes) / self.slope_bytes)
 
 
 def distribution(t: float, degrees: int) -> float:

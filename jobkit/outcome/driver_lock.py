@@ -18,9 +18,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from jobkit.core import shell
-from jobkit.core.errors import ExitCode, JobkitError, naming
-from jobkit.core.files import open_regular, read_text, take
-from jobkit.core.filesystems import kind_of, likely_shared
+from jobkit.core.errors import ExitCode, JobkitError, name_file_in_errors
+from jobkit.core.files import open_regular, read_text, try_lock
+from jobkit.core.filesystems import filesystem_type, likely_shared
 from jobkit.core.layout import DRIVER_LOCK
 from jobkit.core.terminal import shell_path
 from jobkit.schedulers import local
@@ -89,12 +89,12 @@ def driving(run_dir: Path) -> Iterator[str]:
     path = run_dir / DRIVER_LOCK
     handle = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
-        with naming(path):
+        with name_file_in_errors(path):
             locked = _taken(handle)
         if locked is False or (locked is None and _alive_without_lock(run_dir)):
             _refuse(run_dir)
         me = _me(locked=bool(locked))
-        with naming(path):
+        with name_file_in_errors(path):
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(asdict(me)).encode(), 0)
             os.fsync(handle)
@@ -105,7 +105,7 @@ def driving(run_dir: Path) -> Iterator[str]:
 
 def _taken(handle: int) -> bool | None:
     deadline = time.monotonic() + PATIENCE_S
-    while (locked := take(handle)) is False and time.monotonic() < deadline:
+    while (locked := try_lock(handle)) is False and time.monotonic() < deadline:
         time.sleep(POLL_S)
     return locked
 
@@ -154,7 +154,7 @@ def is_held(run_dir: Path) -> bool | None:
     except OSError:
         return None
     try:
-        free = take(handle, shared=True)
+        free = try_lock(handle, shared=True)
     except OSError:
         return None
     finally:
@@ -187,7 +187,7 @@ def _own_disk(run_dir: Path) -> bool:
     """Tell whether a folder lies on a disk of this machine: then no other machine can hold its lock."""
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-        return likely_shared(kind_of(str(run_dir.resolve()), mounts)) is False
+        return likely_shared(filesystem_type(str(run_dir.resolve()), mounts)) is False
     return False
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from jobkit.core.records import Outcome
-from jobkit.core.torch_build import install
-from jobkit.run.failure import CPU_BUILD, NO_CARD, NO_DRIVER, NOT_ASKED, OLD_DRIVER
+from jobkit.core.torch_build import cuda_install_command
+from jobkit.run.failure import CPU_BUILD, NO_DRIVER, NO_GPU_ASSIGNED, NO_GPU_REQUESTED, OLD_DRIVER
 
 
 class Kind(StrEnum):
@@ -69,12 +69,12 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
 """By outcome; ``{run}`` and ``{point}`` stand for the run folder and the point's number."""
 
 NO_GPU = {
-    NOT_ASKED: (Step(f"{RESUME} --set resources.gpus=1", "again with a GPU", Kind.FIX),),
+    NO_GPU_REQUESTED: (Step(f"{RESUME} --set resources.gpus=1", "again with a GPU", Kind.FIX),),
     NO_DRIVER: (
         CUDA,
         Step(f"{RESUME} --set resources.queue=NAME", "on nodes with an NVIDIA driver", Kind.FIX),
     ),
-    NO_CARD: (LOOK, Step(RESUME, "once `requests.gpus` in the site file asks for one")),
+    NO_GPU_ASSIGNED: (LOOK, Step(RESUME, "once `requests.gpus` in the site file asks for one")),
 }
 """The remedies of `Outcome.NO_GPU` by what its message holds."""
 
@@ -117,12 +117,12 @@ def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:
     if outcome is not Outcome.NO_GPU:
         return REMEDIES[outcome]
     if build := CPU_BUILD.search(message):
-        new_torch = Step(_plain(install(build["python"])), "install a torch for CUDA", Kind.FIX)
+        new_torch = Step(_plain(cuda_install_command(build["python"])), "install a torch for CUDA", Kind.FIX)
         return (new_torch, Step(RESUME, "then run it again"))
     if OLD_DRIVER in message:
         return (
             CUDA,
-            Step(_plain(install("python")), "a torch for that CUDA", Kind.FIX),
+            Step(_plain(cuda_install_command("python")), "a torch for that CUDA", Kind.FIX),
             Step(RESUME, "then run it again"),
         )
     return next((steps for words, steps in NO_GPU.items() if words in message), REMEDIES[outcome])

@@ -10,6 +10,7 @@ from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
 from jobkit.fit.loads import TOP_LOAD_SHARE, Cut, Lengths, Loads, Sizes, sizes
+from jobkit.fit.stats import Line
 from jobkit.spec.axes import settings
 from jobkit.spec.fields import Auto
 from jobkit.spec.sweep_spec import Axes, SweepSpec
@@ -24,31 +25,7 @@ SAID = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Typical:
-    """A line of GPU memory over load that real runs have shown.
-
-    Attributes
-    ----------
-    fixed_bytes
-        At load 0: the context and the weights.
-    bytes_per_load
-        For one more padded character.
-    """
-
-    fixed_bytes: int
-    bytes_per_load: int
-
-    def at(self, load: float) -> float:
-        """Return the bytes of a load."""
-        return self.fixed_bytes + self.bytes_per_load * load
-
-    def largest_load(self, capacity_bytes: float) -> float:
-        """Return the load that takes so many bytes, at least 0."""
-        return max(0.0, (capacity_bytes - self.fixed_bytes) / self.bytes_per_load)
-
-
-TYPICAL = {("stanza-ner", "en", "full"): Typical(fixed_bytes=970_000_000, bytes_per_load=12_750)}
+TYPICAL = {("stanza-ner", "en", "full"): Line(intercept_bytes=970_000_000, slope_bytes=12_750)}
 """By workload, model and its size: the process's peak on one H200, with the stand-in of these dimensions,
 as docs/benchmarks-gpu.md has it.
 A rough guess of another card, good enough to choose what is measured there."""
@@ -136,7 +113,7 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, card_bytes: in
         return Chosen(sizes=sizes(loads), loads=loads, largest_load=None, card="")
     held = card_bytes or ASSUMED_BYTES
     card = f"a card of {format_bytes_gib(held, 0) if held >= GIB else format_memory(held)}"
-    limit = line.largest_load(held)
+    limit = line.largest(held)
     return Chosen(
         sizes=sizes(loads, limit, share=share(held)),
         loads=loads,
@@ -146,7 +123,7 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, card_bytes: in
     )
 
 
-def typical(workload: str, model: ModelRef | None) -> Typical | None:
+def typical(workload: str, model: ModelRef | None) -> Line | None:
     """Return the line of earlier runs for a workload and its model, where there is one."""
     return TYPICAL.get((workload, model.name, model.size)) if model else None
 

@@ -49,7 +49,7 @@ def run_in_child(function: str, *arguments: object, say: Say, what: str, cards: 
     reply: dict[str, Any] = {}
     argv = (sys.executable, "-P", "-m", "jobkit.planning.child", function)
     env = dict([SLEEP_WHILE_WAITING]) | os.environ | ({} if cards else NO_CARDS)
-    done = shell.listen(argv, partial(_receive, reply, say), text=json.dumps(arguments), env=env)
+    done = shell.run_streaming(argv, partial(_receive, reply, say), text=json.dumps(arguments), env=env)
     if "error" in reply:
         message, hint, exit_code = reply["error"]
         raise JobkitError(message, hint=hint, exit_code=exit_code)

@@ -17,12 +17,12 @@ from tempfile import TemporaryDirectory
 import platformdirs
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import only_one
-from jobkit.core.paths import made_folder, share, writing
+from jobkit.core.files import exclusive_lock
+from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.standin.build import SIZE_BYTES, is_built, make_standin, standin_path
-from jobkit.run.staged import RESOURCES_FILE, fingerprint, lacks, needed_files
+from jobkit.run.staged import RESOURCES_FILE, fingerprint, missing_files, needed_files
 from jobkit.run.workloads.stanza_ner import PROCESSORS
 
 FULL = "full"
@@ -71,7 +71,7 @@ def find_model(
     """
     if size == FULL:
         for place in model_places(name, cache):
-            if not lacks(place, name):
+            if not missing_files(place, name):
                 return _real(place, name, size)
     if fallback == STAND_IN and name == LANGUAGE:
         return build_stand_in(size, cache, say=say) if build else _as_is(size, cache)
@@ -114,24 +114,24 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
 
     folder = cache / "models" / name
     lock = folder.with_name(f".fetch-{name}.lock")
-    with writing(folder.parent):
-        made_folder(folder.parent)
+    with cache_write_errors(folder.parent):
+        make_folder(folder.parent)
         lock.touch()
-        share(lock)
+        share_with_group(lock)
     options = {"resources_url": resources_url} if resources_url else {}
     say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
     made = folder.with_name(f".fetch-{name}")
     busy = partial(say, f"another jobkit is fetching {name}: waiting for it")
-    with only_one(lock, busy):
+    with exclusive_lock(lock, busy):
         try:
             stanza.download(name, model_dir=str(made), processors=PROCESSORS, verbose=False, **options)
         except Exception as error:  # Stanza lets through whatever requests, its hub client and zip raise
             raise _not_fetched(name, error) from error
-        if missing := lacks(made, name):
+        if missing := missing_files(made, name):
             raise _not_fetched(name, missing)
         with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
             _swap(made, folder, Path(scratch) / "old")
-        share(folder)
+        share_with_group(folder)
     return _real(folder, name, FULL)
 
 
@@ -149,7 +149,8 @@ def list_models(cache: Path) -> tuple[ModelRef, ...]:
         _real(place, name, FULL)
         for place in sorted(named)
         for name in _languages(cache)
-        if (place.parent != cache.absolute() / "models" or place.name == name) and not lacks(place, name)
+        if (place.parent != cache.absolute() / "models" or place.name == name)
+        and not missing_files(place, name)
     ]
     built = [_as_is(size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))]
     return (*real, *built)
@@ -188,7 +189,7 @@ def _as_is(size: str, cache: Path) -> ModelRef:
 
 def _spoilt(folder: Path) -> str:
     """Return what a stand-in lacks; empty where it is whole."""
-    return lacks(folder, LANGUAGE) if is_built(folder) else "not built"
+    return missing_files(folder, LANGUAGE) if is_built(folder) else "not built"
 
 
 def _ref(folder: Path, name: str, size: str, *, stand_in: bool) -> ModelRef:
@@ -241,7 +242,7 @@ def _not_found(name: str, size: str, cache: Path) -> JobkitError:
     if size != FULL:
         hint = f"set `model.size: {FULL}`, or {fallback}"
         return JobkitError(f"model {name!r}: only the {STAND_IN} has the size {size!r}", hint=hint)
-    looked = "; ".join(f"{place} ({lacks(place, name)})" for place in model_places(name, cache))
+    looked = "; ".join(f"{place} ({missing_files(place, name)})" for place in model_places(name, cache))
     hint = f"jobkit models fetch {name}   (or: {fallback})"
     return JobkitError(f"model {name!r} is not on this machine; looked in {looked}", hint=hint)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Point
 from jobkit.core.terminal import Say
-from jobkit.core.units import MOST_SECONDS, format_walltime
+from jobkit.core.units import MAX_SECONDS, format_walltime
 from jobkit.fit.lengths import Lengths
 from jobkit.planning import batch_sizes
 from jobkit.planning.points import Inputs, plan
@@ -37,7 +36,6 @@ from jobkit.spec.sweep_spec import SweepSpec
 
 __all__ = ["LAST_RESORT", "Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
 
-DEFAULT_RUNS_DIR = "runs"
 RESOURCE = re.compile(r"(?:^|\s)-l\s+(\w+)=", re.MULTILINE)
 """A resource requested by name in a Grid Engine header line."""
 
@@ -148,7 +146,7 @@ def prepare(
         check=refuse_unusable_gpu if build else partial(warn, say),
     )
     spec, lengths = _sized(found, say, build=build)
-    run_dir = _runs_dir(options, found.site) / run_id(spec.name)
+    run_dir = options.runs_folder(found.site) / run_id(spec.name)
     inputs = Inputs(
         run_id=run_dir.name,
         text=found.text,
@@ -160,7 +158,7 @@ def prepare(
         say(f"warning: {idle} ({needed_gpus(spec.device)})")
     points = plan(spec, inputs)
     spec = shared_by(spec, len(points))
-    if spec.resources.walltime * spec.pack > MOST_SECONDS:
+    if spec.resources.walltime * spec.pack > MAX_SECONDS:
         each = format_walltime(spec.resources.walltime)
         message = f"pack: {spec.pack:,} points of {each} each need a job of more than ten years"
         raise JobkitError(message, hint="lower pack or resources.walltime")
@@ -208,8 +206,3 @@ def run_id(name: str) -> str:
     """Return a new run id: the name, the local time, and four random hexadecimal digits."""
     now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     return f"{name}-{now}-{secrets.token_hex(2)}"
-
-
-def _runs_dir(options: Options, site: Site) -> Path:
-    named = options.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
-    return named.expanduser().absolute()

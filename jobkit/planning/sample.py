@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobkit.core.files import write_atomically
-from jobkit.core.paths import made_folder, share, writing
+from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.run.workloads.base import Entity
 
 SEED = 1867
@@ -164,12 +164,12 @@ def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
     text = join_paragraphs(sample.paragraphs)
     path = sample_path(folder, text)
     gold = path.with_suffix(".gold.tsv")
-    with writing(folder):
-        made_folder(folder)
+    with cache_write_errors(folder):
+        make_folder(folder)
         for file, wanted in ((gold, _tsv(sample.gold)), (path, text)):
             if not file.exists() or file.read_bytes() != wanted.encode():
                 write_atomically(file, wanted)
-                share(file)
+                share_with_group(file)
     return path
 
 

@@ -14,8 +14,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import config_folder, shipped_folder
 
 
-def fill(name: str, own: str | None, values: Mapping[str, object]) -> str:
-    """Return a template with values in it.
+def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str, set[str]]:
+    """Return a template with values in it, and the names of the templates that took part.
 
     Parameters
     ----------
@@ -32,7 +32,8 @@ def fill(name: str, own: str | None, values: Mapping[str, object]) -> str:
         With the template and its line, where it is faulty or uses a value that there is not.
     """
     try:
-        return _templates(own).get_template(name).render(values)
+        environment, used = _templates(own)
+        return environment.get_template(name).render(values), used
     except RecursionError as error:
         hint = f'a template that stands in for a shipped one extends it as "shipped/{values["base"]}"'
         raise JobkitError(f"template {name}: extends itself", hint=hint) from error
@@ -64,11 +65,20 @@ def find_template(name: str, base: Path) -> str:
     return str(path)
 
 
-def _templates(own: str | None) -> jinja2.Environment:
-    """Return where templates are found: the spec's own by its path, the user's, then the shipped."""
+def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
+    """Return where templates are found, and the set to which each template that is looked for is added.
+
+    The spec's own is found by its path; then come the user's, then the shipped ones.
+    """
+    used: set[str] = set()
+
+    def own_source(name: str) -> tuple[str, str, Callable[[], bool]] | None:
+        used.add(name)
+        return _source(name) if name == own else None
+
     shipped = jinja2.FileSystemLoader(shipped_folder("templates"))
     loaders = [
-        jinja2.FunctionLoader(lambda name: _source(name) if name == own else None),
+        jinja2.FunctionLoader(own_source),
         jinja2.FileSystemLoader(config_folder() / "templates"),
         shipped,
         jinja2.PrefixLoader({"shipped": shipped}),
@@ -81,7 +91,7 @@ def _templates(own: str | None) -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(q=shlex.quote, slurm=_slurm_path, sge=_sge_path)
-    return environment
+    return environment, used
 
 
 def _source(path: str) -> tuple[str, str, Callable[[], bool]]:

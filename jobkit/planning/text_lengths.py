@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
-from jobkit.core.paths import CACHE_VARIABLE, made_folder, share
+from jobkit.core.paths import CACHE_VARIABLE, make_folder, share_with_group
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
@@ -91,9 +91,9 @@ def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
     lengths = _asked(workload, folder, paragraphs, model, say)
     if path := _kept_at(workload, text, model, cache):
         try:
-            made_folder(path.parent)
+            make_folder(path.parent)
             write_atomically(path, lengths.to_json() + "\n")
-            share(path)
+            share_with_group(path)
         except OSError as error:
             where = f"{path.parent}: {error.strerror}"
             say(f"they could not be kept in {where} ({CACHE_VARIABLE} names another place)")

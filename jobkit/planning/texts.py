@@ -13,7 +13,7 @@ from typing import IO
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
-from jobkit.core.paths import made_folder, share, writing
+from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import TextRef
 from jobkit.core.terminal import shell_quote
 from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, sample_text, write_sample
@@ -75,9 +75,9 @@ def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
         with contextlib.nullcontext() if write else contextlib.suppress(JobkitError):
             if write or texts.parent.is_dir():
                 write_sample(texts, paragraphs)
-                with writing(texts):
+                with cache_write_errors(texts):
                     write_atomically(note, hashlib.sha256(data).hexdigest() + "\n")
-                    share(note)
+                    share_with_group(note)
     return _ref(sample_path(texts, data.decode()), data, name)
 
 
@@ -144,8 +144,8 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
         )
     from urllib.error import HTTPError, URLError  # here, for few texts are fetched
 
-    with writing(texts):
-        made_folder(texts)
+    with cache_write_errors(texts):
+        make_folder(texts)
         part = Path(tempfile.mktemp(dir=texts, prefix=path.stem, suffix=".part"))  # noqa: S306 - made by "xb"
         stream = part.open("xb")  # and not by tempfile, whose files are for their owner alone
     with stream:
@@ -158,7 +158,7 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
                 error.close()  # it holds the connection
             hint = f"fetch it where there is a network and name the file: curl -LO {shlex.quote(address)}"
             raise JobkitError(f"text {address}: could not be downloaded: {reason}", hint=hint) from error
-    share(part)
+    share_with_group(part)
     part.replace(path)
     return path
 

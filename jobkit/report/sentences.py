@@ -9,7 +9,7 @@ from pathlib import PurePath
 from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_memory
-from jobkit.fit.batch_line import Estimate, Line
+from jobkit.fit.batch_line import BatchLine, Estimate
 from jobkit.fit.predict import Prediction
 from jobkit.outcome.remedies import remedy
 from jobkit.outcome.trials import answers
@@ -101,7 +101,7 @@ def estimate_lines(found: GroupEstimate) -> tuple[str, ...]:
     card = format_bytes_gib(by_knob.capacity_bytes)
     title = f"Largest {found.knob} by a straight line: near {by_knob.largest:,} on {card}"
     lines = [f"{title} ({_error_bar(by_knob)})", f"  {_equation(found.knob, by_knob.line)}"]
-    lines += [f"  Beware: {warning}." for warning in by_knob.warnings if not warning.startswith("2 ")]
+    lines += [f"  Beware: {warning}." for warning in by_knob.warnings if warning != by_knob.line.no_error_bar]
     if found.by_load is not None and found.by_load.largest is not None:
         load = f"a load of {found.by_load.largest:,} padded characters ({_error_bar(found.by_load)})"
         lines.append(f"  By load, which memory really follows: {load}.")
@@ -129,11 +129,11 @@ def _prediction_lines(found: Prediction, run: str) -> Iterator[str]:
 def _error_bar(estimate: Estimate) -> str:
     line = estimate.line
     if line is None or line.residual_bytes is None:
-        return next((text for text in estimate.warnings if text.startswith("2 ")), "no error bar")
+        return line.no_error_bar if line else "no error bar"
     return f"{line.points} points, {format_bytes_gib(line.residual_bytes, 3)} sd about the line"
 
 
-def _equation(knob: str, line: Line) -> str:
+def _equation(knob: str, line: BatchLine) -> str:
     slope, intercept = line.slope_bytes / GIB, line.intercept_bytes / GIB
     sign = "-" if intercept < 0 else "+"
     there = f"{format_bytes_gib(line.at(line.size_max), 4)} at {line.size_max:,.0f}, the largest measured"

@@ -1,4 +1,4 @@
-"""The worker: ``python -m jobkit.run`` as the job script calls it."""
+"""The worker: the job script calls ``python -m jobkit.run`` for each try."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import contextlib
 import sys
 from pathlib import Path
 
-from jobkit.core import records
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import read_point
-from jobkit.core.records import Job, Outcome
+from jobkit.core.records import RESULTS, Job, Outcome
 from jobkit.run.failure import Signals
 from jobkit.run.record import Task
 from jobkit.run.work import run
@@ -24,7 +23,6 @@ EXIT_STOPPED = 143
 def main() -> int:
     """Run one try and return the worker's exit status."""
     arguments = _parser().parse_args()
-    out: Path = arguments.out
     job = Job(
         scheduler=arguments.scheduler,
         job_id=arguments.job,
@@ -36,11 +34,13 @@ def main() -> int:
     except JobkitError as error:
         sys.stderr.write(f"jobkit: {error}\n")
         return EXIT_FAILED
-    task = Task(point=point, try_number=arguments.try_number, inputs=arguments.inputs, out=out, job=job)
+    task = Task(
+        point=point, try_number=arguments.try_number, inputs=arguments.inputs, out=arguments.out, job=job
+    )
     outcome = run(task, Signals(arguments.signal_file))
-    with contextlib.suppress(OSError):  # the log may lie on a full disk
+    with contextlib.suppress(OSError):  # the log may be on a full disk
         sys.stderr.write(f"jobkit: point {point.index} {point.point_id}: {outcome}\n")
-    if outcome in records.RESULTS:
+    if outcome in RESULTS:
         return EXIT_OK
     return EXIT_STOPPED if outcome in {Outcome.TIMEOUT, Outcome.CANCELLED} else EXIT_FAILED
 
@@ -51,8 +51,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--point", type=int, required=True, help="line of the point, from 1")
     parser.add_argument("--try", type=int, default=1, dest="try_number", help="number of this try, from 1")
     parser.add_argument("--inputs", type=Path, required=True, help="folder with text and model on this node")
-    parser.add_argument("--out", type=Path, required=True, help="folder for what is brought home")
-    parser.add_argument("--signal-file", type=Path, help="where the job script names the signal it got")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder whose files the job script copies home"
+    )
+    parser.add_argument("--signal-file", type=Path, help="where the job script names its signal")
     parser.add_argument("--scheduler", default="hand")
     parser.add_argument("--job", default="")
     parser.add_argument("--task", default="")

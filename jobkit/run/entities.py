@@ -1,4 +1,4 @@
-"""``entities.tsv``: what was found, in text order. Standard library only."""
+"""``entities.tsv``: the entities of a text, in text order. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from jobkit.run.workloads.base import Entity
 def write_entities(path: Path, entities: Iterable[Entity]) -> None:
     """Write the entities, sorted by paragraph and offset, under a header line.
 
-    UTF-8, tab-separated; an entity that holds a newline or a tab stands in double quotes, as
+    The file is UTF-8 and tab-separated; an entity with a newline or a tab is in double quotes, as
     Python's csv module writes and reads it. Paragraphs count from 0, offsets are into the
     paragraph as read.
 
     Raises
     ------
     OSError
-        Where there is no room; then nothing is left of it.
+        If the disk is full; then no part of the file is left.
     """
     part = path.with_name(path.name + ".part")
     try:
@@ -29,13 +29,13 @@ def write_entities(path: Path, entities: Iterable[Entity]) -> None:
             rows = sorted(entities, key=lambda row: (row.paragraph, row.start, row.end))
             writer.writerows(rows)
     except OSError:
-        part.unlink(missing_ok=True)  # of a full disk, the room that it took
+        part.unlink(missing_ok=True)  # on a full disk, free its space
         raise
     part.replace(path)
 
 
 def read_entities(path: Path) -> list[Entity]:
-    """Read back what `write_entities` wrote."""
+    """Return the entities that `write_entities` wrote."""
     with path.open(encoding="utf-8", newline="") as stream:
         rows = csv.reader(stream, dialect="excel-tab")
         next(rows)

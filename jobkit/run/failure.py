@@ -1,4 +1,4 @@
-"""From an exception or a signal to an outcome."""
+"""Turn an exception or a signal into an outcome."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _NO_GPU = re.compile(
 
 
 CPU_BUILD = re.compile(r"torch \S+ in (?P<python>.+) is a CPU build")
-NOT_ASKED = "the job asks for no GPU"
+NO_GPU_REQUESTED = "the job asks for no GPU"
 NO_DRIVER = "no NVIDIA driver answers"
-NO_CARD = "the job was given no GPU"
+NO_GPU_ASSIGNED = "the job was given no GPU"
 OLD_DRIVER = "cannot use the driver"
-"""Why there is no GPU: what a message of `Outcome.NO_GPU` holds, by which a remedy is chosen."""
+"""Parts of the messages of `Outcome.NO_GPU`; `outcome.remedies` chooses the remedy by them."""
 
 _STOPPED = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
-"""By what the job script got: the walltime warning, a kill -9 that nobody explains; else ``cancelled``."""
+"""Outcome by signal: the walltime warning, an unexplained kill -9; every other is ``cancelled``."""
 
 
 class Stopped(BaseException):
-    """A signal told the work to end.
+    """A signal asked the work to end.
 
     Parameters
     ----------
     signal
-        That the job script got: ``USR1`` for the walltime warning, ``KILL`` where it was killed outright.
+        The signal that the job script received: ``USR1`` is the walltime warning, ``KILL`` a kill -9.
     """
 
     def __init__(self, signal: str) -> None:
@@ -53,27 +53,27 @@ class Stopped(BaseException):
 
 
 class TryFailed(JobkitError):  # noqa: N818 - the name of what happened
-    """The work cannot go on, for a reason that has an outcome of its own."""
+    """The work cannot go on, for a reason with its own outcome."""
 
     def __init__(self, outcome: Outcome, message: str) -> None:
         super().__init__(message)
         self.outcome = outcome
 
 
-def in_words(error: BaseException, folder: str | None = None) -> str:
-    """Return an exception in one line, behind the last line of a folder's code that raised or called.
+def describe_error(error: BaseException, folder: str | None = None) -> str:
+    """Describe an exception in one line, after the last line of the folder's code that led to it.
 
     Parameters
     ----------
     folder
-        Of the user's own code; packages that are installed below it are not theirs.
+        The user's own code; packages installed below it do not count.
     """
-    said = error.msg if isinstance(error, SyntaxError) else error
-    text = error.message if isinstance(error, JobkitError) else f"{type(error).__name__}: {said}"
-    return " ".join(f"{_place(error, folder)}{text}".split())[:500]
+    message = error.msg if isinstance(error, SyntaxError) else error
+    text = error.message if isinstance(error, JobkitError) else f"{type(error).__name__}: {message}"
+    return " ".join(f"{_location(error, folder)}{text}".split())[:500]
 
 
-def _place(error: BaseException, folder: str | None) -> str:
+def _location(error: BaseException, folder: str | None) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: "
     frames = traceback.extract_tb(error.__traceback__) if folder else []
@@ -87,14 +87,14 @@ def _place(error: BaseException, folder: str | None) -> str:
 
 
 def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome, str]:
-    """Return the outcome that an exception means, and its message as `in_words`."""
+    """Return the outcome that an exception means, and its message in one line."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, TryFailed):
         return error.outcome, " ".join(error.message.split())
     if isinstance(error, Stopped):
         killed = "the job script was killed" if error.signal == "KILL" else f"stopped by SIG{error.signal}"
         return _STOPPED.get(error.signal, Outcome.CANCELLED), killed
-    return _by_type(error, text), in_words(error, folder)
+    return _by_type(error, text), describe_error(error, folder)
 
 
 def _by_type(error: BaseException, text: str) -> Outcome:
@@ -112,20 +112,19 @@ def _by_type(error: BaseException, text: str) -> Outcome:
     return Outcome.ENVIRONMENT if isinstance(error, ImportError) else Outcome.BUG
 
 
-CAUGHT = (signal.SIGTERM, signal.SIGINT)
+CAUGHT_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
     """The worker's signals.
 
-    The job script catches what the scheduler sends, writes its name into a file, and sends
-    TERM: so the worker needs to shield itself from nothing, and a signal that comes before
-    Python is up is not lost.
+    The job script catches the scheduler's signal, writes its name into a file, and sends TERM. So the
+    worker needs no shield, and a signal that comes before Python has started is not lost.
 
     Parameters
     ----------
     named
-        The file in which the script names the signal that it got.
+        The file in which the script names the signal that it received.
     """
 
     def __init__(self, named: Path | None) -> None:
@@ -133,11 +132,11 @@ class Signals:
 
     @contextlib.contextmanager
     def may_stop(self) -> Iterator[None]:
-        """Let the first signal raise `Stopped` inside the block; before and after, none does."""
-        before = {number: signal.signal(number, self._stop) for number in CAUGHT}
+        """Let the first signal raise `Stopped` inside the block, and none before or after it."""
+        before = {number: signal.signal(number, self._stop) for number in CAUGHT_SIGNALS}
         try:
-            if self._name() is not None:
-                raise Stopped(self._name() or "")
+            if name := self._name():
+                raise Stopped(name)
             yield
         finally:
             for number in before:
@@ -150,6 +149,6 @@ class Signals:
         return None
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
-        for caught in CAUGHT:
+        for caught in CAUGHT_SIGNALS:
             signal.signal(caught, signal.SIG_IGN)
         raise Stopped(self._name() or signal.Signals(number).name.removeprefix("SIG"))

@@ -1,9 +1,9 @@
-"""Whether a task that begins is still worth running: asked before anything is staged.
+"""Decide, before anything is staged, whether a task is still worth running.
 
-``python -m jobkit.run.gate RUN POINT ROUND`` prints nothing, or ``pruned`` or ``stopped``, the point
-or the outcome that is the reason, and a message. Tries that failed leave an empty file in the run's
-``flags/``, so that a task reads those tries and no others: a thousand tasks would otherwise read a
-million records. Standard library and jobkit only, for it runs on the node.
+``python -m jobkit.run.gate RUN POINT ROUND`` prints nothing, or ``pruned`` or ``stopped``, the point or the
+outcome that is the reason, and a message. A try that failed leaves an empty file in the run's ``flags/``,
+so that a task reads only those tries: otherwise a thousand tasks would read a million records. Standard
+library and jobkit only, because it runs on the node.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
 from jobkit.core.units import format_count
 from jobkit.run.measure import nvml
 
-SET_UP = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISSING, Outcome.NO_GPU})
-"""Outcomes that a point does not have by its size: where two fail so, the others will."""
+SETUP_OUTCOMES = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISSING, Outcome.NO_GPU})
+"""Outcomes that do not depend on a point's size: if two points fail so, the others will too."""
 LOAD_KNOBS = frozenset({BATCH_SIZE, "sentences_per_ner_batch"})
-"""Knobs that a batch's load grows with; a workload's other knobs may do anything."""
+"""Knobs with which a batch's load grows; nothing is assumed of a workload's other knobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """A try of this round that did not end well.
+class FailedTry:
+    """A try of this round that failed.
 
     Attributes
     ----------
     record
-        ``None`` where the job script ended it.
+        ``None`` if the job script ended the try.
     message
-        Of the record, else of the exit file.
+        From the record, else from the exit file.
     """
 
     point: Point
@@ -60,7 +60,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class EarlyExit:
-    """What a task ends with at once, and why.
+    """The outcome of a task that is not run, and the reason.
 
     Attributes
     ----------
@@ -74,28 +74,28 @@ class EarlyExit:
 
 
 def check_still_needed(
-    point: Point, failed: Sequence[Failed], card: Gpu | None, *, prune: bool, stop_after: int
+    point: Point, failed: Sequence[FailedTry], gpu: Gpu | None, *, prune: bool, stop_after: int
 ) -> EarlyExit | None:
-    """Return what a point ends with at once; ``None`` where it is to run.
+    """Return the early exit of a point; ``None`` if the point is to run.
 
     Parameters
     ----------
     point
-        That is about to run.
+        The point that is about to run.
     failed
-        The tries of the same round that did not end well.
-    card
-        The card of this task, ``None`` where it is not known: then nothing is pruned.
+        The tries of the same round that failed.
+    gpu
+        The GPU of this task; ``None`` if it is unknown: then nothing is pruned.
     prune
-        Whether larger loads than one that ran out of GPU memory are left out.
+        Whether to skip a larger load than one that ran out of GPU memory.
     stop_after
-        How many points must fail the same way; 0 for never.
+        The number of points that must fail the same way; 0 for never.
     """
-    others = [one for one in failed if one.point.index != point.index]
+    others = [other for other in failed if other.point.index != point.index]
     same_way: dict[tuple[Outcome, str], set[int]] = defaultdict(set)
-    for one in others:
-        if one.outcome in SET_UP:
-            same_way[one.outcome, normalise_message(one.message)].add(one.point.index)
+    for other in others:
+        if other.outcome in SETUP_OUTCOMES:
+            same_way[other.outcome, normalise_message(other.message)].add(other.point.index)
     for (outcome, _), indices in same_way.items():
         if 0 < stop_after <= len(indices):
             first = next(other for other in others if other.point.index in indices)
@@ -104,31 +104,31 @@ def check_still_needed(
                 str(outcome),
                 f"{format_count(len(indices), 'point')} failed the same way: {outcome}: {first.message}",
             )
-    if not prune or card is None:
+    if not prune or gpu is None:
         return None
-    smaller = (other for other in others if _ran_out(other, card) and _larger(point, other.point))
+    smaller = (other for other in others if _ran_out(other, gpu) and _has_larger_load(point, other.point))
     cause = next(smaller, None)
     if cause is None:
         return None
     name = cause.point.point_id
-    return EarlyExit(Outcome.PRUNED, name, f"{name} ran out of memory on {card.name}, with a smaller load")
+    return EarlyExit(Outcome.PRUNED, name, f"{name} ran out of memory on {gpu.name}, with a smaller load")
 
 
 def normalise_message(message: str) -> str:
-    """Return what is alike in two messages of one fault: no numbers, no addresses, no cards."""
+    """Return a message without numbers, addresses and GPU UUIDs, so that two of one fault are equal."""
     return re.sub(r"0x[0-9a-f]+|(GPU|MIG)-[0-9a-f-]+|\d+", "#", message)
 
 
-def _ran_out(one: Failed, card: Gpu) -> bool:
-    """Tell whether a try ran out of this kind of card's memory, with nobody else on it."""
-    if one.outcome is not Outcome.GPU_OOM or one.record is None or one.record.gpu is None:
+def _ran_out(failed: FailedTry, gpu: Gpu) -> bool:
+    """Return whether a try ran out of memory alone on a GPU of this kind."""
+    if failed.outcome is not Outcome.GPU_OOM or failed.record is None or failed.record.gpu is None:
         return False
-    seen = one.record.gpu
-    return (seen.name, seen.total_bytes) == (card.name, card.total_bytes) and not seen.foreign_processes
+    used = failed.record.gpu
+    return (used.name, used.total_bytes) == (gpu.name, gpu.total_bytes) and not used.foreign_processes
 
 
-def _larger(point: Point, than: Point) -> bool:
-    """Tell whether a point's load is surely larger: no knob smaller, and those of no load alike."""
+def _has_larger_load(point: Point, than: Point) -> bool:
+    """Return whether a point's load is surely larger: no load knob smaller, all other knobs equal."""
     if point.cap_bytes != than.cap_bytes or point.params.keys() != than.params.keys():
         return False
     pairs = [(name, value, than.params[name]) for name, value in point.params.items()]
@@ -137,20 +137,20 @@ def _larger(point: Point, than: Point) -> bool:
     return alike and min(grown, default=0) >= 0 and max(grown, default=0) > 0
 
 
-def flagged(run: Path, round_: int) -> Iterator[Failed]:
-    """Yield the tries of a round that left a flag; one that cannot be read is left out."""
+def failed_tries(run: Path, round_: int) -> Iterator[FailedTry]:
+    """Yield the tries of a round that left a flag; skip a try that cannot be read."""
     for name in sorted(os.listdir(run / FLAGS_FOLDER)):  # noqa: PTH208 - names only
         index, _, number = name.partition("-")
         if index.isdecimal() and number.isdecimal():
             try:
-                found = _read(run, int(index), int(number), round_)
+                failed = _read(run, int(index), int(number), round_)
             except (JobkitError, OSError):
                 continue
-            if found:
-                yield found
+            if failed:
+                yield failed
 
 
-def _read(run: Path, index: int, number: int, round_: int) -> Failed | None:
+def _read(run: Path, index: int, number: int, round_: int) -> FailedTry | None:
     point = read_point(run / POINTS_FILE, index)
     home = Path(try_folder(run, point.point_id, number))
     begin = read_begin(home / BEGIN_FILE)
@@ -159,35 +159,35 @@ def _read(run: Path, index: int, number: int, round_: int) -> Failed | None:
     path = home / RECORD_FILE
     if path.is_file():
         record = json_codec.from_json(Record, files.read_text(path), where=str(path))
-        return Failed(point=point, outcome=record.outcome, message=record.message, record=record)
+        return FailedTry(point=point, outcome=record.outcome, message=record.message, record=record)
     exit_ = read_exit(home / EXIT_FILE)
     outcome = exit_.outcome or (Outcome.BUG if exit_.stage == "run" and not exit_.signal else Outcome.LOST)
     message = exit_.message or f"status {exit_.status} in step {exit_.stage}"
-    return Failed(point=point, outcome=outcome, message=message, record=None)
+    return FailedTry(point=point, outcome=outcome, message=message, record=None)
 
 
-def _card(point: Point) -> Gpu | None:
+def _task_gpu(point: Point) -> Gpu | None:
     uuid = nvml.visible_uuid(None) if point.device == "cuda" else None
-    return nvml.describe(uuid, os.getpid()) if uuid else None
+    return nvml.read_gpu(uuid, os.getpid()) if uuid else None
 
 
 def main() -> int:
-    """Print what a point ends with at once, or nothing."""
+    """Print the early exit of a point, or nothing."""
     parser = argparse.ArgumentParser(prog="python -m jobkit.run.gate", description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("point", type=int)
     parser.add_argument("round", type=int)
-    parser.add_argument("--prune", action="store_true", help="leave larger loads out")
-    parser.add_argument("--stop-after", type=int, default=0, help="points that fail the same way")
-    asked = parser.parse_args()
-    point = read_point(asked.run / POINTS_FILE, asked.point)
-    failed = list(flagged(asked.run, asked.round))
-    prune = asked.prune and any(one.outcome is Outcome.GPU_OOM for one in failed)
-    told = check_still_needed(
-        point, failed, _card(point) if prune else None, prune=asked.prune, stop_after=asked.stop_after
-    )
-    if told:
-        sys.stdout.write(f"{told.outcome} {told.because} {' '.join(told.message.split())[:400]}\n")
+    parser.add_argument("--prune", action="store_true", help="skip loads larger than a failed one")
+    parser.add_argument("--stop-after", type=int, default=0, help="number of points that fail the same way")
+    arguments = parser.parse_args()
+    point = read_point(arguments.run / POINTS_FILE, arguments.point)
+    failed = list(failed_tries(arguments.run, arguments.round))
+    # NVML is opened only if it can matter.
+    prune = arguments.prune and any(other.outcome is Outcome.GPU_OOM for other in failed)
+    gpu = _task_gpu(point) if prune else None
+    early = check_still_needed(point, failed, gpu, prune=prune, stop_after=arguments.stop_after)
+    if early:
+        sys.stdout.write(f"{early.outcome} {early.because} {' '.join(early.message.split())[:400]}\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The text cut into paragraphs, sentences and calls."""
+"""Cut a text into paragraphs, sentences and calls."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _TITLES = "".join(rf"(?<!\b{title}\.)" for title in ("Mr", "Mrs", "Ms", "Dr", "St", "Prof", "[A-Z]"))
 _SENTENCE_END = re.compile(rf"(?<=[.!?]){_TITLES}[\"')\u201d\u2019]*\s+(?![a-z])")
-"""White space after a full stop and its like; not after a title or an initial, nor before a small letter."""
+"""White space after a full stop, ! or ?; not after a title or an initial, nor before a small letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Consecutive paragraphs that go to the workload at once; ``first`` counts from 0."""
+    """Consecutive paragraphs that the workload gets at once; ``first`` counts from 0."""
 
     first: int
     paragraphs: tuple[str, ...]
@@ -37,10 +37,10 @@ def calls(paragraphs: Sequence[str], items_per_call: int, *, order: str, cap: in
     items_per_call
         Paragraphs a call; the last call of the text may hold fewer.
     order
-        ``text``, or ``load``: the largest load first, so that an out-of-memory shows in
-        seconds and the allocator does not ratchet.
+        ``text``, or ``load``: the largest load first, so that a lack of memory shows in
+        seconds and the allocator does not grow step by step.
     cap
-        Most sentences that the framework pads together, ``None`` for all of the call's.
+        The largest number of sentences that the framework pads together; ``None`` for a whole call.
     """
     made = [
         Call(first, tuple(paragraphs[first : first + items_per_call]))
@@ -52,14 +52,14 @@ def calls(paragraphs: Sequence[str], items_per_call: int, *, order: str, cap: in
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """Return the sentences of a paragraph as far as punctuation tells, in order."""
+    """Return the sentences of a paragraph, in order, judged by punctuation."""
     return [sentence for sentence in _SENTENCE_END.split(paragraph) if sentence]
 
 
 def estimated_load(paragraphs: Sequence[str], cap: int | None) -> int:
-    """Return sentences x longest sentence in characters, as far as punctuation tells.
+    """Return sentences x longest sentence in characters, judged by punctuation.
 
-    Only the order of work hangs on it; what is recorded is the load that the framework saw.
+    It decides only the order of work; the record holds the load that the framework saw.
     """
     lengths = [len(sentence) for text in paragraphs for sentence in split_sentences(text)]
     size = min(cap, len(lengths)) if cap else len(lengths)
@@ -69,16 +69,16 @@ def estimated_load(paragraphs: Sequence[str], cap: int | None) -> int:
 
 
 def read_paragraphs(path: Path) -> list[str]:
-    r"""Return the paragraphs of a UTF-8 text, as they stand.
+    r"""Return the paragraphs of a UTF-8 text, unchanged.
 
-    A line that holds more than white space belongs to the paragraph and keeps its newline and
-    its indentation; a line of nothing but white space ends it. A byte order mark is dropped,
+    A line with more than white space belongs to the paragraph and keeps its newline and its
+    indentation; a line of only white space ends the paragraph. A byte order mark is dropped,
     ``\r\n`` and ``\r`` become ``\n``.
 
     Raises
     ------
     JobkitError
-        Where the file is missing, is not UTF-8, or holds no paragraph.
+        If the file is missing, is not UTF-8, or holds no paragraph.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")

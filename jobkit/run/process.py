@@ -1,4 +1,4 @@
-"""What the worker's process and node look like. Standard library only."""
+"""What a record holds about the worker's process: environment variables, cgroup. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from jobkit.run.measure import sampler
-
-RECORDED = (
+RECORDED_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "CUDA_MODULE_LOADING",
     "PYTORCH_ALLOC_CONF",
@@ -18,29 +16,14 @@ RECORDED = (
     "SLURM_JOB_PARTITION",
     "SLURM_JOB_NODELIST",
     "QUEUE",
-    "HOSTNAME",  # the scheduler's name for the node, which need not be the node's own
+    "HOSTNAME",  # the scheduler's name for the node, which may differ from the node's own
 )
-"""Environment variables that change what is measured, or say where it was."""
-
-
-def own_pid() -> int:
-    """Return this process's id, as its own namespace numbers it."""
-    return os.getpid()
-
-
-def visible() -> str | None:
-    """Return CUDA_VISIBLE_DEVICES."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES")
+"""Environment variables that change what is measured, or name the place where it was measured."""
 
 
 def variables() -> dict[str, str]:
-    """Return the variables of `RECORDED` that are set."""
-    return {name: os.environ[name] for name in RECORDED if name in os.environ}
-
-
-def rss_now() -> int | None:
-    """Return this process's resident memory in bytes."""
-    return sampler.rss_bytes(os.getpid())
+    """Return the variables of `RECORDED_VARIABLES` that are set."""
+    return {name: os.environ[name] for name in RECORDED_VARIABLES if name in os.environ}
 
 
 def cgroup_peak() -> int | None:

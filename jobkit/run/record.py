@@ -1,4 +1,4 @@
-"""What is known of a try so far, and the record made of it."""
+"""The state of a try, and the record of it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from jobkit.run.workloads.base import Entity, Workload
 
 
 def summarise(batches: Sequence[Batch], *, items_total: int, batches_total: int) -> Summary:
-    """Return the summary of what was done, also where that is less than there was to do.
+    """Summarise the batches of a try, complete or cut short.
 
     Parameters
     ----------
     batches
-        The lines of ``batches.jsonl``, warm-up not among them.
+        The lines of ``batches.jsonl``; the warm-up is not among them.
     items_total, batches_total
-        How much there was to do.
+        Items and batches of the whole try.
     """
     seconds = sorted(batch.seconds for batch in batches)
     work_s = math.fsum(seconds)
@@ -63,9 +63,11 @@ def quantile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum, or ``None`` where a value is unknown or there is none."""
-    known = list(values)
-    return None if not known or None in known else sum(value for value in known if value is not None)
+    """Return the sum; ``None`` if a value is unknown or there is none."""
+    numbers = list(values)
+    if not numbers or None in numbers:
+        return None
+    return sum(number for number in numbers if number is not None)
 
 
 def _efficiency(batches: Sequence[Batch]) -> float | None:
@@ -78,16 +80,14 @@ OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What the job script passes to the worker.
+    """One try, as the job script passes it to the worker.
 
     Attributes
     ----------
-    point
-        What to run.
     inputs
         The folder with ``text`` and ``model`` on this node.
     out
-        The folder on this node that is brought home.
+        The folder on this node that the job script copies home.
     """
 
     point: Point
@@ -99,12 +99,12 @@ class Task:
 
 @dataclass(slots=True)
 class Try:
-    """What is known so far: enough to write a record at any moment.
+    """The state of a try: enough to write a record at any moment.
 
     Attributes
     ----------
     code
-        The folder of the user's own code, ``None`` where a shipped workload runs.
+        The folder of the user's own code; ``None`` with a shipped workload.
     """
 
     task: Task
@@ -126,8 +126,8 @@ class Try:
 
 
 def record_of(state: Try, error: BaseException | None) -> Record:
-    """Return the record of a try that has ended, well or by an error."""
-    effective, versions, fault = _told(state)
+    """Return the record of a try that has ended, with or without an error."""
+    effective, versions, fault = _workload_report(state)
     error = error or fault
     outcome, message = outcome_of(error, state.code) if error else (Outcome.OK, "")
     point = state.task.point
@@ -148,7 +148,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         ),
         versions=versions,
         gpu=state.gpu,
-        memory=memory.split(state.readings, state.peaks),
+        memory=memory.split_memory(state.readings, state.peaks),
         sampler=_sampler(state.peaks),
         summary=summarise(state.batches, items_total=state.items_total, batches_total=state.batches_total),
         load_s=state.load_s,
@@ -160,8 +160,8 @@ def record_of(state: Try, error: BaseException | None) -> Record:
     )
 
 
-def _told(state: Try) -> tuple[dict[str, int | None], dict[str, str], Exception | None]:
-    """Return what the workload says of knobs and versions, and the exception where it fails to."""
+def _workload_report(state: Try) -> tuple[dict[str, int | None], dict[str, str], Exception | None]:
+    """Return the workload's effective knobs and versions, and the exception if it raises one."""
     try:
         effective = dict(state.workload.effective()) if state.workload and state.batches else {}
         return effective, _versions(state.workload), None
@@ -170,14 +170,14 @@ def _told(state: Try) -> tuple[dict[str, int | None], dict[str, str], Exception 
 
 
 def _failed_load(state: Try) -> int | None:
-    """Return the load of the batch that failed, where the workload tells it."""
+    """Return the load of the batch that failed, if the workload reports it."""
     attempted = getattr(state.workload, "attempted_load", None)
     return attempted() or None if attempted else None
 
 
 def _retries(batches: Sequence[Batch]) -> int | None:
-    known = [batch.alloc_retries for batch in batches if batch.alloc_retries is not None]
-    return sum(known) if known else None
+    retries = [batch.alloc_retries for batch in batches if batch.alloc_retries is not None]
+    return sum(retries) if retries else None
 
 
 def _sampler(peaks: Peaks | None) -> measurements.Sampler | None:
@@ -200,5 +200,5 @@ def _versions(workload: Workload | None) -> dict[str, str]:
 
 
 def now() -> str:
-    """Return the time, UTC, ISO 8601."""
+    """Return the time in UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

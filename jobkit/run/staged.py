@@ -1,4 +1,4 @@
-"""The model as it lies on the node: the one that was planned, or nothing is measured.
+"""Check the model that was copied to the node: a try measures only the model that was planned.
 
 Standard library only: this module is imported on the compute node.
 """
@@ -19,34 +19,34 @@ from jobkit.run.workloads.stanza_ner import PROCESSORS
 
 RESOURCES_FILE = "resources.json"
 MARK = "verified"
-"""Holds the fingerprint of the model next to it, once that has been computed."""
+"""A file next to the model that holds its fingerprint once that has been computed."""
 
 
 def check_model(inputs: Path, planned: ModelRef) -> None:
-    """Compare the model with what was planned, once for all tasks that share the inputs.
+    """Compare the model with the planned model, once for all tasks that share the inputs.
 
     Raises
     ------
     TryFailed
-        Where it is another model, or lacks a file.
+        If it is another model, or lacks a file.
     """
     mark = inputs / MARK
     if mark.is_file() and mark.read_text(encoding="ascii") == planned.fingerprint:
         return
     folder = inputs / "model"
-    if missing := lacks(folder, planned.name):
+    if missing := missing_files(folder, planned.name):
         raise TryFailed(Outcome.MODEL_MISSING, f"model {planned.path}: {missing}")
     resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
-    found = fingerprint(folder, needed_files(resources, planned.name))
-    if found != planned.fingerprint:
-        said = f"{planned.path} is not the model that was planned: fingerprint {found[:12]}"
-        raise TryFailed(Outcome.STAGE_IN, f"{said}, not {planned.fingerprint[:12]}")
+    actual = fingerprint(folder, needed_files(resources, planned.name))
+    if actual != planned.fingerprint:
+        message = f"{planned.path} is not the model that was planned: fingerprint {actual[:12]}"
+        raise TryFailed(Outcome.STAGE_IN, f"{message}, not {planned.fingerprint[:12]}")
     with contextlib.suppress(OSError):  # without the mark, the next task computes it again
         write_atomically(mark, planned.fingerprint)
 
 
-def lacks(folder: Path, name: str) -> str:
-    """Return what a folder lacks to be a model that Stanza can load; empty where it is one."""
+def missing_files(folder: Path, name: str) -> str:
+    """Return which files of a Stanza model a folder lacks; empty if Stanza can load it."""
     resources = folder / RESOURCES_FILE
     try:
         needed = needed_files(json.loads(resources.read_text(encoding="utf-8")), name)
@@ -59,7 +59,7 @@ def lacks(folder: Path, name: str) -> str:
 
 
 def fingerprint(folder: Path, files: tuple[str, ...]) -> str:
-    """Return the sha256 over some files of a folder: their names and their bytes."""
+    """Return the sha256 over files of a folder: their names and their bytes."""
     whole = hashlib.sha256()
     for name in sorted(files):
         with (folder / name).open("rb") as stream:
@@ -68,7 +68,7 @@ def fingerprint(folder: Path, files: tuple[str, ...]) -> str:
 
 
 def needed_files(resources: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return the files of a language's default tokenizer and tagger, and of what they build on."""
+    """Return the files of a language's default tokenizer and tagger, and of their dependencies."""
     packages = resources[name]
     default = packages["packages"]["default"]
     chosen = [(part, default[part]) for part in PROCESSORS.split(",")]

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.terminal import nearest
+from jobkit.core.terminal import suggest
 from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.protocol import Scheduler
 
@@ -56,7 +56,7 @@ def by_name(name: str) -> Scheduler:
     """
     if name in SCHEDULERS:
         return SCHEDULERS[name]
-    raise JobkitError(f"scheduler: there is none called {name!r}{nearest(name, list(SCHEDULERS))}")
+    raise JobkitError(f"scheduler: there is none called {name!r}{suggest(name, list(SCHEDULERS))}")
 
 
 def choose_scheduler(name: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
-from jobkit.planning.prepare import DEFAULT_RUNS_DIR, request
+from jobkit.planning.prepare import request
 from jobkit.planning.resolve import Options, device
 from jobkit.planning.texts import find_text
 from jobkit.planning.workload_traits import traits
@@ -18,7 +18,7 @@ from jobkit.schedulers.registry import LAST_RESORT, by_name, choose_scheduler
 from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.schedulers.types import Request
 from jobkit.setup.findings import Finding, fine, missing, warning
-from jobkit.spec.site import Site, find_site, load_site, own_site
+from jobkit.spec.site import Site, find_site, own_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 NAME = "doctor"
@@ -97,7 +97,6 @@ def open_case(path: Path | None, options: Options) -> Case:
     chosen = spec or _small(options)
     name, why = choose_scheduler(chosen.scheduler)
     site, file = _site(chosen.site, name, opening)
-    runs_dir = options.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
     return Case(
         spec=chosen,
         given=spec is not None,
@@ -106,24 +105,19 @@ def open_case(path: Path | None, options: Options) -> Case:
         why=why,
         site=site,
         site_file=file,
-        runs_dir=runs_dir.expanduser().absolute(),
+        runs_dir=options.runs_folder(site),
         opening=tuple(opening),
     )
 
 
-def _flags(options: Options) -> dict[str, str]:
-    return {key: value for key in ("scheduler", "site") if (value := getattr(options, key))}
-
-
 def _small(options: Options) -> SweepSpec:
-    return SweepSpec.model_validate({"name": NAME, "resources": SMALL, **_flags(options)})
+    return SweepSpec.model_validate({"name": NAME, "resources": SMALL, **options.named})
 
 
 def _spec(path: Path, options: Options, opening: list[Finding]) -> SweepSpec | None:
     """Return the user's spec, ``None`` where it has faults."""
-    overrides = (*options.overrides, *(f"{key}={value}" for key, value in _flags(options).items()))
     try:
-        spec = load_spec(path, overrides)
+        spec = load_spec(path, options.all_overrides)
     except JobkitError as error:
         opening.append(missing("spec", error.message, error.hint))
         return None
@@ -135,10 +129,10 @@ def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path
     """Return the site and its file; where it has faults, the shipped default of the scheduler."""
     default = f"{scheduler}-default"
     try:
-        site, file = load_site(name, scheduler), find_site(name, scheduler)
+        site, file = find_site(name, scheduler)
     except JobkitError as error:
         opening.append(missing("site file", error.message, error.hint))
-        return load_site(default, scheduler), find_site(default, scheduler)
+        return find_site(default, scheduler)
     if name == "auto" and site.name == default and scheduler != LAST_RESORT:
         said = (
             f"none of your own: the shipped {default} is used, which guesses what this cluster calls things"
@@ -165,7 +159,7 @@ def with_gpus(case: Case, survey: Survey) -> Case:
 def inputs_of(case: Case) -> Iterator[Path]:
     """Yield what a point of the user's spec reads and that is there: its text, its model."""
     from jobkit.planning.models import model_places  # here, for a workload without a model
-    from jobkit.run.staged import lacks
+    from jobkit.run.staged import missing_files
 
     if not case.given:
         return
@@ -179,7 +173,9 @@ def inputs_of(case: Case) -> Iterator[Path]:
         yield text
     name = case.spec.model.name
     if needs_model(case):
-        yield from [place / name for place in model_places(name, cache_dir()) if not lacks(place, name)][:1]
+        yield from [
+            place / name for place in model_places(name, cache_dir()) if not missing_files(place, name)
+        ][:1]
 
 
 def needs_model(case: Case) -> bool:

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.filesystems import kind_of, likely_shared
+from jobkit.core.filesystems import filesystem_type, likely_shared
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.units import format_bytes_gib
 from jobkit.planning.texts import find_text
@@ -65,7 +65,7 @@ def _folder(name: str, folder: Path, mend: str, *, shared: bool) -> Finding:
             stream.write(b"\0" * 4096)
             stream.flush()
         free = shutil.disk_usage(there).free
-        kind = kind_of(str(there.resolve()), MOUNTS.read_text(encoding="utf-8", errors="replace"))
+        kind = filesystem_type(str(there.resolve()), MOUNTS.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
         return missing(name, f"nothing can be written in {there}: {error.strerror}", mend)
     said = f"{folder}: {format_bytes_gib(free, 0)} free"
@@ -98,12 +98,13 @@ def model(spec: SweepSpec, *, needed: bool) -> Finding:
     """
     from jobkit.planning.models import model_places  # here, for a workload without a model
     from jobkit.planning.standin.build import is_built, standin_path
-    from jobkit.run.staged import lacks
+    from jobkit.run.staged import missing_files
 
     asked = spec.model
     fetch = f"jobkit models fetch {asked.name}"
     place = next(
-        (place for place in model_places(asked.name, cache_dir()) if not lacks(place, asked.name)), None
+        (place for place in model_places(asked.name, cache_dir()) if not missing_files(place, asked.name)),
+        None,
     )
     if place is not None and asked.size == "full":
         return fine("model", f"{asked.name} at {place}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobkit.core.terminal import shell_quote
-from jobkit.core.torch_build import install
+from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import format_bytes_gib
 from jobkit.setup.facts import PROGRAMS, Facts
 from jobkit.setup.findings import Finding, fine, missing, unknown, warning
@@ -178,7 +178,7 @@ def _workload(facts: Facts, wanted: NodeRequest) -> Finding:
             "jobkit", f"looking at its packages failed: {facts.said.get('examine.said', '')}".strip(": ")
         )
     if error := seen.get("workload_error"):
-        mend = seen.get("workload_mend") or "install what it imports into that environment"
+        mend = seen.get("workload_hint") or "install what it imports into that environment"
         return missing("jobkit", str(error), str(mend))
     version = seen.get("jobkit")
     if version != wanted.jobkit:
@@ -210,7 +210,7 @@ def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
         return _lacking(wanted)(
             "torch",
             f"{said}: it cannot use a GPU, and {asks}",
-            f"{FOR_CUDA}\n{install(python)}",
+            f"{FOR_CUDA}\n{cuda_install_command(python)}",
         )
     if (told.get("import_s") or 0) > SLOW_IMPORT_S:
         return warning(
@@ -285,7 +285,7 @@ def accounting_mode(facts: Facts, wanted: NodeRequest) -> Finding | None:
 
 
 def _cards(facts: Facts) -> Sequence[Mapping[str, Any]]:
-    cards = facts.python.get("cards")
+    cards = facts.python.get("gpus")
     return [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
 
 

@@ -13,7 +13,7 @@ from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.planning.resolve import idle_gpus, needed_gpus
-from jobkit.planning.script import SCRATCH_MARGIN_BYTES, render_errand
+from jobkit.planning.script import SCRATCH_MARGIN_BYTES, render_bare, render_errand
 from jobkit.schedulers.survey import Survey
 from jobkit.schedulers.types import ONE_TASK, Request
 from jobkit.setup import check_machine, check_site
@@ -135,14 +135,15 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
     JobkitError
         As `jobkit.planning.script.render_errand`.
     """
-    values = {
+    values: dict[str, object] = {
         "warning_s": 0,
         "programs": PROGRAMS,
         "limit_s": STEP_LIMIT_S,
         "seen": seen_from(case),
         "examine": ["--device", case.device, *_workload_words(case)],
     }
-    return render_errand(spec, case.site, run_dir, BODY, values, bare=bare)
+    render = render_bare if bare else render_errand
+    return render(spec, case.site, run_dir, BODY, **values)
 
 
 def _workload_words(case: Case) -> list[str]:

@@ -136,7 +136,7 @@ def begin(plan: Plan, say: Say) -> tuple[Written, ...]:
 def _asked(plan: Plan) -> Survey:
     """Return what the scheduler says; of this machine, whether it has a GPU."""
     if not plan.scheduler.COMMANDS:
-        cards = {"": len(nvml.idle_bytes())}
+        cards = {"": len(nvml.list_gpus())}
         one = Queue(name="", gpus=cards if cards[""] else {})
         return Survey(product="this machine", queues=(one,))
     survey = ask_site(plan.scheduler)

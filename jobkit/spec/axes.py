@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from jobkit.core.records import BATCH_SIZE
-from jobkit.core.terminal import nearest
+from jobkit.core.terminal import suggest
 from jobkit.run.workloads.base import knobs
 from jobkit.spec.fields import AUTO
 
@@ -79,7 +79,7 @@ def unknown_knobs(
     holds = f": the KNOBS of {owner} holds {', '.join(known) or 'nothing'}" if owner else ""
     for loc in names:
         if loc[-1] not in known:
-            more = holds or nearest(str(loc[-1]), list(known))
+            more = holds or suggest(str(loc[-1]), list(known))
             yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{more}"
 
 

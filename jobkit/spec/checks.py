@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from jobkit.core.records import BATCH_SIZE
-from jobkit.core.terminal import nearest
+from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
 from jobkit.run.workloads.base import SHIPPED
 from jobkit.schedulers.registry import own_option
@@ -36,7 +36,7 @@ def check_workload(document: Document) -> None:
     """Add a fault for a workload that is neither shipped nor ``module:Class``."""
     name = document.data.get("workload")
     if isinstance(name, str) and name not in SHIPPED and ":" not in name:
-        what = f"workload: {name!r}: no such workload{nearest(name, list(SHIPPED))}"
+        what = f"workload: {name!r}: no such workload{suggest(name, list(SHIPPED))}"
         document.faults.append(document.fault(("workload",), what))
 
 

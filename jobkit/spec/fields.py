@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.terminal import nearest
+from jobkit.core.terminal import suggest
 from jobkit.core.units import (
     DURATION_UNITS,
     SIZE_UNITS,
@@ -40,7 +40,7 @@ def _parsed(parse: Callable[[str], int], wanted: str) -> Callable[[object], obje
 def known_scheduler(name: str) -> str:
     """Return the name if the registry has it, else raise ``ValueError`` with the nearest."""
     if name not in SCHEDULERS:
-        raise ValueError(f"no such scheduler{nearest(name, list(SCHEDULERS))}")
+        raise ValueError(f"no such scheduler{suggest(name, list(SCHEDULERS))}")
     return name
 
 

@@ -19,7 +19,7 @@ from yaml.constructor import ConstructorError
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular
-from jobkit.core.terminal import meant, nearest
+from jobkit.core.terminal import suggest, suggest_key
 
 Loc = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)
@@ -290,8 +290,8 @@ def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseMod
     key = ".".join(str(part) for part in names)
     if kind == "extra_forbidden":
         keys = list(_part(model, loc[:-1]).model_fields)
-        other = meant(names, getattr(model, "MEANT", {}), keys)
-        return f"{key}: no such key{other or nearest(str(loc[-1]), keys)}"
+        other = suggest_key(names, getattr(model, "MEANT", {}), keys)
+        return f"{key}: no such key{other or suggest(str(loc[-1]), keys)}"
     if kind == "missing":
         return f"{key}: missing"
     if kind in {"model_type", "dict_type"}:

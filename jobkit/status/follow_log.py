@@ -11,7 +11,7 @@ from typing import BinaryIO
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import open_regular
 from jobkit.core.layout import point_folder, try_numbers
-from jobkit.core.terminal import Say, Visible, shell_quote
+from jobkit.core.terminal import LogSanitizer, Say, shell_quote
 from jobkit.outcome.log_text import is_fault
 from jobkit.outcome.logs import Log, find_log
 from jobkit.status.reader import read_standings
@@ -37,7 +37,7 @@ class ErrorFilter:
     def __init__(self, *, faults: bool) -> None:
         self.open = not faults
         self._rest = b""
-        self._visible = Visible()
+        self._visible = LogSanitizer()
 
     def through(self, data: bytes) -> bytes:
         """Return the part of the next bytes that passes, safe for a terminal."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from jobkit.core import files, shell
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import only_one
+from jobkit.core.files import exclusive_lock
 from jobkit.core.layout import ACCOUNTING_FILE
 from jobkit.core.paths import cache_dir
 from jobkit.core.shell import Completed
@@ -48,7 +48,7 @@ def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s
     path = cache_dir() / FOLDER / f"{_key(argv)}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with only_one(path.with_suffix(".lock"), lambda: None):
+        with exclusive_lock(path.with_suffix(".lock"), lambda: None):
             return _young(path, argv, max_age_s) or _kept(path, ask())
     except OSError:  # no place to keep it: every process asks for itself
         return ask()

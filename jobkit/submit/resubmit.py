@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
-from jobkit.core.files import only_one
+from jobkit.core.files import exclusive_lock
 from jobkit.core.layout import RUN_LOCK, SPEC_FILE
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
@@ -99,7 +99,7 @@ def alone(run_dir: Path, say: Say) -> Iterator[None]:
         For any OSError, in the block too: which file, and what is wrong with it.
     """
     try:
-        with only_one(
+        with exclusive_lock(
             run_dir / RUN_LOCK,
             lambda: say("another jobkit command is changing this run: waiting for it"),
             lambda: say(NO_LOCK),

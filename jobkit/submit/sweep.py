@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobkit.core import files, json_codec
 from jobkit.core.errors import ExitCode, JobkitError, file_error
-from jobkit.core.files import alone_in
+from jobkit.core.files import folder_lock
 from jobkit.core.layout import (
     ACCOUNTING_FILE,
     JOURNAL_FILE,
@@ -86,7 +86,7 @@ def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
     run_dir = prepared.run_dir
     try:
         run_dir.parent.mkdir(parents=True, exist_ok=True)
-        with alone_in(run_dir.parent):
+        with folder_lock(run_dir.parent):
             check()
             _write(prepared, run_dir)
     except OSError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.errors import FULL, MEANINGS, file_error, naming
+from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, file_error, name_file_in_errors
 from jobkit.core.files import append_line, last_line, read_lines
 
 
@@ -42,14 +42,14 @@ def test_the_last_whole_line_is_found_from_the_end(tmp_path: Path, text: str, la
 
 
 def test_an_error_of_a_file_keeps_its_name_and_its_meaning(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No space left") as caught, naming(tmp_path / "a"):
+    with pytest.raises(OSError, match="No space left") as caught, name_file_in_errors(tmp_path / "a"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert file_error(caught.value).message == f"{tmp_path}/a: No space left on device"
-    with pytest.raises(FileNotFoundError) as caught, naming(tmp_path / "a"):
+    with pytest.raises(FileNotFoundError) as caught, name_file_in_errors(tmp_path / "a"):
         (tmp_path / "b").read_text()
     said = file_error(caught.value, tmp_path, hint="name a file")
     assert (said.message, said.hint) == (f"{tmp_path}/b: No such file or directory", "name a file")
-    hints = {code: file_error(OSError(code, "x"), "p").hint for code in MEANINGS}
-    assert hints.keys() >= FULL
+    hints = {code: file_error(OSError(code, "x"), "p").hint for code in ERRNO_HINTS}
+    assert hints.keys() >= DISK_FULL
     assert len(set(hints.values())) == len(hints) - 1, "each says something else; EPERM is as EACCES"
     assert file_error(OSError(errno.ENOSPC, "x")).message == "standard output: x"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.filesystems import kind_of, likely_shared
+from jobkit.core.filesystems import filesystem_type, likely_shared
 
 MOUNTS = r"""22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 30 22 0:26 / /home rw,relatime shared:2 - nfs4 filer:/home rw
@@ -29,11 +29,11 @@ a line that is none
     ],
 )
 def test_the_deepest_mount_point_counts_and_of_two_the_later(path: str, kind: str) -> None:
-    assert kind_of(path, MOUNTS) == kind
+    assert filesystem_type(path, MOUNTS) == kind
 
 
 def test_without_mounts_nothing_is_known() -> None:
-    assert kind_of("/home", "") == ""
+    assert filesystem_type("/home", "") == ""
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_what_nodes_are_likely_to_share(kind: str, shared: bool | None) -> None:
 
 @given(st.text())
 def test_nothing_is_too_odd_to_read(text: str) -> None:
-    assert "\n" not in kind_of("/a/b", text)
+    assert "\n" not in filesystem_type("/a/b", text)

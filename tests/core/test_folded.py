@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.terminal import NoWrap, Visible, as_json, for_csv, for_markdown, printable, wrap_sections
+from jobkit.core.terminal import (
+    LogSanitizer,
+    NoWrap,
+    as_json,
+    for_csv,
+    for_markdown,
+    printable,
+    wrap_sections,
+)
 
 RUN = Path(__file__).parents[2] / "docs/benchmarks/gpu/stanza-20261121-034558-42cc"
 SPEC = "name: d\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1]}\nscheduler: local\n"
@@ -110,15 +118,15 @@ def test_json_for_a_terminal_reads_as_the_same(text: str) -> None:
 @given(st.text(alphabet="\x1b[3;1mé\r\nax\x9b\u202e"), st.integers(1, 9))
 def test_a_log_in_pieces_reads_as_the_whole(text: str, size: int) -> None:
     data = text.encode()
-    whole = Visible().through(data, last=True)
+    whole = LogSanitizer().through(data, last=True)
     pieces = [data[place : place + size] for place in range(0, len(data), size)]
-    seen = Visible()
+    seen = LogSanitizer()
     assert b"".join([*(seen.through(piece) for piece in pieces), seen.through(b"", last=True)]) == whole
 
 
 def test_a_log_keeps_colours_and_shows_what_else_it_holds() -> None:
     data = b"\x1b[1;32mok\x1b[0m 10%\r 20%\r\n\x1b[2J\xff\tend"
-    assert Visible().through(data, last=True) == b"\x1b[1;32mok\x1b[0m 10%\n 20%\n\\x1b[2J\\xff\tend"
+    assert LogSanitizer().through(data, last=True) == b"\x1b[1;32mok\x1b[0m 10%\n 20%\n\\x1b[2J\\xff\tend"
 
 
 @pytest.mark.parametrize(

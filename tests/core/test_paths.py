@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.paths import cache_dir, ledger_path, writing
+from jobkit.core.paths import cache_dir, cache_write_errors, ledger_path
 from jobkit.core.records import ModelRef
 from jobkit.planning.models import fetch_model
 from jobkit.planning.standin.build import make_standin
@@ -35,7 +35,7 @@ def test_places_are_named_by_variables(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_cannot_be_written_is_named_with_what_mends_it(in_the_way: Path) -> None:
     with (
         pytest.raises(JobkitError, match="cannot be written: Not a directory") as caught,
-        writing(in_the_way),
+        cache_write_errors(in_the_way),
     ):
         (in_the_way / "texts").mkdir()
     assert "JOBKIT_CACHE" in caught.value.hint

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobkit.core.terminal import did_you_mean, meant, nearest
+from jobkit.core.terminal import did_you_mean, suggest, suggest_key
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from jobkit.core.terminal import did_you_mean, meant, nearest
 def test_the_closest_word_or_all_of_them(word: str, said: str, whole: str) -> None:
     words = ["slurm", "sge"]
     assert did_you_mean(word, words) == said
-    assert nearest(word, words) == whole
+    assert suggest(word, words) == whole
 
 
 WORDS = {"partition": "resources.queue", "job_name": "name", "G": "resources.gpus", "nodes": "one node only"}
@@ -39,4 +39,4 @@ WORDS = {"partition": "resources.queue", "job_name": "name", "G": "resources.gpu
     ],
 )
 def test_another_programs_word_names_the_key(names: list[int | str], keys: list[str], said: str) -> None:
-    assert meant(names, WORDS, keys) == said
+    assert suggest_key(names, WORDS, keys) == said

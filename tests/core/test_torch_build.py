@@ -14,7 +14,7 @@ from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Outcome
-from jobkit.core.torch_build import fault
+from jobkit.core.torch_build import cpu_build_problem
 from jobkit.planning.prepare import Options, prepare
 from jobkit.submit.resume import run_again
 from jobkit.submit.verify import verify
@@ -56,12 +56,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 )
 def test_the_build_is_told_without_importing_it(version: str, told: str, install: Install) -> None:
     install(version)
-    assert fault() == told
+    assert cpu_build_problem() == told
 
 
 def test_a_python_without_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobkit.core.torch_build.util.find_spec", lambda _: None)
-    assert fault() == "torch is not installed"
+    assert cpu_build_problem() == "torch is not installed"
 
 
 def prepared(folder: Path, *overrides: str, build: bool = True) -> list[str]:

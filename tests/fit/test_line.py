@@ -209,7 +209,7 @@ def test_more_capacity_and_less_margin_never_allow_less(
 ) -> None:
     fit = fitted(measured, [Censored(3e5, 5e9)])
     safe = fit.safe_load(capacity, margin)
-    assert 0 <= safe <= fit.largest_load(capacity)
+    assert 0 <= safe <= fit.largest(capacity)
     assert fit.safe_load(capacity * more, margin) >= safe
     assert fit.safe_load(capacity, margin + further) <= safe
     assert safe == 0 or fit.upper(safe) <= capacity * (1 - margin)
@@ -238,9 +238,9 @@ def test_the_line_is_that_of_least_squares(measured: list[Observation]) -> None:
 
 def test_no_load_is_safe_where_nothing_fits() -> None:
     fit = fitted(scattered())
-    assert fit.safe_load(1e8) == fit.largest_load(1e8) == 0
+    assert fit.safe_load(1e8) == fit.largest(1e8) == 0
     assert fit.safe_load(1e10, 1.0) == 0
-    assert fit.safe_load(2.02e8) == 0 < fit.largest_load(2.02e8)
+    assert fit.safe_load(2.02e8) == 0 < fit.largest(2.02e8)
 
 
 # -- what is refused
@@ -318,7 +318,7 @@ def test_many_measurements_do_not_outvote_one_failure() -> None:
     exact = [Observation(load, 1e9 + 1e4 * load, str(load % 7)) for load in range(50_000, 100_000, 100)]
     failed = Censored(110_000, 2.4e9)
     fit = fitted(exact, [failed])
-    assert fit.largest_load(2.4e9) > 110_000 > fit.safe_load(2.4e9)
+    assert fit.largest(2.4e9) > 110_000 > fit.safe_load(2.4e9)
 
 
 # -- how far to trust it

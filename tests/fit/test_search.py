@@ -311,7 +311,7 @@ def test_a_folder_that_two_trials_share_holds_one_record_each(tmp_path: Path) ->
 
 def test_a_gpu_is_capped_and_judged_by_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-1")
-    monkeypatch.setattr(nvml, "describe", lambda uuid, _: replace(GPU, uuid=uuid))
+    monkeypatch.setattr(nvml, "read_gpu", lambda uuid, _: replace(GPU, uuid=uuid))
     run = run_of(tmp_path, device="cuda")
     point = planned(run)
     (trial,) = trials(run)
@@ -342,7 +342,7 @@ def test_without_a_measured_need_the_reserved_peak_counts(
 
 def test_another_card_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-2")
-    monkeypatch.setattr(nvml, "describe", lambda *_: replace(GPU, name="NVIDIA A40"))
+    monkeypatch.setattr(nvml, "read_gpu", lambda *_: replace(GPU, name="NVIDIA A40"))
     run = run_of(tmp_path, device="cuda")
     assert search.next_trial(run) is None
     assert "the points ran on NVIDIA H200, but this job was given NVIDIA A40" in trials(run)[0].message

@@ -209,12 +209,12 @@ FORCED = f"install --force-reinstall torch --index-url {INDEX}"
     ("message", "commands"),
     [
         (
-            f"CUDA was asked for, but torch 2.9+cpu in {PYTHON_} is a CPU build",
+            f"the point requests CUDA, but torch 2.9+cpu in {PYTHON_} is a CPU build",
             [f"'{PYTHON_}' -m pip {FORCED}", "jobkit resume R"],
         ),
-        (f"{failure.NOT_ASKED} (resources.gpus: 0)", ["jobkit resume R --set resources.gpus=1"]),
+        (f"{failure.NO_GPU_REQUESTED} (resources.gpus: 0)", ["jobkit resume R --set resources.gpus=1"]),
         (f"{failure.NO_DRIVER} here", ["nvidia-smi", "jobkit resume R --set resources.queue=NAME"]),
-        (f"{failure.NO_CARD} (x='')", ["jobkit doctor --submit", "jobkit resume R"]),
+        (f"{failure.NO_GPU_ASSIGNED} (x='')", ["jobkit doctor --submit", "jobkit resume R"]),
         (
             f"torch 2.9 for CUDA 13.0 {failure.OLD_DRIVER} 470",
             [

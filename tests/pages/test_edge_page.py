@@ -41,7 +41,7 @@ def test_the_bound_of_todays_fit_is_not_above_the_truth_either(cell: Cell) -> No
 def test_the_line_is_still_the_one_that_was_tried(report: dict[str, Any], raw: dict[str, Any]) -> None:
     told = raw["prediction"]
     now = fit_now(report["order"], told)
-    assert now.largest_load(told["capacity_bytes"]) == pytest.approx(told["largest_load"])
+    assert now.largest(told["capacity_bytes"]) == pytest.approx(told["largest_load"])
 
 
 @pytest.mark.parametrize("report", [one for one in READ if one["order"] == LOAD], ids=lambda one: one["text"])

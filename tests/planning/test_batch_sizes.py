@@ -36,15 +36,15 @@ def test_the_typical_line_is_that_of_the_committed_records() -> None:
         [record["memory"]["process_peak_bytes"] for record in records],
     )
     line = batch_sizes.TYPICAL["stanza-ner", "en", "full"]
-    assert line.bytes_per_load == pytest.approx(slope, rel=0.01)
-    assert line.fixed_bytes == pytest.approx(fixed, rel=0.01)
-    assert line.at(line.largest_load(10 * GIB)) == pytest.approx(10 * GIB)
-    assert line.largest_load(1) == 0
+    assert line.slope_bytes == pytest.approx(slope, rel=0.01)
+    assert line.intercept_bytes == pytest.approx(fixed, rel=0.01)
+    assert line.at(line.largest(10 * GIB)) == pytest.approx(10 * GIB)
+    assert line.largest(1) == 0
 
 
 def test_the_sizes_take_up_to_a_quarter_of_the_card() -> None:
     chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, 8 * GIB)
-    assert chosen.largest_load == batch_sizes.TYPICAL["stanza-ner", "en", "full"].largest_load(8 * GIB)
+    assert chosen.largest_load == batch_sizes.TYPICAL["stanza-ner", "en", "full"].largest(8 * GIB)
     assert 0.2 < NOVEL.load(chosen.sizes.batch_sizes[-1]) / chosen.largest_load <= 0.25
     assert "up to a quarter of the 597,642 that a card of 8 GiB may take" in chosen.line
     assert chosen.line.endswith("; lengths as the workload finds them")

@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.models import NOT_BUILT, fetch_model, find_model, list_models, model_places
-from jobkit.run.staged import fingerprint, lacks
+from jobkit.run.staged import fingerprint, missing_files
 from jobkit.run.workloads.stanza_ner import StanzaNer
 
 
@@ -113,7 +113,7 @@ def test_a_real_model_is_found_before_the_stand_in(
 def test_a_model_without_what_it_builds_on_is_none(cache: Path, tiny_model: ModelRef, lost: str) -> None:
     folder = cache / "models" / "en"
     shutil.copytree(tiny_model.path, folder)
-    assert not lacks(folder, "en")
+    assert not missing_files(folder, "en")
     (folder / "en" / lost / "jobkit.pt").unlink()
     with pytest.raises(JobkitError, match=f"no en/{lost}/jobkit.pt"):
         find(cache)
@@ -126,13 +126,13 @@ def test_words_split_in_two_need_their_model(cache: Path, tiny_model: ModelRef) 
     resources["en"]["packages"]["default"]["mwt"] = "jobkit"
     resources["en"]["mwt"] = {"jobkit": {"md5": ""}}
     (folder / "resources.json").write_text(json.dumps(resources))
-    assert lacks(folder, "en") == "no en/mwt/jobkit.pt"
+    assert missing_files(folder, "en") == "no en/mwt/jobkit.pt"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"en": {"packages": {}}}', '{"en": "de"}'])
 def test_resources_that_tell_nothing_are_no_model(tmp_path: Path, text: str) -> None:
     (tmp_path / "resources.json").write_text(text)
-    assert "does not list en" in lacks(tmp_path, "en")
+    assert "does not list en" in missing_files(tmp_path, "en")
 
 
 def test_stanzas_own_folder_is_where_stanza_says(cache: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from jobkit.run.examine import examine
 from jobkit.run.measure import nvml
-from jobkit.run.measure.nvml import NvmlGpu
+from jobkit.run.measure.nvml import GpuHandle
 
 
 def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_torch_is_looked_at_where_the_work_needs_it() -> None:
     assert "works" not in on_cpu["torch"]
     assert on_cuda["torch"]["works"] is torch.cuda.is_available()
     if not torch.cuda.is_available():
-        assert "CUDA was asked for" in on_cuda["torch"]["why"]
+        assert "the point requests CUDA" in on_cuda["torch"]["why"]
 
 
 def test_torch_that_is_broken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,10 +66,10 @@ def test_a_workload_of_ones_own_that_cannot_be_imported(
 def test_the_cards_are_those_that_nvml_lists() -> None:
     with nvml.nvml() as there:
         assert examine("cpu", "count")["nvml"] is there
-    assert {card["uuid"] for card in examine("cpu", "count")["cards"]} == set(nvml.idle_bytes())
+    assert [gpu["uuid"] for gpu in examine("cpu", "count")["gpus"]] == [gpu.uuid for gpu in nvml.list_gpus()]
 
 
 def test_a_card_that_does_not_tell_of_accounting_answers_none() -> None:
     with nvml.nvml() as there:
         if not there:
-            assert NvmlGpu(handle=None, uuid="").accounting() is None, "NVML is not open"
+            assert GpuHandle(handle=None, uuid="").accounting() is None, "NVML is not open"

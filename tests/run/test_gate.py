@@ -17,7 +17,7 @@ from jobkit.core.measurements import Gpu
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.run import gate
-from jobkit.run.gate import EarlyExit, Failed, check_still_needed, flagged, normalise_message
+from jobkit.run.gate import EarlyExit, FailedTry, check_still_needed, failed_tries, normalise_message
 from jobkit.run.measure import nvml
 from tests.support.builders import (
     GPU,
@@ -30,8 +30,8 @@ from tests.support.builders import (
     write_record,
 )
 
-STOPPING = sorted(gate.SET_UP)
-OTHERS = [outcome for outcome in Outcome if outcome not in gate.SET_UP]
+STOPPING = sorted(gate.SETUP_OUTCOMES)
+OTHERS = [outcome for outcome in Outcome if outcome not in gate.SETUP_OUTCOMES]
 
 
 def load(index: int, batch_size: int, per_call: int = 100, **params: int) -> Point:
@@ -41,12 +41,12 @@ def load(index: int, batch_size: int, per_call: int = 100, **params: int) -> Poi
 
 def failed(
     of: Point, outcome: Outcome = Outcome.GPU_OOM, message: str = "", card: Gpu | None = GPU
-) -> Failed:
+) -> FailedTry:
     told: Record = replace(record(of), outcome=outcome, message=message, gpu=card)
-    return Failed(point=of, outcome=outcome, message=message, record=told)
+    return FailedTry(point=of, outcome=outcome, message=message, record=told)
 
 
-def pruned(about: Point, by: Failed, card: Gpu | None = GPU) -> bool:
+def pruned(about: Point, by: FailedTry, card: Gpu | None = GPU) -> bool:
     told = check_still_needed(about, [by], card, prune=True, stop_after=2)
     return told is not None and told.outcome is Outcome.PRUNED
 
@@ -93,7 +93,7 @@ def test_another_cap_another_knob_another_outcome_and_no_record_prune_nothing() 
     assert pruned(replace(LARGE, cap_bytes=GIB), failed(replace(SMALL, cap_bytes=GIB)))
     assert not pruned(point(2, params={"batch_size": 20}), failed(SMALL))
     assert not pruned(LARGE, failed(SMALL, Outcome.RAM_OOM))
-    assert not pruned(LARGE, Failed(point=SMALL, outcome=Outcome.GPU_OOM, message="", record=None))
+    assert not pruned(LARGE, FailedTry(point=SMALL, outcome=Outcome.GPU_OOM, message="", record=None))
     assert not pruned(LARGE, failed(SMALL), card=None)
     assert check_still_needed(LARGE, [failed(SMALL)], GPU, prune=False, stop_after=2) is None
     assert check_still_needed(LARGE, [failed(LARGE)], GPU, prune=True, stop_after=1) is None, (
@@ -164,7 +164,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def told(run: Path, round_: int = 2) -> list[tuple[int, Outcome, str]]:
-    return [(one.point.index, one.outcome, one.message) for one in flagged(run, round_)]
+    return [(one.point.index, one.outcome, one.message) for one in failed_tries(run, round_)]
 
 
 def test_the_tries_that_left_a_flag_are_read_and_no_others(run: Path) -> None:
@@ -232,7 +232,7 @@ def test_the_card_is_asked_for_only_where_it_matters(
         return GPU
 
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-9")
-    monkeypatch.setattr(nvml, "describe", describe)
+    monkeypatch.setattr(nvml, "read_gpu", describe)
     points = [load(n, 10 * n) for n in range(1, 5)]
     (run / "points.jsonl").unlink()
     (run / "results").rename(run / "aside")

@@ -11,12 +11,12 @@ from tests.workloads.broken import fill
 
 
 def test_room_is_taken_and_given_back(tmp_path: Path) -> None:
-    work.set_aside(tmp_path)
+    work.reserve_disk(tmp_path)
     (path,) = tmp_path.iterdir()
-    assert path.stat().st_blocks * 512 >= work.ROOM_BYTES
+    assert path.stat().st_blocks * 512 >= work.RESERVED_BYTES
     assert path.name.endswith(".part"), "such files stay on the node"
-    work.give_back(tmp_path)
-    work.give_back(tmp_path)
+    work.release_disk(tmp_path)
+    work.release_disk(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -25,4 +25,4 @@ def test_on_a_full_disk_there_is_none(tmp_path: Path) -> None:
         small = mounts.enter_context(disk(tmp_path / "small", 1))
         fill(small)
         with pytest.raises(OSError, match="No space left"):
-            work.set_aside(small)
+            work.reserve_disk(small)

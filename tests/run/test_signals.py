@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.run.failure import CAUGHT, Signals, Stopped
+from jobkit.run.failure import CAUGHT_SIGNALS, Signals, Stopped
 
 
 @pytest.fixture(autouse=True)
 def restored() -> object:
-    before = {number: signal.getsignal(number) for number in CAUGHT}
+    before = {number: signal.getsignal(number) for number in CAUGHT_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

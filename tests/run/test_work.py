@@ -14,7 +14,7 @@ from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import work
 from jobkit.run.entities import read_entities
-from jobkit.run.failure import CAUGHT, Signals
+from jobkit.run.failure import CAUGHT_SIGNALS, Signals
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.need import SEARCHED, STEP_BYTES
 from jobkit.run.record import Task
@@ -30,7 +30,7 @@ GIB = 2**30
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in CAUGHT}
+    before = {number: signal.getsignal(number) for number in CAUGHT_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

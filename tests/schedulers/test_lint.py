@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.planning.script import render, render_fetch, render_find, render_follow
+from jobkit.planning.script import FETCH_BODY, render, render_errand, render_find, render_follow
 from jobkit.schedulers.lint import lint, refuse_script, summary
 from jobkit.schedulers.script import Effect
 from jobkit.schedulers.sge import lint as sge_rules
@@ -38,7 +38,7 @@ def test_all_that_is_rendered_is_clean(scheduler: str) -> None:
         render(spec(), site, point(), run),
         render_find(spec(), site, point(), run),
         render_follow(spec(), site, point(), run),
-        render_fetch(spec(), site, run, ["en"]),
+        render_errand(spec(), site, run, FETCH_BODY, fetch=["en"]),
     ]
     assert [lint(text).findings for text in texts] == [[]] * 4
 

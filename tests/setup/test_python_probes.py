@@ -40,7 +40,7 @@ FOUND = {
     "stanza": "1.10.1",
     "workload_error": None,
     "torch": TORCH,
-    "cards": [CARD],
+    "gpus": [CARD],
 }
 
 
@@ -170,7 +170,7 @@ def test_torch_from_a_slow_disk() -> None:
 
 
 def test_a_gpu_that_does_not_work_is_missing_on_a_node_and_unknown_elsewhere() -> None:
-    broken = TORCH | {"works": False, "why": "CUDA was asked for, but torch sees no device"}
+    broken = TORCH | {"works": False, "why": "the point requests CUDA, but torch sees no device"}
     on_node, here = probed(torch=broken), probed(torch=broken, wanted=HERE)
 
     assert on_node["CUDA"].status is Status.MISSING
@@ -187,14 +187,14 @@ def test_fewer_gpus_than_were_asked_for() -> None:
 
 
 def test_no_driver_library() -> None:
-    assert probed(cards=[])["NVML"].status is Status.WARNING
-    assert probed(cards=[], wanted=HERE)["NVML"].status is Status.UNKNOWN
-    assert "GPU accounting" not in probed(cards=[])
-    assert "GPU accounting" not in probed(cards=None)
+    assert probed(gpus=[])["NVML"].status is Status.WARNING
+    assert probed(gpus=[], wanted=HERE)["NVML"].status is Status.UNKNOWN
+    assert "GPU accounting" not in probed(gpus=[])
+    assert "GPU accounting" not in probed(gpus=None)
 
 
 def test_a_card_that_others_compute_on() -> None:
-    found = probed(cards=[CARD, CARD | {"processes": 2}])["NVML"]
+    found = probed(gpus=[CARD, CARD | {"processes": 2}])["NVML"]
 
     assert found.status is Status.WARNING
     assert "1 of them" in found.said
@@ -202,7 +202,7 @@ def test_a_card_that_others_compute_on() -> None:
 
 @pytest.mark.parametrize(("mode", "words"), [(True, "on: "), (False, "off: "), (None, "have none")])
 def test_the_drivers_own_accounting(mode: bool | None, words: str) -> None:  # noqa: FBT001 - a parameter
-    found = probed(cards=[CARD | {"accounting": mode}])["GPU accounting"]
+    found = probed(gpus=[CARD | {"accounting": mode}])["GPU accounting"]
 
     assert found.status is Status.OK
     assert words in found.said

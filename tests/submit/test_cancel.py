@@ -17,7 +17,7 @@ from queue import SimpleQueue
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import append_line, only_one
+from jobkit.core.files import append_line, exclusive_lock
 from jobkit.core.layout import JOURNAL_FILE, RUN_LOCK
 from jobkit.core.records import Outcome
 from jobkit.outcome.journal import Role, read_journal
@@ -206,7 +206,7 @@ def test_who_submits_just_now_is_waited_for_and_cancelled_too(
     said: SimpleQueue[str] = SimpleQueue()
     monkeypatch.setattr("jobkit.submit.cancel.say", said.put)
     waiting = threading.Thread(target=cancel, args=(run, [], []), daemon=True)
-    with only_one(run / RUN_LOCK, lambda: None):
+    with exclusive_lock(run / RUN_LOCK, lambda: None):
         waiting.start()
         assert said.get(timeout=30) == "another jobkit command is changing this run: waiting for it"
         assert not (programs / "calls").exists(), "nothing is asked or cancelled meanwhile"

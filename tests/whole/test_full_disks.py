@@ -18,7 +18,7 @@ from jobkit.core.files import append_line
 from jobkit.core.records import Outcome
 from jobkit.outcome.journal import read_journal
 from jobkit.report.tables import collect
-from jobkit.run.work import ROOM_BYTES
+from jobkit.run.work import RESERVED_BYTES
 from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Array
 from jobkit.submit.cancel import cancel
@@ -120,7 +120,7 @@ def test_scratch_is_full_when_the_worker_starts(tmp_path: Path, mounts: ExitStac
     assert run.run(1)[0] == 1
     assert run.exit().outcome is Outcome.SCRATCH_FULL
     assert not (run.home() / "record.json").exists()
-    assert (scratch / "filler").stat().st_size > ROOM_BYTES
+    assert (scratch / "filler").stat().st_size > RESERVED_BYTES
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])

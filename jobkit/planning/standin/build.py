@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import only_one, write_atomically
+from jobkit.core.files import exclusive_lock, write_atomically
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.paths import made_folder, share, writing
+from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.core.terminal import Say
 from jobkit.planning.child import run_in_child
 from jobkit.planning.sample import generate
@@ -154,12 +154,12 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
     if is_built(folder):
         return read_card(folder)
     lock = folder.with_name(f".{folder.name}.lock")
-    with writing(folder.parent):
-        made_folder(folder.parent)
+    with cache_write_errors(folder.parent):
+        make_folder(folder.parent)
         lock.touch()
-        share(lock)
+        share_with_group(lock)
     busy = partial(say, "another jobkit is building the stand-in model: waiting for it")
-    with only_one(lock, busy):
+    with exclusive_lock(lock, busy):
         if not is_built(folder):
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
                 made = Path(scratch) / folder.name
@@ -173,7 +173,7 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
                     cards=size == "full",
                 )
                 made.replace(folder)
-                share(folder)
+                share_with_group(folder)
     return read_card(folder)
 
 

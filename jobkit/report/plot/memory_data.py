@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
-from jobkit.core.units import format_bytes_gib, format_count
-from jobkit.fit.batch_line import Line, fit_line, largest_batch
+from jobkit.core.units import format_bytes_gib
+from jobkit.fit.batch_line import BatchLine, fit_line, largest_batch
 from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.line import Fit
 from jobkit.fit.loads import Loads, agreeing
@@ -239,7 +239,7 @@ def _with_line(
         marks=_present([*panel.marks, *predicted]),
         line=Curve("fitted line" if evidence.slack == 1 else slack, fit.at),
         bound=Curve("95 % bound, one-sided", fit.upper),
-        reach=fit.largest_load(panel.limit.size_bytes) if panel.limit else None,
+        reach=fit.largest(panel.limit.size_bytes) if panel.limit else None,
         notes=notes,
     )
 
@@ -293,14 +293,14 @@ def memory_of_log(
         return panel
     spot = (float(found.largest), found.line.at(found.largest))
     at_limit = Marks(PREDICTED, f"meets the card near batch {found.largest:,}", (spot,))
-    doubts = tuple(warning for warning in found.warnings if not warning.endswith("no error bar"))
+    doubts = tuple(warning for warning in found.warnings if warning != found.line.no_error_bar)
     return replace(
         panel, marks=(*panel.marks, at_limit), reach=float(found.largest), notes=(*panel.notes, *doubts[:1])
     )
 
 
-def _straight(panel: MemoryPanel, line: Line | None, reason: str) -> MemoryPanel:
+def _straight(panel: MemoryPanel, line: BatchLine | None, reason: str) -> MemoryPanel:
     if line is None:
         return replace(panel, notes=(f"no line: {reason}",))
-    points = f"{format_count(line.points, 'point')}, " if line.residual_bytes is None else ""
-    return replace(panel, line=Curve("straight line", line.at), notes=(f"{points}no error bar",))
+    note = line.no_error_bar or "no error bar"
+    return replace(panel, line=Curve("straight line", line.at), notes=(note,))

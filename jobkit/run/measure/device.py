@@ -1,7 +1,7 @@
-"""The device that a try works on, and torch's own account of its memory.
+"""The device that a try works on, and torch's own counters of its memory.
 
-torch is imported here only where CUDA was asked for, and then a CUDA device must be there:
-a try never falls back to the CPU in silence.
+torch is imported here only if the point requests CUDA. Then a CUDA device must be available: a try
+never falls back to the CPU in silence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Device:
 
     @property
     def cuda_uuid(self) -> str | None:
-        """The UUID as CUDA tells it, ``None`` where torch is too old to say."""
+        """The UUID that CUDA reports; ``None`` if torch is too old to report it."""
         if self.torch is None:
             return None
         uuid = getattr(self.torch.cuda.get_device_properties(0), "uuid", None)
@@ -37,10 +37,10 @@ class Device:
             self.torch.cuda.synchronize()
 
     def cap(self, size_bytes: int | None) -> None:
-        """Let torch's allocator reserve so much and no more; ``None`` lifts the cap.
+        """Limit what torch's allocator may reserve; ``None`` lifts the limit.
 
-        The cap is on what the allocator reserves: the CUDA context comes on top. torch takes it
-        as a share of the card and rounds down, hence the kilobyte more.
+        The CUDA context comes on top of the limit. torch takes it as a share of the GPU's memory
+        and rounds down, hence the kilobyte more.
         """
         if self.torch:
             total = int(self.torch.cuda.get_device_properties(0).total_memory)
@@ -48,17 +48,17 @@ class Device:
             self.torch.cuda.set_per_process_memory_fraction(share)
 
     def empty_cache(self) -> None:
-        """Give back to the driver all that no tensor holds."""
+        """Return all memory that no tensor holds to the driver."""
         if self.torch:
             self.torch.cuda.empty_cache()
 
     def reset_peaks(self) -> None:
-        """Start torch's peaks anew."""
+        """Reset torch's peaks."""
         if self.torch:
             self.torch.cuda.reset_peak_memory_stats()
 
     def allocated_bytes(self) -> int | None:
-        """Return what torch's tensors hold now."""
+        """Return the memory that torch's tensors hold now."""
         return int(self.torch.cuda.memory_allocated()) if self.torch else None
 
     def peaks(self) -> tuple[int | None, int | None]:
@@ -69,28 +69,28 @@ class Device:
         return int(stats["allocated_bytes"]["all"]["peak"]), int(stats["reserved_bytes"]["all"]["peak"])
 
     def known_peaks(self) -> tuple[int, int]:
-        """Return the same of a CUDA device, where they are always known."""
+        """Return the peaks of a CUDA device, which always has them."""
         allocated, reserved = self.peaks()
         if allocated is None or reserved is None:
             raise TypeError("a CPU has no allocator to ask")
         return allocated, reserved
 
     def retries(self) -> int | None:
-        """Return how often the allocator has flushed its cache and tried again."""
+        """Return how often the allocator has emptied its cache and tried again."""
         return int(self._stats()["num_alloc_retries"]) if self.torch else None
 
     def _stats(self) -> Any:  # noqa: ANN401 - torch is untyped here
-        """Return torch's counters as they are: ``memory_stats`` flattens and sorts them, 55 against 10 µs."""
+        """Return torch's counters; ``memory_stats`` would flatten and sort them, 55 instead of 10 µs."""
         return self.torch.cuda.memory_stats_as_nested_dict()
 
 
 def open_device(name: str) -> Device:
-    """Return the device, its CUDA context made.
+    """Return the device, with its CUDA context created.
 
     Raises
     ------
     TryFailed
-        ``environment`` where torch cannot be imported, ``no_gpu`` where it finds no device.
+        ``environment`` if torch cannot be imported, ``no_gpu`` if it finds no device.
     """
     if name != "cuda":
         return Device(name)
@@ -99,13 +99,16 @@ def open_device(name: str) -> Device:
     except ImportError as error:
         raise TryFailed(Outcome.ENVIRONMENT, f"device cuda needs torch: {error}") from error
     if not torch.cuda.is_available():
-        raise TryFailed(Outcome.NO_GPU, f"CUDA was asked for, but {_why_not(torch)}")
+        raise TryFailed(Outcome.NO_GPU, f"the point requests CUDA, but {_unavailable_reason(torch)}")
     torch.zeros(1, device="cuda")
     return Device(name, torch)
 
 
-def _why_not(torch: Any) -> str:  # noqa: ANN401 - torch is untyped here
+def _unavailable_reason(torch: Any) -> str:  # noqa: ANN401 - torch is untyped here
     built = getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None)
     if not built:
         return f"torch {torch.__version__} in {sys.executable} is a CPU build"
-    return nvml.lack() or f"torch {torch.__version__} for CUDA {built} {OLD_DRIVER} {nvml.driver()}"
+    return (
+        nvml.missing_gpu_reason()
+        or f"torch {torch.__version__} for CUDA {built} {OLD_DRIVER} {nvml.driver_version()}"
+    )

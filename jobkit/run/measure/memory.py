@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jobkit.core.measurements import Memory
+from jobkit.core.units import MIB
 from jobkit.run.measure.sampler import Peaks
 
 TOLERANCE = 0.02
@@ -13,7 +14,7 @@ TOLERANCE = 0.02
 
 @dataclass(slots=True)
 class Readings:
-    """What was read on the way, in bytes; ``None`` where it could not be."""
+    """Readings at fixed moments of a try, in bytes; ``None`` if a reading failed."""
 
     device_idle: int | None = None
     context: int | None = None
@@ -26,23 +27,23 @@ class Readings:
     cgroup_peak: int | None = None
 
 
-def split(readings: Readings, peaks: Peaks | None) -> Memory:
-    """Return the memory of a try.
+def split_memory(readings: Readings, peaks: Peaks | None) -> Memory:
+    """Split the memory of a try by instrument.
 
     Parameters
     ----------
     readings
-        By torch, the kernel and NVML at fixed moments.
+        Of torch, the kernel and NVML, at fixed moments.
     peaks
-        By the sampler process, over the whole try.
+        Of the sampler process, over the whole try.
     """
-    activations = _less(readings.allocated_peak, readings.weights)
+    activations = _subtract(readings.allocated_peak, readings.weights)
     total = process_peak(readings, peaks)
     return Memory(
         context_bytes=readings.context,
         weights_bytes=readings.weights,
         activations_bytes=activations,
-        other_bytes=_less(total, readings.context, readings.weights, activations),
+        other_bytes=_subtract(total, readings.context, readings.weights, activations),
         allocated_peak_bytes=readings.allocated_peak,
         reserved_peak_bytes=readings.reserved_peak,
         process_peak_bytes=total,
@@ -58,32 +59,31 @@ def split(readings: Readings, peaks: Peaks | None) -> Memory:
 
 
 def process_peak(readings: Readings, peaks: Peaks | None) -> int | None:
-    """Return NVML's peak of the process; where it does not tell, the device's rise above idle."""
+    """Return NVML's peak of the process; if NVML reports none, the device's rise above idle."""
     if peaks is None:
         return None
-    return peaks.process_bytes or _less(peaks.device_bytes, readings.device_idle)
+    return peaks.process_bytes or _subtract(peaks.device_bytes, readings.device_idle)
 
 
-def _less(total: int | None, *parts: int | None) -> int | None:
+def _subtract(total: int | None, *parts: int | None) -> int | None:
     if total is None or any(part is None for part in parts):
         return None
     return total - sum(part for part in parts if part is not None)
 
 
 def disagreement(readings: Readings, peaks: Peaks | None) -> str:
-    """Return a sentence where the instruments contradict each other, else an empty string.
+    """Return a sentence if the instruments contradict each other, else an empty string.
 
     NVML's process peak must cover the context and what torch reserved, and must not exceed
-    them by more than the tolerance: the rest would be memory that nobody accounts for.
+    them by more than the tolerance: the rest would be memory without an owner.
     """
     total = process_peak(readings, peaks)
     if total is None or readings.context is None or readings.reserved_peak is None:
         return ""
-    told = readings.context + readings.reserved_peak
-    if abs(total - told) <= TOLERANCE * total:
+    accounted = readings.context + readings.reserved_peak
+    if abs(total - accounted) <= TOLERANCE * total:
         return ""
-    return f"NVML saw {_mib(total)} at the peak, context and torch's reserve come to {_mib(told)}"
-
-
-def _mib(size_bytes: int) -> str:
-    return f"{size_bytes / 2**20:,.0f} MiB"
+    return (
+        f"NVML saw {total / MIB:,.0f} MiB at the peak, "
+        f"context and torch's reserve come to {accounted / MIB:,.0f} MiB"
+    )

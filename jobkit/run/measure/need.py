@@ -1,12 +1,12 @@
-"""How little memory a batch really needs: cap the allocator and try again. Standard library only.
+"""Measure how little memory a batch needs: cap the allocator and try again. Standard library only.
 
-Two figures tell it. The *reserve* is what the allocator takes for the batch by itself, from an
-empty cache: under that much, the batch passes. Near a limit the allocator empties its cache and
-tries again, which saves a batch under a still smaller cap. With expandable segments that smallest
-cap, the *need*, follows the load in a line, 2 to 4 % below the reserve. Without them it does not:
-whether emptying the cache helps changes from load to load (on an H200 batches of 1 GiB were saved
-down to 0.85 of the reserve, larger ones not at all), so there the reserve is what can be relied on
-and nothing is searched.
+There are two figures. The *reserve* is what the allocator takes for the batch alone, starting from an
+empty cache: the batch passes under that cap. Near a limit the allocator empties its cache and tries
+again, which saves a batch under a still smaller cap. With expandable segments that smallest cap, the
+*need*, follows the load in a line, 2 to 4 % below the reserve. Without them it does not: whether
+emptying the cache helps changes from load to load (on an H200 batches of 1 GiB were saved down to 0.85
+of the reserve, larger batches not at all). So without them only the reserve is reliable, and jobkit
+searches nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from jobkit.core.measurements import Need
 from jobkit.core.records import Batch, Outcome
@@ -36,19 +35,18 @@ SEARCHED = "expandable_segments:True"
 
 
 class MeasuredPoint(Protocol):
-    """What of a point the measuring depends on."""
+    """The fields of a point that the measurement depends on; see `jobkit.core.records.Point`."""
 
     @property
-    def order(self) -> str: ...  # noqa: D102 - as in `jobkit.core.records.Point`
+    def order(self) -> str: ...  # noqa: D102 - as in Point
     @property
     def allocator(self) -> str | None: ...  # noqa: D102 - as above
     @property
     def cap_bytes(self) -> int | None: ...  # noqa: D102 - as above
 
 
-@dataclass(frozen=True, slots=True)
-class Bracket:
-    """The edge lies above ``failed_bytes`` and at or below ``passed_bytes``."""
+class Bracket(NamedTuple):
+    """The need is above ``failed_bytes`` and at most ``passed_bytes``."""
 
     passed_bytes: int
     failed_bytes: int
@@ -56,38 +54,38 @@ class Bracket:
 
 
 def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> Bracket:
-    """Return the edge between the caps that fail and those that pass.
+    """Search the edge between the caps that fail and those that pass.
 
-    Just below the upper end is tried first, for small batches need all that was reserved.
+    The search starts just below the upper end, for small batches need all that was reserved.
 
     Parameters
     ----------
     passes
-        Whether the work succeeds under a cap in bytes.
+        Returns whether the work succeeds under a cap in bytes.
     low_bytes
-        A cap that is too small: what the tensors alone take, less one byte.
+        A cap that is too small: the memory of the tensors alone, less one byte.
     high_bytes
-        What was reserved when nothing was capped: a cap that suffices.
+        A cap that suffices: the reserve without a cap.
     """
     tries, finest = 0, max(STEP_BYTES, int(FINEST_SHARE * high_bytes))
-    trial = high_bytes - finest
+    cap_bytes = high_bytes - finest
     while high_bytes - low_bytes > finest:
         tries += 1
-        if passes(trial):
-            high_bytes = trial
+        if passes(cap_bytes):
+            high_bytes = cap_bytes
         else:
-            low_bytes = trial
-        trial = (low_bytes + high_bytes) // 2
-    return Bracket(passed_bytes=high_bytes, failed_bytes=low_bytes, tries=tries)
+            low_bytes = cap_bytes
+        cap_bytes = (low_bytes + high_bytes) // 2
+    return Bracket(high_bytes, low_bytes, tries)
 
 
-def largest_first(device: Device, workload: Workload, call: Call) -> float:
-    """Do the heaviest batch of a call by itself, from an empty cache; return the seconds it took.
+def run_heaviest_first(device: Device, workload: Workload, call: Call) -> float:
+    """Run the heaviest batch of a call alone, from an empty cache; return the seconds it took.
 
-    Inside a call the batches are done as the text has them, so the heaviest would come after
-    lighter ones have cut up what the allocator holds: on an H200 a pass then ran out of memory
-    under a cap that its heaviest batch alone kept (by 0.1 % with expandable segments, by 10 % with
-    PyTorch's default). A workload that cannot (`tag_heaviest`) begins with the call.
+    Inside a call the batches run in text order, so the heaviest would come after lighter ones have
+    fragmented the allocator's memory: on an H200 a pass then ran out of memory under a cap that its
+    heaviest batch alone kept (by 0.1 % with expandable segments, by 10 % with PyTorch's default). A
+    workload without `tag_heaviest` begins with the call.
     """
     if not hasattr(workload, "tag_heaviest"):
         return 0.0
@@ -99,9 +97,9 @@ def largest_first(device: Device, workload: Workload, call: Call) -> float:
 
 
 def heaviest(workload: Workload, batches: Sequence[Batch], todo: Sequence[Call]) -> Iterator[Heavy]:
-    """Yield the batches of the largest load, as the workload tells them, else its worst call.
+    """Yield the heaviest batches that the workload reports, else its heaviest call.
 
-    It is asked only when the first is wanted, so that `measure` answers for its failures.
+    As a generator it runs inside `measure_needs`, which handles the failures of the workload.
     """
     if hasattr(workload, "heaviest"):
         yield from workload.heaviest()
@@ -110,29 +108,29 @@ def heaviest(workload: Workload, batches: Sequence[Batch], todo: Sequence[Call])
         yield Heavy(worst.load, lambda: workload.process(todo[worst.index].paragraphs))
 
 
-def measure(device: Device, heavy_ones: Iterable[Heavy], point: MeasuredPoint) -> tuple[Need, ...]:
-    """Return the need of each of these batches; of fewer where one cannot be measured.
+def measure_needs(device: Device, heavy_batches: Iterable[Heavy], point: MeasuredPoint) -> tuple[Need, ...]:
+    """Return the need of each batch; fewer if a measurement fails.
 
-    A signal ends the measuring, not the try: its batches are done.
+    A signal ends the measurement and not the try, whose batches are done.
 
     Parameters
     ----------
     point
-        Its cap is put back at the end. In text order nothing is measured: there the need of a
-        pass is not the need of its worst batch.
+        Its cap is restored at the end. In text order nothing is measured, because there the need of
+        a pass is not the need of its heaviest batch.
     """
-    found: list[Need] = []
+    needs: list[Need] = []
     try:
-        for heavy in heavy_ones if point.order == "load" and device.torch else ():
-            found.append(_need(device, heavy, point))
-            if found[0].reserved_bytes > GRAIN_SHOWS_BYTES:
+        for heavy in heavy_batches if point.order == "load" and device.torch else ():
+            needs.append(_need(device, heavy, point))
+            if needs[0].reserved_bytes > GRAIN_SHOWS_BYTES:
                 break
     except Stopped:
         pass
-    except Exception:  # noqa: BLE001 - what was worked is not lost for a measurement beside it
+    except Exception:  # noqa: BLE001 - a failed measurement must not lose the work
         traceback.print_exc()
     device.cap(point.cap_bytes)
-    return tuple(found)
+    return tuple(needs)
 
 
 def _need(device: Device, heavy: Heavy, point: MeasuredPoint) -> Need:
@@ -142,19 +140,16 @@ def _need(device: Device, heavy: Heavy, point: MeasuredPoint) -> Need:
     device.reset_peaks()
     heavy.again()
     allocated, reserved = device.known_peaks()
-    searched = SEARCHED in (point.allocator or "")
-    found = (
-        bracket(lambda cap: _passes(device, heavy, cap), allocated - 1, reserved)
-        if searched
-        else Bracket(passed_bytes=reserved, failed_bytes=allocated - 1, tries=0)
-    )
+    edge = Bracket(reserved, allocated - 1, tries=0)
+    if SEARCHED in (point.allocator or ""):
+        edge = bracket(lambda cap: _passes(device, heavy, cap), allocated - 1, reserved)
     return Need(
         load=heavy.load,
         allocated_bytes=allocated,
         reserved_bytes=reserved,
-        passed_bytes=found.passed_bytes,
-        failed_bytes=found.failed_bytes,
-        tries=found.tries + 1,
+        passed_bytes=edge.passed_bytes,
+        failed_bytes=edge.failed_bytes,
+        tries=edge.tries + 1,
         seconds=time.perf_counter() - start,
     )
 

@@ -1,7 +1,7 @@
-"""Ask NVML about a card, by UUID. Standard library and pynvml.
+"""Ask NVML about a GPU, by UUID. Standard library and pynvml.
 
-NVML's index is not CUDA's: CUDA orders devices by speed unless told otherwise and sees only
-those in CUDA_VISIBLE_DEVICES, so a card is known here by its UUID alone.
+NVML's index is not CUDA's: CUDA orders devices by speed by default and sees only those in
+CUDA_VISIBLE_DEVICES. So jobkit identifies a GPU by its UUID alone.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from typing import Any
 import pynvml
 
 from jobkit.core.measurements import Gpu
-from jobkit.run.failure import NO_CARD, NO_DRIVER, NOT_ASKED
+from jobkit.run.failure import NO_DRIVER, NO_GPU_ASSIGNED, NO_GPU_REQUESTED
+
+GPU_COUNT_VARIABLE = "JOBKIT_GPUS"
+"""Set by the job script to the number of GPUs that the job requests."""
+VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 @contextlib.contextmanager
 def nvml() -> Iterator[bool]:
-    """Open NVML for a while; yields whether there is one on this machine."""
+    """Open NVML for the block; yield whether this machine has it."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
@@ -33,17 +37,21 @@ def nvml() -> Iterator[bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class NvmlGpu:
-    """An open NVML handle; every question answers ``None`` where the card does not tell."""
+class GpuHandle:
+    """An open NVML handle; every query returns ``None`` if the GPU does not answer it."""
 
     handle: Any
     uuid: str
 
-    def used_bytes(self) -> tuple[int | None, str | None]:
-        """Return the device's used memory and the call that told it, ``v2`` or ``v1``.
+    def name(self) -> str:
+        """Return the product name."""
+        return str(pynvml.nvmlDeviceGetName(self.handle))
 
-        v1 counts the driver's reserve as used since driver 510 (0.6 GiB on an idle H200), so v2
-        is asked first.
+    def used_bytes(self) -> tuple[int | None, str | None]:
+        """Return the device's used memory and the call that answered, ``v2`` or ``v1``.
+
+        v2 comes first: since driver 510, v1 counts the driver's reserve as used (0.6 GiB on an
+        idle H200).
         """
         for version, name in ((getattr(pynvml, "nvmlMemory_v2", None), "v2"), (None, "v1")):
             with contextlib.suppress(pynvml.NVMLError, TypeError):
@@ -56,13 +64,13 @@ class NvmlGpu:
         return None, None
 
     def total_bytes(self) -> int | None:
-        """Return what the card, or the MIG instance, holds."""
+        """Return the memory of the GPU or of the MIG instance."""
         with contextlib.suppress(pynvml.NVMLError):
             return int(pynvml.nvmlDeviceGetMemoryInfo(self.handle).total)
         return None
 
     def processes(self) -> dict[int, int | None] | None:
-        """Return compute process id to its memory in bytes, as NVML numbers processes.
+        """Return the memory in bytes of each compute process, by the process id that NVML reports.
 
         Inside a container these may be the host's ids, and the memory may read 0: a 0 is no
         measurement and becomes ``None``.
@@ -71,7 +79,7 @@ class NvmlGpu:
             running = pynvml.nvmlDeviceGetComputeRunningProcesses(self.handle)
         except pynvml.NVMLError:
             return None
-        return {int(one.pid): int(one.usedGpuMemory) if one.usedGpuMemory else None for one in running}
+        return {int(process.pid): int(process.usedGpuMemory or 0) or None for process in running}
 
     def utilisation_percent(self) -> float | None:
         """Return the share of the last sample period in which a kernel ran."""
@@ -80,15 +88,15 @@ class NvmlGpu:
         return None
 
     def power_w(self) -> float | None:
-        """Return the power draw of the whole card."""
+        """Return the power draw of the whole GPU."""
         with contextlib.suppress(pynvml.NVMLError):
             return float(pynvml.nvmlDeviceGetPowerUsage(self.handle)) / 1000
         return None
 
     def accounting(self) -> bool | None:
-        """Return whether the driver keeps account of processes that have ended.
+        """Return whether the driver keeps accounting of processes that have ended.
 
-        Only root can switch it (nvidia-smi(1), ``-am``); a MIG instance has none.
+        Only root can switch it on (nvidia-smi(1), ``-am``); a MIG instance has none.
         """
         with contextlib.suppress(pynvml.NVMLError):
             return bool(pynvml.nvmlDeviceGetAccountingMode(self.handle) == pynvml.NVML_FEATURE_ENABLED)
@@ -96,17 +104,17 @@ class NvmlGpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSeen:
-    """A card as it is now; ``None`` where it does not tell.
+class GpuState:
+    """A GPU as it is now; ``None`` if it does not report a value.
 
     Attributes
     ----------
     used_bytes
-        Of the device, by whomever.
+        Memory in use on the device, by all processes.
     processes
-        How many compute on it.
+        Number of compute processes on it.
     accounting
-        See `Card.accounting`.
+        See `GpuHandle.accounting`.
     """
 
     name: str
@@ -118,79 +126,65 @@ class GpuSeen:
     accounting: bool | None
 
 
-def visible_gpus() -> tuple[GpuSeen, ...]:
-    """Return every card that NVML lists; none where there is no NVML."""
-    with nvml() as there:
-        if not there:
+def list_gpus() -> tuple[GpuState, ...]:
+    """Return every GPU that NVML lists; empty without NVML."""
+    with nvml() as available:
+        if not available:
             return ()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        found = [NvmlGpu(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
+        gpus = [GpuHandle(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
         return tuple(
-            GpuSeen(
-                name=str(pynvml.nvmlDeviceGetName(card.handle)),
-                uuid=card.uuid,
+            GpuState(
+                name=gpu.name(),
+                uuid=gpu.uuid,
                 driver=str(pynvml.nvmlSystemGetDriverVersion()),
-                total_bytes=card.total_bytes(),
-                used_bytes=card.used_bytes()[0],
-                processes=None if (running := card.processes()) is None else len(running),
-                accounting=card.accounting(),
+                total_bytes=gpu.total_bytes(),
+                used_bytes=gpu.used_bytes()[0],
+                processes=None if (running := gpu.processes()) is None else len(running),
+                accounting=gpu.accounting(),
             )
-            for card in found
+            for gpu in gpus
         )
 
 
-ASKED_VARIABLE = "JOBKIT_GPUS"
-"""How many GPUs the job asks for, as its script says."""
-
-
-def lack() -> str:
-    """Return why there is no card to work on, as far as NVML knows; empty if one is there."""
-    if os.environ.get(ASKED_VARIABLE) == "0":
-        return f"{NOT_ASKED} (resources.gpus: 0)"
-    with nvml() as there:
-        if not there:
+def missing_gpu_reason() -> str:
+    """Return why there is no GPU to work on, as far as NVML can tell; empty if there is one."""
+    if os.environ.get(GPU_COUNT_VARIABLE) == "0":
+        return f"{NO_GPU_REQUESTED} (resources.gpus: 0)"
+    with nvml() as available:
+        if not available:
             return f"{NO_DRIVER} on this node"
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        visible = os.environ.get(VISIBLE_VARIABLE)
         given = pynvml.nvmlDeviceGetCount() and (visible is None or visible.split(",")[0].strip())
-    return "" if given else f"{NO_CARD} (CUDA_VISIBLE_DEVICES={visible!r})"
+    return "" if given else f"{NO_GPU_ASSIGNED} ({VISIBLE_VARIABLE}={visible!r})"
 
 
-def driver() -> str:
-    """Return the version of the driver; NVML must be there."""
+def driver_version() -> str:
+    """Return the version of the driver; NVML must be available."""
     with nvml():
         return str(pynvml.nvmlSystemGetDriverVersion())
 
 
-def open_card(uuid: str) -> NvmlGpu | None:
-    """Return the card or MIG instance of this UUID; NVML must be open."""
+def open_gpu(uuid: str) -> GpuHandle | None:
+    """Return the GPU or MIG instance with this UUID; NVML must be open."""
     try:
-        return NvmlGpu(pynvml.nvmlDeviceGetHandleByUUID(uuid), uuid)
+        return GpuHandle(pynvml.nvmlDeviceGetHandleByUUID(uuid), uuid)
     except pynvml.NVMLError:
         return None
 
 
-def idle_bytes() -> dict[str, int | None]:
-    """Return UUID to used memory of every card that NVML lists."""
-    with nvml() as there:
-        if not there:
-            return {}
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        cards = [NvmlGpu(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
-        return {card.uuid: card.used_bytes()[0] for card in cards}
-
-
-def describe(uuid: str, own_pid: int) -> Gpu | None:
-    """Return what stands in the record about the card; ``None`` without NVML or such a card."""
-    with nvml() as there:
-        card = open_card(uuid) if there else None
-        if card is None:
+def read_gpu(uuid: str, own_pid: int) -> Gpu | None:
+    """Return the GPU as a record describes it; ``None`` without NVML or such a GPU."""
+    with nvml() as available:
+        gpu = open_gpu(uuid) if available else None
+        if gpu is None:
             return None
-        running = card.processes()
+        running = gpu.processes()
         cuda = pynvml.nvmlSystemGetCudaDriverVersion()
         return Gpu(
-            name=str(pynvml.nvmlDeviceGetName(card.handle)),
+            name=gpu.name(),
             uuid=uuid,
-            total_bytes=card.total_bytes(),
+            total_bytes=gpu.total_bytes(),
             driver=str(pynvml.nvmlSystemGetDriverVersion()),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}",
             foreign_processes=None if running is None else len(set(running) - {own_pid}),
@@ -203,20 +197,20 @@ def visible_uuid(cuda_uuid: str | None) -> str | None:
     Parameters
     ----------
     cuda_uuid
-        What the framework says of device 0, where it says anything.
+        The UUID that the framework reports for device 0, if any.
 
     Notes
     -----
-    A MIG instance has a UUID of its own that CUDA does not tell; there the entry of
-    CUDA_VISIBLE_DEVICES is the name. A bare index is resolved only where there is one card:
-    otherwise it may name another card in NVML's order.
+    A MIG instance has its own UUID, which CUDA does not report; then the entry of
+    CUDA_VISIBLE_DEVICES is the name. A bare index is resolved only if there is one GPU:
+    otherwise it may name another GPU in NVML's order.
     """
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
+    first = os.environ.get(VISIBLE_VARIABLE, "").split(",")[0].strip()
     if first.startswith("MIG-"):
         return first
     if cuda_uuid:
         return cuda_uuid if cuda_uuid.startswith("GPU-") else f"GPU-{cuda_uuid}"
-    known = list(idle_bytes())
+    uuids = [gpu.uuid for gpu in list_gpus()]
     if first.startswith("GPU-"):
-        return next((uuid for uuid in known if uuid.startswith(first)), None)
-    return known[0] if len(known) == 1 else None
+        return next((uuid for uuid in uuids if uuid.startswith(first)), None)
+    return uuids[0] if len(uuids) == 1 else None

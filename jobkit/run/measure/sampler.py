@@ -1,8 +1,8 @@
-"""Follow the memory of a card and of a process tree, in a process of its own.
+"""Sample the memory of a GPU and of a process tree, in a separate process.
 
-A thread would starve behind Python (one sample in 0.4 s was seen). The parent holds this
-process's standard input: a line ``peaks`` is answered with one line of JSON, ``mark`` starts the
-averages anew, and end of file, so also the parent's death, ends it.
+A thread would starve next to Python code (one sample in 0.4 s was seen). The parent holds this
+process's standard input. The sampler answers each line ``peaks`` with one line of JSON, resets its
+averages on a line ``mark``, and exits at end of file, so also when the parent dies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from jobkit.run.measure.nvml import NvmlGpu, nvml, open_card
+from jobkit.run.measure.nvml import GpuHandle, nvml, open_gpu
 
 PERIOD_S = 0.01
 SLOW_PERIOD_S = 1.0
@@ -29,12 +29,12 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(slots=True)
 class Peaks:
-    """What was seen so far; ``None`` where it could not be.
+    """The peaks so far; ``None`` if a value could not be read.
 
     Attributes
     ----------
     device_bytes, process_bytes, rss_bytes
-        Largest samples: NVML of the device, of the process, resident memory of the tree.
+        The largest sample: NVML of the device, NVML of the process, resident memory of the tree.
     period_s
         Mean time between two samples since the last mark.
     """
@@ -50,40 +50,41 @@ class Peaks:
 
 
 class Follower:
-    """Takes samples of one process and, where given, one card."""
+    """Samples one process tree and, if given, one GPU."""
 
-    def __init__(self, pid: int, card: NvmlGpu | None) -> None:
+    def __init__(self, pid: int, gpu: GpuHandle | None) -> None:
         self._pid = pid
-        self._card = card
+        self._gpu = gpu
         self._tree = [pid]
         self.peaks = Peaks()
         self._since = time.monotonic()
 
     def mark(self) -> None:
-        """Start averages and the achieved period anew; peaks stay."""
+        """Reset the averages and the achieved period; keep the peaks."""
         self.peaks.samples = 0
         self.peaks.utilisation_percent.clear()
         self.peaks.power_w.clear()
         self._since = time.monotonic()
 
-    def fast(self) -> None:
+    def sample_memory(self) -> None:
         """Sample memory."""
         peaks = self.peaks
         peaks.samples += 1
         peaks.period_s = (time.monotonic() - self._since) / peaks.samples
-        peaks.rss_bytes = _larger(peaks.rss_bytes, sum(rss_bytes(pid) or 0 for pid in self._tree) or None)
-        if self._card:
-            used, peaks.memory_query = self._card.used_bytes()
-            peaks.device_bytes = _larger(peaks.device_bytes, used)
-            own = (self._card.processes() or {}).get(self._pid)
-            peaks.process_bytes = _larger(peaks.process_bytes, own)
+        rss = sum(rss_bytes(pid) or 0 for pid in self._tree)
+        peaks.rss_bytes = _max(peaks.rss_bytes, rss or None)
+        if self._gpu:
+            used, peaks.memory_query = self._gpu.used_bytes()
+            peaks.device_bytes = _max(peaks.device_bytes, used)
+            own = (self._gpu.processes() or {}).get(self._pid)
+            peaks.process_bytes = _max(peaks.process_bytes, own)
 
-    def slow(self) -> None:
-        """Sample power and utilisation, and look for children of the process."""
-        self._tree = [pid for pid in tree(self._pid) if pid != os.getpid()]
-        if self._card:
-            _append(self.peaks.utilisation_percent, self._card.utilisation_percent())
-            _append(self.peaks.power_w, self._card.power_w())
+    def sample_power(self) -> None:
+        """Sample power and utilisation, and list the process's children again."""
+        self._tree = [pid for pid in process_tree(self._pid) if pid != os.getpid()]
+        if self._gpu:
+            _append(self.peaks.utilisation_percent, self._gpu.utilisation_percent())
+            _append(self.peaks.power_w, self._gpu.power_w())
 
 
 def _append(values: list[float], value: float | None) -> None:
@@ -91,41 +92,40 @@ def _append(values: list[float], value: float | None) -> None:
         values.append(value)
 
 
-def _larger(known: int | None, seen: int | None) -> int | None:
-    return seen if known is None else known if seen is None else max(known, seen)
+def _max(*values: int | None) -> int | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def rss_bytes(pid: int) -> int | None:
-    """Return the resident memory of a process, ``None`` where it has gone (proc(5), statm)."""
+    """Return the resident memory of a process; ``None`` if it has exited (proc(5), statm)."""
     try:
-        # Not through Path, and unbuffered: this runs a hundred times a second beside the work.
-        with open(f"/proc/{pid}/statm", "rb", buffering=0) as stream:  # noqa: PTH123 - as said
+        # Not through Path, and unbuffered: this runs a hundred times a second next to the work.
+        with open(f"/proc/{pid}/statm", "rb", buffering=0) as stream:  # noqa: PTH123 - see above
             return int(stream.read(STATM_BYTES).split()[1]) * PAGE_BYTES
     except (OSError, IndexError, ValueError):
         return None
 
 
-def tree(pid: int) -> list[int]:
+def process_tree(pid: int) -> list[int]:
     """Return a process and its descendants (proc(5), task/tid/children)."""
-    found, queue = [], [pid]
-    while queue:
-        found.append(queue[0])
-        for path in Path(f"/proc/{queue.pop(0)}/task").glob("*/children"):
+    tree = [pid]
+    for process in tree:  # grows in the loop
+        for path in Path(f"/proc/{process}/task").glob("*/children"):
             with contextlib.suppress(OSError):
-                queue += [int(child) for child in path.read_text(encoding="ascii").split()]
-    return found
+                tree += [int(child) for child in path.read_text(encoding="ascii").split()]
+    return tree
 
 
-def follow(pid: int, uuid: str, period_s: float) -> None:
-    """Sample until standard input ends, answering what is asked on it."""
-    with nvml() as there:
-        follower = Follower(pid, open_card(uuid) if there and uuid else None)
+def sample_until_closed(pid: int, uuid: str, period_s: float) -> None:
+    """Sample until standard input ends; answer each line on it."""
+    with nvml() as available:
+        follower = Follower(pid, open_gpu(uuid) if available and uuid else None)
         due = slow_due = time.monotonic()
         while True:
             if (now := time.monotonic()) >= slow_due:
-                follower.slow()
+                follower.sample_power()
                 slow_due = now + SLOW_PERIOD_S
-            follower.fast()
+            follower.sample_memory()
             due = max(due + period_s, time.monotonic())
             while select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
                 word = sys.stdin.readline().strip()
@@ -137,7 +137,7 @@ def follow(pid: int, uuid: str, period_s: float) -> None:
 def _answer(word: str, follower: Follower) -> None:
     if word == "mark":
         follower.mark()
-    follower.fast()
+    follower.sample_memory()
     sys.stdout.write(json.dumps(asdict(follower.peaks)) + "\n")
     sys.stdout.flush()
 
@@ -149,7 +149,7 @@ class Sampling:
         self._process = process
 
     def ask(self, word: str) -> Peaks | None:
-        """Send ``peaks`` or ``mark``; return what was seen, ``None`` if the sampler has died."""
+        """Send ``peaks`` or ``mark``; return the peaks, or ``None`` if the sampler has died."""
         if not self._process.stdin or not self._process.stdout:
             return None
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -161,14 +161,14 @@ class Sampling:
 
 @contextlib.contextmanager
 def sampling(uuid: str | None, period_s: float = PERIOD_S) -> Iterator[Sampling]:
-    """Follow this process and a card in a child process for the length of a ``with`` block.
+    """Sample this process and a GPU from a child process for the length of the block.
 
     Parameters
     ----------
     uuid
-        The card's, or ``None`` on a CPU.
+        Of the GPU, or ``None`` on a CPU.
     period_s
-        Time between two memory samples that is aimed at.
+        Target time between two memory samples.
     """
     argv = [
         sys.executable,
@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--period", type=float, default=PERIOD_S)
     arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        follow(arguments.pid, arguments.uuid, arguments.period)
+        sample_until_closed(arguments.pid, arguments.uuid, arguments.period)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.terminal import nearest
-from jobkit.run.failure import in_words
+from jobkit.core.terminal import suggest
+from jobkit.run.failure import describe_error
 
 SHIPPED = {
     "stanza-ner": "jobkit.run.workloads.stanza_ner:StanzaNer",
@@ -127,7 +127,7 @@ def workload_class(name: str, folder: str | None = None) -> type[Workload]:
         raise _not_imported(name, module_name, folder, error) from error
     found: type[Workload] | None = getattr(module, class_name, None)
     if found is None:
-        close = nearest(class_name, [one for one in vars(module) if not one.startswith("_")])
+        close = suggest(class_name, [one for one in vars(module) if not one.startswith("_")])
         message = f"workload {name!r}: {module.__file__} has no {class_name!r}{close}"
         raise JobkitError(message, hint=FORM)
     return found
@@ -141,5 +141,5 @@ def _not_imported(name: str, module: str, folder: str | None, error: BaseExcepti
     if absent and f"{module}.".startswith(f"{absent}."):
         where = f"neither installed nor in {folder}" if folder else "not installed"
         return JobkitError(f"workload {name!r}: the module {absent!r} is {where}", hint=FORM)
-    message = f"workload {name!r} cannot be imported: {in_words(error, folder)}"
+    message = f"workload {name!r} cannot be imported: {describe_error(error, folder)}"
     return JobkitError(message, hint=f"{sys.executable} -m pip install {absent}" if absent else FORM)

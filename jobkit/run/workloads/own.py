@@ -15,7 +15,7 @@ from typing import Any, cast
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import Say
-from jobkit.run.failure import in_words
+from jobkit.run.failure import describe_error
 from jobkit.run.workloads.base import SHIPPED, Entity, Result, Workload, workload_class
 
 METHODS = ("load", "items_per_call", "process", "effective", "versions")
@@ -87,13 +87,13 @@ def open_workload(name: str, folder: str | None) -> Workload:
     Raises
     ------
     JobkitError
-        As `whole_class`.
+        As `checked_class`.
     """
-    workload = whole_class(name, folder)()
+    workload = checked_class(name, folder)()
     return workload if name in SHIPPED else cast("Workload", CheckedWorkload(name, workload))
 
 
-def whole_class(name: str, folder: str | None) -> type[Workload]:
+def checked_class(name: str, folder: str | None) -> type[Workload]:
     """Return the class that a spec's ``workload`` names, if it has all that it must have.
 
     Parameters
@@ -116,11 +116,11 @@ def whole_class(name: str, folder: str | None) -> type[Workload]:
     if not isinstance(getattr(found, "NEEDS_MODEL", None), bool):
         lacks.append("no NEEDS_MODEL, True or False")
     if lacks:
-        raise JobkitError(f"workload {name!r} ({_place(found)}) has {'; '.join(lacks)}", hint=HINT)
+        raise JobkitError(f"workload {name!r} ({_location(found)}) has {'; '.join(lacks)}", hint=HINT)
     return found
 
 
-def folder_of(name: str, folder: str | None) -> str | None:
+def code_folder(name: str, folder: str | None) -> str | None:
     """Return where the code of a user's own workload lies; ``None`` of a shipped one."""
     if name in SHIPPED:
         return None
@@ -131,7 +131,7 @@ def folder_of(name: str, folder: str | None) -> str | None:
 def traits(name: str, folder: str | None, *, say: Say) -> tuple[bool, bool, list[str]]:
     """Return whether a workload needs a model, whether it tells the lengths of a text's items, its knobs."""
     del say
-    found = whole_class(name, folder)
+    found = checked_class(name, folder)
     return found.NEEDS_MODEL, callable(getattr(found, "lengths", None)), list(found.KNOBS)
 
 
@@ -148,7 +148,7 @@ def lengths(
     Parameters
     ----------
     name, folder
-        As for `whole_class`.
+        As for `checked_class`.
     paragraphs
         Of the text.
     model
@@ -160,13 +160,13 @@ def lengths(
         Where the workload fails, or returns anything else.
     """
     del say
-    found: Any = whole_class(name, folder)
+    found: Any = checked_class(name, folder)
     try:
         answer = found.lengths(paragraphs, ModelRef(**model) if model else None)
     except Exception as error:  # a workload may be anybody's, and a framework raises what it likes
-        said = in_words(error, folder_of(name, folder))
+        said = describe_error(error, code_folder(name, folder))
         message = f"workload {name!r}: the lengths of the text could not be computed: {said}"
-        raise JobkitError(message, hint=NEEDLESS) from error
+        raise JobkitError(message, hint=LENGTHS_HINT) from error
     try:
         rows = [[_length(item) for item in row] for row in answer]
     except TypeError as error:
@@ -178,7 +178,7 @@ def lengths(
 
 
 LENGTHS = "a list for each paragraph, with the length of each of its items, a whole number of 0 or more"
-NEEDLESS = "jobkit preflight --fast estimates them without a model; batch sizes in numbers need none"
+LENGTHS_HINT = "jobkit preflight --fast estimates them without a model; batch sizes in numbers need none"
 
 
 def _length(item: object) -> int:
@@ -194,12 +194,12 @@ def _short(value: object) -> str:
 
 
 def _fault(name: str, found: type, method: str, what: str, expected: str) -> JobkitError:
-    place = _place(getattr(found, method, found))
+    place = _location(getattr(found, method, found))
     message = f"workload {name!r} ({place}): {method}() {what}, where {expected} is expected"
     return JobkitError(message, hint=HINT)
 
 
-def _place(thing: object) -> str:
+def _location(thing: object) -> str:
     """Return ``file:line`` of a class or a function; as much as is known."""
     try:
         return f"{inspect.getsourcefile(cast('Any', thing))}:{inspect.getsourcelines(cast('Any', thing))[1]}"

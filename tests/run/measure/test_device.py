@@ -106,7 +106,7 @@ def test_without_a_device_a_try_never_falls_back(
     monkeypatch.setattr(nvml, "nvml", lambda: contextlib.nullcontext(cards is not None))
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: cards)
     monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "470.1")
-    monkeypatch.setenv(nvml.ASKED_VARIABLE, asked)
+    monkeypatch.setenv(nvml.GPU_COUNT_VARIABLE, asked)
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
@@ -114,7 +114,7 @@ def test_without_a_device_a_try_never_falls_back(
     with pytest.raises(TryFailed) as caught:
         open_device("cuda")
     assert caught.value.outcome is Outcome.NO_GPU
-    assert caught.value.message == f"CUDA was asked for, but {why}"
+    assert caught.value.message == f"the point requests CUDA, but {why}"
 
 
 def test_without_torch_it_is_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.run.measure.memory import Readings, split
+from jobkit.run.measure.memory import Readings, split_memory
 from jobkit.run.measure.sampler import Peaks
 
 MIB = 2**20
@@ -16,14 +16,14 @@ def test_the_four_parts_add_up_to_the_process_peak(
 ) -> None:
     total = context + weights + activations + other
     readings = Readings(context=context, weights=weights, allocated_peak=weights + activations)
-    memory = split(readings, Peaks(process_bytes=total or None, device_bytes=total))
+    memory = split_memory(readings, Peaks(process_bytes=total or None, device_bytes=total))
     parts = (memory.context_bytes, memory.weights_bytes, memory.activations_bytes, memory.other_bytes)
     if total:
         assert sum(part for part in parts if part is not None) == memory.process_peak_bytes
 
 
 def test_unknown_stays_unknown() -> None:
-    memory = split(Readings(), None)
+    memory = split_memory(Readings(), None)
     assert memory.context_bytes is None
     assert memory.activations_bytes is None
     assert memory.other_bytes is None
@@ -32,14 +32,18 @@ def test_unknown_stays_unknown() -> None:
 
 
 def test_without_the_process_the_rise_of_the_device_stands_in() -> None:
-    memory = split(Readings(device_idle=600), Peaks(device_bytes=1000))
+    memory = split_memory(Readings(device_idle=600), Peaks(device_bytes=1000))
     assert memory.process_peak_bytes == 400
 
 
 def test_instruments_that_disagree_are_named() -> None:
-    agree = split(Readings(context=600 * MIB, reserved_peak=400 * MIB), Peaks(process_bytes=1010 * MIB))
+    agree = split_memory(
+        Readings(context=600 * MIB, reserved_peak=400 * MIB), Peaks(process_bytes=1010 * MIB)
+    )
     assert agree.disagreement == ""
-    differ = split(Readings(context=600 * MIB, reserved_peak=400 * MIB), Peaks(process_bytes=2000 * MIB))
+    differ = split_memory(
+        Readings(context=600 * MIB, reserved_peak=400 * MIB), Peaks(process_bytes=2000 * MIB)
+    )
     assert (
         differ.disagreement == "NVML saw 2,000 MiB at the peak, context and torch's reserve come to 1,000 MiB"
     )

@@ -19,8 +19,8 @@ from jobkit.run.measure.need import (
     STEP_BYTES,
     bracket,
     heaviest,
-    largest_first,
-    measure,
+    measure_needs,
+    run_heaviest_first,
 )
 from jobkit.run.paragraphs import Call
 from jobkit.run.workloads.base import Heavy, Result, Workload
@@ -120,7 +120,9 @@ def test_a_batch_that_needs_all_it_reserved_is_told_in_one_try() -> None:
 
 def test_the_need_is_found_and_the_cap_put_back() -> None:
     card, size = Card(), 4 * 2**30
-    [found] = measure(card.device, [Heavy(7_000, card.run(size))], replace(SEARCHING, cap_bytes=80 * 2**30))
+    [found] = measure_needs(
+        card.device, [Heavy(7_000, card.run(size))], replace(SEARCHING, cap_bytes=80 * 2**30)
+    )
     assert (found.load, found.allocated_bytes, found.reserved_bytes) == (7_000, size, size * 11 // 10)
     assert found.failed_bytes < needed(size) <= found.passed_bytes
     assert found.passed_bytes - found.failed_bytes <= max(STEP_BYTES, FINEST_SHARE * found.reserved_bytes)
@@ -132,9 +134,9 @@ def test_the_need_is_found_and_the_cap_put_back() -> None:
 def test_parts_are_measured_where_the_grain_shows_and_else_not() -> None:
     card = Card()
     small = [Heavy(load, card.run(load * MIB)) for load in (1_000, 850, 700)]
-    assert [one.load for one in measure(card.device, small, SEARCHING)] == [1_000, 850, 700]
+    assert [one.load for one in measure_needs(card.device, small, SEARCHING)] == [1_000, 850, 700]
     large = [Heavy(load, card.run(load * MIB)) for load in (2_000, 1_700, 1_400)]
-    assert [one.load for one in measure(card.device, large, SEARCHING)] == [2_000]
+    assert [one.load for one in measure_needs(card.device, large, SEARCHING)] == [2_000]
     assert 1_000 * MIB < GRAIN_SHOWS_BYTES < 2_000 * MIB
     assert card.caps[-1] is None
 
@@ -142,7 +144,9 @@ def test_parts_are_measured_where_the_grain_shows_and_else_not() -> None:
 @pytest.mark.parametrize("allocator", [None, "expandable_segments:False"])
 def test_without_expandable_segments_nothing_is_searched(allocator: str | None) -> None:
     card = Card()
-    [found] = measure(card.device, [Heavy(9, card.run(2 * 2**30))], replace(point(), allocator=allocator))
+    [found] = measure_needs(
+        card.device, [Heavy(9, card.run(2 * 2**30))], replace(point(), allocator=allocator)
+    )
     assert (found.passed_bytes, found.failed_bytes) == (found.reserved_bytes, found.allocated_bytes - 1)
     assert found.tries == 1
 
@@ -152,8 +156,8 @@ def test_nothing_is_measured_in_text_order_or_on_a_cpu() -> None:
         raise AssertionError
 
     heavy, card = [Heavy(9, never)], Card()
-    assert measure(card.device, heavy, replace(SEARCHING, order="text")) == ()
-    assert measure(Device("cpu"), heavy, SEARCHING) == ()
+    assert measure_needs(card.device, heavy, replace(SEARCHING, order="text")) == ()
+    assert measure_needs(Device("cpu"), heavy, SEARCHING) == ()
     assert card.caps == [None]
 
 
@@ -164,7 +168,7 @@ def test_a_signal_ends_the_measuring_and_keeps_what_was_found() -> None:
         raise Stopped("USR1")
 
     heavy = [Heavy(900, card.run(900 * MIB)), Heavy(800, stopped), Heavy(700, card.run(700 * MIB))]
-    found = measure(card.device, heavy, replace(SEARCHING, cap_bytes=5 * 2**30))
+    found = measure_needs(card.device, heavy, replace(SEARCHING, cap_bytes=5 * 2**30))
     assert [one.load for one in found] == [900]
     assert card.caps[-1] == 5 * 2**30
 
@@ -178,7 +182,7 @@ def test_a_failure_beside_the_work_loses_nothing(
     def fails() -> None:
         raise error
 
-    found = measure(card.device, [Heavy(900, card.run(900 * MIB)), Heavy(800, fails)], SEARCHING)
+    found = measure_needs(card.device, [Heavy(900, card.run(900 * MIB)), Heavy(800, fails)], SEARCHING)
     assert [one.load for one in found] == [900]
     assert card.caps[-1] is None
     assert str(error) in capsys.readouterr().err
@@ -196,7 +200,7 @@ def test_an_error_that_is_no_lack_of_memory_does_not_pass_for_one(
             raise ValueError("no longer")
         again()
 
-    assert measure(card.device, [Heavy(900, once)], SEARCHING) == ()
+    assert measure_needs(card.device, [Heavy(900, once)], SEARCHING) == ()
     assert "no longer" in capsys.readouterr().err
 
 
@@ -247,7 +251,7 @@ def test_a_workload_that_tells_is_asked() -> None:
 
 def test_one_that_fails_to_tell_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     found = heaviest(cast("Workload", Broken()), batches(3), TODO)
-    assert measure(Card().device, found, SEARCHING) == ()
+    assert measure_needs(Card().device, found, SEARCHING) == ()
     assert "broken" in capsys.readouterr().err
 
 
@@ -268,7 +272,7 @@ class Primed:
 
 def test_the_heaviest_batch_comes_before_its_call_and_from_an_empty_cache() -> None:
     card, workload = Card(), Primed()
-    seconds = largest_first(card.device, cast("Workload", workload), Call(0, ("a", "b")))
+    seconds = run_heaviest_first(card.device, cast("Workload", workload), Call(0, ("a", "b")))
     assert workload.asked == [("a", "b")]
     assert card.emptied == 1
     assert seconds >= 0
@@ -276,5 +280,5 @@ def test_the_heaviest_batch_comes_before_its_call_and_from_an_empty_cache() -> N
 
 def test_a_workload_that_cannot_do_one_batch_begins_with_the_call() -> None:
     card = Card()
-    assert largest_first(card.device, cast("Workload", object()), Call(0, ("a",))) == 0
+    assert run_heaviest_first(card.device, cast("Workload", object()), Call(0, ("a",))) == 0
     assert card.emptied == 0

@@ -53,7 +53,7 @@ def test_it_ends_with_its_parent() -> None:
 
 def test_the_tree_holds_children() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        assert child.pid in sampler.tree(os.getpid())
+        assert child.pid in sampler.process_tree(os.getpid())
         child.communicate(b"\n")
 
 
@@ -63,9 +63,9 @@ def test_a_process_that_has_gone_has_no_memory() -> None:
 
 def test_peaks_never_fall_and_marks_start_averages_anew() -> None:
     follower = Follower(os.getpid(), None)
-    follower.slow()
+    follower.sample_power()
     follower.peaks = Peaks(rss_bytes=2**50, samples=7, power_w=[3.0])
-    follower.fast()
+    follower.sample_memory()
     assert follower.peaks.rss_bytes == 2**50
     assert follower.peaks.samples == 8
     follower.mark()

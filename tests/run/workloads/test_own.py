@@ -6,14 +6,14 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.run.workloads.base import workload_class
-from jobkit.run.workloads.own import CheckedWorkload, folder_of, open_workload, whole_class
+from jobkit.run.workloads.own import CheckedWorkload, checked_class, code_folder, open_workload
 from tests.support.builders import own_workload
 
 
 def test_a_class_is_told_all_that_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "bare.py").write_text("\nclass Toy:\n    KNOBS = 'batch_size'\n    def load(self): ...\n")
     with pytest.raises(JobkitError, match=rf"'bare:Toy' \({tmp_path}/bare.py:2\) has no method") as caught:
-        whole_class("bare:Toy", str(tmp_path))
+        checked_class("bare:Toy", str(tmp_path))
     for lack in ("items_per_call", "process", "effective", "versions", "KNOBS", "NEEDS_MODEL"):
         assert lack in caught.value.message
     assert "load" not in caught.value.message.replace("workload", "")
@@ -34,7 +34,7 @@ def test_what_cannot_be_used_is_told_with_its_line(source: str, told: str, tmp_p
     name = f"own_{abs(hash(source))}"
     (tmp_path / f"{name}.py").write_text(source)
     with pytest.raises(JobkitError, match=told) as caught:
-        whole_class(f"{name}:Toy", str(tmp_path))
+        checked_class(f"{name}:Toy", str(tmp_path))
     assert caught.value.hint
 
 
@@ -88,4 +88,4 @@ def test_right_answers_pass_and_what_is_absent_stays_so(tmp_path: Path) -> None:
     workload.load(None, "cpu", {"batch_size": 3}, 1)
     assert (workload.items_per_call(), workload.process(["a b", "c"]).tokens) == (3, 3)
     assert workload.effective() == {"batch_size": 2}
-    assert (folder_of(name, None), folder_of("count", None)) == (str(tmp_path), None)
+    assert (code_folder(name, None), code_folder("count", None)) == (str(tmp_path), None)
