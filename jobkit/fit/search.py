@@ -36,7 +36,7 @@ from jobkit.outcome.trials import (
     Trial,
     describe_trials,
     goes_on,
-    read_wanted,
+    read_goal,
     settled_trials,
     trial_id,
     trials,
@@ -59,7 +59,7 @@ def next_trial(run_dir: Path) -> Point | None:
     JobkitError
         Where the run folder holds no ``find_max.json``.
     """
-    wanted = read_wanted(run_dir)
+    wanted = read_goal(run_dir)
     with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
         return _next_trial(run_dir, wanted)
 
@@ -144,7 +144,7 @@ def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
     finds = [sent for sent in accounts.journal.submissions if sent.role is Role.FIND]
     if not finds or not (run_dir / SEARCH_GOAL_FILE).is_file():
         return None
-    before = read_wanted(run_dir)
+    before = read_goal(run_dir)
     if (before.memory_bytes, before.ram_bytes) != (asked.memory_bytes, asked.ram_bytes):
         return None
     outcomes = {result.point.index: result.verdict.outcome for result in read_run(run_dir).points}

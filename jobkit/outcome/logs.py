@@ -1,4 +1,4 @@
-"""Find the log of a point's try: through the try itself where one has begun, else through the journal."""
+"""Find the log of a point's try: through the try itself if it has begun, else through the journal."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Log:
     Attributes
     ----------
     number
-        Of the try; 0 where none of the task has begun.
+        Of the try; 0 if no try of the task has begun.
     task
-        That runs it; ``None`` where it is of none.
+        That runs it; ``None`` if it is not known.
     path
-        ``None`` where there is none, or it is not known.
+        ``None`` if there is no log, or it is not known.
     by_hand
-        Whether a person ran it, whose terminal has the output.
+        Whether a person ran it: the output went to that terminal.
     tries
         The numbers of all the point's tries that the log holds.
     others
-        The points that share it, for they share the task.
+        The points that share it, because they share the task.
     exit
-        The file that is there once the try has ended; ``None`` where none has begun.
+        The file that is there once the try has ended; ``None`` if no try has begun.
     """
 
     point: Point
@@ -66,12 +66,12 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
     word
         The point: its index, its id, or how that begins, if no other begins so.
     number
-        The try; by default the latest, or the one to come where it was submitted since.
+        The try; by default the latest, or the next if the point was submitted since.
 
     Raises
     ------
     JobkitError
-        Where there is no such run, point or try.
+        If there is no such run, point or try.
     """
     points, _ = read_points(run)
     if not points:
@@ -99,7 +99,7 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     Raises
     ------
     JobkitError
-        Where there is none, or there are several.
+        If there is none, or there are several.
     """
     for point in points:
         if word in {point.point_id, str(point.index)}:
@@ -129,7 +129,7 @@ def _chosen(point: Point, tries: Sequence[TryResult], number: int | None) -> Try
 
 
 def log_path(run: Path, point: Point, task: Task | None) -> Path | None:
-    """Return where the log of a point's task is, or will be; ``None`` where that is not known."""
+    """Return where the log of a point's task is, or will be; ``None`` if that is not known."""
     scheduler = SCHEDULERS.get(task.scheduler) if task else None
     name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler and task else ""
     return run / LOGS_FOLDER / name if name else None

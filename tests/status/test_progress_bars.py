@@ -95,7 +95,7 @@ def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reaso
     assert [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()] == [
         "batch_size-1-r1 1/2 points, about 7 s to go",
         "batch_size-1-r2 2/2 points",
-        "batch_size-1-r2 bug: its record says so",
+        "batch_size-1-r2 bug: by its record",
     ]
 
 
