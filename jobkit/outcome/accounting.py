@@ -15,7 +15,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.core.units import format_moment
 from jobkit.outcome.journal import Journal, Task, read_journal
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Accounted, State
 
 GONE_AFTER = timedelta(seconds=60)
@@ -27,9 +27,6 @@ RETURNING = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.QUEUE_ERROR
 """The accounting reports these of tasks that have ended, and of tasks that the scheduler runs again or
 holds: for 3.5 s sacct shows a requeued task as PREEMPTED and no more, and qacct has a record of a task in
 Eqw (measured, Slurm 22.05.8, Grid Engine 8.1.9). So jobkit asks the queue until they have left it."""
-
-AT_ONCE = frozenset({"local"})
-"""Schedulers for which one query is enough: a process that is gone does not come back."""
 
 GONE = "gone"
 """The kind of a line of ``accounting.jsonl`` that lists the tasks that the queue did not hold."""
@@ -212,7 +209,7 @@ def _missed(lines: Sequence[Answer]) -> _Missed:
                 tasks.pop(task, None)
         for task in missed:
             waiting[task] = since[task] = line.at
-        at_once = line.scheduler in AT_ONCE
+        at_once = runs_here(line.scheduler)  # a process that is gone does not come back
         over = {
             task: at
             for task, at in waiting.items()

@@ -16,7 +16,7 @@ from jobkit.core.layout import (
     read_points,
     try_numbers,
 )
-from jobkit.core.records import Batch, Outcome, Point
+from jobkit.core.records import Batch, Outcome, Point, Record
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.tries import TryResult, counting, not_started, read_tries
 from jobkit.outcome.verdict import TryFiles, Verdict
@@ -63,6 +63,11 @@ class PointResult:
         """The files of the try that counts; ``None`` if it has not begun."""
         files = self.counts.files
         return files if files.number else None
+
+    @property
+    def record(self) -> Record | None:
+        """The record of the try that counts; ``None`` if it left none."""
+        return self.counts.files.record
 
     @property
     def verdict(self) -> Verdict:

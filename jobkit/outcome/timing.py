@@ -20,7 +20,7 @@ def elapsed_s(tried: TryResult, *, shared: bool = False) -> float | None:
     """
     if tried.files.record is None:
         return _account_s(tried, shared=shared)
-    return _worker_s(tried.files.record)
+    return worker_s(tried.files.record)
 
 
 def task_s(tried: TryResult, *, shared: bool = False) -> float | None:
@@ -29,8 +29,8 @@ def task_s(tried: TryResult, *, shared: bool = False) -> float | None:
     It is the longest time that any source reports. The files ``begin`` and ``exit`` report it by when
     they were written, by the clock of the file system; in a run folder that was copied they do not.
     """
-    worker_s = _worker_s(tried.files.record) if tried.files.record else None
-    spans = (worker_s, _files_s(tried.files.folder), _account_s(tried, shared=shared))
+    worked_s = worker_s(tried.files.record) if tried.files.record else None
+    spans = (worked_s, _files_s(tried.files.folder), _account_s(tried, shared=shared))
     return max((seconds for seconds in spans if seconds is not None), default=None)
 
 
@@ -38,7 +38,8 @@ def _account_s(tried: TryResult, *, shared: bool) -> float | None:
     return None if shared or tried.account is None else tried.account.elapsed_s
 
 
-def _worker_s(record: Record) -> float | None:
+def worker_s(record: Record) -> float | None:
+    """Return how long the worker ran; ``None`` if its record does not report it."""
     began, ended = moment(record.started_at), moment(record.ended_at)
     return max(0.0, (ended - began).total_seconds()) if began and ended else None
 

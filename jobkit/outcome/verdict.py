@@ -159,7 +159,7 @@ def _not_begun(verdict: Verdict, accounted: Accounted | None, known: Circumstanc
     if verdict.outcome is None and known.cancelled:
         return Verdict(
             outcome=Outcome.CANCELLED,
-            evidence=f"cancelled by jobkit at {format_moment(known.cancelled)}, before it began",
+            evidence=f"by jobkit at {format_moment(known.cancelled)}, before it began",
         )
     return _without_end(verdict, known)
 
@@ -171,7 +171,7 @@ def _cancelled(verdict: Verdict, known: Circumstances) -> Verdict:
     """
     if verdict.outcome is not Outcome.LOST or not known.cancelled:
         return verdict
-    words = f"cancelled by jobkit at {format_moment(known.cancelled)}; {verdict.evidence}"
+    words = f"by jobkit at {format_moment(known.cancelled)}; {verdict.evidence}"
     return Verdict(outcome=Outcome.CANCELLED, evidence=words)
 
 
@@ -186,7 +186,7 @@ def _without_end(verdict: Verdict, known: Circumstances) -> Verdict:
         return verdict
     gone = f"not in the queue since {format_moment(known.gone)}"
     if known.cancelled:
-        words = f"cancelled by jobkit at {format_moment(known.cancelled)}, and {gone}"
+        words = f"by jobkit at {format_moment(known.cancelled)}, and {gone}"
         return Verdict(outcome=Outcome.CANCELLED, evidence=words)
     words = f"{gone}, and no record, exit file or accounting reports why"
     return Verdict(outcome=Outcome.LOST, evidence=words, provisional=True)

@@ -24,6 +24,7 @@ from jobkit.core.shell import Completed
 from jobkit.outcome.accounting import CHANGES, FOUND, GONE, Accounts, Answer, parse_answer
 from jobkit.outcome.journal import Task
 from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Accounted, JobId, Queued, State
 
 FOLDER = "answers"
@@ -56,7 +57,10 @@ def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s
 
 def _key(argv: tuple[str, ...]) -> str:
     """Return a name for a command on a cluster: two clusters may share a home, and use the same job ids."""
-    cluster = {name: value for name, value in os.environ.items() if name.startswith(("SLURM_", "SGE_"))}
+    patterns = [scheduler.CLUSTER_VARIABLES for scheduler in SCHEDULERS.values()]
+    cluster = {
+        name: value for name, value in os.environ.items() if any(pattern.match(name) for pattern in patterns)
+    }
     identity = [platform.node(), shutil.which(argv[0]), sorted(cluster.items()), argv]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 

@@ -22,7 +22,6 @@ from jobkit.schedulers.local import WHOLE
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.types import Accounted, JobId, Queued, State
 from jobkit.status import queue
-from jobkit.status.standing import LOCAL
 
 MAYBE = frozenset({Outcome.CANCELLED})
 """sacct reports it, for 5 s, of a task that began just before others that waited with it were cancelled
@@ -161,9 +160,11 @@ def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -
     if not jobs:
         return
     query = queue.Query(max_age_s)
-    tasks = None if name == LOCAL else queue.ask_queue(scheduler, jobs, [run.folder for run in runs], query)
+    tasks = (
+        None if scheduler.RUNS_HERE else queue.ask_queue(scheduler, jobs, [run.folder for run in runs], query)
+    )
     for run in runs:
-        held = _drivers(run) if name == LOCAL else tasks
+        held = _drivers(run, name) if scheduler.RUNS_HERE else tasks
         if held is None:
             run.silent.add(name)
         else:
@@ -176,10 +177,10 @@ def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -
         _judge_again(run, query)
 
 
-def _drivers(run: OpenRun) -> tuple[Queued, ...] | None:
+def _drivers(run: OpenRun, scheduler: str) -> tuple[Queued, ...] | None:
     """Return the drivers of a run that live; ``None`` if that is not known of one of them."""
     buried = run.accounts.journal.buried
-    lives = {job.id: life(run.folder, job) for job in run.find_jobs(LOCAL) if job.id not in buried}
+    lives = {job.id: life(run.folder, job) for job in run.find_jobs(scheduler) if job.id not in buried}
     if Life.UNKNOWN in lives.values():
         return None
     alive = (job for job, state in lives.items() if state is Life.ALIVE)

@@ -19,11 +19,10 @@ from jobkit.outcome.logs import point_named
 from jobkit.outcome.results import PointResult, exit_code
 from jobkit.outcome.timing import elapsed_s, moment, task_s
 from jobkit.outcome.tries import TryResult
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, State
 from jobkit.status.progress import Pace, Progress, SkippedTime, progress_of, skipped_time, to_go
 
-LOCAL = "local"
 HELD = "held"
 """The state of a point or a job that waits until a person releases it."""
 ENDED = "ended"
@@ -294,7 +293,7 @@ class RunStanding:
         """
         if any(point.state in {HELD, Standing.STUCK} for point in self.points):
             return None
-        at_a_time = 1 if self.schedulers == [LOCAL] else 0
+        at_a_time = 1 if self.schedulers and all(map(runs_here, self.schedulers)) else 0
         return to_go([point.pace for point in self.points], at_a_time=at_a_time)
 
     @cached_property
@@ -304,7 +303,7 @@ class RunStanding:
 
     def gpu_of(self, point: PointStanding) -> str:
         """Return the GPU of a point's record, else the type that was requested; empty if unknown."""
-        record = point.counts.files.record
+        record = point.record
         return record.gpu.name if record and record.gpu else self.requested.gpu_type
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from jobkit.core.terminal import printable
+from jobkit.core.terminal import GAP, Column, fit_columns, printable
+from jobkit.core.terminal import table as terminal_table
 from jobkit.core.units import format_about, format_clock
 from jobkit.outcome.remedies import Step
 from jobkit.status.advice import Advice, advice, job_line
@@ -19,7 +20,6 @@ MOST_ALIKE = 3
 MOST_NOTES = 5
 LEAST_WORDS = 32
 """The least width of the last column; other columns are left out before it is narrower."""
-GAP = "  "
 
 URGENT = (Standing.STUCK, HELD, Standing.FAILED, Standing.RUNNING, Standing.UNSETTLED)
 """The points that a person wants to see, in this order."""
@@ -33,22 +33,13 @@ class Line:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column: its head, whether its cells are numbers, and its rank: the highest is left out first."""
-
-    head: str
-    right: bool = False
-    rank: int = 0
-
-
 COLUMNS = (
-    Column("point"),
-    Column("state"),
-    Column("elapsed", right=True, rank=1),
-    Column("try", right=True, rank=4),
-    Column("node", rank=2),
-    Column("GPU", rank=3),
+    Column("point", (), left=True),
+    Column("state", (), left=True),
+    Column("elapsed", (), rank=1),
+    Column("try", (), rank=4),
+    Column("node", (), rank=2, left=True),
+    Column("GPU", (), rank=3, left=True),
 )
 
 
@@ -174,25 +165,12 @@ def far_words(progress: Progress, *, over: bool = False) -> str:
 def table(rows: Iterable[Line], alike: str, width: int) -> list[str]:
     """Return rows as lines of at most ``width`` columns; an empty column, or a GPU that all share, is out."""
     lines = [Line(tuple(map(plain, row.cells)), plain(row.words)) for row in rows]
-    shown = [n for n, _ in enumerate(COLUMNS) if any(line.cells[n] for line in lines)]
-    shown = [n for n in shown if not (alike and COLUMNS[n].head == "GPU")]
-    wide = {n: max([len(COLUMNS[n].head), *(len(line.cells[n]) for line in lines)]) for n in shown}
-    words = min(LEAST_WORDS, max((len(line.words) for line in lines), default=0))
-    while (spare := [n for n in shown if COLUMNS[n].rank]) and _span(wide, shown) + words > width:
-        shown.remove(max(spare, key=lambda n: COLUMNS[n].rank))
-    heads = Line(tuple(column.head for column in COLUMNS), "")
-    return [_joined(line, shown, wide, width) for line in [heads, *lines]]
-
-
-def _span(wide: dict[int, int], shown: Sequence[int]) -> int:
-    return sum(wide[n] + len(GAP) for n in shown)
-
-
-def _joined(line: Line, shown: Sequence[int], wide: dict[int, int], width: int) -> str:
-    cells = [
-        line.cells[n].rjust(wide[n]) if COLUMNS[n].right else line.cells[n].ljust(wide[n]) for n in shown
-    ]
-    return cut(GAP.join([*cells, line.words]).rstrip(), width)
+    cells = zip(*(line.cells for line in lines), strict=True) if lines else [()] * len(COLUMNS)
+    columns = [replace(column, cells=shown) for column, shown in zip(COLUMNS, cells, strict=True)]
+    columns = [column for column in columns if any(column.cells) and not (alike and column.head == "GPU")]
+    words = Column("", [line.words for line in lines], left=True)
+    room = width - min(LEAST_WORDS, max(map(len, words.cells), default=0)) - GAP
+    return [cut(line, width) for line in terminal_table([*fit_columns(columns, room), words], rule=False)]
 
 
 def cut(text: str, width: int) -> str:

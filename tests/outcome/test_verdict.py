@@ -138,7 +138,7 @@ def test_what_jobkit_took_back_is_cancelled_where_the_accounting_only_knows_that
 ) -> None:
     verdict = decide_outcome(tried, accounted(None, status=137), replace(TAKEN_BACK, packed=packed))
     assert (verdict.outcome, verdict.provisional) == (Outcome.CANCELLED, False)
-    assert f"cancelled by jobkit at {format_moment('2026-01-02T10:00:00+00:00')}" in verdict.evidence
+    assert f"by jobkit at {format_moment('2026-01-02T10:00:00+00:00')}" in verdict.evidence
     assert "State WORDS" in verdict.evidence
 
 

@@ -181,7 +181,7 @@ def test_a_point_that_was_taken_back_before_it_began_is_told_once_and_in_local_t
     with pytest.raises(JobkitError) as raised:
         printed(folder, "2")
     assert raised.value.message == (
-        f"p002 has no log: cancelled, taken back by jobkit at {format_moment(at)}, before it began "
+        f"p002 has no log: cancelled, by jobkit at {format_moment(at)}, before it began "
         "(slurm job 40, task 2)"
     )
     assert raised.value.hint == f"jobkit status '{folder}' 2 shows everything known"
@@ -224,6 +224,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_following_goes_on_to_the_end(run: Path) -> None:
     out, said = io.BytesIO(), Said()
     thread = threading.Thread(target=Job(run, out, said))
@@ -235,6 +236,7 @@ def test_following_goes_on_to_the_end(run: Path) -> None:
     assert "slurm does not answer" in said[1]
 
 
+@pytest.mark.slow
 def test_following_goes_on_with_the_job_that_a_point_was_submitted_again_as(run: Path) -> None:
     """The job that was waited for was taken back; its log never came."""
 
