@@ -95,7 +95,7 @@ class Circumstances:
     superseded
         Whether a later try of the point has begun.
     requeued
-        Whether the scheduler began the same task again after this try, by itself or at somebody's word.
+        Whether the scheduler began the same task again after this try, by itself or because of a person.
     """
 
     gone: str = ""
@@ -157,10 +157,8 @@ def _not_begun(verdict: Verdict, accounted: Accounted | None, known: Circumstanc
         words = f"its job ended before its turn came ({_words(accounted)})"
         return Verdict(outcome=Outcome.STOPPED, evidence=words)
     if verdict.outcome is None and known.cancelled:
-        return Verdict(
-            outcome=Outcome.CANCELLED,
-            evidence=f"by jobkit at {format_moment(known.cancelled)}, before it began",
-        )
+        words = f"by jobkit at {format_moment(known.cancelled)}, before it began"
+        return Verdict(outcome=Outcome.CANCELLED, evidence=words)
     return _without_end(verdict, known)
 
 
@@ -230,9 +228,8 @@ def _by_exit(exit_: Exit, accounted: Accounted | None) -> Verdict:
         return Verdict(outcome=accounted.outcome, evidence=f"{evidence}; accounting: {_words(accounted)}")
     if exit_.status == KILLED:
         evidence += ": killed (walltime, memory, or a person); the accounting does not report by whom"
-        return Verdict(
-            outcome=Outcome.LOST, evidence=evidence, provisional=accounted is None or not accounted.ended
-        )
+        unsure = accounted is None or not accounted.ended
+        return Verdict(outcome=Outcome.LOST, evidence=evidence, provisional=unsure)
     outcome = Outcome.BUG if exit_.status else Outcome.LOST
     return Verdict(outcome=outcome, evidence=f"{evidence}, but no record is home")
 

@@ -69,18 +69,18 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._read()
+            self._read(ask=False)
         self._bars.stop()
 
     def tick(self, _: Point) -> None:
         """Read the run folder, unless that was done a moment ago, and show it."""
         if time.monotonic() >= self._next:
             began = time.monotonic()
-            self._read()
+            self._read(ask=True)
             self._next = time.monotonic() + PAUSES * (time.monotonic() - began)
 
-    def _read(self) -> None:
-        (run,) = read_standings([self._run_dir])
+    def _read(self, *, ask: bool) -> None:
+        (run,) = read_standings([self._run_dir], ask=ask)
         self.refresh(run)
 
     def refresh(self, run: RunStanding) -> set[int]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobkit.core.job_files import Exit
@@ -70,6 +70,7 @@ def outcomes(tries: list[TryResult]) -> list[Outcome | None]:
     return [tried.verdict.outcome for tried in tries]
 
 
+@settings(deadline=None)  # it writes files
 @given(st.integers(1, 5), st.lists(st.sampled_from(NUMBERED), max_size=5))
 def test_the_last_try_goes_with_the_last_account_and_so_on_backwards(count: int, runs: list[Outcome]) -> None:
     import tempfile

@@ -12,14 +12,13 @@ from jobkit.core import json_codec
 from jobkit.core.job_files import Exit
 from jobkit.core.records import Job, Outcome, Point, TextRef
 from jobkit.outcome.driver_lock import driving, last_driver
-from jobkit.outcome.journal import Role, Submission, Task
+from jobkit.outcome.journal import Task
 from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.planning.points import Inputs, plan
-from jobkit.schedulers.types import JobId, Queued, State
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.status import progress_bars, watch
+from jobkit.status import progress_bars
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import PointStanding, RunStanding, Standing
 from tests.support.builders import (
@@ -106,7 +105,7 @@ def test_a_run_folder_is_read_no_more_often_than_is_cheap(
     clock = iter((100.0, 100.0, 103.0, 103.0, 129.0, 131.0, 131.0, 131.5, 131.5))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     progress = progress_bars.Progress(driven, points)
-    monkeypatch.setattr(progress, "_read", lambda: readings.append(0))
+    monkeypatch.setattr(progress, "_read", lambda **_: readings.append(0))
     for _ in range(3):  # a reading takes 3 s, so the next is due 27 s after it
         progress.tick(points[0])
     assert len(readings) == 2
@@ -129,7 +128,7 @@ class Looks:
     def __init__(self, *seen: RunStanding) -> None:
         self.seen = list(seen)
 
-    def look(self, _: object) -> tuple[RunStanding]:
+    def look(self, _: object, **__: object) -> tuple[RunStanding]:
         return (self.seen.pop(0) if len(self.seen) > 1 else self.seen[0],)
 
 
@@ -142,21 +141,16 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
-FIND = Submission(at=AT, scheduler="slurm", job=JobId("8"), first=1, last=1, offset=2, role=Role.FIND)
-FOLLOW = Submission(at=AT, scheduler="slurm", job=JobId("9"), first=1, last=1, role=Role.FOLLOW)
-
-
 def seen(
     run: Path,
     points: Sequence[Point],
     standing: Standing,
     outcome: Outcome | None = None,
-    **more: object,
 ) -> RunStanding:
     """Return a look at a run whose points all stand alike."""
     tries = (TryResult(TryFiles(number=1), Verdict(outcome=outcome, evidence=""), Task("slurm", "7", 1)),)
     looks = tuple(PointStanding(point=point, standing=standing, all_tries=tries) for point in points)
-    return replace(RunStanding(folder=run, points=looks, submissions=()), **more)  # type: ignore[arg-type]  # as the test says
+    return RunStanding(folder=run, points=looks, submissions=())
 
 
 def wait(run: Path, points: tuple[Point, ...], looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,53 +165,3 @@ def test_it_waits_as_long_as_a_point_is_to_come_and_more_and_more_seldom(
     wait(tmp_path, points, Looks(*(seen(tmp_path, points, standing) for standing in standings)), monkeypatch)
     assert len(slept) == 3
     assert slept == sorted(slept)
-
-
-def test_points_that_wait_for_a_person_are_not_waited_for(
-    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
-) -> None:
-    wait(tmp_path, points, Looks(seen(tmp_path, points, Standing.STUCK)), monkeypatch)
-    assert slept == []
-
-
-def test_the_trials_of_the_largest_batch_are_waited_for_until_their_job_ends(
-    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
-) -> None:
-    monkeypatch.setattr(watch, "finished", lambda _: False)
-    done = seen(tmp_path, points, Standing.DONE, Outcome.OK, submissions=(FIND,))
-    ended = replace(done, ended=frozenset({Task("slurm", "8", 1)}))
-    wait(tmp_path, points, Looks(done, done, ended), monkeypatch)
-    assert len(slept) == 2
-
-
-def test_the_trials_are_over_when_the_last_is_home(
-    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
-) -> None:
-    monkeypatch.setattr(watch, "finished", lambda _: True)
-    done = seen(tmp_path, points, Standing.DONE, Outcome.OK, submissions=(FIND,))
-    wait(tmp_path, points, Looks(done), monkeypatch)
-    assert slept == []
-
-
-@pytest.mark.parametrize(("outcome", "times"), [(Outcome.RAM_OOM, 1), (Outcome.BUG, 0)])
-def test_a_retry_that_the_policy_wants_is_waited_for(
-    tmp_path: Path,
-    points: tuple[Point, ...],
-    monkeypatch: pytest.MonkeyPatch,
-    slept: list[float],
-    outcome: Outcome,
-    times: int,
-) -> None:
-    failed = seen(tmp_path, points, Standing.FAILED, outcome, submissions=(FOLLOW,))
-    ended = replace(failed, ended=frozenset({Task("slurm", "9", 1)}))
-    wait(tmp_path, points, Looks(failed, ended), monkeypatch)
-    assert len(slept) == times
-
-
-def test_a_job_that_follows_and_is_in_error_is_not_waited_for(
-    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
-) -> None:
-    stuck = {Task("slurm", "9", 1): Queued(job_id="9", task=1, state=State.ERROR)}
-    failed = seen(tmp_path, points, Standing.FAILED, Outcome.TIMEOUT, submissions=(FOLLOW,), queued=stuck)
-    wait(tmp_path, points, Looks(failed), monkeypatch)
-    assert slept == []

@@ -15,8 +15,8 @@ from jobkit.core.records import Job, Outcome
 from jobkit.outcome.journal import Role
 from jobkit.schedulers.types import Queued, State
 from jobkit.status.reader import read_requested, read_standings
-from jobkit.status.standing import RequestedGpus, Standing, followers, history
-from tests.support.asked import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep
+from jobkit.status.standing import RequestedGpus, Standing, followers
+from tests.support.asked import FAILED, RUN_ID, Programs, seen, standings, sweep
 from tests.support.asked import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.asked import queue as queue  # noqa: PLC0414 - the same
 from tests.support.builders import (
@@ -134,13 +134,6 @@ def test_a_run_of_which_all_is_known_asks_nobody(tmp_path: Path, programs: Progr
     assert programs.asked() == []
 
 
-def test_files_alone_tell_where_nobody_is_to_be_asked(tmp_path: Path, programs: Programs) -> None:
-    sweep(tmp_path / "run", 1)
-    programs.squeue("77_1 RUNNING")
-    ((found,),) = ([standing.points for standing in read_standings([tmp_path / "run"], ask=False)],)
-    assert (found[0].standing, programs.asked()) == (Standing.UNSETTLED, [])
-
-
 def test_where_points_stand(tmp_path: Path, programs: Programs) -> None:
     run = tmp_path / "run"
     points = sweep(run, 8)
@@ -193,34 +186,6 @@ def test_points_that_share_a_task(tmp_path: Path, programs: Programs) -> None:
     programs.sacct("77_1 FAILED 1:0")
     last = seen(run).points[2]
     assert last.outcome is Outcome.TIMEOUT, "what is known is not asked again"
-
-
-def test_a_turn_that_never_came_is_told(tmp_path: Path, programs: Programs) -> None:
-    run = tmp_path / "run"
-    write_points(run, grid([1, 2]))
-    (run / "tasks-1.txt").write_text("1 2\n", encoding="utf-8")
-    write_submitted(run, "slurm", "77", first=1, last=1, list="tasks-1.txt")
-    programs.sacct("77_1 FAILED 1:0")
-    assert outcomes(run) == [Outcome.STOPPED] * 2
-
-
-def test_each_try_of_a_task_goes_with_its_own_account(tmp_path: Path, programs: Programs) -> None:
-    run = tmp_path / "run"
-    (one,) = sweep(run, 1)
-    for number in (1, 2, 3):
-        write_begin(run, one, number, restart=number - 1)
-    programs.sacct("77_1 NODE_FAIL 0:0", "77_1 PREEMPTED 0:0", "77_1 TIMEOUT 0:0")
-    (found,) = seen(run).points
-    assert [tried.verdict.outcome for tried in found.tries] == [
-        Outcome.TIMEOUT,
-        Outcome.PREEMPTED,
-        Outcome.NODE_FAIL,
-    ]
-    assert [(one.verdict.outcome, one.node) for one in history(found)] == [
-        (Outcome.NODE_FAIL, "n1"),
-        (Outcome.PREEMPTED, "n1"),
-        (Outcome.TIMEOUT, "n1"),
-    ]
 
 
 @pytest.mark.parametrize(

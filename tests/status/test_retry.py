@@ -171,12 +171,6 @@ def test_what_a_person_wants_is_not_counted_but_grows_as_the_policy_says() -> No
     assert (plain.points, plain.change) == ((2, 3), Change())
 
 
-def test_a_point_that_ran_out_of_memory_and_then_crashed_keeps_its_memory() -> None:
-    """The bug may come of anything, but 200 MiB were too little."""
-    (group,) = again([one_look(1, Standing.FAILED, Outcome.RAM_OOM, Outcome.BUG)], strictly=False)
-    assert group.change == Change(memory=1.5)
-
-
 def test_what_a_group_gets_beyond_the_spec() -> None:
     got = changed(SPEC, Change(memory=1.5, walltime=2.0, exclude=("n1", "n9"))).resources
     assert (got.memory, got.walltime, list(got.exclude)) == (300 * 2**20, 240, ["n9", "n1"])
@@ -239,3 +233,9 @@ def test_a_walltime_that_a_person_gave_does_not_hide_what_is_known_of_memory() -
 )
 def test_of_one_key_the_last_counts(before: Overrides, now: Overrides, both: Overrides) -> None:
     assert merge_overrides(before, now) == both
+
+
+def test_a_word_that_names_no_point_gets_the_words_that_only_takes() -> None:
+    with pytest.raises(JobkitError, match="no point 'p0002'") as caught:
+        select_points(looks_of(*[Standing.FAILED] * 3), ["p0002"])
+    assert "--only takes failed, cancelled, missing" in caught.value.hint

@@ -293,14 +293,6 @@ def test_the_time_to_go_counts_staging_and_environment(tmp_path: Path, queue: Qu
     assert point_of(run).elapsed_s == 60
 
 
-def test_a_card_that_was_too_small_says_nothing_of_how_long_others_take(tmp_path: Path, queue: Queue) -> None:
-    points = grid([50], 3)
-    run = run_of(tmp_path / "run", points)
-    write_record(run, replace(record(points[0]), outcome=Outcome.GPU_OOM))
-    queue.holds("77_2|RUNNING|None|n2|0:20|2026-01-02T10:19:00", "77_3|PENDING|Priority|||N/A")
-    assert one(run).to_go_s is None
-
-
 def test_points_that_share_a_job_are_timed_one_by_one(tmp_path: Path, queue: Queue) -> None:
     points = grid([50], 2)
     run = write_points(tmp_path / "run", points)
