@@ -25,7 +25,6 @@ from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.loads import Loads, agreeing, loads_of, read_lengths
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory
 from jobkit.fit.predict import Prediction, predict
-from jobkit.outcome.accounting import ended_tasks as over
 from jobkit.outcome.accounting import read_accounts
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import PointResult, read_run
@@ -37,7 +36,7 @@ from jobkit.outcome.trials import (
     Trial,
     describe_trials,
     goes_on,
-    read_wanted,
+    read_goal,
     settled_trials,
     trial_id,
     trials,
@@ -60,7 +59,7 @@ def next_trial(run_dir: Path) -> Point | None:
     JobkitError
         Where the run folder holds no ``find_max.json``.
     """
-    wanted = read_wanted(run_dir)
+    wanted = read_goal(run_dir)
     with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
         return _next_trial(run_dir, wanted)
 
@@ -141,10 +140,10 @@ def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
     that has not begun one has no index.
     """
     accounts = read_accounts(run_dir)
-    finds = [sent for sent in accounts.submissions if sent.role is Role.FIND]
+    finds = [sent for sent in accounts.journal.submissions if sent.role is Role.FIND]
     if not finds or not (run_dir / SEARCH_GOAL_FILE).is_file():
         return None
-    before = read_wanted(run_dir)
+    before = read_goal(run_dir)
     if (before.memory_bytes, before.ram_bytes) != (asked.memory_bytes, asked.ram_bytes):
         return None
     outcomes = {result.point.index: result.verdict.outcome for result in read_run(run_dir).points}
@@ -155,7 +154,7 @@ def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
     tasks = [task for task, _ in finds[-1].tasks()]
     if last.under_way and last.index in accounts.submitted:
         tasks.append(accounts.submitted[last.index])
-    return None if set(tasks) <= over(accounts) | accounts.cancelled.keys() else last
+    return None if set(tasks) <= accounts.ended | accounts.journal.cancelled.keys() else last
 
 
 def _plan(

@@ -129,7 +129,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         index=point.index,
         repeat=point.repeat,
         trial=point.trial,
-        tries=result.tries,
+        tries=len(result.tries),
         outcome=result.verdict.outcome,
         provisional=result.verdict.provisional,
         evidence=result.verdict.evidence,

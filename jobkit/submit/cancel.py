@@ -17,6 +17,7 @@ from jobkit.outcome.trials import finished
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import State
 from jobkit.spec.sweep_spec import load_spec
+from jobkit.status.reader import read_standings
 from jobkit.status.standing import (
     IN_QUEUE,
     PointStanding,
@@ -25,7 +26,6 @@ from jobkit.status.standing import (
     count_by_state,
     find_point,
     followers,
-    read_standings,
 )
 from jobkit.submit.controller import cancel_tasks
 from jobkit.submit.launch import say

@@ -68,7 +68,7 @@ class Errand:
                 if answer in {path.name for path in self.run_dir.iterdir()}:
                     return
                 time.sleep(LOOK_S)
-            queued = queue.ask_queue(self.scheduler, (self.job,), self.run_dir)
+            queued = queue.ask_queue(self.scheduler, (self.job,), [self.run_dir])
             if queued is None or queued:
                 self.in_queue_at = time.monotonic()
             if queued is not None:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, read_text
-from jobkit.core.layout import POINTS_FILE, SPEC_FILE
+from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.core.units import format_count
-from jobkit.outcome.results import read_points
 from jobkit.planning.prepare import Prepared
 from jobkit.planning.script import script_name
-from jobkit.status.standing import CANCELLED, PointStanding, RunStanding, Standing, read_standings, why_failed
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import CANCELLED, RunStanding, Standing, why_failed
 from jobkit.submit.launch import say
 
 
@@ -95,18 +94,14 @@ def _bare(points: Sequence[Point]) -> list[Point]:
 
 def _progress(run: RunStanding) -> str:
     """Return how far a run is, by its files: ``15 points: 9 done, 2 failed (2 timeout), 4 to come``."""
-    numbers = Counter(_word(point) for point in run.points)
-    parts = [
+    numbers = {word: run.counts[word] for word in (CANCELLED, Standing.DONE, Standing.FAILED)}
+    numbers["to come"] = len(run.points) - sum(numbers.values())
+    words = [
         f"{number} {word}" + (why_failed(run) if word == Standing.FAILED else "")
-        for word, number in sorted(numbers.items())
+        for word, number in numbers.items()
+        if number
     ]
-    return f"{format_count(len(run.points), 'point')}: {', '.join(parts)}"
-
-
-def _word(point: PointStanding) -> str:
-    if point.standing in {Standing.DONE, Standing.FAILED}:
-        return CANCELLED if point.cancelled else str(point.standing)
-    return "to come"
+    return f"{format_count(len(run.points), 'point')}: {', '.join(words)}"
 
 
 def _next(run: RunStanding) -> str:

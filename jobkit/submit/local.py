@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from jobkit.core import files, json_codec, terminal
-from jobkit.core.layout import ACCOUNTING_FILE, PID_FILE, POINTS_FILE, SEARCH_GOAL_FILE, SPEC_FILE
+from jobkit.core import files, terminal
+from jobkit.core.layout import ACCOUNTING_FILE, PID_FILE, SEARCH_GOAL_FILE, SPEC_FILE, read_points
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.fit.search import next_trial
@@ -106,7 +106,8 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
         After the running point has been told to end and its results are home.
     """
     leg = leg or LocalRound()
-    left = [point for point in _points(run_dir) if leg.points is None or point.index in leg.points]
+    points, _ = read_points(run_dir)
+    left = [point for point in points if leg.points is None or point.index in leg.points]
     _drive_points(run_dir, left, leg, tick, job_id)
     if leg.round == 1 and (run_dir / SEARCH_GOAL_FILE).is_file():
         find_largest(run_dir, tick, job_id)
@@ -147,12 +148,6 @@ def find_largest(run_dir: Path, tick: Callable[[Point], None], job_id: str) -> N
         span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
         journal.note(run_dir, "submitted", scheduler=NAME, job_id=job_id, cluster=platform.node(), **span)
         run_point(point)
-
-
-def _points(run_dir: Path) -> Iterator[Point]:
-    path = run_dir / POINTS_FILE
-    for number, line in files.read_lines(path):
-        yield json_codec.from_json(Point, line, where=f"{path}:{number}")
 
 
 def _runner(

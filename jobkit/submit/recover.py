@@ -11,12 +11,11 @@ from typing import Any
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE
+from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE, read_points
 from jobkit.core.terminal import Say, shell_path
 from jobkit.outcome import journal
 from jobkit.outcome.driver_lock import Life, elsewhere, is_held, last_driver, life
 from jobkit.outcome.journal import read_journal
-from jobkit.outcome.results import read_points
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import JobId

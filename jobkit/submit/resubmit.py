@@ -26,8 +26,9 @@ from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
+from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides, groups, select_points
-from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, given_to, read_standings
+from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, given_to
 from jobkit.submit.controller import SubmissionUnconfirmed, Submitted, check_submission
 from jobkit.submit.recover import reconcile_submission, refuse_stray_jobs
 from jobkit.submit.rounds import (

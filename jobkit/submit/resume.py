@@ -13,8 +13,9 @@ from jobkit.outcome.journal import Role
 from jobkit.planning.resolve import warn_again
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides
-from jobkit.status.standing import RunStanding, count_by_state, read_standings
+from jobkit.status.standing import RunStanding, count_by_state
 from jobkit.submit import local
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import say, wait_for_points

@@ -8,7 +8,8 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.terminal import shell_path
 from jobkit.outcome.journal import Role, Submission
 from jobkit.schedulers.registry import by_name
-from jobkit.status.standing import RunStanding, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import RunStanding
 from jobkit.submit import controller
 from jobkit.submit.launch import say
 from jobkit.submit.resubmit import refuse_silent, run_lock

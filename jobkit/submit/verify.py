@@ -6,9 +6,7 @@ from pathlib import Path
 
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.files import read_lines
-from jobkit.core.json_codec import from_json
-from jobkit.core.layout import POINTS_FILE, SPEC_FILE
+from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.fit.search import foreseen, under_way
@@ -79,11 +77,10 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
 
 
 def _points(run_dir: Path) -> list[Point]:
-    path = run_dir / POINTS_FILE
-    found = [from_json(Point, line, where=f"{path}:{number}") for number, line in read_lines(path)]
-    if not found:
-        raise JobkitError(f"{path}: holds no point")
-    return found
+    points, _ = read_points(run_dir)
+    if not points:
+        raise JobkitError(f"{run_dir / POINTS_FILE}: holds no point")
+    return points
 
 
 def _here(run_dir: Path, before: int) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobkit.core.records import Outcome
-from jobkit.status.standing import RunStanding, Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import RunStanding, Standing
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same

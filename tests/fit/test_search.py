@@ -253,7 +253,7 @@ def test_a_second_trial_of_a_size_is_a_point_of_its_own(tmp_path: Path) -> None:
     assert second.point_id == f"{first.point_id}-2"
     assert search.next_trial(run) is None
     assert trials(run)[1].under_way
-    assert [point.tries for point in read_run(run).points] == [*[1] * 6, 0]
+    assert [len(point.tries) for point in read_run(run).points] == [*[1] * 6, 0]
 
 
 def test_what_the_run_has_measured_is_not_tried_again(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
@@ -16,10 +15,8 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Job, Outcome, Point
 from jobkit.core.shell import Completed
-from jobkit.core.units import GIB, format_moment
-from jobkit.outcome.accounting import read_accounts
+from jobkit.core.units import GIB
 from jobkit.report.tables import Collected, collect
-from jobkit.schedulers.types import Accounted, Queued, State
 from tests.support.builders import (
     GPU,
     batch,
@@ -307,65 +304,6 @@ def test_total_gpu_memory_falls_back_on_context_and_reserved(tmp_path: Path) -> 
     write_record(run, replace(known, memory=memory, summary=summary(50, 1.0, 9)))
     row = collect([run]).points.iloc[0]
     assert (row["gpu_peak_bytes"], row["gpu_instrument"]) == (2.75 * GIB, "context + torch reserved")
-
-
-class Toy:
-    """A scheduler whose answers are JSON, so that the join is tested apart from any real format."""
-
-    def parse_accounting(self, answer: Completed) -> tuple[Accounted, ...] | None:
-        """Read ``[job, task, ended, outcome]``."""
-        if not answer.ok:
-            return None
-        return tuple(
-            Accounted(
-                job_id=job, task=task, ended=ended, outcome=Outcome(word) if word else None, evidence=word
-            )
-            for job, task, ended, word in json.loads(answer.stdout)
-        )
-
-    def parse_queue(self, answer: Completed) -> tuple[Queued, ...] | None:
-        """Read ``[job, task, state]``."""
-        return tuple(
-            Queued(job_id=job, task=task, state=State(state), reason="why")
-            for job, task, state in json.loads(answer.stdout)
-        )
-
-
-def test_the_journal_joins_tasks_to_points(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", grid([50, 100, 150, 200]))
-    write_submitted(run, "toy", "7", first=1, last=2)
-    write_submitted(run, "toy", "8", first=1, last=2, offset=2)
-    write_answer(run, "toy", "accounting", '[["8", 2, true, "timeout"], ["7", 1, false, ""]]')
-    accounts = read_accounts(run, {"toy": Toy()})
-    assert {i: a.outcome for i, a in accounts.accounted.items()} == {4: Outcome.TIMEOUT, 1: None}
-
-
-def test_the_newest_answer_counts_and_an_end_is_not_unsaid(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", grid([50, 100]))
-    write_submitted(run, "toy", "7", first=1, last=2)
-    write_answer(run, "toy", "accounting", '[["7", 1, false, ""], ["7", 2, true, "timeout"]]')
-    write_answer(run, "toy", "accounting", '[["7", 1, true, "node_fail"], ["7", 2, true, "timeout"]]')
-    write_answer(run, "toy", "queue", '[["7", 2, "error"], ["7", 1, "running"]]', argv=["queue"])
-    accounts = read_accounts(run, {"toy": Toy()})
-    assert {i: a.outcome for i, a in accounts.accounted.items()} == {1: Outcome.NODE_FAIL, 2: Outcome.TIMEOUT}
-
-
-def test_an_error_state_in_the_queue_is_told_with_its_reason(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", grid([50]))
-    write_submitted(run, "toy", "7", first=1, last=1)
-    write_answer(run, "toy", "queue", '[["7", 1, "error"]]')
-    (told,) = read_accounts(run, {"toy": Toy()}).accounted.values()
-    assert (told.outcome, told.ended) == (Outcome.QUEUE_ERROR, False)
-    assert told.evidence == f"queue at {format_moment('2026-01-02T11:00:00+00:00')}: error (why)"
-
-
-def test_a_point_submitted_again_belongs_to_its_newest_job(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", grid([50]))
-    for job in ("7", "9"):
-        write_submitted(run, "toy", job, first=1, last=1)
-    write_answer(run, "toy", "accounting", '[["7", 1, true, "timeout"]]')
-    accounts = read_accounts(run, {"toy": Toy()})
-    assert (accounts.submitted[1].job_id, dict(accounts.accounted)) == ("9", {})
 
 
 def test_spoilt_journals_are_named(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from jobkit.core.files import append_line, exclusive_lock
 from jobkit.core.layout import JOURNAL_FILE, RUN_LOCK
 from jobkit.core.records import Outcome
 from jobkit.outcome.journal import Role, read_journal
-from jobkit.status.standing import read_standings
+from jobkit.status.reader import read_standings
 from jobkit.submit import controller
 from jobkit.submit.cancel import cancel
 from tests.support.builders import (

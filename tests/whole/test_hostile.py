@@ -21,7 +21,7 @@ from jobkit.core.records import Outcome
 from jobkit.report.tables import collect
 from jobkit.spec.sweep_spec import load_spec
 from jobkit.spec.yaml_files import MOST_SHOWN
-from jobkit.status.standing import read_standings
+from jobkit.status.reader import read_standings
 from jobkit.submit.cancel import cancel
 from jobkit.submit.resume import run_again
 from tests.support.builders import (

@@ -25,7 +25,8 @@ from jobkit.report.tables import collect
 from jobkit.schedulers.parsing import expand_tasks
 from jobkit.spec.sweep_spec import load_spec
 from jobkit.status import retry
-from jobkit.status.standing import RunStanding, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import RunStanding
 from jobkit.submit import resubmit, sweep
 from jobkit.submit import resume as retries
 from jobkit.submit.cancel import cancel

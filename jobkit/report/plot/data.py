@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean, stdev
 
-from jobkit.core.layout import point_folder, read_batches
+from jobkit.core.layout import read_batches
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_setting
 from jobkit.fit.loads import loads_of
@@ -159,9 +159,7 @@ def _batches(rows: Iterable[Row]) -> dict[str, Sequence[Batch]]:
     lines: dict[str, list[Batch]] = defaultdict(list)
     for row in rows:
         if row.device != "cpu" and row.result and row.result.chosen:
-            lines[row.point] += read_batches(
-                point_folder(row.folder, row.point), row.result.chosen.number, []
-            )
+            lines[row.point] += read_batches(row.result.chosen.folder)[0]
     return dict(lines)
 
 
