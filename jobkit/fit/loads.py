@@ -202,7 +202,7 @@ def _chunks(start: int, end: int, size: int) -> Iterator[tuple[int, int]]:
 MIN_LOAD = 4_000
 """Padded characters below which fixed costs bend the line of memory over load (measured with Stanza)."""
 TOP_LOAD_SHARE = 0.25
-"""The largest size worth measuring takes this much of what the card, or else the text, could."""
+"""The largest size worth measuring takes this much of what the GPU, or else the text, could."""
 SIZES = 5
 MIN_DISTINCT_LOADS = 4
 """Distinct loads below which no line can be judged."""
@@ -211,7 +211,7 @@ ROUNDING_TOLERANCE = 0.1
 
 
 class Sizes(NamedTuple):
-    """The batch sizes worth measuring, ascending, and why they are fewer than wanted where they are."""
+    """The batch sizes worth measuring, ascending, and why they are fewer than wanted, if they are."""
 
     batch_sizes: tuple[int, ...]
     why: str = ""
@@ -240,7 +240,7 @@ def sizes(
     """Return the batch sizes whose memory makes a line to rely on, at little cost.
 
     Their loads are spread evenly from a small one up to a share of the largest load that
-    matters: the card's, or the whole text's in one call where that is less or the card is
+    matters: the GPU's, or the whole text's in one call where that is less or the GPU is
     unknown. Only sizes are taken whose own load is larger than that of all smaller ones, so that
     no two measure the same. Where the share leaves too few above the floor it is doubled until
     there are enough; where the whole text has too few, those below the floor are taken too.
@@ -250,13 +250,13 @@ def sizes(
     loads
         Of the text.
     largest_load
-        What the card takes, where that is known; no batch size beyond it is returned.
+        What the GPU takes, if that is known; no batch size beyond it is returned.
     points
         How many are wanted.
     floor
-        The load below which the line bends; 0 where the load is the batch size.
+        The load below which the line bends; 0 if the load is the batch size.
     share
-        What the largest size takes of what the card, or else the text, could.
+        What the largest size takes of what the GPU, or else the text, could.
     """
     floor = 0 if loads.lengths.source == NONE else floor
     most = min(math.inf if largest_load is None else largest_load, loads.load(loads.limit))
@@ -308,7 +308,7 @@ def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -
             return f"not even a batch size of 1, a load of {smallest:,}, fits into {largest_load:,.0f}"
         many = "batch sizes with loads of their own fit" if len(found) > 1 else "batch size fits"
         return f"only {len(found)} {many} into {largest_load:,.0f}"
-    return f"the text makes too few distinct loads ({len(loads.steps)}) for a line: a longer text tells more"
+    return f"the text makes too few distinct loads ({len(loads.steps)}) for a line: a longer text has more"
 
 
 LOAD_TOLERANCE = 0.2
@@ -316,7 +316,7 @@ LOAD_TOLERANCE = 0.2
 
 
 def read_lengths(folder: Path) -> Lengths | None:
-    """Return the lengths that a run folder holds; ``None`` where it holds none that can be read."""
+    """Return the lengths that a run folder holds; ``None`` if it holds none that can be read."""
     path = folder / LENGTHS_FILE
     try:
         return Lengths.from_json(read_text(path), where=str(path))
@@ -327,7 +327,7 @@ def read_lengths(folder: Path) -> Lengths | None:
 def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
     """Return the loads by batch size, other knobs that cut the text as the points have them.
 
-    ``None`` where there are no lengths, or where the batch size is no knob of the points.
+    ``None`` if there are no lengths, or where the batch size is no knob of the points.
     """
     params = [point.params for point in points]
     if lengths is None or not params or any(BATCH_SIZE not in param for param in params):
@@ -338,7 +338,7 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
 def agreeing(loads: Loads | None, load_by_batch: Mapping[int, int]) -> Loads | None:
     """Return the loads if they are those that were measured, else ``None``.
 
-    A workload that tells no lengths, but loads of its own, would otherwise have its loads taken
+    A workload that reports no lengths, but loads of its own, would otherwise have its loads taken
     for batch sizes.
     """
     if loads is None or all(

@@ -91,7 +91,7 @@ def test_a_short_text_goes_beyond_a_quarter_and_says_so() -> None:
 def test_few_sizes_say_why() -> None:
     chosen = batch_sizes.choose(spec(batch_size="auto"), None, Loads(Lengths(paragraphs=((9,), (9,)))))
     assert chosen.line.endswith(
-        "the text makes too few distinct loads (2) for a line: a longer text tells more"
+        "the text makes too few distinct loads (2) for a line: a longer text has more"
     )
     none = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, GIB // 2)
     assert none.line == "no batch size is worth measuring: what the model takes alone is more than there is"

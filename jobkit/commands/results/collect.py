@@ -67,8 +67,8 @@ def collect(
     One table is printed for each combination of text, model, GPU, software versions and settings:
     points that differ in one of these are never averaged. Means are over the repeats that went
     well. Points that failed, or are still to come, stand below with the evidence and what to type.
-    The largest batch that a card takes is predicted with a bound where the points tell what a
-    batch needs, else by a straight line, with a warning; `jobkit recommend RUN` says more.
+    The largest batch that a GPU takes is predicted with a bound if the points show what a
+    batch needs, else by a straight line, with a warning; see also `jobkit recommend RUN`.
 
     csv holds one row per point; --json holds points, sizes (means and standard deviations), groups,
     estimates and notes.

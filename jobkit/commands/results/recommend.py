@@ -1,4 +1,4 @@
-"""``jobkit recommend``: from a run to a batch size, a card, a time and a request."""
+"""``jobkit recommend``: from a run to a batch size, a GPU, a time and a request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def recommend(
     """Read the folder of one RUN, by default the latest, and recommend how to run your whole corpus.
 
     The smallest batch within 5 % of the fastest that was measured; the largest one that is safe,
-    with a 95 % bound; the cards that it fits on; how long your corpus takes on the card that was
+    with a 95 % bound; the GPUs that it fits on; how long your corpus takes on the GPU that was
     measured; the lines to ask a scheduler for just enough; and what the sweep itself has cost.
     Nothing is submitted or changed.
 
@@ -72,7 +72,7 @@ def recommend(
 
 
 def _cards(names: str | None, size: str | None) -> tuple[GpuKind, ...] | None:
-    """Return the cards that are asked about, ``None`` for those that come to mind."""
+    """Return the GPUs that are asked about, ``None`` for those that come to mind."""
     from jobkit.fit.gpus import GpuKind, gpu_kinds
 
     if size is not None:
