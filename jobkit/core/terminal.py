@@ -44,7 +44,7 @@ SCHEDULER_WORDS: Mapping[str, str] = {
         "logs lie in the run folder: see jobkit sweep --runs-dir",
     ),
 }
-"""What sbatch, qsub and people call it, and the key that it is here; or what to do instead."""
+"""Words of sbatch, qsub and users, each with jobkit's key for it or with advice."""
 
 Say = Callable[[str], None]
 """Prints a line for a person."""
@@ -62,16 +62,16 @@ def suggest(word: str, words: Sequence[str]) -> str:
 
 
 def suggest_key(names: Sequence[int | str], words: Mapping[str, str], keys: Sequence[str] = ()) -> str:
-    """Return ``; did you mean 'resources.queue'?`` for another program's word, empty where it is none.
+    """Return ``; did you mean 'resources.queue'?`` for another program's word; empty if it is not one.
 
     Parameters
     ----------
     names
-        The key as it was written, with the keys that it stands under: ``resources``, ``--partition``.
+        The key as written, after the keys that it is nested in: ``resources``, ``--partition``.
     words
-        Word to the key that is meant, dotted, or to a sentence.
+        Maps a word to a dotted key or to a sentence.
     keys
-        Those of the part that the word stands in: such a key is named by its last part.
+        The keys of the section that the word is in: such a key is named by its last part.
     """
     word = str(names[-1]).lstrip("-").replace("-", "_")
     found = words.get(word) or words.get(word.lower(), "")
@@ -84,7 +84,7 @@ def suggest_key(names: Sequence[int | str], words: Mapping[str, str], keys: Sequ
 
 
 def relative_path(path: Path) -> str:
-    """Return a path relative to here, where it lies below."""
+    """Return a path relative to the working directory if it is below it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -92,13 +92,13 @@ def relative_path(path: Path) -> str:
 
 
 def shell_quote(path: Path | str) -> str:
-    """Return a path as a word of a command: quoted where a shell would take it apart, never an option."""
+    """Return a path as one word of a shell command, quoted if needed, never read as an option."""
     text = str(path)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def shell_path(path: Path) -> str:
-    """Return a path as a word of a command that is typed here."""
+    """Return a path as a word of a command that the user types in the working directory."""
     return shell_quote(relative_path(path))
 
 

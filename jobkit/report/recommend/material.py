@@ -18,11 +18,9 @@ from jobkit.outcome.trials import describe_trials, settled_trials, trials
 from jobkit.outcome.tries import read_try
 from jobkit.report.recommend.types import RunData
 from jobkit.report.sources import never_began
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
-
-LOCAL = "local"
 
 
 def read_material(folder: Path) -> RunData:
@@ -61,7 +59,7 @@ def read_material(folder: Path) -> RunData:
         seconds=tuple(_seconds(folder, sweep)),
         resources=spec.resources if spec else None,
         site=site,
-        plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if name != LOCAL],
+        plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)],
         to_come=sum(one.verdict.outcome is None for one in sweep),
         failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in sweep),
         notes=(*run.notes, *notes, *more),
@@ -87,7 +85,7 @@ def _spec(folder: Path) -> tuple[SweepSpec | None, list[str]]:
 
 def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
     """Return the site of a run; ``None`` if it ran without a scheduler."""
-    if spec is None or spec.scheduler in {LOCAL, "auto"}:
+    if spec is None or spec.scheduler == "auto" or runs_here(spec.scheduler):
         return None, []
     try:
         return load_site(spec.site, spec.scheduler), []

@@ -9,6 +9,7 @@ from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.fit.speed import Duration
 from jobkit.report.recommend.types import Lines, Request, RunData
+from jobkit.schedulers.registry import SCHEDULERS, by_name
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources
@@ -16,8 +17,6 @@ from jobkit.spec.sweep_spec import Resources
 MEMORY_FACTOR = 1.2
 WALLTIME_FACTOR = 1.25
 WALLTIME_STEP_S = 300
-PREFIXES = {"slurm": "#SBATCH", "sge": "#$"}
-"""What a header line begins with, by scheduler."""
 OF_A_SITE = (
     "queue",
     "gpu_type",
@@ -63,12 +62,12 @@ def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
     resources
         What is wanted.
     site
-        Of Slurm or Grid Engine.
+        Of a scheduler that reads header lines.
     own
         Whether it is the site of the run.
     """
     wanted = resources if own else _without_names(resources)
-    prefix = PREFIXES[site.scheduler]
+    prefix = by_name(site.scheduler).DIRECTIVE
     try:
         found = tuple(f"{prefix} {line}" for line in directives(wanted, site))
     except JobkitError as error:
@@ -82,13 +81,10 @@ def _without_names(resources: Resources) -> Resources:
 
 
 def used_ram(record: Record) -> int | None:
-    """Return the most RAM that a try is charged with: on Slurm the cgroup's, page cache included.
-
-    On other schedulers a job may have no cgroup of its own, and the figure would be that of all jobs.
-    """
-    memory = record.memory
-    peaks = [memory.ram_peak_bytes, memory.cgroup_peak_bytes if record.job.scheduler == "slurm" else None]
-    return max((peak for peak in peaks if peak is not None), default=None)
+    """Return the most RAM that a try is charged with: if it had a cgroup, that one's with its page cache."""
+    memory, scheduler = record.memory, SCHEDULERS.get(record.job.scheduler)
+    cgroup = memory.cgroup_peak_bytes if scheduler and scheduler.CHARGES_PAGE_CACHE else None
+    return max((peak for peak in (memory.ram_peak_bytes, cgroup) if peak is not None), default=None)
 
 
 def request(material: RunData, first: Record, time: Duration) -> Request | None:
