@@ -9,18 +9,13 @@ from dataclasses import dataclass
 
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count, format_moment
-from jobkit.outcome.journal import Role, Task
+from jobkit.outcome.journal import PURPOSES, Task
 from jobkit.outcome.remedies import Step
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Queued, Remedy, State
 from jobkit.status.standing import CANCELLED, HELD, IN_QUEUE, Standing
 from jobkit.status.summary import ENDED, JobStatus, PointStatus, RunStatus
 
-DOES = {
-    Role.FOLLOW: "runs again what the policy says",
-    Role.FIND: "tries the largest batch",
-}
-"""What a job that waits for the points is for."""
 MOST_NAMES = 3
 
 
@@ -188,7 +183,9 @@ def job_line(status: RunStatus, one: JobStatus) -> str:
     """
     if one.state == ENDED:
         last = [job for job in status.jobs if job.job.role is one.job.role][-1]
-        return f"job {one.job.job}, which {DOES[one.job.role]}, has ended ({one.why})" if one is last else ""
+        return (
+            f"job {one.job.job}, which {PURPOSES[one.job.role]}, has ended ({one.why})" if one is last else ""
+        )
     stands = {
         Standing.RUNNING: "is at work",
         Standing.STUCK: f"is stuck: {one.why}",
@@ -196,7 +193,9 @@ def job_line(status: RunStatus, one: JobStatus) -> str:
         Standing.UNSETTLED: "has left the queue; how it ended is not known yet",
     }
     known = one.job.scheduler not in status.seen.silent
-    return f"job {one.job.job}, which {DOES[one.job.role]}, {stands[Standing(one.state)]}" if known else ""
+    return (
+        f"job {one.job.job}, which {PURPOSES[one.job.role]}, {stands[Standing(one.state)]}" if known else ""
+    )
 
 
 def _waiting(status: RunStatus, one: JobStatus) -> str:

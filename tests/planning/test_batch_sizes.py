@@ -51,16 +51,16 @@ def test_the_sizes_take_up_to_a_quarter_of_the_card() -> None:
     chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, 8 * GIB)
     assert chosen.largest_load == batch_sizes.TYPICAL["stanza-ner", "en", "full"].largest(8 * GIB)
     assert 0.2 < NOVEL.load(chosen.sizes.batch_sizes[-1]) / chosen.largest_load <= 0.25
-    assert "up to a quarter of the 597,642 that a card of 8 GiB may take" in chosen.line
+    assert "up to a quarter of the 597,642 that a GPU of 8 GiB may take" in chosen.line
     assert chosen.line.endswith("; lengths as the workload finds them")
 
 
 @pytest.mark.parametrize(
-    ("card_bytes", "share", "words"),
+    ("gpu_bytes", "share", "words"),
     [(2 * GIB, 0.5, "50%"), (4 * GIB, 0.5, "50%"), (6 * GIB, 1 / 3, "33%"), (80 * GIB, 0.25, "a quarter")],
 )
-def test_more_of_a_small_card_is_measured(card_bytes: int, share: float, words: str) -> None:
-    chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, card_bytes)
+def test_more_of_a_small_card_is_measured(gpu_bytes: int, share: float, words: str) -> None:
+    chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, gpu_bytes)
     most = min(chosen.largest_load or 0, NOVEL.load(NOVEL.limit))
     assert 0.8 * share < NOVEL.load(chosen.sizes.batch_sizes[-1]) / most <= share
     assert f"up to {words} of the " in chosen.line
@@ -70,17 +70,15 @@ def test_more_of_a_small_card_is_measured(card_bytes: int, share: float, words: 
 def test_a_card_that_is_not_named_is_assumed_to_be_small() -> None:
     chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, Loads(Lengths(paragraphs=((900,),) * 9_000)))
     assert "may take" in chosen.line
-    assert "a card of 24 GiB, as none is named," in chosen.line
+    assert "a GPU of 24 GiB, as none is named," in chosen.line
 
 
 @pytest.mark.parametrize(
-    ("device", "model", "card_bytes"),
+    ("device", "model", "gpu_bytes"),
     [("cpu", FULL, None), ("cuda", replace(FULL, size="tiny"), 8 * GIB), ("cuda", None, 8 * GIB)],
 )
-def test_else_it_is_a_quarter_of_the_text(
-    device: str, model: ModelRef | None, card_bytes: int | None
-) -> None:
-    chosen = batch_sizes.choose(spec(device, batch_size="auto"), model, NOVEL, card_bytes)
+def test_else_it_is_a_quarter_of_the_text(device: str, model: ModelRef | None, gpu_bytes: int | None) -> None:
+    chosen = batch_sizes.choose(spec(device, batch_size="auto"), model, NOVEL, gpu_bytes)
     assert chosen.largest_load is None
     assert "up to a quarter of the 900,000 of the whole text in one call" in chosen.line
 
@@ -90,7 +88,7 @@ def test_a_short_text_goes_beyond_a_quarter_and_says_so() -> None:
     assert chosen.sizes.batch_sizes == (1, 2, 4, 5, 6)
     assert "more than a quarter of the 6 of the whole text in one call" in chosen.line
     assert "loads of 1 to 6 paragraphs" in chosen.line
-    assert chosen.line.endswith("the workload tells no lengths")
+    assert chosen.line.endswith("the workload reports no lengths")
 
 
 def test_few_sizes_say_why() -> None:
@@ -100,7 +98,7 @@ def test_few_sizes_say_why() -> None:
     )
     none = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, GIB // 2)
     assert none.line == "no batch size is worth measuring: what the model takes alone is more than there is"
-    assert none.card == "a card of 512.0 MiB"
+    assert none.gpu == "a GPU of 512.0 MiB"
 
 
 def test_auto_is_replaced_and_the_other_knobs_stay() -> None:
@@ -123,13 +121,13 @@ def test_other_knobs_that_cut_the_text_count_with_their_largest_value() -> None:
 
 
 def test_a_card_that_find_max_names_is_known() -> None:
-    assert batch_sizes.named_card_bytes(spec()) is None
+    assert batch_sizes.named_gpu_bytes(spec()) is None
     named = spec().model_copy(
         update={"find_max": FindMax.model_validate({"memory": "16GiB"}), "device": "cuda"}
     )
-    assert batch_sizes.named_card_bytes(named) == 16 * GIB
-    assert batch_sizes.named_card_bytes(named.model_copy(update={"find_max": FindMax()})) is None
-    assert batch_sizes.named_card_bytes(named.model_copy(update={"device": "cpu"})) is None, (
+    assert batch_sizes.named_gpu_bytes(named) == 16 * GIB
+    assert batch_sizes.named_gpu_bytes(named.model_copy(update={"find_max": FindMax()})) is None
+    assert batch_sizes.named_gpu_bytes(named.model_copy(update={"device": "cpu"})) is None, (
         "that of the process"
     )
 

@@ -35,7 +35,7 @@ def test_a_result_comes_from_another_process_that_sees_no_card(
     pid, cards, *given = run_in_child(name, "a", [1], say=said.append, what="trying")
     assert (cards, given, said) == ("", ["a", [1]], ["on it"])
     assert not Path(f"/proc/{pid}").exists()
-    assert run_in_child(name, say=said.append, what="trying", cards=True)[1] == "3"
+    assert run_in_child(name, say=said.append, what="trying", gpus=True)[1] == "3"
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
         finally:
             process.kill()  # does nothing to one that has ended
     assert process.returncode == 130
-    assert "interrupted; what was measured is in runs/" in said
+    assert "what was measured is in runs/" in said
     records = [json.loads(path.read_text()) for path in home.glob("runs/*/results/*/try-1/record.json")]
     assert [record["outcome"] for record in records] == ["cancelled"]
     assert records[0]["summary"]["batches"] == 1
