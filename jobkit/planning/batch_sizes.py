@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.fit.lengths import CUT_BY, NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
-from jobkit.fit.loads import TOP_LOAD_SHARE, Loads, Sizes, sizes
+from jobkit.fit.line import MIN_DISTINCT_LOADS
+from jobkit.fit.loads import Loads
 from jobkit.fit.stats import Line
 from jobkit.spec.axes import settings
 from jobkit.spec.fields import Auto
 from jobkit.spec.sweep_spec import Axes, SweepSpec
+
+MIN_LOAD = 4_000
+"""Padded characters below which fixed costs bend the line of memory over load (measured with Stanza)."""
+TOP_LOAD_SHARE = 0.25
+"""The largest size worth measuring takes this much of what the GPU, or else the text, could."""
+SIZES = 5
+ROUNDING_TOLERANCE = 0.1
+"""A rounder batch size is taken where its load is this near the wanted one, in gaps between loads."""
 
 UNITS = {TOKENIZER: "padded characters", PUNCTUATION: "padded characters", NONE: "paragraphs"}
 """What a load counts, by where the lengths are from."""
@@ -173,3 +184,92 @@ def settings_of(spec: SweepSpec) -> tuple[dict[str, int], ...]:
     """Return the settings that a spec whose ``auto`` is decided sweeps."""
     axes = spec.sweep
     return settings(axes.product, axes.zip, axes.include, axes.exclude)
+
+
+class Sizes(NamedTuple):
+    """The batch sizes worth measuring, ascending, and why they are fewer than wanted, if they are."""
+
+    batch_sizes: tuple[int, ...]
+    why: str = ""
+
+
+def sizes(
+    loads: Loads,
+    largest_load: float | None = None,
+    points: int = SIZES,
+    *,
+    floor: int = MIN_LOAD,
+    share: float = TOP_LOAD_SHARE,
+) -> Sizes:
+    """Return the batch sizes whose memory makes a line to rely on, at little cost.
+
+    Their loads are spread evenly from a small one up to a share of the largest load that
+    matters: the GPU's, or the whole text's in one call where that is less or the GPU is
+    unknown. Only sizes are taken whose own load is larger than that of all smaller ones, so that
+    no two measure the same. Where the share leaves too few above the floor it is doubled until
+    there are enough; where the whole text has too few, those below the floor are taken too.
+
+    Parameters
+    ----------
+    loads
+        Of the text.
+    largest_load
+        What the GPU takes, if that is known; no batch size beyond it is returned.
+    points
+        How many are wanted.
+    floor
+        The load below which the line bends; 0 if the load is the batch size.
+    share
+        What the largest size takes of what the GPU, or else the text, could.
+    """
+    floor = 0 if loads.lengths.source == NONE else floor
+    most = min(math.inf if largest_load is None else largest_load, loads.load(loads.limit))
+    top = share * most
+    usable = _between(loads, floor, top)
+    while len(usable) < points and top < most:
+        top = min(2 * top, most)
+        usable = _between(loads, floor, top)
+    if len(usable) < MIN_DISTINCT_LOADS:
+        usable = _between(loads, 0, top)
+    found = _spread(usable, points)
+    return Sizes(
+        found, _why_few(loads, found, largest_load) if len(found) < min(points, MIN_DISTINCT_LOADS) else ""
+    )
+
+
+def _between(loads: Loads, floor: float, top: float) -> dict[int, int]:
+    """Return load by batch size of the steps between two loads."""
+    return {size: load for size in loads.steps if floor <= (load := loads.load(size)) <= top}
+
+
+def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
+    """Return the sizes whose loads are nearest to evenly spread ones, rounder sizes first."""
+    left, gap = dict(usable), max(usable.values(), default=0) / points
+    found: list[int] = []
+    for share in range(points, 0, -1):
+        if not left:
+            break
+        wanted = gap * share
+        chosen = min(left, key=lambda size: _unfit(size, abs(left[size] - wanted) / gap))
+        found.append(chosen)
+        del left[chosen]
+    return tuple(sorted(found))
+
+
+def _unfit(size: int, gaps: float) -> tuple[int, float]:
+    """Return a key that is least for the best size: near what is wanted, then round, then nearest."""
+    roundness = next(step for step in (100, 50, 25, 10, 5, 1) if size % step == 0)
+    return (-roundness, gaps) if gaps <= ROUNDING_TOLERANCE else (0, gaps)
+
+
+def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -> str:
+    """Return in a sentence, without a full stop, why there are fewer sizes than a line needs."""
+    smallest = loads.load(1)
+    if largest_load is not None and largest_load < loads.load(loads.limit):
+        if largest_load <= 0:
+            return "what the model takes alone is more than there is"
+        if not found:
+            return f"not even a batch size of 1, a load of {smallest:,}, fits into {largest_load:,.0f}"
+        many = "batch sizes with loads of their own fit" if len(found) > 1 else "batch size fits"
+        return f"only {len(found)} {many} into {largest_load:,.0f}"
+    return f"the text makes too few distinct loads ({len(loads.steps)}) for a line: a longer text has more"

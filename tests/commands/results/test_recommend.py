@@ -54,7 +54,7 @@ def test_a_real_run_on_this_cpu(
     monkeypatch.setenv("JOBKIT_CACHE", str(real_run.parents[1] / "cache"))
     assert run(real_run, "--corpus", "100000") == 0
     out = capsys.readouterr().out
-    assert out.startswith("count: sample:200, on a CPU\n10 points that went well, of 5 settings: ")
+    assert out.startswith("count: sample:200, on a CPU\n10 points that succeeded, of 5 settings: ")
     assert "\nTake batch_size " in out
     assert "\n  Largest safe" in out
     assert "\nTime for 100,000 paragraphs, with batch_size " in out

@@ -6,7 +6,8 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
-from jobkit.fit.loads import Lengths, Loads
+from jobkit.fit.lengths import Lengths
+from jobkit.fit.loads import Loads
 from jobkit.planning.sample import SEED, generate
 from jobkit.run.workloads.stanza_lengths import columns
 from jobkit.run.workloads.stanza_ner import StanzaNer
