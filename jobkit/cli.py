@@ -1,4 +1,4 @@
-"""The app: the commands by name, and errors to exit codes. The only place that exits."""
+"""The app: the commands by name, and the exit code of each error. The only module that exits."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from jobkit.core.terminal import say
 
 GROUPS = {
     "prepare": {
-        "init": "Write a site file from what the scheduler says, and a spec to start from.",
-        "doctor": "Say what is missing on this machine, or on a node, before a sweep works.",
-        "preflight": "Say what each batch size will pad to, from the text alone, before any GPU.",
-        "lint": "Say what a scheduler would silently ignore of a job script.",
-        "schema": "Print the JSON schema of specs, by which an editor checks and completes them.",
+        "init": "Write a site file and a first spec for this cluster.",
+        "doctor": "Check this machine, and a node, for all that a sweep needs.",
+        "preflight": "Compute what each batch size pads to, without a GPU.",
+        "lint": "List what a scheduler would silently ignore in a job script.",
+        "schema": "Print the JSON schema of specs, with which an editor checks them.",
         "help": "Show a page of the documentation, or the help of a command.",
     },
     "run": {
-        "sweep": "Run one tagger once per batch size: submit to Slurm or Grid Engine, or run here.",
-        "status": "Say how runs stand, why points wait, and what to type next.",
-        "logs": "Print what a point of a run has printed.",
-        "resume": "Run again the points of a run that failed or are missing.",
-        "cancel": "Take back what of a run is in the queue or running.",
-        "throttle": "Change how many jobs of a run work at a time.",
+        "sweep": "Run a tagger once per batch size, on a cluster or here.",
+        "status": "Show the state of every point, and what to type next.",
+        "logs": "Print the log of a point, or follow it.",
+        "resume": "Submit the points of a run again that failed or are missing.",
+        "cancel": "Cancel the queued and running jobs of a run.",
+        "throttle": "Change how many points of a run may run at the same time.",
     },
     "results": {
-        "collect": "Turn the records of runs into a scaling table.",
-        "recommend": "Say which batch size, card, time and request a run comes to.",
-        "verify": "Run the largest batch that a run's points predict, and say how far off it was.",
+        "collect": "Print the scaling table of runs: speed and memory by batch size.",
+        "recommend": "Recommend batch size, GPU, time and scheduler request.",
+        "verify": "Run the largest batch that a run predicts, and compare.",
     },
     "models": {
         "models": "Fetch, build and list models, so that jobs need no network.",
     },
 }
-"""By folder of `jobkit.commands`, the first line of help: a module is imported when its command runs."""
+"""The help line of each command, by folder of `jobkit.commands`; only the command that runs is imported."""
 TITLES = {"prepare": "Before a run", "run": "A run", "results": "Its results", "models": "Models"}
 COMMANDS = {name: group for group, names in GROUPS.items() for name in names}
 """The folder of every command."""
@@ -61,7 +61,7 @@ class Commands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; that its reader has gone, as ``head`` does, is no fault of anybody."""
+        """Run the command; a reader that closes the pipe, as ``head`` does, is not an error."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -79,27 +79,28 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="jobkit")
 def app() -> None:
-    """Which batch size, what to request, how long it will take.
+    """Find the batch size, the scheduler request and the running time for tagging your corpus.
 
-    jobkit runs an instrumented tagger once per batch size, on Slurm, on Grid Engine or on this
-    machine, and turns what it measured into a table.
+    jobkit runs your tagger on a text of yours, once per batch size, as one job on Slurm or on Grid
+    Engine, or on this machine. It measures speed and memory and prints a table, then the
+    batch size to use, the lines for your job script, and the time that the whole corpus takes.
 
     \b
-      jobkit sweep sweeps/demo.yaml                 a minute on a laptop, prints a table
-      jobkit init; jobkit doctor                    on a cluster: what it calls things, what is missing
-      jobkit sweep sweeps/stanza.yaml --dry-run     what would be submitted, word for word
-      jobkit sweep sweeps/stanza.yaml               submits one array job and returns
-      jobkit preflight sweeps/stanza.yaml           what each batch size will pad to, with no GPU
+      jobkit sweep sweeps/demo.yaml                 try it: a minute on a laptop, prints a table
+      jobkit init; jobkit doctor                    on a cluster: write its site file, check what is missing
+      jobkit preflight sweeps/stanza.yaml           what each batch size pads to, without a GPU
+      jobkit sweep sweeps/stanza.yaml --dry-run     print what would be submitted, and submit nothing
+      jobkit sweep sweeps/stanza.yaml               submit one array job and return
       jobkit collect runs/                          the scaling table of all runs
-      jobkit recommend runs/RUN --corpus FILE       batch size, cards, time and request
+      jobkit recommend runs/RUN --corpus FILE       batch size, GPUs, time and request for your corpus
 
     \b
     Exit status
-      0   done as asked (also: submitted and returned)
+      0   success (also: submitted and returned)
       2   bad usage or a bad spec, or nothing to collect
       3   the scheduler refused
       4   some points failed (out of GPU memory is a result, not a failure); doctor: something is missing
-      5   points are still to come; also: submitted, and the journal could not be written
+      5   some points are still to come; also: submitted, but the journal could not be written
       130 interrupted
       1   a bug in jobkit: the traceback is in a file
     """
@@ -130,7 +131,7 @@ def _exit_code(arguments: list[str]) -> int:
 
 
 def _of_the_user(error: OSError) -> bool:
-    """Tell whether an error of a file is no bug of jobkit: a full disk, or a file that the system refuses."""
+    """Return whether a file error is not a bug of jobkit: a full disk, or a file that the system refuses."""
     return error.errno in DISK_FULL or (error.errno in ERRNO_HINTS and bool(error.filename))
 
 

@@ -1,1 +1,1 @@
-"""The commands: one file each, to parse, call and print."""
+"""The commands, one file each: parse the arguments, call a room, print."""

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take: the same thing has the same name, kind and help."""
+"""Arguments and options that several commands share, each with one name, type and help."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class OldNames(click.Option):
-    """An option that also takes names it had before; no help and no error shows them.
+    """An option that also accepts its earlier names; no help and no error shows them.
 
     Parameters
     ----------
     old
-        These names.
+        The earlier names.
     """
 
     def __init__(self, *arguments: Any, old: tuple[str, ...] = (), **options: Any) -> None:  # noqa: ANN401 - click's own
@@ -25,7 +25,7 @@ class OldNames(click.Option):
         self.old = old
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ANN401 - click's own
-        """Let the parser know the old names too."""
+        """Add the option to the parser under the old names too."""
         shown = self.opts
         self.opts = [*shown, *self.old]
         try:
@@ -35,10 +35,10 @@ class OldNames(click.Option):
 
 
 class NamedRun(click.Argument):
-    """The RUN of a command that changes it: it must be named, and the error says which is the latest."""
+    """The RUN of a command that changes it: it is required, and the error suggests the latest run."""
 
     def handle_parse_result(self, ctx: click.Context, opts: Any, args: list[str]) -> Any:  # noqa: ANN401 - click's own
-        """Take the run off the command line; refuse none."""
+        """Take the run from the command line; refuse a missing one."""
         try:
             return super().handle_parse_result(ctx, opts, args)
         except click.MissingParameter:
@@ -55,7 +55,7 @@ def _latest(ctx: click.Context) -> str:
     except JobkitError:
         return ""
     words = f"jobkit {ctx.info_name} {shell_path(run)}"
-    return f" A command that changes a run needs its name; for the latest: {words}"
+    return f" A command that changes a run needs the run; for the latest: {words}"
 
 
 def changed_run(command: F) -> F:
@@ -77,7 +77,7 @@ def set_option(command: F) -> F:
 
 def scheduler_option(command: F) -> F:
     """Add ``--scheduler``."""
-    # Imported here: it takes a third of the time of `jobkit status --help`, which has no such option.
+    # Imported here because it takes a third of the time of `jobkit status --help`, which has no such option.
     from jobkit.schedulers.registry import SCHEDULERS
 
     return click.option(
@@ -99,7 +99,7 @@ def runs_dir_option(command: F) -> F:
     return click.option(
         "--runs-dir",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Where run folders go. Default: the site's runs_dir, else runs/.",
+        help="Folder for run folders. Default: the site's runs_dir, else runs/.",
     )(command)
 
 
@@ -110,7 +110,7 @@ def gpu_memory_option(old: tuple[str, ...] = ()) -> Callable[[F], F]:
         cls=OldNames,
         old=old,
         metavar="SIZE",
-        help="The GPU memory to plan for, such as 32GiB. Default: as in the spec, else that of the GPU.",
+        help="The GPU memory to plan for, such as 32GiB. Default: the spec's, else that of the GPU.",
     )
 
 

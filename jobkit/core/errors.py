@@ -1,4 +1,4 @@
-"""The one error of jobkit, and what the errors of files come to in it."""
+"""jobkit's one error, its exit codes, and the translation of OSError into it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process ends with; see "Exit codes" in docs/structure.md."""
+    """The exit codes of `jobkit`; see "Exit codes" in docs/structure.md."""
 
     DONE = 0
     BUG = 1
@@ -22,16 +22,16 @@ class ExitCode(IntEnum):
 
 
 class JobkitError(Exception):
-    """Something that the user can mend.
+    """An error that the user can fix.
 
     Parameters
     ----------
     message
-        What is wrong, with which value, and where (``file:line`` where there is one).
+        What is wrong, with which value, and where (``file:line`` if there is one).
     hint
-        The next command to type or the key to change. Empty only where nothing helps.
+        The next command to type or the key to change. Empty only if nothing helps.
     exit_code
-        What the process ends with.
+        The exit code of the process.
     """
 
     def __init__(self, message: str, *, hint: str = "", exit_code: int = ExitCode.USAGE) -> None:
@@ -46,7 +46,7 @@ class JobkitError(Exception):
 
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""A disk, or a quota, that takes no more."""
+"""Errors of a full disk or an exhausted quota."""
 ERRNO_HINTS = {
     errno.ENOSPC: "free space on that disk (df -h shows it), then run the same command again",
     errno.EDQUOT: "your quota is used up (quota -s shows it): delete files, then run the same command again",
@@ -57,30 +57,29 @@ ERRNO_HINTS = {
     errno.ESTALE: "the file server has lost the file: try again, then ask who runs this machine",
     errno.ENAMETOOLONG: "use a shorter name",
 }
-"""What a person can do, by error number: each says something else, so none may be taken for another."""
+"""Hint for the user, by error number; hints differ, so that no two errors look alike."""
 
 
 def file_error(error: OSError, path: object = "", *, hint: str = "") -> JobkitError:
-    """Return what the system said of a file as jobkit's error: the file, the reason, what helps.
+    """Translate an OSError into a JobkitError with the file, the reason and a hint.
 
     Parameters
     ----------
     path
-        The file or folder, where the error itself names none.
+        The file or folder, if the error itself names none.
     hint
-        What else helps, whatever the reason is.
+        A further hint, appended for every reason.
     """
     where = error.filename or path or "standard output"
-    meaning = ERRNO_HINTS.get(error.errno or 0, "")
     return JobkitError(
         f"{os.fsdecode(where) if isinstance(where, bytes) else where}: {error.strerror or error}",
-        hint="; ".join(filter(None, (meaning, hint))),
+        hint="; ".join(filter(None, (ERRNO_HINTS.get(error.errno or 0), hint))),
     )
 
 
 @contextmanager
 def name_file_in_errors(path: os.PathLike[str] | str) -> Iterator[None]:
-    """Give an OSError inside the block the file that it is about, where it names none: write(2) does not."""
+    """Add the file name to an OSError inside the block if it has none: write(2) does not set it."""
     try:
         yield
     except OSError as error:

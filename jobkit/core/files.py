@@ -18,12 +18,12 @@ from jobkit.core.units import format_count
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
-    """Open a file that must be a regular one: a FIFO in a run folder would block its reader for ever.
+    """Open a regular file; refuse any other, because a FIFO in a run folder would block its reader.
 
     Raises
     ------
     OSError
-        Where it is something else, too.
+        Also if it is not a regular file.
     """
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     mode = os.fstat(handle).st_mode
@@ -35,9 +35,9 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line to a file, and have it on disk before returning.
+    """Append one line to a file and flush it to disk.
 
-    A last line that a full disk or a crash cut short is ended first, so that it spoils itself alone.
+    If a full disk or a crash cut the last line short, that line is ended first, so that only it is lost.
 
     Raises
     ------
@@ -58,10 +58,10 @@ def append_line(path: Path, line: str) -> None:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield ``(line number from 1, line)`` of a JSON-lines file, blank lines left out.
+    """Yield ``(line number from 1, line)`` of a JSON-lines file, without blank lines.
 
-    A last line without a newline is half-written and is yielded too: the caller's parser
-    tells whether it stands.
+    A last line without a newline may be half-written; it is yielded too, and the caller's parser
+    decides whether it is whole.
     """
     with open(open_regular(path), encoding="utf-8", errors="replace") as stream:
         for number, line in enumerate(stream, 1):
@@ -70,7 +70,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def last_line(path: Path) -> str:
-    """Return the last whole line of a file, however long the file is; empty where there is none."""
+    """Return the last whole line of a file, read from its end; empty if there is none."""
     handle = open_regular(path)
     try:
         end, tail = os.fstat(handle).st_size, b""
@@ -88,7 +88,7 @@ _BLOCK_BYTES = 2**16
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees either nothing or all of it.
+    """Write a file so that a reader sees either all of it or nothing.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def read_text(path: Path | str) -> str:
-    """Return a small file's text, bytes that are no UTF-8 replaced."""
+    """Return the text of a small file; replace bytes that are not UTF-8."""
     with open(open_regular(path), "rb", buffering=0) as stream:
         return stream.read().decode("utf-8", "replace")
 
@@ -114,42 +114,42 @@ T = TypeVar("T")
 
 
 _BEGINS = '{"at": '
-"""So begins a line of a journal or of an accounting. Inside a string its quotes are escaped."""
+"""The beginning of a line of a journal or an accounting. Inside a string its quotes are escaped."""
 
 
 def read_tolerantly(
     path: Path, parse: Callable[[str, str], T], *, growing: bool = True
 ) -> tuple[list[T], tuple[str, ...]]:
-    """Return what the lines of a file hold, and at most one note on those that hold nothing.
+    """Parse the lines of a file; return the values and at most one note on the lines that failed.
 
     Parameters
     ----------
     path
-        A missing file holds no lines, and that needs no note.
+        A missing file has no lines and needs no note.
     parse
-        Called with a line and ``file:line``; raises JobkitError for a line that does not stand.
-        A line that was appended to one cut short, as jobkit 0.1 did, is read all the same.
+        Called with a line and ``file:line``; raises JobkitError for a damaged line. A line that
+        jobkit 0.1 appended to one cut short is read all the same.
     growing
-        Whether a last line without a newline is still being written: it is left out without a note.
+        Whether a last line without a newline is still being written: it is skipped without a note.
     """
-    found: list[T] = []
+    values: list[T] = []
     faults: list[str] = []
     try:
         for number, line in read_lines(path):
             try:
-                found.append(parse(line, f"{path}:{number}"))
+                values.append(parse(line, f"{path}:{number}"))
             except (JobkitError, RecursionError) as error:
                 if line.endswith("\n") or not growing:
                     faults.append(getattr(error, "message", f"{path}:{number}: nested too deep"))
                 if (begin := line.rfind(_BEGINS)) > 0:
                     with suppress(JobkitError, RecursionError):
-                        found.append(parse(line[begin:], f"{path}:{number}"))
+                        values.append(parse(line[begin:], f"{path}:{number}"))
     except FileNotFoundError:
         return [], ()
     except OSError as error:
         return [], (f"{path}: cannot be read: {error.strerror}",)
     more = f" (and {format_count(len(faults) - 1, 'more line')} of this file)" if len(faults) > 1 else ""
-    return found, ((f"{faults[0]}{more}: skipped",) if faults else ())
+    return values, ((f"{faults[0]}{more}: skipped",) if faults else ())
 
 
 def parse_object(line: str, where: str) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def parse_object(line: str, where: str) -> dict[str, Any]:
     Raises
     ------
     JobkitError
-        Where it is none.
+        If it is not one.
     """
     try:
         data = json.loads(line)
@@ -170,28 +170,28 @@ def parse_object(line: str, where: str) -> dict[str, Any]:
 
 
 NO_LOCK_ERRNOS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK})
-"""What flock(2) says on a file system without locks: Lustre that is mounted without ``flock``, some NFS."""
+"""Errors of flock(2) on a file system without locks: Lustre mounted without ``flock``, some NFS."""
 
 
 @contextmanager
 def exclusive_lock(
     path: Path, busy: Callable[[], None], unlocked: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Hold a lock file; other processes wait for it, and get it when its holder ends or dies.
+    """Hold a lock file; another process waits until the holder exits or dies.
 
     Parameters
     ----------
     path
-        The lock file; it stays, empty.
+        The lock file; it remains, empty.
     busy
-        Called where another process holds it, before the wait.
+        Called before the wait if another process holds the lock.
     unlocked
-        Called where the file system has no locks: the block runs without one.
+        Called if the file system has no locks: then the block runs without one.
 
     Raises
     ------
     OSError
-        With the name of the file, where it cannot be opened for writing.
+        With the name of the file, if it cannot be opened for writing.
     """
     handle = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -208,14 +208,14 @@ def exclusive_lock(
 
 
 def try_lock(handle: int, *, shared: bool = False, wait: bool = False) -> bool | None:
-    """Lock an open file; return whether that was possible, ``None`` where its file system has no locks.
+    """Lock an open file; return whether that succeeded, ``None`` if its file system has no locks.
 
     Parameters
     ----------
     shared
-        Whether others may share it: enough to see that nobody holds it alone.
+        Whether to take a shared lock, which shows that no process holds it exclusively.
     wait
-        Until it is free.
+        Whether to wait until the lock is free.
     """
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
@@ -230,9 +230,9 @@ def try_lock(handle: int, *, shared: bool = False, wait: bool = False) -> bool |
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Hold a lock on a folder itself, waiting for others; where its file system has no such lock, hold none.
+    """Hold a lock on a folder itself; hold none if its file system cannot lock a folder.
 
-    Linux's NFS client locks only what is open for writing, and a folder never is (flock(2), NFS details).
+    Linux's NFS client locks only files open for writing, and a folder never is (flock(2), NFS details).
     """
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""On what kind of file system a path lies, and whether other machines are likely to see it. Pure."""
+"""Find the type of the file system of a path, and whether other machines probably see it. Pure."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ SHARED_TYPES = re.compile(
     r"nfs\d?|lustre|gpfs|beegfs|fhgfs|ceph|glusterfs|cifs|smb\d?|afs|panfs|pvfs2|orangefs|wekafs|ocfs2|gfs2|9p"
     r"|fuse\..*"
 )
-"""Types that are on a server; FUSE mostly is, on clusters."""
+"""Types on a file server; on clusters FUSE mostly is one."""
 LOCAL_TYPES = re.compile(r"ext\d|xfs|btrfs|zfs|f2fs|jfs|reiserfs|vfat|tmpfs|ramfs|overlay")
-"""Types that are a disk, or the memory, of one machine (zfs: its server has it so, its clients nfs)."""
+"""Types on a disk or in the memory of one machine (zfs: its clients see nfs)."""
 
 
 def filesystem_type(path: str, mountinfo: str) -> str:
-    r"""Return the type of the file system that holds a path; empty where that is not known.
+    r"""Return the type of the file system that holds a path; empty if unknown.
 
     Parameters
     ----------
     path
-        Absolute, links resolved.
+        Absolute, with links resolved.
     mountinfo
         The text of ``/proc/self/mountinfo`` (proc(5)): the mount point is the fifth word, with
-        spaces as ``\040``; the type follows the `` - ``. Of two mounts at a place the later counts.
+        spaces as ``\040``; the type follows the `` - ``. If two mounts share a mount point, the later counts.
     """
     best, kind = -1, ""
     for line in mountinfo.splitlines():
@@ -38,7 +38,7 @@ def filesystem_type(path: str, mountinfo: str) -> str:
 
 
 def likely_shared(kind: str) -> bool | None:
-    """Tell whether a type of file system is one that nodes share; ``None`` where it tells nothing."""
+    """Return whether nodes share a file system of this type; ``None`` if unknown."""
     if SHARED_TYPES.fullmatch(kind):
         return True
     return False if LOCAL_TYPES.fullmatch(kind) else None

@@ -1,4 +1,4 @@
-"""``begin``: what the job script says of a try before anything else. Standard library only."""
+"""``begin`` and ``exit``, the files that the job script writes for a try. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ BY_HAND = "hand"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Who runs a try: the file ``begin``, lines of ``key=value``.
+    """The job that runs a try: the file ``begin``, lines of ``key=value``.
 
     Attributes
     ----------
     scheduler
-        ``slurm``, ``sge``, ``local``, or ``hand`` where a person typed ``bash job.sh K``.
+        ``slurm``, ``sge``, ``local``, or ``hand`` if a person typed ``bash job.sh K``.
     job, task
-        The scheduler's; empty by hand.
+        The scheduler's ids; empty by hand.
     restart
         How often the scheduler had started this task before.
     round
-        Which submission of the run it belongs to: 1 is the sweep, later ones are ``jobkit resume``.
+        The submission that it belongs to: 1 is the sweep, later numbers are ``jobkit resume``.
     host, pid
         Of the job script.
     at
-        UTC by the node's clock, ISO 8601.
+        UTC by the clock of the node, ISO 8601.
     """
 
     scheduler: str
@@ -48,46 +48,50 @@ def read_begin(path: Path | str) -> Begin:
     Raises
     ------
     JobkitError
-        Where it lacks a key, or was cut short.
+        If it lacks a key or was cut short.
     OSError
-        Where it cannot be read.
+        If it cannot be read.
     """
-    pairs = (line.partition("=") for line in read_text(path).splitlines())
-    known = {key.strip(): value.strip() for key, _, value in pairs}
+    pairs = _read_pairs(path)
     try:
         return Begin(
-            scheduler=known["scheduler"],
-            job=known["job"],
-            task=int(known["task"]) if known["task"] else None,
-            restart=int(known["restart"]),
-            round=int(known["round"]),
-            host=known.get("host", ""),
-            pid=int(known["pid"]) if known.get("pid") else None,
-            at=known.get("at", ""),
+            scheduler=pairs["scheduler"],
+            job=pairs["job"],
+            task=int(pairs["task"]) if pairs["task"] else None,
+            restart=int(pairs["restart"]),
+            round=int(pairs["round"]),
+            host=pairs.get("host", ""),
+            pid=int(pairs["pid"]) if pairs.get("pid") else None,
+            at=pairs.get("at", ""),
         )
     except (KeyError, ValueError) as error:
         raise JobkitError(f"{path}: not a begin file: {error!r}") from error
 
 
+def _read_pairs(path: Path | str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in read_text(path).split("\n"))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """What the job script says of a try: the file ``exit``, lines of ``key=value``.
+    """How the job script ended a try: the file ``exit``, lines of ``key=value``.
 
     Attributes
     ----------
     status
-        Of the worker, or of the step that failed.
+        Exit status of the worker, or of the step that failed.
     stage
-        The step that the script was in: ``scratch``, ``environment``, ``gate``, ``stage_in``,
+        The last step of the script: ``scratch``, ``environment``, ``gate``, ``stage_in``,
         ``run``, ``done``.
     outcome
-        Set where the script itself knows, before or instead of a record; else ``None``.
+        Set if the script itself knows it, before or instead of a record; else ``None``.
     signal
-        The signal that the script got, else ``None``.
+        The signal that the script received, else ``None``.
     message
         One line, for a person.
     scratch
-        The scratch folder, where it was kept because results could not be brought home.
+        The scratch folder, if it was kept because results could not be copied home.
     """
 
     status: int
@@ -105,19 +109,18 @@ def read_exit(path: Path | str) -> Exit:
     Raises
     ------
     JobkitError
-        Where it has no status or an unknown outcome.
+        If it has no status or an unknown outcome.
     """
-    pairs = (line.partition("=") for line in read_text(path).split("\n"))
-    known = {key.strip(): value.strip() for key, _, value in pairs}
+    pairs = _read_pairs(path)
     try:
         return Exit(
-            status=int(known["status"]),
-            stage=known.get("stage", ""),
-            outcome=Outcome(known["outcome"]) if known.get("outcome") else None,
-            signal=known.get("signal") or None,
-            message=known.get("message", ""),
-            scratch=known.get("scratch", ""),
-            host=known.get("host", ""),
+            status=int(pairs["status"]),
+            stage=pairs.get("stage", ""),
+            outcome=Outcome(pairs["outcome"]) if pairs.get("outcome") else None,
+            signal=pairs.get("signal") or None,
+            message=pairs.get("message", ""),
+            scratch=pairs.get("scratch", ""),
+            host=pairs.get("host", ""),
         )
     except (KeyError, ValueError) as error:
         raise JobkitError(f"{path}: not an exit file: {error}") from error

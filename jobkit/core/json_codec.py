@@ -1,4 +1,4 @@
-"""Dataclasses to JSON and back: the readers of every field are made once a class.
+"""Dataclasses to JSON and back; the reader of each field is built once per class.
 
 Standard library only: this module is imported on the compute node.
 """
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 def to_json(value: object) -> str:
-    """Return a dataclass of this module as one line of JSON."""
+    """Return a dataclass as one line of JSON."""
     if not is_dataclass(value) or isinstance(value, type):
         raise TypeError(f"not a dataclass: {value!r}")
     return json.dumps(value, ensure_ascii=False, default=_as_dict)
 
 
 def _as_dict(value: Any) -> dict[str, Any]:  # noqa: ANN401 - json.dumps hands over anything
-    """Return a dataclass as json.dumps takes it: `dataclasses.asdict` would copy all that is in it."""
+    """Return a dataclass as a dict for json.dumps, without the deep copy of `dataclasses.asdict`."""
     return {name: getattr(value, name) for name in _names(type(value))}  # type: ignore[arg-type]  # as in from_dict
 
 
@@ -40,7 +40,7 @@ def _names(kind: type) -> tuple[str, ...]:
 
 
 def from_json(kind: type[T], text: str, *, where: str) -> T:
-    """Read a dataclass of this module back from JSON.
+    """Read a dataclass back from JSON.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def from_json(kind: type[T], text: str, *, where: str) -> T:
     Raises
     ------
     JobkitError
-        Where the text is no JSON object, lacks a field, or has a newer schema.
+        If the text is not a JSON object, lacks a field, or has a newer schema.
     """
     try:
         data = json.loads(text)
@@ -64,7 +64,7 @@ def from_json(kind: type[T], text: str, *, where: str) -> T:
 
 
 def from_dict(kind: type[T], data: object, *, where: str) -> T:
-    """Build a dataclass of this module from what ``json.loads`` gave; see `from_json`."""
+    """Build a dataclass from the result of ``json.loads``; see `from_json`."""
     if not isinstance(data, dict):
         raise JobkitError(f"{where}: not a {kind.__name__}: {str(data)[:40]!r}")
     schema = data.get("schema", SCHEMA)
@@ -73,36 +73,38 @@ def from_dict(kind: type[T], data: object, *, where: str) -> T:
             f"{where}: schema {schema!r} is newer than this jobkit's {SCHEMA}",
             hint="read it with the jobkit that wrote it, or a newer one",
         )
-    known = {}
+    values = {}
     for name, right, read in _readers(kind):  # type: ignore[arg-type]  # mypy takes a type[T] for unhashable
         if name in data:
             value = data[name]
-            known[name] = value if type(value) in right else read(value, where)
+            values[name] = value if type(value) in right else read(value, where)
     try:
-        return kind(**known)
+        return kind(**values)
     except TypeError as error:
-        missing = [name for name in _required(kind) if name not in known]  # type: ignore[arg-type]  # the same
+        missing = [name for name in _required(kind) if name not in values]  # type: ignore[arg-type]  # the same
         raise JobkitError(f"{where}: not a {kind.__name__}: lacks {', '.join(missing)}") from error
 
 
 Reader = Callable[[Any, str], Any]
-"""Takes a JSON value and where it stands; returns the field's value or raises JobkitError."""
+"""Takes a JSON value and its ``file:line``; returns the field's value or raises JobkitError."""
 
 
 @functools.cache
 def _readers(kind: type) -> tuple[tuple[str, frozenset[type], Reader], ...]:
-    """Return of each field its name, the types that stand as they are, and a reader of any other.
+    """Return the name of each field, the types that need no reading, and a reader for any other.
 
-    Looking at types once a class, not once a value, is what lets 10,000 records be read in a second.
+    jobkit reads 10,000 records in a second because it inspects types once per class, not per value.
     """
     hints = typing.get_type_hints(kind)
     return tuple((name, _right(hint), _reader(hint)) for name, hint in hints.items())
 
 
 def _right(hint: Any) -> frozenset[type]:  # noqa: ANN401 - a type hint is Any
-    """Return the types that need no reading for a field: JSON's own, and a nested class already read."""
+    """Return the types that need no reading for a field: JSON's own, and a nested dataclass."""
     allowed = set(hint.__args__) if isinstance(hint, types.UnionType) else {hint}
-    plain = {one for one in allowed if one in {int, str, bool, float, types.NoneType} or is_dataclass(one)}
+    plain = {
+        kind for kind in allowed if kind in {int, str, bool, float, types.NoneType} or is_dataclass(kind)
+    }
     return frozenset(plain | ({int} if float in plain else set()))
 
 
@@ -112,7 +114,7 @@ def _required(kind: type) -> tuple[str, ...]:
 
 
 def _reader(hint: Any) -> Reader:  # noqa: ANN401 - a type hint is Any
-    """Return the reader of a field: nested dataclasses, enums, tuples, mappings, plain values."""
+    """Return the reader of a field: a nested dataclass, enum, tuple, mapping or plain value."""
     if isinstance(hint, types.UnionType):
         inner = _reader(next(arg for arg in hint.__args__ if arg is not types.NoneType))
         return lambda value, where: None if value is None else inner(value, where)
@@ -134,10 +136,10 @@ def _read_enum(hint: type[StrEnum], value: str, where: str) -> StrEnum:
 
 
 def _read_tuple(inner: Reader, value: object, where: str) -> tuple[Any, ...]:
-    return tuple(inner(one, where) for one in _read_plain((list,), value, where))
+    return tuple(inner(item, where) for item in _read_plain((list,), value, where))
 
 
-def _read_plain(wanted: tuple[type, ...], value: Any, where: str) -> Any:  # noqa: ANN401 - JSON is Any
-    if isinstance(value, wanted):
+def _read_plain(expected: tuple[type, ...], value: Any, where: str) -> Any:  # noqa: ANN401 - JSON is Any
+    if isinstance(value, expected):
         return value
-    raise JobkitError(f"{where}: {value!r} where {wanted[-1].__name__} is expected")
+    raise JobkitError(f"{where}: {value!r} where {expected[-1].__name__} is expected")

@@ -1,6 +1,6 @@
-"""The run folder: every file and folder of it by name, and the light readers of points and batches.
+"""The run folder: the names of its files and folders, and the readers of points and batches.
 
-"The run folder" in docs/structure.md describes each. Standard library only: the compute node imports this.
+"The run folder" in docs/structure.md describes each. Standard library only: the node imports this.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def try_folder(run: Path | str, point_id: str, number: int) -> str:
 
 
 def is_run_folder(path: Path) -> bool:
-    """Tell whether a folder is a run: it lists its points."""
+    """Return whether a folder is a run folder: it lists its points."""
     listed = path / POINTS_FILE
     return listed.is_file() and (listed.stat().st_size > 0 or (path / JOB_SCRIPT).is_file())
 
 
 def names(folder: Path | str) -> set[str]:
-    """Return the names in a folder; none if it cannot be read."""
+    """Return the names in a folder; empty if it cannot be read."""
     try:
         return set(os.listdir(folder))  # noqa: PTH208 - names only: 10,000 Path objects cost time
     except OSError:
@@ -63,12 +63,12 @@ def names(folder: Path | str) -> set[str]:
 
 def try_numbers(home: Path | str) -> list[int]:
     """Return the numbers of a point's tries, the latest first."""
-    found = (name.removeprefix(TRY_PREFIX) for name in names(home) if name.startswith(TRY_PREFIX))
-    return sorted((int(name) for name in found if name.isdecimal()), reverse=True)
+    numbers = (name.removeprefix(TRY_PREFIX) for name in names(home) if name.startswith(TRY_PREFIX))
+    return sorted((int(number) for number in numbers if number.isdecimal()), reverse=True)
 
 
 def read_batches(home: Path | str, number: int, problems: list[str]) -> tuple[Batch, ...]:
-    """Return the batches of a try, and add to ``problems`` what could not be read."""
+    """Return the batches of a try; append a note on unreadable lines to ``problems``."""
     path = Path(home, f"{TRY_PREFIX}{number}", BATCHES_FILE)
     batches, notes = read_tolerantly(path, lambda line, where: from_json(Batch, line, where=where))
     problems.extend(notes)
@@ -76,12 +76,12 @@ def read_batches(home: Path | str, number: int, problems: list[str]) -> tuple[Ba
 
 
 def read_point(path: Path, index: int) -> Point:
-    """Return point ``index`` of a ``points.jsonl``: its line of that number.
+    """Return point ``index`` of a ``points.jsonl``, the line of that number.
 
     Raises
     ------
     JobkitError
-        If there is no such line, or it is no point.
+        If there is no such line, or it is not a point.
     """
     for number, line in read_lines(path):
         if number == index:

@@ -1,6 +1,6 @@
-"""What one try measured, as its record holds it: memory by instrument, the card, the sampler, the batches.
+"""The measurements of one try: memory by instrument, the GPU, the sampler, the batches.
 
-Standard library only, as in `records`: bytes and seconds; a value that could not be had is ``None``, never 0.
+Standard library only. Bytes and seconds; a value that could not be read is ``None``, never 0.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Where the memory went, by instrument.
+    """Memory by instrument.
 
     Attributes
     ----------
@@ -18,25 +18,25 @@ class Memory:
         The CUDA context with the kernels loaded by the warm-up: what NVML sees of the process
         beyond what torch has reserved.
     weights_bytes
-        torch allocated after the model was loaded, before the first batch.
+        Allocated by torch after the model was loaded, before the first batch.
     activations_bytes
         torch's allocated peak above the weights.
     other_bytes
         NVML's process peak less the three above: allocator slack, kernels, workspaces.
     allocated_peak_bytes, reserved_peak_bytes
-        torch's, over all batches.
+        Peaks of torch's allocator over all batches.
     process_peak_bytes, device_peak_bytes, device_idle_bytes
-        NVML's, as sampled; ``device_idle_bytes`` before this process opened the card.
+        Sampled from NVML; ``device_idle_bytes`` before this process opened the GPU.
     rss_peak_bytes
         Largest sampled sum of the resident memory of the worker and its children.
     maxrss_bytes
-        The kernel's own high-water mark of the worker (``ru_maxrss``).
+        The kernel's high-water mark of the worker (``ru_maxrss``).
     rss_before_bytes, rss_model_bytes
         Resident memory before and after the model was loaded.
     cgroup_peak_bytes
-        cgroup v2 ``memory.peak`` of the job, where there is one.
+        cgroup v2 ``memory.peak`` of the job, if there is one.
     disagreement
-        A sentence where two instruments contradict each other, else empty.
+        A sentence if two instruments contradict each other, else empty.
     """
 
     context_bytes: int | None = None
@@ -55,26 +55,32 @@ class Memory:
     cgroup_peak_bytes: int | None = None
     disagreement: str = ""
 
+    @property
+    def ram_peak_bytes(self) -> int | None:
+        """The most resident memory of the worker, by the instrument that measured most."""
+        known = [size for size in (self.maxrss_bytes, self.rss_peak_bytes) if size is not None]
+        return max(known, default=None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """How little memory one of the heaviest batches passes with.
+    """The smallest memory with which a heavy batch passes.
 
-    All figures are torch's allocator's: the CUDA context comes on top.
+    All figures are of torch's allocator; the CUDA context comes on top.
 
     Attributes
     ----------
     load
-        Of the batch.
+        The load of the batch.
     allocated_bytes, reserved_bytes
-        torch's peaks of the batch by itself, from an empty cache.
+        torch's peaks of the batch alone, from an empty cache.
     passed_bytes, failed_bytes
-        The smallest cap that sufficed, and the largest that did not: the need lies between.
-        Where no cap was tried they are the reserved bytes, and the allocated less one.
+        The smallest cap that sufficed and the largest that failed: the need is between them.
+        Without a search they are the reserved bytes, and the allocated bytes less one.
     tries
-        How often the batch was run.
+        How often the batch ran.
     seconds
-        What that took.
+        The time that these runs took.
     """
 
     load: int
@@ -88,18 +94,18 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """The card that the try ran on.
+    """The GPU that the try ran on.
 
     Attributes
     ----------
     uuid
-        NVML's, of the MIG instance where there is one.
+        NVML's UUID of the GPU or MIG instance.
     total_bytes
-        What the card holds.
+        Memory of the GPU.
     driver, cuda
         Versions.
     foreign_processes
-        Other processes seen on the card when the try began; ``None`` where NVML does not tell.
+        Number of other processes on the GPU when the try began; ``None`` if NVML does not report it.
     """
 
     name: str
@@ -112,18 +118,18 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler:
-    """How well the sampler process did.
+    """What the sampler process achieved.
 
     Attributes
     ----------
     period_s
-        The mean time between two samples that was achieved.
+        Mean time between two samples.
     samples
-        How many.
+        Number of samples.
     memory_query
-        ``v2`` or ``v1``: which NVML memory call answered (v1 counts the driver's reserve as used).
+        ``v2`` or ``v1``: the NVML memory call that answered (v1 counts the driver's reserve as used).
     utilisation_mean_percent, power_mean_w, power_max_w
-        Of the card, once a second, over the batches.
+        Of the GPU, sampled once a second over the batches.
     """
 
     period_s: float | None = None
@@ -136,22 +142,22 @@ class Sampler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The batches in figures.
+    """Totals and means over the batches.
 
     Attributes
     ----------
     items_total, batches_total
-        How much there was to do: less than ``items`` says how far a cut try came.
+        The whole try; ``items`` below ``items_total`` shows how far a try came that was cut short.
     items, sentences, characters, batches
-        How much was done.
+        The work done.
     work_s
         The sum of the batches' seconds: no loading, no warm-up, no writing.
     items_per_s
         ``items / work_s``.
     batch_mean_s, batch_p50_s, batch_p95_s
-        Of the batches' seconds; mean over what ran, partial batches too.
+        Of the batches' seconds, over all batches that ran, the last and smaller batch too.
     padding_efficiency
-        characters of the paragraphs over characters padded to, at most 1.
+        Characters of the paragraphs divided by characters after padding, at most 1.
     load_max
         The largest load of a batch.
     """

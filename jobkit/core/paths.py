@@ -1,4 +1,4 @@
-"""Where jobkit keeps and finds things: cache, configuration, ledger, shipped folders."""
+"""The places of jobkit's own files: cache, configuration, ledger, shipped folders."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from jobkit.core.errors import JobkitError
 def shipped_folder(name: str) -> Path:
     """Return the folder ``templates``, ``sweeps`` or ``docs``.
 
-    The checkout is looked at first: an editable install leaves a copy inside the package that
-    grows stale (seen with hatchling's force-include).
+    The checkout comes first: an editable install leaves a copy inside the package that becomes
+    stale (seen with hatchling's force-include).
 
     Raises
     ------
     JobkitError
-        Where the installation is incomplete.
+        If the installation is incomplete.
     """
     package = Path(__file__).resolve().parents[1]
     checkout = package.parent
@@ -42,20 +42,28 @@ GROUP_FILE = stat.S_IRGRP | stat.S_IWGRP
 def cache_dir() -> Path:
     """Return the cache folder: ``$JOBKIT_CACHE``, else the user's cache folder.
 
-    Jobs read texts and models from it, so on a cluster it must be seen from the nodes.
+    Jobs read texts and models from it, so on a cluster the nodes must see it.
     """
-    named = os.environ.get(CACHE_VARIABLE)
-    return Path(named).expanduser().absolute() if named else Path(platformdirs.user_cache_path("jobkit"))
+    return _named_by(CACHE_VARIABLE) or platformdirs.user_cache_path("jobkit")
 
 
 def config_folder() -> Path:
     """Return the user's own folder for sites and templates: ``$JOBKIT_CONFIG`` or ``~/.config/jobkit``."""
-    named = os.environ.get("JOBKIT_CONFIG")
-    return Path(named).expanduser().absolute() if named else Path(platformdirs.user_config_path("jobkit"))
+    return _named_by("JOBKIT_CONFIG") or platformdirs.user_config_path("jobkit")
+
+
+def ledger_path() -> Path:
+    """Return the user's ledger of predictions: ``$JOBKIT_LEDGER``, else in the user's data folder."""
+    return _named_by(LEDGER_VARIABLE) or platformdirs.user_data_path("jobkit") / "ledger.jsonl"
+
+
+def _named_by(variable: str) -> Path | None:
+    name = os.environ.get(variable)
+    return Path(name).expanduser().absolute() if name else None
 
 
 def make_folder(folder: Path) -> Path:
-    """Return a folder of the cache, made with its parents where it is missing."""
+    """Create a folder of the cache with its parents if it is missing, and return it."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -64,22 +72,23 @@ def make_folder(folder: Path) -> Path:
 
 
 def share_with_group(path: Path) -> None:
-    """Give a file or folder of the cache, and all in it, the permissions that its folder asks for.
+    """Give the group the same permissions on a file or folder of the cache as on its parent folder.
 
-    The umask decides, unless a folder has the set-group-ID bit: a cache that a group shares. Then the
-    group may do with what lies there what it may do with the folder.
+    Only in a folder with the set-group-ID bit, which marks a cache that a group shares; elsewhere the
+    umask decides.
     """
-    asked = path.parent.stat().st_mode
-    if asked & stat.S_ISGID:
-        for one in (path, *path.rglob("*")):
-            wanted = stat.S_ISGID | asked & stat.S_IRWXG if one.is_dir() else asked & GROUP_FILE
-            with contextlib.suppress(PermissionError):  # another user's, who has done the same
-                one.chmod(one.stat().st_mode | wanted)
+    parent_mode = path.parent.stat().st_mode
+    if parent_mode & stat.S_ISGID:
+        for entry in (path, *path.rglob("*")):
+            folder_bits = stat.S_ISGID | parent_mode & stat.S_IRWXG
+            bits = folder_bits if entry.is_dir() else parent_mode & GROUP_FILE
+            with contextlib.suppress(PermissionError):  # another user's file: that user has done the same
+                entry.chmod(entry.stat().st_mode | bits)
 
 
 @contextmanager
 def cache_write_errors(path: Path) -> Iterator[None]:
-    """Name what lies in the cache folder, and how to move that, where it cannot be written.
+    """Turn an OSError inside the block into a message that names the cache and how to move it.
 
     Raises
     ------
@@ -91,15 +100,5 @@ def cache_write_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         raise JobkitError(
             f"{path}: cannot be written: {error.strerror or error}",
-            hint=f"it belongs to jobkit's cache: name a folder of yours by {CACHE_VARIABLE}=FOLDER",
+            hint=f"it belongs to jobkit's cache: set {CACHE_VARIABLE}=FOLDER to a folder of your own",
         ) from error
-
-
-def ledger_path() -> Path:
-    """Return the user's ledger of predictions: ``$JOBKIT_LEDGER``, else in the user's data folder."""
-    named = os.environ.get(LEDGER_VARIABLE)
-    return (
-        Path(named).expanduser().absolute()
-        if named
-        else Path(platformdirs.user_data_path("jobkit")) / "ledger.jsonl"
-    )

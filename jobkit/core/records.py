@@ -1,7 +1,11 @@
-"""The nouns that the way out and the way back share, and the files that hold them.
+"""The nouns of jobkit: point, batch, job, record, outcome.
 
-Standard library only: this module is imported on the compute node.
-Everything here is in bytes and seconds; a value that could not be had is ``None``, never 0.
+A sweep has points. A point is one setting of the knobs, once. A **try** is one execution of a point: a
+point that fails or is resumed has several, and each leaves at most one record. A **trial** is a point that
+tests a prediction of memory (``find_max``, ``jobkit verify``); it has tries like every other point.
+
+Standard library only: the compute node imports this module.
+Bytes and seconds; a value that could not be read is ``None``, never 0.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ BATCH_SIZE = "batch_size"
 
 
 class Outcome(StrEnum):
-    """What became of one try, in one word."""
+    """How a try ended, in one word; docs/structure.md explains each."""
 
     OK = "ok"
     GPU_OOM = "gpu_oom"
@@ -42,7 +46,7 @@ class Outcome(StrEnum):
 
 
 RESULTS = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.PRUNED})
-"""Outcomes that answer the question the point asked; every other one is a failure."""
+"""Outcomes that answer the question of the point; every other outcome is a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +56,11 @@ class TextRef:
     Attributes
     ----------
     path
-        Where it lies, absolute, seen from the nodes.
-    sha256
-        Of its bytes.
-    size_bytes
+        Absolute, as the nodes see it.
+    sha256, size_bytes
         Of the file.
     name
-        What the spec called it (``sample``, a path, a URL).
+        The name in the spec (``sample``, a path, a URL).
     """
 
     path: str
@@ -78,11 +80,11 @@ class ModelRef:
     name, size
         As in the spec: ``en``, ``full`` or ``tiny``.
     stand_in
-        Whether it is jobkit's own stand-in and not the model that the name promises.
+        Whether it is jobkit's stand-in instead of the model that the name promises.
     fingerprint
         A hash over its files, so that two models never share a row.
     size_bytes
-        Of all its files.
+        The sum over its files.
     """
 
     path: str
@@ -95,7 +97,7 @@ class ModelRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One setting of the knobs, once: what one try runs.
+    """One setting of the knobs, once: a task of the array job.
 
     Attributes
     ----------
@@ -104,25 +106,24 @@ class Point:
     point_id
         The name of its folder under ``results/``, unique within the run.
     params
-        The swept knobs and their values (``{BATCH_SIZE: 50}``).
+        The swept knobs and their values (``{"batch_size": 50}``).
     repeat
         From 1.
     device
-        ``cpu`` or ``cuda``: what is asked for, never a wish.
+        ``cpu`` or ``cuda``; a try never falls back to the other.
     order
-        ``load``: largest load first; ``text``: as the text stands.
+        ``load``: largest load first; ``text``: in text order.
     allocator
         The value of ``PYTORCH_ALLOC_CONF``, or ``None`` for PyTorch's default.
     threads
         CPU threads for the framework.
     cap_bytes
-        Most that torch's allocator may reserve, the CUDA context on top; ``None`` for no cap.
+        Limit of what torch's allocator may reserve, the CUDA context on top; ``None`` for no limit.
     trial
-        Whether it tries a prediction (``find_max``, ``jobkit verify``) and is no point of the sweep:
-        it proves memory, and no speed and no line is taken from it.
+        Whether it tests a prediction of memory. A trial is not part of the sweep: no speed and no
+        line is derived from it.
     workload_folder
-        Where the module of a workload of the user's own lies, absolute: the spec's folder; ``None`` of
-        a shipped workload.
+        The spec's folder, absolute, if the workload is the user's own; ``None`` for a shipped workload.
     """
 
     schema: int = SCHEMA
@@ -154,22 +155,22 @@ class Batch:
     first_item
         Number of its first paragraph in the text, from 0.
     items, sentences, tokens, characters
-        How much it held; characters as read.
+        Its size; characters as read.
     longest_sentence_chars
         Length of its longest sentence as the framework sees it.
     load
-        What the framework pads to: for Stanza NER the largest, over the NER batches of this
+        The padded size: for Stanza NER the largest, over the NER batches of this
         call, of sentences x characters of the longest; else the workload's own.
     padded_chars
         The sum of the same products; characters / padded_chars is the padding efficiency.
     seconds
-        Wall time, the device synchronised before and after.
+        Wall time; the device is synchronised before and after.
     allocated_peak_bytes, reserved_peak_bytes
-        torch's, reset before the batch.
+        Peaks of torch's allocator, reset before the batch.
     alloc_retries
-        How often the allocator flushed its cache and tried again during the batch.
+        How often the allocator emptied its cache and tried again during the batch.
     batches_total, characters_total
-        How much the whole try has to do, so that whoever reads along knows how far it is.
+        The size of the whole try, so that a reader of the file knows how far it is.
     """
 
     index: int
@@ -191,14 +192,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Who ran the try: the scheduler's names for it.
+    """The job that ran a try, as the scheduler names it.
 
     Attributes
     ----------
     scheduler
-        ``slurm``, ``sge``, ``local``, or ``hand`` where a person typed ``bash job.sh K``.
+        ``slurm``, ``sge``, ``local``, or ``hand`` if a person typed ``bash job.sh K``.
     job_id, task_id
-        The scheduler's; empty by hand.
+        The scheduler's ids; empty by hand.
     restart
         How often the scheduler had started this task before.
     """
@@ -211,30 +212,30 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Everything that one try found out: ``record.json``, written once, atomically.
+    """All that one try measured: ``record.json``, written once, atomically.
 
     Attributes
     ----------
     outcome
-        One word; on a signal provisional, to be overruled only by the scheduler's accounting.
+        One word; after a signal it is provisional, and only the scheduler's accounting may overrule it.
     message
-        Of the error, in a line; empty when all went well.
+        The error in one line; empty if the try succeeded.
     signal
         The signal that ended the work (``USR1`` is the walltime warning), else ``None``.
     effective
-        What every knob really came to in the framework; ``None`` where it could not be seen.
+        The value of every knob inside the framework; ``None`` if it could not be read.
     inert
         Swept knobs that did not take effect.
     versions
-        Of Python, jobkit, torch, stanza, ... as far as the workload uses them.
+        Of Python, jobkit, and the frameworks that the workload uses.
     load_s, warm_up_s
-        Seconds to load the model, and of the warm-up.
+        Seconds to load the model and to warm up.
     needs
-        Of the heaviest batches, where a GPU allows it; the largest load first.
+        Of the heaviest batches, on a GPU; the largest load first.
     failed_load
-        The load of the batch that ran out of memory, where the workload tells it; else ``None``.
+        The load of the batch that ran out of memory, if the workload reports it; else ``None``.
     retries
-        How often the allocator emptied its cache and tried again while the batches were done.
+        How often the allocator emptied its cache and tried again during the batches.
     started_at, ended_at
         UTC, ISO 8601.
     """

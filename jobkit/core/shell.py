@@ -1,4 +1,4 @@
-"""The only place on the login side that starts a process."""
+"""Run commands; the only module on the login side that starts a process."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 
 DEFAULT_TIMEOUT_S = 60.0
 NOT_FOUND, NOT_RUN, NO_ANSWER = 127, 126, 124
-"""What a shell and timeout(1) end with where a command is missing, cannot be run, does not answer."""
-_LAST_WORDS_S = 2.0
-"""How long a killed command may take to go: one that waits for a dead file server never does."""
+"""Exit statuses of a shell and of timeout(1): command missing, cannot be run, no answer."""
+_KILL_WAIT_S = 2.0
+"""How long to wait for a killed command: one that waits for a dead file server never exits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What a command answered.
+    """The answer of a command.
 
     Attributes
     ----------
     argv
         The command as it was run, never through a shell.
     status
-        Its exit status; negative for a signal; 127 where the command does not exist, 126 where
-        it cannot be run; 124 where it did not answer in time.
+        Its exit status; negative for a signal; 127 if the command does not exist, 126 if it cannot
+        be run, 124 if it did not answer in time.
     stdout, stderr
-        Its two streams, decoded as UTF-8 with undecodable bytes replaced.
+        Its two streams, decoded as UTF-8; undecodable bytes are replaced.
     """
 
     argv: tuple[str, ...]
@@ -50,7 +50,7 @@ class Completed:
 
     @property
     def said(self) -> str:
-        """Both streams in one text, stderr first: a refusal may stand on either."""
+        """Both streams as one text, stderr first: a refusal may be on either."""
         return "\n".join(text.strip() for text in (self.stderr, self.stdout) if text.strip())
 
 
@@ -60,21 +60,21 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Completed:
-    """Run a command and return what it answered, whatever its status.
+    """Run a command and return its answer, whatever its status.
 
     Parameters
     ----------
     argv
         The command and its arguments.
     env
-        The whole environment of the command; by default this process's own.
+        The whole environment of the command; by default that of this process.
     timeout_s
-        After so many seconds the command is killed and status 124 is returned.
+        The limit in seconds; then the command is killed and its status is 124.
 
     Returns
     -------
     Completed
-        Never raises for a command that fails, is missing or hangs: callers judge.
+        Also for a command that fails, is missing or hangs: the caller decides.
     """
     argv = tuple(argv)
     try:
@@ -103,51 +103,51 @@ def run(
 
 
 def run_streaming(
-    argv: Sequence[str], hear: Callable[[str], None], *, text: str, env: Mapping[str, str]
+    argv: Sequence[str], on_line: Callable[[str], None], *, text: str, env: Mapping[str, str]
 ) -> Completed:
-    """Run a command for as long as it takes, and pass on each line of its standard output as it comes.
+    """Run a command without a time limit; pass each line of its standard output to ``on_line``.
 
-    Ctrl-C in a terminal reaches this process alone, which then kills the command.
+    Ctrl-C in a terminal reaches only this process, which then kills the command.
 
     Parameters
     ----------
     argv
         The command and its arguments.
-    hear
-        Is called with each line.
+    on_line
+        Called with each line.
     text
-        What the command reads from its standard input.
+        The standard input of the command.
     env
         The whole environment of the command.
     """
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - an argv list, no shell
             tuple(argv),
             env=dict(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=errors,
             start_new_session=True,
             text=True,
             encoding="utf-8",
         )
         try:
             with contextlib.closing(process.stdout or io.StringIO()) as lines:
-                _hand_over(process, text)
+                _write_input(process, text)
                 for line in lines:
-                    hear(line)
+                    on_line(line)
             status = process.wait()
         except BaseException:
             _kill_group(process)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_LAST_WORDS_S)
+                process.wait(_KILL_WAIT_S)
             raise
-        said.seek(0)
-        return Completed(tuple(argv), status, "", said.read().decode("utf-8", "replace"))
+        errors.seek(0)
+        return Completed(tuple(argv), status, "", errors.read().decode("utf-8", "replace"))
 
 
-def _hand_over(process: subprocess.Popen[str], text: str) -> None:
-    """Give a command its standard input; one that has died reads none of it, and its status tells."""
+def _write_input(process: subprocess.Popen[str], text: str) -> None:
+    """Write a command's standard input; if the command has died, its status reports that."""
     with contextlib.suppress(BrokenPipeError):
         if process.stdin is not None:
             process.stdin.write(text)
@@ -155,7 +155,7 @@ def _hand_over(process: subprocess.Popen[str], text: str) -> None:
 
 
 def _kill_group(process: subprocess.Popen[Any]) -> None:
-    """Kill a command with all that it started: a wrapper's child would hold the streams open."""
+    """Kill a command and its children: a wrapper's child would hold the streams open."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -163,36 +163,36 @@ def _kill_group(process: subprocess.Popen[Any]) -> None:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     _kill_group(process)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=_LAST_WORDS_S)
+        process.communicate(timeout=_KILL_WAIT_S)
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
     process.poll()
 
 
-def check(done: Completed, what: str, *, hint: str = "", exit_code: int = 3) -> Completed:
-    """Return ``done`` if it succeeded.
+def check(done: Completed, what: str, *, hint: str = "") -> Completed:
+    """Return ``done`` if the command succeeded.
 
     Raises
     ------
     JobkitError
-        With the command, its status and what it said.
+        With the command, its status and its output.
     """
     if done.ok:
         return done
     message = f"{what}: {shlex.join(done.argv)}\n  ended with status {done.status}: {done.said}"
-    raise JobkitError(message, hint=hint, exit_code=exit_code)
+    raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
 
 
 def detach(argv: Sequence[str], log: Path) -> int:
-    """Start a command that outlives this process and its terminal; return its process id.
+    """Start a command that outlives this process and its terminal, and return its process id.
 
     Parameters
     ----------
     argv
         The command and its arguments.
     log
-        Gets both streams, appended.
+        Both streams are appended to it.
     """
     with log.open("ab") as stream:
         process = subprocess.Popen(  # noqa: S603 - an argv list, no shell

@@ -1,9 +1,10 @@
-"""Sizes, durations and numbers as people and schedulers write them; bytes and seconds inside."""
+"""Sizes, durations and counts as people and schedulers write them; bytes and seconds inside."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 
@@ -43,8 +44,7 @@ def parse_size(text: str) -> int:
     Raises
     ------
     JobkitError
-        Where it is anything else, or not a whole number of bytes above 0 after rounding down, or
-        more than `MAX_BYTES`.
+        If the text is anything else, 0 bytes after rounding down, or more than `MAX_BYTES`.
     """
     match = _SIZE.fullmatch(text.strip())
     scale = SIZE_UNITS.get(match[2]) if match else None
@@ -66,12 +66,12 @@ def parse_duration(text: str) -> int:
     ----------
     text
         ``HH:MM:SS``, ``D-HH:MM:SS``, or a whole number with one of s, m, h, d. ``MM:SS`` is
-        refused: it is minutes to Slurm and looks like hours to people.
+        refused: Slurm reads it as minutes, people read it as hours.
 
     Raises
     ------
     JobkitError
-        Where it is anything else, or 0, or more than `MAX_SECONDS`.
+        If the text is anything else, 0, or more than `MAX_SECONDS`.
     """
     duration_s = _duration_s(text.strip())
     if duration_s is None:
@@ -95,42 +95,47 @@ def _duration_s(text: str) -> int | None:
 
 
 def format_walltime(duration_s: float) -> str:
-    """Return seconds, rounded up, as ``HH:MM:SS``: the one form that every scheduler reads.
+    """Return seconds, rounded up, as ``HH:MM:SS``, the form that every scheduler reads.
 
-    Hours go past 24 rather than into days, which Grid Engine does not know.
+    Hours go past 24, because Grid Engine knows no days.
     """
     whole = math.ceil(duration_s)
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 def format_clock(duration_s: float) -> str:
-    """Return seconds as a person reads a clock: ``0:07``, ``12:30``, ``1:02:03``; hours go past 24."""
+    """Return seconds as a clock shows them: ``0:07``, ``12:30``, ``1:02:03``; hours go past 24."""
     minutes, seconds = divmod(math.ceil(duration_s), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 def format_about(duration_s: float) -> str:
-    """Return seconds as a rough figure with its units: ``45 s``, ``24 min``, ``5 h 20 min``, ``3 d 4 h``."""
+    """Return seconds as a rough figure with units: ``45 s``, ``24 min``, ``5 h 20 min``, ``3 d 4 h``."""
     minutes = round(duration_s / 60)
-    if duration_s < 90:  # noqa: PLR2004 - below, seconds say more than a whole minute
+    if duration_s < 90:  # noqa: PLR2004 - below this, seconds are more precise
         return f"{math.ceil(duration_s)} s"
-    if minutes < 90:  # noqa: PLR2004 - the same, a unit on
+    if minutes < 90:  # noqa: PLR2004 - the same for minutes
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 36 else f"{hours // 24} d {hours % 24} h"  # noqa: PLR2004
 
 
 def format_moment(text: str) -> str:
-    """Return an ISO moment as local time for a person, ``2026-01-02 10:15:30``; what is none as it is."""
+    """Return an ISO timestamp as local time, ``2026-01-02 10:15:30``; return any other text unchanged."""
     try:
         return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError):
         return text
 
 
+def format_setting(params: Mapping[str, int]) -> str:
+    """Return the values of knobs in words: ``batch_size 50``."""
+    return ", ".join(f"{knob} {value:,}" for knob, value in params.items())
+
+
 def format_count(number: int, noun: str) -> str:
-    """Return a number of things: ``1 point``, ``2,000 points``."""
+    """Return a count with its noun: ``1 point``, ``2,000 points``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -140,12 +145,12 @@ def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:
 
 
 def format_memory(size_bytes: float) -> str:
-    """Return bytes for a sentence: ``7.08 GiB``, below 1 GiB ``150.0 MiB``."""
-    return format_bytes_gib(size_bytes) if size_bytes >= GIB else f"{size_bytes / 2**20:,.1f} MiB"
+    """Return bytes for a sentence: ``7.08 GiB``, or ``150.0 MiB`` below 1 GiB."""
+    return format_bytes_gib(size_bytes) if size_bytes >= GIB else f"{size_bytes / MIB:,.1f} MiB"
 
 
 def format_size(size_bytes: int) -> str:
-    """Return bytes as `parse_size` reads them back, exactly, in the largest unit that is whole."""
+    """Return bytes exactly, in the largest whole unit, as `parse_size` reads them back."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if size_bytes and size_bytes % SIZE_UNITS[unit] == 0:
             return f"{size_bytes // SIZE_UNITS[unit]}{unit}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,16 +27,13 @@ from jobkit.planning.resolve import (
 )
 from jobkit.planning.script import render, render_find, render_follow
 from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
-from jobkit.schedulers.registry import LAST_RESORT, choose_scheduler
+from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.types import Request
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
-__all__ = ["LAST_RESORT", "Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
-
-RESOURCE = re.compile(r"(?:^|\s)-l\s+(\w+)=", re.MULTILINE)
-"""A resource requested by name in a Grid Engine header line."""
+__all__ = ["Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +89,8 @@ class Prepared:
 
 def request(name: str, spec: SweepSpec, site: Site) -> Request:
     """Return what a sweep asks of the scheduler, in the spec's words; ``name`` is the job's."""
-    asked = spec.resources
+    asked, scheduler = spec.resources, by_name(site.scheduler)
+    header = directives(asked, site)
     return Request(
         name=name,
         queue=asked.queue or site.queue,
@@ -105,8 +102,8 @@ def request(name: str, spec: SweepSpec, site: Site) -> Request:
         pack=spec.pack,
         account=asked.account,
         qos=asked.qos,
-        slots=asked.cpus if "-pe " in (site.requests.cpus or "") else 1,
-        resources=tuple(RESOURCE.findall("\n".join(directives(asked, site)))),
+        slots=scheduler.slots(header, asked.cpus),
+        resources=scheduler.resource_names(header),
     )
 
 
@@ -164,7 +161,7 @@ def prepare(
         raise JobkitError(message, hint="lower pack or resources.walltime")
     script = render(spec, found.site, points[0], run_dir)
     wanted = spec.find_max is not None and spec.find_max.verify
-    followed = spec.policy.follow_up and spec.scheduler != LAST_RESORT
+    followed = spec.policy.follow_up and not runs_here(spec.scheduler)
     return Prepared(
         spec=spec,
         site=found.site,

@@ -20,7 +20,7 @@ from jobkit.planning.templates import find_template
 from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import Traits, traits
 from jobkit.run.workloads.base import SHIPPED
-from jobkit.schedulers.registry import LAST_RESORT, SCHEDULERS, choose_scheduler
+from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
 from jobkit.spec.axes import unknown_knobs
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
@@ -143,7 +143,7 @@ def resolve(
 
 def _pack(spec: SweepSpec, site: Site) -> int:
     """Return how many points share a job: as the spec says, else the site; 1 on this machine."""
-    if site.scheduler == LAST_RESORT:
+    if runs_here(site.scheduler):
         return 1
     return spec.pack if "pack" in spec.model_fields_set else site.pack
 
@@ -221,7 +221,7 @@ def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
         ``cpu`` or ``cuda``: what a point works on.
     """
     gpus = spec.resources.gpus
-    if scheduler == LAST_RESORT or gpus <= (device == "cuda"):
+    if runs_here(scheduler) or gpus <= (device == "cuda"):
         return ""
     if device == "cuda":
         return f"resources.gpus: {gpus}: a point uses one GPU, so {gpus - 1} of them would be idle"
@@ -241,7 +241,7 @@ def device(spec: SweepSpec, scheduler: str) -> str:
     """
     if spec.device != "auto":
         return spec.device
-    if scheduler == "local":
+    if runs_here(scheduler):
         from jobkit.run.measure import nvml  # here, for a submission asks no card
 
         return "cuda" if spec.resources.gpus and nvml.list_gpus() else "cpu"
@@ -263,7 +263,7 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
         "or name the Python that jobs use: environment.venv or environment.conda in the spec",
         "or measure on the CPU: --set device=cpu --set resources.gpus=0",
     ]
-    if site.scheduler != "local":
+    if not runs_here(site.scheduler):
         ways.append("or, if the nodes have another torch at this path: --set 'environment.setup=[\":\"]'")
     raise JobkitError(f"the sweep asks for a GPU, and {why}", hint="\n        ".join(ways))
 

@@ -15,8 +15,10 @@ from jobkit.core.units import format_walltime
 from jobkit.planning.points import ALLOCATOR_VARIABLES
 from jobkit.planning.templates import fill
 from jobkit.run.measure.nvml import GPU_COUNT_VARIABLE
+from jobkit.run.process import MORE_VARIABLES
 from jobkit.run.staged import RESOURCES_FILE
 from jobkit.schedulers.lint import refuse_script
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Environment, SweepSpec
@@ -109,7 +111,7 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         text_path=text.path if text else "",
         model_parts=[f"{model.path}/{part}" for part in (model.name, RESOURCES_FILE)] if model else [],
         activation=activation(spec, site),
-        variables=variables(spec, point),
+        variables=variables(spec, site, point),
         python="python" if spec.environment.conda or spec.environment.venv else sys.executable,
         sync_interval_s=site.sync_interval_s,
         grace_s=grace_s,
@@ -198,7 +200,7 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
     """
     spec = spec.model_copy(update={"pack": 1})
     values = replace(job_values(spec, site, run_dir, point), body=FIND_BODY)
-    return _filled(spec, site, replace(values, base=FIND_BODY) if site.scheduler == "local" else values)
+    return _filled(spec, site, replace(values, base=FIND_BODY) if runs_here(site.scheduler) else values)
 
 
 def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -237,23 +239,20 @@ def activation(spec: SweepSpec, site: Site) -> list[str]:
     return [*lines, *environment.setup] or [":"]
 
 
-def variables(spec: SweepSpec, point: Point | None) -> dict[str, str]:
+def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str]:
     """Return what is exported to the worker."""
     chosen = {}
     if point and point.allocator:
         chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator)
     if point and point.device == "cuda":
         chosen[GPU_COUNT_VARIABLE] = str(spec.resources.gpus)
+    if point and (recorded := by_name(site.scheduler).RECORDED_VARIABLES):
+        chosen[MORE_VARIABLES] = " ".join(recorded)
     return chosen | spec.environment.variables
 
 
-FORBIDDEN_PATH_CHARS = {"slurm": "\\", "sge": "\\'\"$,"}
-"""Characters of a path that a header line cannot carry: sbatch stops expanding ``%`` at a backslash,
-and qsub drops quotes and expands ``$`` (measured: the job dies, or waits in Eqw, without a log)."""
-
-
 def _check_header_path(run_dir: Path, scheduler: str) -> None:
-    bad = sorted(set(FORBIDDEN_PATH_CHARS.get(scheduler, "")) & set(str(run_dir)))
+    bad = sorted(set(by_name(scheduler).FORBIDDEN_PATH_CHARS) & set(str(run_dir)))
     if bad:
         raise JobkitError(
             f"run folder {run_dir}: {scheduler} cannot write logs to a path with {' '.join(bad)}",

@@ -12,6 +12,7 @@ import jinja2
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import config_folder, shipped_folder
+from jobkit.schedulers.registry import SCHEDULERS
 
 
 def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str, set[str]]:
@@ -90,7 +91,8 @@ def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(q=shlex.quote, slurm=_slurm_path, sge=_sge_path)
+    environment.filters.update({name: scheduler.header_path for name, scheduler in SCHEDULERS.items()})
+    environment.filters["q"] = shlex.quote
     return environment, used
 
 
@@ -114,13 +116,3 @@ def _place(error: Exception) -> str:
     frames = reversed(traceback.extract_tb(error.__traceback__))
     own = (frame for frame in frames if not frame.filename.endswith(".py") and frame.filename[:1] != "<")
     return next((f"{frame.filename}:{frame.lineno}" for frame in own), "")
-
-
-def _slurm_path(path: str) -> str:
-    """Return a path for an ``#SBATCH`` line: ``%`` doubled (sbatch(1), filename pattern), quoted."""
-    return shlex.quote(path.replace("%", "%%"))
-
-
-def _sge_path(path: str) -> str:
-    """Return a path for a ``#$ -o`` line: a colon would name a host before it (qsub(1))."""
-    return shlex.quote(f":{path}" if ":" in path else path)

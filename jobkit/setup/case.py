@@ -14,7 +14,7 @@ from jobkit.planning.resolve import Options, device
 from jobkit.planning.texts import find_text
 from jobkit.planning.workload_traits import traits
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import LAST_RESORT, by_name, choose_scheduler
+from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.schedulers.types import Request
 from jobkit.setup.findings import Finding, fine, missing, warning
@@ -61,7 +61,7 @@ class Case:
     @property
     def local(self) -> bool:
         """Whether points would run on this machine."""
-        return self.scheduler.NAME == LAST_RESORT
+        return self.scheduler.RUNS_HERE
 
     @property
     def device(self) -> str:
@@ -133,7 +133,7 @@ def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path
     except JobkitError as error:
         opening.append(missing("site file", error.message, error.hint))
         return find_site(default, scheduler)
-    if name == "auto" and site.name == default and scheduler != LAST_RESORT:
+    if name == "auto" and site.name == default and not runs_here(scheduler):
         said = (
             f"none of your own: the shipped {default} is used, which guesses what this cluster calls things"
         )

@@ -13,7 +13,7 @@ from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.planning.prepare import run_id
 from jobkit.planning.script import FETCH_BODY, render_errand
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import LAST_RESORT, by_name, choose_scheduler
+from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -53,7 +53,7 @@ def submit_fetch(
         Where there is no scheduler, or it refuses (exit code 3).
     """
     chosen, _ = choose_scheduler(scheduler)
-    if chosen == LAST_RESORT:
+    if runs_here(chosen):
         raise JobkitError("there is no scheduler here to give the job to", hint="leave --as-job out")
     where = load_site(site, chosen)
     spec = SweepSpec.model_validate(

@@ -36,25 +36,29 @@ def models() -> None:
 
     \b
       jobkit models fetch en              Stanza's English model, tokenizer and NER
-      jobkit models build --size tiny     jobkit's own trained stand-in, for trying things
-      jobkit models path en               where it lies
-      jobkit models list                  what is on this machine
+      jobkit models build --size tiny     jobkit's own stand-in model, for trying jobkit
+      jobkit models path en               print the folder of a model
+      jobkit models list                  list the models on this machine
     """
 
 
 @models.command("fetch")
 @click.argument("name")
-@click.option("--resources-url", metavar="URL", help="Another place than Stanza's own, such as a mirror.")
 @click.option(
-    "--as-job", is_flag=True, help="Fetch on a node, as a job on the site's CPU queue, and wait for it."
+    "--resources-url",
+    metavar="URL",
+    help="Download from this address, such as a mirror, instead of Stanza's.",
+)
+@click.option(
+    "--as-job", is_flag=True, help="Download on a node, in a job on the site's CPU queue, and wait for it."
 )
 @scheduler_option
 @site_option
 def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | None, site: str | None) -> int:
     """Download Stanza's tokenizer and NER model NAME (a language, such as en).
 
-    Every file is held against its checksum. What an interrupted fetch had whole is not fetched
-    again, and a model that stands stays until the new one is whole.
+    jobkit checks every file against its checksum. After an interruption it does not download complete
+    files again, and it keeps an existing model until the new one is complete.
 
     \b
       jobkit models fetch en
@@ -80,11 +84,11 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
     run_dir, job = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
     chosen = choose_scheduler(scheduler)[0]
-    say(f"submitted: {chosen} job {job}; run folder {run_dir}; waiting for it (Ctrl-C leaves the job alone)")
-    well, said = wait_for_fetch(run_dir, job, by_name(chosen))
-    terminal.say(said.rstrip())
-    say("fetched" if well else f"the fetch failed; its log stands above and in {run_dir}/logs")
-    return 0 if well else ExitCode.FAILED
+    say(f"submitted: {chosen} job {job}; run folder {run_dir}; waiting for it (Ctrl-C does not cancel it)")
+    succeeded, log = wait_for_fetch(run_dir, job, by_name(chosen))
+    terminal.say(log.rstrip())
+    say("fetched" if succeeded else f"the download failed; its log is above and in {run_dir}/logs")
+    return ExitCode.DONE if succeeded else ExitCode.FAILED
 
 
 @models.command("build")
@@ -92,8 +96,8 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
 def build(size: str) -> int:
     """Build jobkit's stand-in model now, and print its folder.
 
-    It is a real Stanza tokenizer and NER tagger, trained on text that jobkit generates. Tables
-    and records name it as a stand-in: its speed and memory are real, its English is not.
+    It is a real Stanza tokenizer and NER tagger, trained on text that jobkit generates. Its speed and
+    memory are real, its English is not; tables and records call it a stand-in.
     """
     from jobkit.core.paths import cache_dir
     from jobkit.planning.models import build_stand_in
@@ -106,21 +110,21 @@ def build(size: str) -> int:
 @models.command("list")
 @json_option
 def list_(as_json: bool) -> int:
-    """Print the models that are on this machine, one a line: name, kind, size on disk, folder."""
+    """Print the models on this machine, one per line: name, kind, size on disk, folder."""
     from jobkit.core.paths import cache_dir
     from jobkit.planning.models import list_models
     from jobkit.planning.standin.build import read_card
 
-    found = list_models(cache_dir())
+    on_disk = list_models(cache_dir())
     if as_json:
-        terminal.say(terminal.as_json([asdict(model) for model in found], indent=1))
+        terminal.say(terminal.as_json([asdict(model) for model in on_disk], indent=1))
         return 0
-    for model in found:
+    for model in on_disk:
         kind = "Stanza's own"
         if model.stand_in:
             kind = f"stand-in {model.size}, F1 {read_card(Path(model.path)).f1:.3f}"
         terminal.say(f"{model.name}  {kind:<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
-    if not found:
+    if not on_disk:
         terminal.say("no model on this machine; see `jobkit models --help`", err=True)
     return 0
 
@@ -129,13 +133,13 @@ def list_(as_json: bool) -> int:
 @click.argument("name")
 @size_option("full")
 @click.option(
-    "--fallback", type=click.Choice(["stand-in"]), help="Also name a stand-in that is already built."
+    "--fallback", type=click.Choice(["stand-in"]), help="Also accept a stand-in that is already built."
 )
 @json_option
 def path(name: str, size: str, fallback: str | None, as_json: bool) -> int:
-    """Print the folder that a spec naming this model would load.
+    """Print the folder that a spec with this model would load.
 
-    A stand-in that is not built yet is an error (exit 2), with the command that builds it.
+    If the stand-in is not built yet, that is an error (exit 2), with the command that builds it.
     """
     from jobkit.core.errors import JobkitError
     from jobkit.core.paths import cache_dir

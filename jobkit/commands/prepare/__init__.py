@@ -1,1 +1,1 @@
-"""Commands for before a run: init, doctor, preflight, lint, schema."""
+"""Commands before a run: init, doctor, preflight, lint, schema, help."""

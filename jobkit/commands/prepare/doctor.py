@@ -1,4 +1,4 @@
-"""``jobkit doctor``: everything that must be true here before a sweep works."""
+"""``jobkit doctor``: check all that a sweep needs on this machine and on a node."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cyan"}
 
 
-@click.command("doctor", short_help="Say what is missing before a sweep works.")
+@click.command("doctor", short_help="Check this machine, and a node, for all that a sweep needs.")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @set_option
 @scheduler_option
 @site_option
 @runs_dir_option
-@click.option("--submit", is_flag=True, help="Look on a node too: a job of a minute, waited for.")
+@click.option("--submit", is_flag=True, help="Also check a node: submit a job of a minute and wait for it.")
 @click.option(
     "--within",
     metavar="DURATION",
     default="10m",
     show_default=True,
-    help="With --submit: how long it may wait in the queue before it is cancelled.",
+    help="With --submit: how long the job may wait in the queue before it is cancelled.",
 )
 @json_option
 def doctor(
@@ -45,33 +45,33 @@ def doctor(
     within: str,
     as_json: bool,
 ) -> int:
-    """Look at what must be true on this machine before a sweep works, each with what mends it.
+    """Check all that a sweep needs on this machine, and print how to fix what is missing.
 
-    The scheduler and its queues, the names of the site file, folders, model, Python, torch and
-    GPU. With a SPEC it is held against what that asks for. Nothing is changed, and without
-    --submit nothing is submitted.
+    jobkit checks the scheduler and its queues, the names in the site file, folders, model, Python,
+    torch and GPU; with a SPEC, against what the spec requests. It changes nothing, and without --submit
+    it submits nothing.
 
     \b
       jobkit doctor
       jobkit doctor sweeps/stanza.yaml
-      jobkit doctor --submit                  from inside a job on a node
+      jobkit doctor --submit                  also from inside a job on a node
       jobkit doctor --scheduler sge --site mine.yaml
 
     \b
     A line is one of
-      ok        as it must be
-      warning   a sweep works, but look at it
+      ok        as a sweep needs it
+      warning   a sweep works, but check this
       missing   a sweep would not work
-      unknown   it cannot be seen from here
+      unknown   jobkit cannot check it from here
 
     \b
     Exit status
       0   nothing is missing
       4   something is missing
-      130 interrupted; a job that was submitted is cancelled
+      130 interrupted; the submitted job is cancelled
     """
     if overrides and spec is None:
-        raise click.UsageError("--set changes a key of a SPEC, and none is named")
+        raise click.UsageError("--set changes a key of a SPEC, and no SPEC is given")
     from jobkit.planning.resolve import Options
     from jobkit.setup import findings
     from jobkit.setup.case import open_case
@@ -80,18 +80,18 @@ def doctor(
     within_s = parse_duration(within)
     case = open_case(spec, options)
     printer = _Printer(silent=as_json)
-    found = [printer.show(one) for one in _look(case, within_s if submit else None)]
+    listed = [printer.show(finding) for finding in _check(case, within_s if submit else None)]
     if as_json:
-        terminal.say(terminal.as_json(findings.as_json(found), indent=1))
+        terminal.say(terminal.as_json(findings.as_json(listed), indent=1))
     else:
         unseen = not (submit or case.local)
-        advice = findings.advice(found, [str(spec or "SPEC"), *_words(options)], nodes=unseen)
-        terminal.say(f"\n{findings.summary(found)}\n{advice}")
-    return findings.exit_code(found)
+        advice = findings.advice(listed, [str(spec or "SPEC"), *_words(options)], nodes=unseen)
+        terminal.say(f"\n{findings.summary(listed)}\n{advice}")
+    return findings.exit_code(listed)
 
 
 def _words(options: Options) -> Iterator[str]:
-    """Yield the options that a sweep takes too: without them it would be another than was looked at."""
+    """Yield the options that the sweep needs too, so that it is the sweep that was checked."""
     for change in options.overrides:
         yield from ("--set", change)
     named = {"--scheduler": options.scheduler, "--site": options.site, "--runs-dir": options.runs_dir}
@@ -100,8 +100,8 @@ def _words(options: Options) -> Iterator[str]:
             yield from (name, str(value))
 
 
-def _look(case: Case, within_s: int | None) -> Iterator[Finding]:
-    """Yield what is found, as it is found."""
+def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
+    """Yield the findings, each as soon as it is known."""
     from jobkit.setup import doctor, doctor_job
     from jobkit.setup.case import with_gpus
     from jobkit.setup.survey import ask_site
@@ -109,14 +109,13 @@ def _look(case: Case, within_s: int | None) -> Iterator[Finding]:
     yield from (before := list(doctor.opening(case)))
     survey = ask_site(case.scheduler)
     case = with_gpus(case, survey)
-    told = doctor.safely(survey.product, "files", doctor.scheduler(case, survey))
-    yield from (asked := list(told))
+    yield from (asked := list(doctor.safely(survey.product, "files", doctor.scheduler(case, survey))))
     folders = doctor.inputs(case, nodes_tell=within_s is not None)
     yield from doctor.safely(doctor.INPUTS, "folders", folders)
     yield from doctor.safely(doctor.PYTHON_HERE, "files", doctor.python_here(case))
     if within_s is not None:
-        looked = doctor_job.in_a_job(case, [*before, *asked], within_s, say)
-        yield from doctor.safely(doctor_job.WHERE, "files", looked)
+        in_job = doctor_job.in_a_job(case, [*before, *asked], within_s, say)
+        yield from doctor.safely(doctor_job.WHERE, "files", in_job)
 
 
 def say(text: str) -> None:
@@ -125,24 +124,25 @@ def say(text: str) -> None:
 
 
 class _Printer:
-    """Prints findings as they come, under their headings; nothing where silent."""
+    """Prints each finding under its heading; prints nothing if silent."""
 
     def __init__(self, *, silent: bool) -> None:
         self._silent = silent
         self._where = ""
 
-    def show(self, one: Finding) -> Finding:
+    def show(self, finding: Finding) -> Finding:
         """Print a finding, and return it."""
         from jobkit.setup.findings import WIDTH, lines
 
         if self._silent:
-            return one
-        if one.where != self._where:
-            terminal.say(("\n" if self._where else "") + click.style(one.where, bold=True), colours=True)
-            self._where = one.where
-        first, *rest = lines(one, terminal.terminal_width() or WIDTH)
-        status = click.style(one.status, fg=COLOURS[one.status])
-        terminal.say(first.replace(one.status, status, 1), colours=True)
+            return finding
+        if finding.where != self._where:
+            heading = click.style(finding.where, bold=True)
+            terminal.say(("\n" if self._where else "") + heading, colours=True)
+            self._where = finding.where
+        first, *rest = lines(finding, terminal.terminal_width() or WIDTH)
+        status = click.style(finding.status, fg=COLOURS[finding.status])
+        terminal.say(first.replace(finding.status, status, 1), colours=True)
         for line in rest:
             terminal.say(line)
-        return one
+        return finding

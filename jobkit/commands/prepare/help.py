@@ -1,4 +1,4 @@
-"""``jobkit help``: the pages of the documentation, in the terminal."""
+"""``jobkit help``: show the pages of the documentation in the terminal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ INDEX = "README"
 def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the command's name
     """Show the page TOPIC of the documentation; without TOPIC, list the pages.
 
-    A TOPIC may also be a command: then its help is shown, followed by the page of that name if there
-    is one. On a terminal the page is formatted and shown in a pager; elsewhere it is printed as
-    Markdown.
+    A TOPIC may also be a command: then jobkit shows its help, followed by the page of that name if there
+    is one. On a terminal jobkit formats the page and shows it in a pager; elsewhere it prints Markdown.
 
     \b
       jobkit help
@@ -57,7 +56,7 @@ def _page(name: str) -> Path | None:
 
 
 def _index() -> str:
-    """Return the pages with what each is for, in the order of the index, and where commands are."""
+    """Return the list of pages with the purpose of each, in the order of the index."""
     text = (_folder() / f"{INDEX}.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[[^]]*\]\(([\w-]+)\.md\) \| (.+) \|$", text, re.MULTILINE)
     width = max(len(name) for name, _ in rows)
@@ -67,7 +66,7 @@ def _index() -> str:
 
 
 def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
-    """Return the help of the command that words name; empty if they name none."""
+    """Return the help of the command that the words name; empty if there is none."""
     command, context = _command(ctx, words)
     return "" if command is None else command.get_help(context)
 
@@ -101,7 +100,7 @@ def _show(command: str, page: str) -> None:
 
 
 def _rendered(page: str) -> str:
-    """Return a page set for a terminal."""
+    """Return a page formatted for a terminal."""
     from io import StringIO
 
     from rich.console import Console
@@ -117,7 +116,7 @@ def _rendered(page: str) -> str:
 
 
 def _without_links(page: str) -> str:
-    """Return a page whose links to other pages are the names that ``jobkit help`` takes."""
+    """Return a page with its links to other pages replaced by ``jobkit help`` topics."""
     page = re.sub(r"^<!--.*?-->\n", "", page, flags=re.MULTILINE)
     page = re.sub(r"\[([^]]+)\]\(([\w-]+)\.md(?:#[^)]*)?\)", r"\1 (`jobkit help \2`)", page)
     return re.sub(r"\[([^]]+)\]\((?!https?:)[^)]*\)", r"\1", page)

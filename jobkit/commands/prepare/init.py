@@ -1,4 +1,4 @@
-"""``jobkit init``: a site file from what the scheduler says, and a spec to start from."""
+"""``jobkit init``: write a site file and a first spec for this cluster."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ from jobkit.core import terminal
     old=("--site",),
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the site file there, for others too. Default: your own, which `site: auto` finds.",
+    help="Write the site file to FILE, for other users too. Default: your own, which `site: auto` finds.",
 )
-@click.option("--only", type=click.Choice(["site", "spec"]), help="Write only one of the two.")
+@click.option(
+    "--only", type=click.Choice(["site", "spec"]), help="Write only the site file or only the spec."
+)
 def init(folder: Path, scheduler: str | None, site: Path | None, only: str | None) -> int:
-    """Ask the scheduler about this cluster, and write two files to start from.
+    """Ask the scheduler about this cluster, and write a site file and a first spec.
 
-    The site file says what the cluster calls its queues, GPUs and memory; it goes into your
-    configuration folder, where `site: auto` finds it. The spec, first.yaml, is a small sweep that
-    fits the cluster; it goes into DIR. Each choice has a comment that says where it is from and
-    what else there was. Nothing is ever overwritten.
+    The site file has the cluster's names for queues, GPUs and memory; it goes into your configuration
+    folder, where `site: auto` finds it. The spec, first.yaml, is a small sweep that fits the cluster; it
+    goes into DIR. Each choice has a comment with its source and the alternatives. jobkit never
+    overwrites a file.
 
     \b
       jobkit init
       jobkit init my-project
-      jobkit init --only spec                          the site file stays as it is
-      jobkit init --only site --site-file /shared/ours.yaml    one for all users of a cluster
+      jobkit init --only spec                          keep the site file as it is
+      jobkit init --only site --site-file /shared/ours.yaml    one site file for all users of a cluster
 
-    Without a scheduler on this machine only the spec is written: jobkit then runs here.
+    Without a scheduler on this machine jobkit writes only the spec, and sweeps run here.
     """
     from jobkit.core.terminal import relative_path, shell_path
     from jobkit.setup.init import begin, plan_for
     from jobkit.submit.launch import say
 
     written = begin(plan_for(folder, scheduler or "auto", site, only), say)
-    width = max(len(relative_path(one.path)) for one in written)
-    for one in written:
-        terminal.say(f"wrote {relative_path(one.path):<{width}}  {one.what}")
-    spec = next((shell_path(one.path) for one in written if one.path.name == "first.yaml"), "")
+    width = max(len(relative_path(file.path)) for file in written)
+    for file in written:
+        terminal.say(f"wrote {relative_path(file.path):<{width}}  {file.what}")
+    spec = next((shell_path(file.path) for file in written if file.path.name == "first.yaml"), "")
     terminal.say(f"next: jobkit doctor {spec}".rstrip())
     return 0

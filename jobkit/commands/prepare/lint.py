@@ -1,36 +1,30 @@
-"""``jobkit lint``: what a scheduler would silently ignore of a job script."""
+"""``jobkit lint``: list the lines of a job script that a scheduler would silently ignore."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from jobkit.commands.shared import json_option
 from jobkit.core import terminal
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 
-if TYPE_CHECKING:
-    from jobkit.schedulers.lint import Linted
-
-FOUND = 2
-"""The exit code of findings."""
 STDIN = "-"
 
 
-@click.command("lint", short_help="Say what a scheduler would silently ignore of a job script.")
+@click.command("lint", short_help="List what a scheduler would silently ignore in a job script.")
 @click.argument("scripts", nargs=-1, required=True, metavar="SCRIPT...")
 @json_option
 def lint(scripts: tuple[str, ...], as_json: bool) -> int:
-    """Say what Slurm or Grid Engine would ignore of the job script SCRIPT, or take for something else.
+    """List what Slurm or Grid Engine would ignore or misread in the job script SCRIPT.
 
-    Schedulers take a job script with a misspelt directive, or with one after the first command, and
-    do without what it asks for; nobody hears of it until the job runs with too little memory, on
-    the wrong node, or dies without a log. Nothing is submitted and no scheduler is needed. Which
-    scheduler a script is for is told from its directives; - is standard input.
+    Schedulers accept a job script with a misspelt directive, or with a directive after the first
+    command, and ignore it without a message: the job then runs with too little memory or on the wrong
+    node, or dies without a log. jobkit submits nothing and needs no scheduler; the directives show which
+    scheduler a script is for. SCRIPT - is standard input.
 
     \b
       jobkit lint job.sh
@@ -38,32 +32,30 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
       jobkit lint job.sh --json
       jobkit lint - <job.sh
 
-    Log folders are looked for from the folder that you are in, as if you submitted from here.
+    jobkit looks for log folders from the working directory, as if you submitted from here.
     Every rule, and how it was measured: jobkit help lint.
 
     \b
     Exit status:
-      0  nothing found
-      2  something found, or a script that cannot be read
+      0  no findings
+      2  findings, or a script that cannot be read
     """
-    from jobkit.schedulers.lint import lint as look
+    from jobkit.schedulers.lint import lint as lint_script
     from jobkit.schedulers.lint import summary
+    from jobkit.schedulers.registry import SCHEDULERS
 
-    looked = [look(_read(script), _name(script), _is_folder) for script in scripts]
+    titles = " or ".join(scheduler.TITLE for scheduler in SCHEDULERS.values() if scheduler.DIRECTIVE)
+    results = [lint_script(_read(script), _name(script), _is_folder) for script in scripts]
     if as_json:
-        _print_json(looked)
+        terminal.say(terminal.as_json({"scripts": [result.as_json() for result in results]}, indent=2))
     else:
-        for line in (line for one in looked for line in one.lines()):
+        for line in (line for result in results for line in result.lines()):
             terminal.say(line)
-        for one in looked:
-            if not one.found:
-                terminal.say(f"{one.name}: has no directive of Slurm or Grid Engine", err=True)
-        terminal.say(summary(looked), err=True)
-    return FOUND if any(one.findings for one in looked) else 0
-
-
-def _print_json(looked: list[Linted]) -> None:
-    terminal.say(terminal.as_json({"scripts": [one.as_json() for one in looked]}, indent=2))
+        for result in results:
+            if not result.found:
+                terminal.say(f"{result.name}: has no directive of {titles}", err=True)
+        terminal.say(summary(results), err=True)
+    return ExitCode.USAGE if any(result.findings for result in results) else ExitCode.DONE
 
 
 def _name(script: str) -> str:
@@ -71,20 +63,18 @@ def _name(script: str) -> str:
 
 
 def _read(script: str) -> str:
-    """Return a script's text; bytes that are no UTF-8 stand as question marks."""
+    """Return the text of a script; bytes that are not UTF-8 become question marks."""
     try:
         raw = sys.stdin.buffer.read() if script == STDIN else Path(script).read_bytes()
     except OSError as error:
         hint = "name a job script, or - for standard input"
         raise JobkitError(f"{script}: cannot be read: {error.strerror}", hint=hint) from error
     if b"\0" in raw:
-        raise JobkitError(
-            f"{_name(script)}: not a script: there is a zero byte in it", hint="name a text file"
-        )
+        raise JobkitError(f"{_name(script)}: not a script: it contains a zero byte", hint="name a text file")
     return raw.decode("utf-8", "replace")
 
 
 def _is_folder(path: str) -> bool:
-    """Tell whether a path is a folder, as seen from here."""
+    """Return whether a path is a folder, relative to the working directory."""
     filled = os.path.expandvars(path) if "$" in path else path
     return Path(filled).expanduser().is_dir()

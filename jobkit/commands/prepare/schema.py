@@ -9,12 +9,12 @@ from jobkit.core import terminal
 
 @click.command("schema", short_help="Print the JSON schema of specs.")
 def schema() -> int:
-    """Print the JSON schema of specs, by which an editor checks and completes a sweep.
+    """Print the JSON schema of specs, with which an editor checks and completes a spec.
 
     \b
       jobkit schema > jobkit.schema.json
 
-    Then let the first line of a spec beside it say:
+    Then write this as the first line of a spec in the same folder:
 
     \b
       # yaml-language-server: $schema=jobkit.schema.json

@@ -1,8 +1,7 @@
-"""``jobkit collect``: what runs brought home, as one table."""
+"""``jobkit collect``: print the scaling table of runs."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.units import parse_size
 
-WIDE = 120
 STDOUT = Path("-")
 
 
@@ -33,7 +31,7 @@ STDOUT = Path("-")
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write there, whole or not at all, and print nothing; - is standard output.",
+    help="Write to FILE, all of it or nothing, and print nothing; - is standard output.",
 )
 @gpu_memory_option()
 @json_option
@@ -41,7 +39,7 @@ STDOUT = Path("-")
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.{png,svg,pdf}",
-    help="Draw memory and speed there too, with the line, its bound and the knee. Needs jobkit[plot].",
+    help="Also draw memory and speed to this file, with line, bound and knee. Needs jobkit[plot].",
 )
 def collect(
     paths: tuple[Path, ...],
@@ -51,28 +49,28 @@ def collect(
     as_json: bool,
     plot: Path | None,
 ) -> int:
-    """Read what runs have brought home and print how speed and memory scale with the batch.
+    """Read the results of runs and print how speed and memory scale with the batch size.
 
-    PATHS are run folders, folders that hold run folders, and logs of the Stanza taggers that
-    came before jobkit, in any mixture. A run may be named without its folder.
-    Without PATHS it is runs/, or where the site says that runs go. Nothing is submitted, asked or
-    changed: what is on disk is read, as often as you like, also while a sweep still runs.
+    PATHS are run folders, folders of run folders, and logs of the Stanza taggers that came before
+    jobkit, in any mixture. The name of a run works without its folder. Without PATHS, jobkit reads
+    runs/, or the site's runs_dir. It only reads files, asks no scheduler and changes nothing, so you
+    can use it at any time, also while a sweep runs.
 
     \b
       jobkit collect                                  every run under runs/
       jobkit collect runs/stanza-20260102-101530-3f9a one run
-      jobkit collect runs/ --gpu-memory 80GiB         would a larger card take a larger batch?
-      jobkit collect old.o2650                        a log of the systems before
+      jobkit collect runs/ --gpu-memory 80GiB         would a larger GPU take a larger batch?
+      jobkit collect old.o2650                        a log of an earlier tagger
       jobkit collect runs/ --format csv --output points.csv
       jobkit collect runs/stanza-20260102-101530-3f9a --plot scaling.pdf
 
-    One table is printed for each combination of text, model, GPU, software versions and settings:
-    points that differ in one of these are never averaged. Means are over the repeats that went
-    well. Points that failed, or are still to come, stand below with the evidence and what to type.
-    The largest batch that a card takes is predicted with a bound where the points tell what a
-    batch needs, else by a straight line, with a warning; `jobkit recommend RUN` says more.
+    jobkit prints one table for each combination of text, model, GPU, software versions and settings; it
+    never averages points that differ in one of these. Means are over the repeats that succeeded. Below
+    the table are the points that failed or are still to come, with the evidence and what to type. If
+    the points measured what a batch needs, jobkit predicts the largest batch that fits a GPU, with a
+    bound; otherwise by a straight line, with a warning. `jobkit recommend RUN` has more.
 
-    csv holds one row per point; --json holds points, sizes (means and standard deviations), groups,
+    csv has one row per point; --json has points, sizes (means and standard deviations), groups,
     estimates and notes.
 
     \b
@@ -88,7 +86,7 @@ def collect(
         raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
     paths = _named(paths)
-    # Imported here because pandas and rich take most of a second, which --help need not spend.
+    # Imported here because pandas takes most of a second, which --help need not spend.
     from jobkit.report.output import render
     from jobkit.report.tables import collect as collect_runs
     from jobkit.status.which_run import how_to_begin
@@ -98,15 +96,17 @@ def collect(
 
         check_plot(plot)
     collected = collect_runs(paths)
-    if collected.points.empty:
-        found = "".join(f"\n  {note}" for note in collected.notes)
-        raise JobkitError(f"nothing to collect{found}", hint=how_to_begin())
+    if not collected.rows:
+        notes = "".join(f"\n  {note}" for note in collected.notes)
+        raise JobkitError(f"nothing to collect{notes}", hint=how_to_begin())
     if plot is not None:
         from jobkit.report.plot.figure import plot as draw
 
         draw(collected, plot, gpu_memory_bytes=gpu_memory_bytes)
     color = output is None and sys.stdout.isatty()
-    report = render(collected, fmt, width=_width(), gpu_memory_bytes=gpu_memory_bytes, color=color)
+    report = render(
+        collected, fmt, width=terminal.page_width(), gpu_memory_bytes=gpu_memory_bytes, color=color
+    )
     if output is None:
         terminal.say(report, nl=False, colours=color)
     else:
@@ -115,7 +115,7 @@ def collect(
 
 
 def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return what is to be read: of a run that is named alone its folder, of nothing where runs go."""
+    """Return the paths to read: the folder of a run given by name; without PATHS the runs folder."""
     from jobkit.status.which_run import find_run, how_to_begin, usual
 
     if paths:
@@ -123,11 +123,6 @@ def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     if not usual().exists():
         raise JobkitError(f"nothing to collect: there is no {usual()}/ here", hint=how_to_begin())
     return (usual(),)
-
-
-def _width() -> int:
-    """Return the terminal's columns; where there is no terminal, COLUMNS or a page's width."""
-    return max(40, shutil.get_terminal_size((WIDE, 24)).columns)
 
 
 def _write(path: Path, text: str) -> None:

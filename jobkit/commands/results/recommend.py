@@ -1,4 +1,4 @@
-"""``jobkit recommend``: from a run to a batch size, a card, a time and a request."""
+"""``jobkit recommend``: recommend batch size, GPU, time and scheduler request."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 PERCENT = 100
 
 
-@click.command("recommend", short_help="Batch size, cards, time and request, from a run.")
+@click.command("recommend", short_help="Recommend batch size, GPU, time and scheduler request for a corpus.")
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @gpu_memory_option()
-@click.option("--gpu", metavar="NAME[,NAME...]", help="Cards by name, such as v100-32,a100-40; or all.")
-@click.option("--corpus", metavar="FILE|N", help="What you will work through: a text, or N paragraphs.")
+@click.option("--gpu", metavar="NAME[,NAME...]", help="GPUs by name, such as v100-32,a100-40; or all.")
+@click.option("--corpus", metavar="FILE|N", help="Your corpus: a text file, or N paragraphs.")
 @click.option(
-    "--margin", metavar="SHARE", default="0", show_default=True, help="Of memory, to keep free besides."
+    "--margin",
+    metavar="SHARE",
+    default="0",
+    show_default=True,
+    help="Share of memory to keep free in addition.",
 )
 @json_option
 def recommend(
@@ -32,10 +36,10 @@ def recommend(
 ) -> int:
     """Read the folder of one RUN, by default the latest, and recommend how to run your whole corpus.
 
-    The smallest batch within 5 % of the fastest that was measured; the largest one that is safe,
-    with a 95 % bound; the cards that it fits on; how long your corpus takes on the card that was
-    measured; the lines to ask a scheduler for just enough; and what the sweep itself has cost.
-    Nothing is submitted or changed.
+    jobkit prints the smallest batch size within 5 % of the fastest; the largest safe batch size, with a
+    95 % bound; the GPUs on which it fits; the time that your corpus takes on the GPU of the run; the
+    lines for your job script that request just enough; and what the sweep itself cost. It submits and
+    changes nothing.
 
     \b
       jobkit recommend
@@ -51,27 +55,27 @@ def recommend(
         raise click.UsageError("--gpu-memory and --gpu say the same: give one of them")
     share = _share(margin)
     from jobkit.core.terminal import terminal_width
+    from jobkit.planning.corpus import read_corpus
     from jobkit.report.recommend import output
-    from jobkit.report.recommend.material import read_corpus, read_material
-    from jobkit.report.recommend.recommend import recommend as answer
+    from jobkit.report.recommend.material import read_material
+    from jobkit.report.recommend.recommend import recommend as recommend_for
     from jobkit.report.recommend.types import RecommendOptions
     from jobkit.status.which_run import run_or_latest
 
-    named = _cards(gpu, gpu_memory)
+    gpus = _gpus(gpu, gpu_memory)
     material = read_material(run if run and run.is_file() else run_or_latest(run))
-    wishes = RecommendOptions(
-        cards=named,
-        corpus=read_corpus(corpus, material) if corpus is not None else None,
+    options = RecommendOptions(
+        cards=gpus,
+        corpus=read_corpus(corpus, material.records) if corpus is not None else None,
         margin=share,
     )
-    found = answer(material, wishes)
-    told = output.as_json(found) if as_json else output.as_text(found, terminal_width())
-    terminal.say(told, nl=False)
+    answer = recommend_for(material, options)
+    terminal.say(output.as_json(answer) if as_json else output.as_text(answer, terminal_width()), nl=False)
     return 0
 
 
-def _cards(names: str | None, size: str | None) -> tuple[GpuKind, ...] | None:
-    """Return the cards that are asked about, ``None`` for those that come to mind."""
+def _gpus(names: str | None, size: str | None) -> tuple[GpuKind, ...] | None:
+    """Return the GPUs that the options name, ``None`` for the common ones."""
     from jobkit.fit.gpus import GpuKind, gpu_kinds
 
     if size is not None:
@@ -80,7 +84,7 @@ def _cards(names: str | None, size: str | None) -> tuple[GpuKind, ...] | None:
 
 
 def _share(text: str) -> float:
-    """Return a share of 0 to less than 1: ``0.05`` or ``5%``."""
+    """Parse a share from 0 to less than 1: ``0.05`` or ``5%``."""
     number = text.strip().removesuffix("%")
     try:
         share = float(number) / (PERCENT if text.strip().endswith("%") else 1)

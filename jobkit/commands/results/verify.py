@@ -10,34 +10,34 @@ from jobkit.commands.shared import changed_run, gpu_memory_option
 from jobkit.core.units import parse_size
 
 
-@click.command(short_help="Run the largest batch that a run predicts.")
+@click.command(short_help="Run the largest batch that a run predicts, and compare.")
 @changed_run
 @gpu_memory_option(old=("--memory",))
 def verify(run: Path, gpu_memory: str | None) -> int:
-    """Run the largest batch that the points of the run folder RUN predict, and report how far off it was.
+    """Run the largest batch that the run folder RUN predicts, and compare it with the prediction.
 
-    It is what `find_max` in a spec does by itself after a sweep: the line is fitted, the largest
-    batch whose bound fits is run as a point of its own under the same request, and where it fails
-    a smaller one, at most three in all. On a cluster it is a job; without one it runs here. What
-    was predicted and what it needed go into the run folder (trials.jsonl) and into your ledger of
-    predictions, which `jobkit recommend` quotes.
+    With `find_max` in the spec, a sweep does this by itself. jobkit fits the line, runs the largest
+    batch whose bound fits as a separate point with the same request, and if that batch fails, a smaller
+    one, three at most. On a cluster this is a job; without a scheduler it runs here. The prediction and
+    the measured need go into the run folder (trials.jsonl) and into your ledger of predictions, which
+    `jobkit recommend` quotes.
 
     \b
       jobkit verify runs/stanza-20260102-101530-3f9a
       jobkit verify runs/stanza-20260102-101530-3f9a --gpu-memory 16GiB
 
-    A batch that the run has measured already is not run again: what it needed is printed instead.
-    No figure of the sweep changes: a trial tests memory, and its speed is not used.
+    If the run has measured that batch already, jobkit prints its need and runs nothing. No figure of the
+    sweep changes: a trial tests memory, and its speed is not used.
 
-    --gpu-memory is what the batch must fit: a size, or `device` for all of the GPU. With a size,
-    PyTorch's allocator is capped to it, the CUDA context on top: so a prediction for a smaller GPU is
-    tested on a large one. On a CPU nothing is capped, and the memory of the process must stay within it.
+    --gpu-memory is the memory that the batch must fit: a size, or `device` for the whole GPU. With a
+    size, jobkit caps PyTorch's allocator, the CUDA context on top; this tests a prediction for a smaller
+    GPU on a larger one. On a CPU there is no cap, and the memory of the process must stay below the size.
 
     \b
     Exit status:
-      0  the batch held, was measured already, or the job was submitted
-      4  none of those tried held, or nothing could be tried
-      5  a job tries that batch already: nothing more is submitted
+      0  the batch fits, was measured already, or the job was submitted
+      4  no batch that was tried fits, or none could be tried
+      5  a job already tries that batch: nothing more is submitted
     """
     from jobkit.status.which_run import run_named
     from jobkit.submit import verify as verification

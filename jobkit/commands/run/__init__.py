@@ -1,1 +1,1 @@
-"""Commands for a run that goes on: sweep, status, logs, resume, cancel, throttle."""
+"""Commands that start, watch and change a run: sweep, status, logs, resume, cancel, throttle."""

@@ -9,26 +9,34 @@ import click
 from jobkit.core import terminal
 
 
-@click.command(short_help="Print what a point of a run has printed.")
+@click.command(short_help="Print the log of a point, or follow it.")
 @click.argument("words", nargs=-1, required=True, metavar="[RUN] POINT")
 @click.option(
-    "-f", "--follow", "following", is_flag=True, help="Go on until the point has ended; wait if need be."
+    "-f",
+    "--follow",
+    "following",
+    is_flag=True,
+    help="Follow the log until the point has ended; wait for it to begin.",
 )
-@click.option("--err", is_flag=True, help="Only from the first line on that tells of an error.")
+@click.option("--err", is_flag=True, help="Print only from the first line that looks like an error.")
 @click.option(
-    "--try", "number", type=click.IntRange(min=1), metavar="N", help="That try; by default the latest."
+    "--try",
+    "number",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The number of the try. Default: the latest.",
 )
 def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None) -> int:
-    """Print the log of POINT, by its number or its id, of the run folder RUN, by default the latest.
+    """Print the log of POINT, given by number or id, of the run folder RUN, by default the latest.
 
-    An id may be shortened if no other id begins like it. The log goes to standard output: colours
-    are kept, other control characters are printed as text. Its name goes to standard error. A
-    point that ran several times has a log for each job that ran it: a task that the scheduler began
-    again by itself goes on in the same one. Points that share a job share its log.
+    An id may be shortened if no other id begins like it. The log goes to standard output with its
+    colours; other control characters are printed as text. The name of the log goes to standard
+    error. A point that ran several times has one log for each job; if the scheduler restarts a task
+    by itself, the task appends to the same log. Points that share a job share its log.
 
-    Scripts write standard output and errors into one file, and no line says which it was. So --err
-    prints from the first line on that looks like an error to the end: a traceback, a message of the
-    job script, of the shell, or of the scheduler.
+    Job scripts write standard output and standard error into one file, and the lines are not marked.
+    So --err prints from the first line that looks like an error: a traceback, or a message of the
+    job script, the shell or the scheduler.
 
     \b
       jobkit logs 7
@@ -40,7 +48,7 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
     Exit status:
       0    printed
       2    no such point or try, or it has no log
-      5    its log is still to come: it waits, or was not submitted
+      5    no log yet: the point waits, or was not submitted
       130  Ctrl-C during -f; the job goes on
     """
     from jobkit.outcome.logs import find_log
@@ -50,14 +58,14 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
     run, point = run_and_point(words)
     refuse_runs([point])
     log = find_log(run, point, number)
-    sieve, out = ErrorFilter(faults=err), sys.stdout.buffer
+    error_filter, out = ErrorFilter(faults=err), sys.stdout.buffer
     if following:
-        print_log(run, log, sieve, out, say)
+        print_log(run, log, error_filter, out, say)
     else:
-        show(run, log, sieve, out, say)
+        show(run, log, error_filter, out, say)
     return 0
 
 
 def say(line: str) -> None:
-    """Tell a person something."""
+    """Print a message on standard error."""
     terminal.say(line, err=True)

@@ -1,4 +1,4 @@
-"""``jobkit resume``: run again what failed or is missing."""
+"""``jobkit resume``: submit failed and missing points again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from jobkit.commands.shared import changed_run, set_option, wait_option
 
 
-@click.command(short_help="Run again the points that failed or are missing.")
+@click.command(short_help="Submit the points again that failed or are missing.")
 @changed_run
 @click.argument("points", nargs=-1, metavar="[POINT]...")
 @click.option(
@@ -18,16 +18,16 @@ from jobkit.commands.shared import changed_run, set_option, wait_option
     multiple=True,
     metavar="failed|cancelled|missing|OUTCOME",
     help="Only these points, or points with this OUTCOME, such as timeout; may be repeated. "
-    "Default, if no POINT is named: failed, cancelled and missing.",
+    "Default without POINT: failed, cancelled and missing.",
 )
 @set_option
 @click.option(
     "--machine-gone",
     metavar="NAME",
     default="",
-    help="For a run without a scheduler: the machine or container NAME that ran it is gone for good.",
+    help="For a run without a scheduler: the machine or container NAME that ran it no longer exists.",
 )
-@click.option("--follow-up", is_flag=True, help="Do only what the policy says: for the job that follows.")
+@click.option("--follow-up", is_flag=True, help="Apply only the policy; for the job that follows a sweep.")
 @wait_option
 def resume(
     run: Path,
@@ -38,14 +38,13 @@ def resume(
     follow_up: bool,
     wait: bool,
 ) -> int:
-    """Submit the points of the run folder RUN that failed, were cancelled or are missing, and no other.
+    """Submit again the points of the run folder RUN that failed, were cancelled or are missing.
 
-    With POINTs, numbers or ids, it submits only those. A point that is done (out of GPU memory is a
-    result) is never run again, and one that is in the queue or running is not submitted twice: the
-    scheduler is asked first. Every try keeps its own folder. The policy of the spec
-    applies: more memory after ram_oom, more time after timeout, another node after node_fail;
-    `--set` overrides it. On a cluster jobkit submits one array job of just those points;
-    without a scheduler they run here.
+    With POINTs, given by number or id, jobkit submits only those. It never runs a point again that is
+    done (out of GPU memory is a result). It asks the scheduler first and submits no point that is
+    already queued or running. Every try has its own folder. The policy of the spec applies: more
+    memory after ram_oom, more time after timeout, another node after node_fail; `--set` overrides
+    it. On a cluster jobkit submits one array job of these points; without a scheduler they run here.
 
     \b
       jobkit resume runs/stanza-20260102-101530-3f9a
@@ -57,10 +56,10 @@ def resume(
     \b
     Exit status:
       0  submitted, or there is nothing to run again
-      2  a word names no point that could run
+      2  no such point, or none that can run
       3  the scheduler refused, or does not answer; or points may still run on another machine
       5  submitted, but the journal could not be written: free space, then run the same command again
-    If the points run here, or with --wait, it is the exit status of `jobkit collect`.
+    If the points run here, or with --wait, the exit status is that of `jobkit collect`.
     """
     from jobkit.status.which_run import refuse_runs, run_named
     from jobkit.submit.resume import run_again, run_follow_up

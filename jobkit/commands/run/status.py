@@ -1,4 +1,4 @@
-"""``jobkit status``: how runs stand, and what to type next."""
+"""``jobkit status``: the state of every point, and what to type next."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from jobkit.core import terminal
 if TYPE_CHECKING:
     from jobkit.status.summary import RunStatus
 
-WIDE = 120
-MANY = 40
-BESIDES = 16
-"""Lines of a terminal that a run takes beside its points."""
+MAX_LISTED = 40
+"""Points of a run that are listed without --all."""
+OTHER_LINES = 16
+"""Lines of a terminal that a run takes in addition to its points."""
 
 
-@click.command(short_help="Say how runs stand, why points wait, and what to type next.")
+@click.command(short_help="Show the state of every point, why points wait, and what to type next.")
 @click.argument("words", nargs=-1, metavar="[RUN]... [POINT]...")
-@click.option("--watch", is_flag=True, help="Look again and again until nothing is to come.")
+@click.option("--watch", is_flag=True, help="Repeat until no point is still to come.")
 @click.option(
-    "--all", "whole", is_flag=True, help="List all points of a long run, also those that need nobody."
+    "--all", "whole", is_flag=True, help="List all points of a long run, also those that need no attention."
 )
 @json_option
 def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> int:
-    """Say how the runs in the folders RUN stand: a line a point, and below what to type next.
+    """Show the state of the run folders RUN: one line for each point, then what to type next.
 
-    Each point has its outcome, or why it waits, in plain words; how long it took or has been running,
-    and how far it is. Of a run of more than 40 points those are listed that run, failed, or wait for a
-    person; --all lists them all. Behind one RUN a POINT, by its number or its id, shows all its tries
-    with all that speaks for their outcomes. Without RUN it is the latest run in runs/.
+    Each line has the point's outcome or the reason why it waits, its running time and its progress. Of
+    a run with more than 40 points jobkit lists those that run, failed, or need your attention; --all
+    lists every point. After one RUN, a POINT, given by number or id, shows all its tries with the
+    evidence for each outcome. Without RUN, jobkit shows the latest run in runs/.
 
     \b
       jobkit status
@@ -43,14 +43,14 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
       jobkit status runs/stanza-20260102-101530-3f9a 7
       jobkit status runs/stanza-20260102-101530-3f9a --watch
 
-    A scheduler is asked at most twice, however many runs and points: once what it holds, once what it
-    remembers; and not at all where nothing is open. Nothing is submitted or changed.
+    jobkit asks the scheduler at most twice for any number of runs and points: once the queue, once the
+    accounting; and not at all if all points have ended. It submits and changes nothing.
 
     \b
     Exit status:
       0  every point is done (out of GPU memory is a result, not a failure)
       2  there is no such run or point
-      4  some points failed, or wait for a person
+      4  some points failed, or need your attention
       5  some points are still to come
     """
     from jobkit.status.which_run import resolve_words, runs_in
@@ -67,7 +67,7 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
     if as_json:
         terminal.say(output.as_json(found, runs, what.points, here[1:]))
     else:
-        shown = output.text(found, runs, what.points, width=_width(), most=_most(whole=whole))
+        shown = output.text(found, runs, what.points, width=terminal.page_width(), most=_most(whole=whole))
         terminal.say(shown + output.others(here[1:]), nl=False)
     return max(one.exit_code for one in found)
 
@@ -80,7 +80,7 @@ def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json:
         if as_json:
             return f"{output.as_json(found, runs, points)}\n"
         most = _most(whole=whole, in_place=in_place)
-        return output.text(found, runs, points, width=_width(), most=most)
+        return output.text(found, runs, points, width=terminal.page_width(), most=most)
 
     in_place = sys.stdout.isatty() and not as_json
     screen = Screen(_write, in_place=in_place, plain=as_json, note=_note)
@@ -98,12 +98,7 @@ def _note(line: str) -> None:
 
 
 def _most(*, whole: bool, in_place: bool = False) -> int:
-    """Return how many points are listed: as many as there is room for where they are drawn in place."""
+    """Return the number of points to list: the free lines of a terminal if the screen is redrawn."""
     if whole:
         return sys.maxsize
-    return max(1, shutil.get_terminal_size().lines - BESIDES) if in_place else MANY
-
-
-def _width() -> int:
-    """Return the terminal's columns; where there is no terminal, COLUMNS or a page's width."""
-    return max(40, shutil.get_terminal_size((WIDE, 24)).columns)
+    return max(1, shutil.get_terminal_size().lines - OTHER_LINES) if in_place else MAX_LISTED

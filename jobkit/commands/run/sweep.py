@@ -1,4 +1,4 @@
-"""``jobkit sweep``: plan, render, submit, and where asked stay until the table."""
+"""``jobkit sweep``: plan, render, submit, and with ``--wait`` print the table."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from jobkit.commands.shared import runs_dir_option, scheduler_option, set_option
 from jobkit.core import terminal
 
 
-@click.command("sweep", short_help="Run one tagger once per batch size.")
+@click.command("sweep", short_help="Run a tagger once per batch size.")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
 @set_option
 @scheduler_option
 @site_option
 @runs_dir_option
-@click.option("--dry-run", is_flag=True, help="Print script and submit commands; write and submit nothing.")
-@click.option("--new", is_flag=True, help="Start another run, though this very sweep has one already.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print the job script and the submit commands; write and submit nothing."
+)
+@click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
 @wait_option
-@click.option("--detach", is_flag=True, help="Leave a local run to itself and return at once.")
+@click.option("--detach", is_flag=True, help="Run a local sweep in the background and return at once.")
 def sweep(
     spec: Path,
     overrides: tuple[str, ...],
@@ -33,10 +35,10 @@ def sweep(
 ) -> int:
     """Run the sweep that the YAML file SPEC describes.
 
-    With a scheduler on this machine (sbatch, else qsub) the sweep becomes one array job, one
-    task for each point; jobkit checks what it can, submits, and returns at once. Without one
-    it runs here, one point at a time, and stays. Every run gets a folder of its own below
-    runs/, which holds all there is to know, in text files.
+    If this machine has a scheduler (sbatch, else qsub), the sweep becomes one array job with one task
+    for each point: jobkit checks the request, submits, and returns at once. Without a scheduler the
+    points run here, one at a time, and jobkit waits for them. Every run has its own folder in runs/,
+    with everything in text files.
 
     \b
       jobkit sweep sweeps/demo.yaml
@@ -45,15 +47,16 @@ def sweep(
       jobkit sweep sweeps/stanza.yaml --set repeats=1 --set resources.memory=16GiB
       jobkit sweep sweeps/demo.yaml --detach
 
-    A sweep that has a run already, of the same spec, text, model and points, is not submitted again:
-    jobkit reports how far that run is, and the next command. --new starts another.
+    If a run of the same spec, text, model and points exists, jobkit does not submit the sweep again: it
+    reports the progress of that run and the next command. --new starts another run.
 
-    A spec with faults is refused with all of them, each with its place in the file, and nothing
-    is submitted. Every key: jobkit help spec.
+    If a spec has errors, jobkit lists all of them with their lines and submits nothing. Every key:
+    jobkit help spec.
     """
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")
     from jobkit.planning.prepare import Options, prepare
+    from jobkit.schedulers.registry import runs_here
     from jobkit.submit import guards, launch
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
@@ -70,7 +73,7 @@ def sweep(
             guards.refuse_duplicate_sweep(prepared)
 
     check()
-    if prepared.spec.scheduler != "local":
+    if not runs_here(prepared.spec.scheduler):
         code = launch.on_cluster(prepared, check, wait=wait)
     elif detach:
         code = launch.detached(prepared, check)
@@ -80,7 +83,7 @@ def sweep(
 
 
 def _stay(run_dir: Path, code: int | None) -> int | None:
-    """Run again what the policy says, unless the run ended early."""
+    """Run points again as the policy says, unless the run ended early."""
     if code is not None:
         return code
     from jobkit.submit.resume import run_follow_up

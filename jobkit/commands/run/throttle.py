@@ -1,4 +1,4 @@
-"""``jobkit throttle``: change how many jobs of a run work at a time."""
+"""``jobkit throttle``: change how many points of a run may run at the same time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobkit.commands.shared import changed_run
 
 
 class _Number(click.IntRange):
-    """A number, and no second run."""
+    """A number; the error for a second run says so."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's own
         from jobkit.status.which_run import refuse_runs
@@ -21,15 +21,15 @@ class _Number(click.IntRange):
         return number
 
 
-@click.command(short_help="Change how many jobs of a run work at a time.")
+@click.command(short_help="Change how many points of a run may run at the same time.")
 @changed_run
 @click.argument("most", metavar="N", type=_Number(min=0))
 def throttle(run: Path, most: int) -> int:
-    """Let N jobs of the run folder RUN work at a time from now on; 0 is any number.
+    """Let at most N points of the run folder RUN run at the same time; 0 means no limit.
 
-    The spec's max_parallel says how many do so at first. Those that run now are not stopped: where
-    there are more than N, the next begins once enough have ended. Where the run is several array
-    jobs they share N, and each gets one at least.
+    A sweep begins with max_parallel of the spec. Running points are not stopped: if more than N run, the
+    next one begins once enough have ended. If the run has several array jobs, they share N, and each
+    may run at least one.
 
     \b
       jobkit throttle runs/stanza-20260102-101530-3f9a 2

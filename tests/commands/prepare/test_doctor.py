@@ -95,7 +95,7 @@ def test_json_has_all_of_it_and_nothing_else_is_on_stdout(
 
 
 def test_what_contradicts_itself_is_refused() -> None:
-    with pytest.raises(click.UsageError, match="none is named"):
+    with pytest.raises(click.UsageError, match="no SPEC"):
         run("--set", "name=x")
 
 
