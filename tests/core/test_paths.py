@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from jobkit.planning.models import fetch_model
 from jobkit.planning.standin.build import make_standin
 from jobkit.planning.text_lengths import text_lengths
 from jobkit.planning.texts import find_text
+from tests.support.commands import jobkit
 
 SPEC = "name: demo\nworkload: count\nsweep: {batch_size: [10]}\nresources: {gpus: 0}\nscheduler: local\n"
 
@@ -54,11 +52,13 @@ def test_whatever_needs_the_cache_says_so(in_the_way: Path) -> None:
 
 
 def test_lengths_that_cannot_be_kept_are_found_all_the_same(
-    in_the_way: Path, tmp_path: Path, tiny_model: ModelRef
+    in_the_way: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    model = ModelRef(path="/m", name="en", size="tiny", stand_in=True, fingerprint="f", size_bytes=1)
+    monkeypatch.setattr("jobkit.planning.text_lengths.run_in_child", lambda *_, **__: [[1]] * 9)
     text = find_text("sample:9", base=tmp_path, cache=tmp_path / "other")
     said: list[str] = []
-    found = text_lengths("stanza-ner", text, tiny_model, cache=in_the_way, say=said.append)
+    found = text_lengths("stanza-ner", text, model, cache=in_the_way, say=said.append)
     assert len(found.paragraphs) == 9
     assert "could not be kept" in said[-1]
     assert "JOBKIT_CACHE" in said[-1]
@@ -67,13 +67,6 @@ def test_lengths_that_cannot_be_kept_are_found_all_the_same(
 @pytest.mark.parametrize("command", ["preflight", "sweep"])
 def test_no_command_calls_it_a_bug(in_the_way: Path, tmp_path: Path, command: str) -> None:
     (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    done = subprocess.run(
-        [Path(sys.executable).with_name("jobkit"), command, "spec.yaml"],
-        cwd=tmp_path,
-        env={**os.environ, "JOBKIT_CACHE": str(in_the_way)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = jobkit(command, "spec.yaml", cwd=tmp_path, env={"JOBKIT_CACHE": str(in_the_way)})
     assert done.returncode == 2, done.stderr
     assert "JOBKIT_CACHE" in done.stderr

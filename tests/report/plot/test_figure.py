@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 COMMITTED = ROOT / "docs" / "benchmarks" / "gpu"
+ONE = COMMITTED / "stanza-20261121-034558-42cc"
 OLD_LOG = ROOT / "tests" / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
 SIZES = (50, 100, 150, 200, 300)
 LOAD = 1_000
@@ -498,7 +499,7 @@ def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
             "from pathlib import Path\n"
             "from jobkit.report.tables import collect\nfrom jobkit.report.plot.figure import plot\n"
             f"for suffix in {SUFFIXES!r}:\n"
-            f"    plot(collect([Path({str(COMMITTED)!r})]), Path({str(tmp_path / name)!r} + suffix))"
+            f"    plot(collect([Path({str(ONE)!r})]), Path({str(tmp_path / name)!r} + suffix))"
         )
         done = run_python(code, **environment)
         assert done.returncode == 0, done.stderr
@@ -511,7 +512,7 @@ def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def committed() -> Collected:
-    return collect([COMMITTED / "stanza-20261121-034558-42cc"])
+    return collect([ONE])
 
 
 def test_fonts_are_embedded(committed: Collected, tmp_path: Path) -> None:
