@@ -7,7 +7,7 @@ STAMP := .venv/.set-up
 export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: help setup demo test test-faults lint docs bench constraints clean
+.PHONY: help setup demo check test test-faults lint docs bench constraints clean
 
 help:                 ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -22,8 +22,11 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup           ## the main job, small, on this machine: prints the scaling table
 	$(BIN)/jobkit sweep sweeps/demo.yaml --new
 
+check: lint           ## while you work, within a minute: lint, and the tests that start no process
+	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick $(SLOW:%=--ignore %)
+
 # Tests on real schedulers mostly wait, the others compute: side by side they take the time of one.
-test: setup           ## all that CI runs (JOBKIT_CLUSTER=1 adds real Slurm and Grid Engine)
+test: setup           ## before you push: all that CI runs (JOBKIT_CLUSTER=1 adds real Slurm and Grid Engine)
 	$(MAKE) --jobs=3 --output-sync=target cluster lint unit
 
 .PHONY: model
@@ -51,13 +54,22 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 	spec/policy spec/schema spec/site spec/sweep_spec spec/yaml_files status/advice status/progress \
 	status/retry status/table)
 
+# Folders of which every test starts processes.
+SLOW := tests/cluster tests/fakes tests/whole
+
+# Three workers on two cores, for many tests wait for a process. Coverage measures what tests without
+# processes cover: tests/conftest.py ends its tracing in the others.
 .PHONY: unit cluster
 unit: model $(PURE)
-	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --ignore tests/cluster --cov --cov-report=term
+	$(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster --cov --cov-report=
 	$(BIN)/coverage report --include=$$(echo $(PURE) | tr ' ' ,) --fail-under=100
 
 cluster: setup
-	$(BIN)/python -m pytest tests/cluster -n 4 --dist loadgroup -rs
+ifeq ($(JOBKIT_CLUSTER),1)
+	$(BIN)/python -m pytest tests/cluster -n 6 --dist loadgroup -rs
+else
+	@echo "tests/cluster is not run: JOBKIT_CLUSTER=1 brings up real Slurm and Grid Engine"
+endif
 
 docs: setup           ## links, commands and keys in the documentation; its shell blocks are run
 	$(BIN)/python -m pytest tests/pages/test_docs.py tests/pages/test_docs_shell.py -q

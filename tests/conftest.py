@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -22,26 +22,116 @@ from tests.fakes.fixtures import fake_sge, fake_slurm
 __all__ = ["fake_sge", "fake_slurm"]  # for all tests: see tests/fakes/README.md
 
 os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
-KEPT = Path(__file__).parents[1] / ".cache" / "jobkit"
+TESTS = Path(__file__).parent
+KEPT = TESTS.parent / ".cache" / "jobkit"
+
+
+SLOW = {
+    "subprocess.Popen": "starts a process",
+    "os.fork": "starts a process",
+    "os.posix_spawn": "starts a process",
+}
+"""What Python reports (sys.addaudithook) of a test that is left out of ``make check``."""
+HEAVY = {"torch", "stanza"}
+
+
+class Watch:
+    """Notices that the test in progress starts a process or imports torch or stanza.
+
+    With ``--quick`` the test is skipped there and then. Otherwise coverage stops tracing it: it waits
+    for others, or computes for long, and tests of the other kind cover the modules that are measured.
+    """
+
+    def __init__(self) -> None:
+        self.quick, self.active, self.reason = False, False, ""
+
+    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
+        """Take note of an event; called by Python."""
+        if not self.active:
+            return
+        reason = SLOW.get(event, "")
+        if event == "import" and arguments[0] in HEAVY:
+            reason = f"imports {arguments[0]}"
+        if reason:
+            sys.settrace(None)
+            if self.quick:
+                self.reason = reason
+                raise pytest.skip.Exception(reason)
+
+
+WATCH = Watch()
+sys.addaudithook(WATCH)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="skip tests that start a process or load torch")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    WATCH.quick = config.getoption("quick")
+
+
+SLOW_FOLDERS = {"whole", "fakes", "cluster"}
+SLOW_FIXTURES = {"fake_slurm", "fake_sge", "tiny_model"}
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Tell whether a test is known to start processes or to load a model."""
+    fixtures = getattr(item, "fixturenames", ())
+    return bool(
+        item.get_closest_marker("slow")
+        or SLOW_FIXTURES.intersection(fixtures)
+        or SLOW_FOLDERS.intersection(item.path.relative_to(TESTS).parts)
+    )
+
+
+def shares(item: pytest.Item) -> bool:
+    """Tell whether a test shares what a fixture of its module makes."""
+    info = getattr(item, "_fixtureinfo", None)
+    found = info.name2fixturedefs.values() if info else ()
+    return any(one.scope == "module" for fixtures in found for one in fixtures)
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let slow tests begin first, or leave them out; keep on one worker the tests that share a fixture."""
+    slow = [item for item in items if is_slow(item)]
+    rest = [item for item in items if not is_slow(item)]
+    if WATCH.quick:
+        config.hook.pytest_deselected(items=slow)
+        slow = []
+    items[:] = [*slow, *rest]
+    for item in items:
+        if shares(item) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Have coverage look away from a test that is marked ``untraced``.
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Watch a test; have coverage look away from the start if it is marked ``untraced``.
 
     pytest-cov's own mark ``no_cover`` has no effect under pytest-xdist (7.1): its workers measure
-    twice, and the mark ends one of the two. Coverage's tracer can be set again:
-    the pure modules' 100 % hold with it.
+    twice, and the mark ends one of the two. Coverage's tracer can be set again.
     """
-    if not item.get_closest_marker("untraced"):
-        yield
-        return
     tracer = sys.gettrace()
-    sys.settrace(None)
+    if item.get_closest_marker("untraced"):
+        sys.settrace(None)
+    WATCH.active, WATCH.reason = True, ""
     try:
-        yield
+        return (yield)
     finally:
+        WATCH.active = False
         sys.settrace(tracer)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Report a test that was stopped by `WATCH` as skipped, whatever became of it."""
+    report = yield
+    if WATCH.reason and report.failed:
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), 0, WATCH.reason)
+    return report
 
 
 @pytest.fixture(scope="session")

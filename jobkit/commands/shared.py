@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -127,8 +126,3 @@ def wait_option(command: F) -> F:
     return click.option(
         "--wait", is_flag=True, help="Wait until the last point has ended, then print the table."
     )(command)
-
-
-def output_width(default: int = 120) -> int:
-    """Return the terminal's columns; without a terminal, COLUMNS or the default."""
-    return max(40, shutil.get_terminal_size((default, 24)).columns)

@@ -55,6 +55,12 @@ class Memory:
     cgroup_peak_bytes: int | None = None
     disagreement: str = ""
 
+    @property
+    def ram_peak_bytes(self) -> int | None:
+        """The most resident memory of the worker, by the instrument that measured most."""
+        known = [size for size in (self.maxrss_bytes, self.rss_peak_bytes) if size is not None]
+        return max(known, default=None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:

@@ -1,4 +1,4 @@
-"""Text for a person at a terminal: wrapped, made safe, quoted for a shell, "did you mean"."""
+"""Text for a person at a terminal: wrapped, in columns, made safe, quoted for a shell, "did you mean"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 SCHEDULER_WORDS: Mapping[str, str] = {
     **dict.fromkeys(("partition", "p", "q"), "resources.queue"),
@@ -99,8 +102,10 @@ def shell_path(path: Path) -> str:
     return shell_quote(relative_path(path))
 
 
-LEAST = 40
-"""Columns below which nothing more is folded."""
+LEAST, PAGE = 40, 120
+"""The narrowest width that text is wrapped to, and the width if there is no terminal."""
+GAP = 2
+"""Blanks between two columns of a table."""
 _SHOWN = "\n\t"
 """Control characters that lay out a text of several lines."""
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
@@ -114,14 +119,94 @@ _LINK = re.compile(r"(?i)((?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:)[^\s`|]*|[
 
 
 class NoWrap(str):
-    """A line that is never folded: a row of a table, or what is to be copied."""
+    """A line that is never wrapped: a row of a table, or a command to copy."""
 
     __slots__ = ()
 
 
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes
+    ----------
+    head
+        Its name, in one or more lines.
+    cells
+        One a row.
+    rank
+        If room is short, the columns of the highest rank are left out first; those of rank 0 stay.
+    left
+        Whether it is flush left; numbers are flush right.
+    """
+
+    head: str
+    cells: Sequence[str]
+    rank: int = 0
+    left: bool = False
+
+    @cached_property
+    def width(self) -> int:
+        """How many columns of a terminal it takes."""
+        return max(map(display_width, (*self.head.split("\n"), *self.cells)))
+
+
+C = TypeVar("C", bound=Column)
+
+
+def page_width() -> int:
+    """Return the columns of the terminal; without a terminal COLUMNS, else those of a page."""
+    return max(LEAST, shutil.get_terminal_size((PAGE, 24)).columns)
+
+
 def terminal_width() -> int | None:
-    """Return the columns of the terminal that standard output is; ``None`` where it is none."""
-    return max(LEAST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+    """Return the columns of the terminal; ``None`` if standard output is not one."""
+    return page_width() if sys.stdout.isatty() else None
+
+
+def display_width(text: str) -> int:
+    """Return how many columns of a terminal a text takes: wide characters take two, accents none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        2 if unicodedata.east_asian_width(char) in "WF" else not unicodedata.combining(char) for char in text
+    )
+
+
+def fit_columns(
+    columns: Sequence[C], width: int, keep: Callable[[Sequence[C]], Sequence[C]] | None = None
+) -> Sequence[C]:
+    """Return the columns that fit a width, less the most dispensable.
+
+    Parameters
+    ----------
+    keep
+        Returns which of some columns are shown, if that depends on the others.
+    """
+    while True:
+        shown, rank = keep(columns) if keep else columns, max((column.rank for column in columns), default=0)
+        if not rank or sum(column.width + GAP for column in shown) - GAP <= width:
+            return shown
+        columns = [column for column in columns if column.rank < rank]
+
+
+def table(columns: Sequence[Column], *, rule: bool = True) -> list[NoWrap]:
+    """Return the lines of a table: the heads, a rule if wanted, and the rows."""
+    columns = [column for column in columns if column.width]
+    high = max((column.head.count("\n") for column in columns), default=0)
+    rows = zip(*(_padded(column, high, rule=rule) for column in columns), strict=True)
+    lines = [NoWrap((" " * GAP).join(row).rstrip()) for row in rows]
+    if rule:
+        lines[high + 1] = NoWrap(lines[high + 1].replace(" ", "─"))
+    return lines
+
+
+def _padded(column: Column, high: int, *, rule: bool) -> list[str]:
+    head = column.head.split("\n")
+    lines = [*[""] * (high + 1 - len(head)), *head, *["─" * column.width] * rule, *column.cells]
+    pads = (" " * (column.width - display_width(line)) for line in lines)
+    pairs = zip(map(printable, lines), pads, strict=True)
+    return [line + pad if column.left else pad + line for line, pad in pairs]
 
 
 def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False) -> None:
@@ -142,18 +227,53 @@ def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False)
     stream.flush()
 
 
-def wrap_sections(parts: Iterable[Iterable[str]], width: int | None = None) -> str:
-    """Return parts of lines, an empty line between, as text that ends with a newline.
+def wrap_sections(sections: Iterable[Iterable[str]], width: int | None = None) -> str:
+    """Return sections of lines, an empty line between, as text that ends with a newline.
 
     Parameters
     ----------
-    parts
+    sections
         Those without a line are left out.
     width
-        Lines that are longer go on below, indented, unless they are `NoWrap` or tell what to type.
+        As for `wrap_lines`.
     """
-    told = ([line for one in part for line in _folded(one, width)] for part in parts)
-    return "\n\n".join("\n".join(lines) for lines in told if lines) + "\n"
+    wrapped = (wrap_lines(section, width) for section in sections)
+    return "\n\n".join("\n".join(lines) for lines in wrapped if lines) + "\n"
+
+
+def wrap_lines(lines: Iterable[str], width: int | None = None) -> list[str]:
+    """Return lines safe for a terminal, none longer than a width unless it is `NoWrap`.
+
+    What is longer goes on below, indented.
+    """
+    wrapped: list[str] = []
+    for line in lines:
+        safe = printable(line)
+        if width is None or len(safe) <= width or isinstance(line, NoWrap):
+            wrapped.append(safe)
+        else:
+            indent = " " * (len(safe) - len(safe.lstrip()) + 2)
+            wrapped += wrap(safe, width, below=indent)
+    return wrapped
+
+
+def wrap(text: str, width: int, *, first: str = "", below: str = "") -> list[str]:
+    """Return a text in lines of at most a width; a longer word stays in one piece.
+
+    Parameters
+    ----------
+    first, below
+        What the first line, and each other line, begins with.
+    """
+    wrapped = textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=below,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return wrapped or [first]
 
 
 def printable(text: str) -> str:
@@ -250,13 +370,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _folded(line: str, width: int | None) -> list[str]:
-    told = printable(line)
-    if width is None or len(told) <= width or isinstance(line, NoWrap) or ": jobkit " in told:
-        return [told]
-    indent = " " * (len(told) - len(told.lstrip()) + 2)
-    return textwrap.wrap(
-        told, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 
@@ -126,6 +127,11 @@ def format_moment(text: str) -> str:
         return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError):
         return text
+
+
+def format_setting(params: Mapping[str, int]) -> str:
+    """Return the values of knobs in words: ``batch_size 50``."""
+    return ", ".join(f"{knob} {value:,}" for knob, value in params.items())
 
 
 def format_count(number: int, noun: str) -> str:

@@ -13,6 +13,9 @@ from pathlib import Path
 from jobkit.core.errors import file_error
 from jobkit.core.files import append_line, read_tolerantly
 from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.records import Record
+from jobkit.core.units import format_count
+from jobkit.outcome.trials import prediction_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ class Entry:
     @property
     def error(self) -> float | None:
         """(expected - measured) / measured; ``None`` where nothing was measured."""
-        return None if not self.measured_bytes else self.expected_bytes / self.measured_bytes - 1
+        return prediction_error(self.expected_bytes, self.measured_bytes)
 
     @property
     def above_bound(self) -> bool:
@@ -90,33 +93,39 @@ def note(path: Path, entry: Entry) -> None:
         )
 
 
-def summary(
-    known: Iterable[Entry],
-    *,
-    workload: str,
-    model: str | None,
-    gpu: str | None,
-    torch: str | None,
-    cuda: str | None,
-) -> str | None:
-    """Return what became of the predictions of a workload and its model on a card, in a few words.
+def subject(record: Record) -> tuple[str, str | None, str | None, str | None, str | None]:
+    """Return what a prediction is of: workload, model, GPU, and the versions of torch and CUDA."""
+    model = record.point.model
+    return (
+        record.point.workload,
+        model.fingerprint if model else None,
+        record.gpu.name if record.gpu else None,
+        record.versions.get("torch"),
+        record.versions.get("cuda"),
+    )
+
+
+def summary(known: Iterable[Entry], record: Record) -> str | None:
+    """Return what became of the predictions of other runs that are of the same as a record, in a few words.
 
     Returns
     -------
     str or None
-        ``14 predictions, 0 unsafe, worst 1.9 %, 1 above its bound``; ``None`` where there was none.
-        Unsafe is what took more than it might; above its bound is also what merely had luck, for
-        the memory ended far above.
+        ``14 predictions, 0 unsafe, worst 1.9 %, 1 above its bound``; ``None`` if there was none.
+        Unsafe is what took more memory than it may; above its bound is also what took more than
+        predicted and still fit.
     """
-    asked = (workload, model, gpu, torch, cuda)
-    alike = [one for one in known if (one.workload, one.model, one.gpu, one.torch, one.cuda) == asked]
+    alike = [
+        entry
+        for entry in known
+        if entry.run_id != record.point.run_id
+        and (entry.workload, entry.model, entry.gpu, entry.torch, entry.cuda) == subject(record)
+    ]
     if not alike:
         return None
     unsafe = sum(not one.held for one in alike)
     errors = [abs(one.error) for one in alike if one.error is not None]
     worst = f", worst {max(errors):.1%}".replace("%", " %") if errors else ""
-    noun = "prediction" if len(alike) == 1 else "predictions"
-    above = sum(one.above_bound for one in alike)
-    return (
-        f"{len(alike)} {noun}, {unsafe} unsafe{worst}, {above} above {'its' if above == 1 else 'the'} bound"
-    )
+    above = sum(entry.above_bound for entry in alike)
+    bound = f"{above} above {'its' if above == 1 else 'the'} bound"
+    return f"{format_count(len(alike), 'prediction')}, {unsafe} unsafe{worst}, {bound}"

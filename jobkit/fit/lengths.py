@@ -6,6 +6,7 @@ Pure, standard library only.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
@@ -17,6 +18,8 @@ TOKENIZER = "tokenizer"
 """Lengths as the workload itself finds them."""
 PUNCTUATION = "punctuation"
 """Lengths estimated from where sentences seem to end."""
+CUT_BY = ("paragraphs_per_call", "sentences_per_ner_batch")
+"""The knobs that cut a text besides the batch size."""
 NONE = "none"
 """No lengths: every paragraph counts 1, so the load is the batch size."""
 
@@ -92,6 +95,12 @@ class Cut:
 
     paragraphs_per_call: int | None = None
     sentences_per_ner_batch: int | None = None
+
+    @classmethod
+    def largest(cls, settings: Iterable[Mapping[str, int]]) -> Cut:
+        """Return the cut that makes the largest batches of some settings of knobs."""
+        settings = list(settings)
+        return cls(**{name: max((s.get(name, 0) for s in settings), default=0) or None for name in CUT_BY})
 
     def at(self, batch_size: int) -> tuple[int, int]:
         """Return paragraphs a call and items a chunk of a batch size."""

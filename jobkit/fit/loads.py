@@ -15,7 +15,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import BATCH_SIZE, Point
-from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
+from jobkit.fit.lengths import CUT_BY, NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
 
 __all__ = ["NONE", "PUNCTUATION", "TOKENIZER", "Cut", "Lengths", "Loads", "Sizes", "measuring_sizes", "sizes"]
 
@@ -54,8 +54,7 @@ class Loads:
             The batch size where none is given.
         """
         size = params.get(BATCH_SIZE, default)
-        names = ("paragraphs_per_call", "sentences_per_ner_batch")
-        paragraphs, sentences = (params.get(name, size) for name in names)
+        paragraphs, sentences = (params.get(name, size) for name in CUT_BY)
         return self._scan(paragraphs, sentences)[0]
 
     def load(self, batch_size: int) -> int:
@@ -333,13 +332,7 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
     params = [point.params for point in points]
     if lengths is None or not params or any(BATCH_SIZE not in param for param in params):
         return None
-    return Loads(
-        lengths,
-        Cut(
-            paragraphs_per_call=max(param.get("paragraphs_per_call", 0) for param in params) or None,
-            sentences_per_ner_batch=max(param.get("sentences_per_ner_batch", 0) for param in params) or None,
-        ),
-    )
+    return Loads(lengths, Cut.largest(params))
 
 
 def agreeing(loads: Loads | None, load_by_batch: Mapping[int, int]) -> Loads | None:

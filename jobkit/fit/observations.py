@@ -161,9 +161,9 @@ def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> MemoryObservati
     observations = [
         Observation(record.summary.load_max, peak, setting(record))
         for record in well
-        if record.summary and record.summary.load_max and (peak := ram_peak(record))
+        if record.summary and record.summary.load_max and (peak := record.memory.ram_peak_bytes)
     ]
-    bounds = _censored(failed, well, ram_peak)
+    bounds = _censored(failed, well, lambda record: record.memory.ram_peak_bytes)
     return MemoryObservations(
         kind=RAM,
         fit=fit_memory(observations, bounds),
@@ -171,13 +171,6 @@ def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> MemoryObservati
         points=len({observation.point for observation in observations}),
         remarks=_left_out(failed, bounds),
     )
-
-
-def ram_peak(record: Record) -> int | None:
-    """Return the most memory that a try held at once, by the instrument that saw most."""
-    memory = record.memory
-    seen = [one for one in (memory.maxrss_bytes, memory.rss_peak_bytes) if one is not None]
-    return max(seen, default=None)
 
 
 def _of_gpu(

@@ -23,7 +23,7 @@ from jobkit.core.units import format_memory
 from jobkit.fit import ledger
 from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.loads import Loads, agreeing, loads_of, read_lengths
-from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, ram_peak
+from jobkit.fit.observations import RAM, MemoryObservations, observe_memory
 from jobkit.fit.predict import Prediction, predict
 from jobkit.outcome.accounting import ended_tasks as over
 from jobkit.outcome.accounting import read_accounts
@@ -101,8 +101,7 @@ def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
 def _settle(run_dir: Path, wanted: SearchGoal, trial: Trial, result: PointResult, *, seen: bool) -> Trial:
     if result.verdict.outcome is None:
         return trial
-    tried = result.chosen
-    record = tried.record if tried else None
+    tried, record = result.chosen, result.record
     killed = not record and bool(
         tried and tried.exit and tried.exit.status == KILLED and not tried.exit.signal
     )
@@ -118,7 +117,7 @@ def _measured(record: Record | None) -> int | None:
     if record is None or record.outcome is not Outcome.OK:
         return None
     if record.point.device == "cpu":
-        return ram_peak(record)
+        return record.memory.ram_peak_bytes
     return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
 
 
@@ -178,7 +177,7 @@ def _predicted(
     points = [result.point for result in results]
     if why := _not_one_knob(points):
         return Trial(message=why)
-    records = [result.chosen.record for result in results if result.chosen and result.chosen.record]
+    records = [result.record for result in results if result.record]
     asked = {one.index for one in done}
     evidence = observe_memory([record for record in records if _tells(record, asked)])
     if isinstance(evidence, str):
@@ -243,7 +242,7 @@ def _not_one_knob(points: Sequence[Point]) -> str:
 
 def _another_card(results: Sequence[PointResult]) -> str:
     """Return why this card will not do: the points ran on another kind. Empty also where NVML is dumb."""
-    ran = (result.chosen.record.gpu for result in results if result.chosen and result.chosen.record)
+    ran = (result.record.gpu for result in results if result.record)
     on = next((card.name for card in ran if card), None)
     uuid = nvml.visible_uuid(None) if on else None
     here = nvml.read_gpu(uuid, os.getpid()) if uuid else None
@@ -288,15 +287,16 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchG
 
 def _entry(trial: Trial, record: Record) -> ledger.Entry:
     point = record.point
+    workload, model, gpu, torch, cuda = ledger.subject(record)
     return ledger.Entry(
         at=record.ended_at,
         run_id=point.run_id,
         index=trial.index,
-        workload=point.workload,
-        model=point.model.fingerprint if point.model else None,
-        gpu=record.gpu.name if record.gpu else None,
-        torch=record.versions.get("torch"),
-        cuda=record.versions.get("cuda"),
+        workload=workload,
+        model=model,
+        gpu=gpu,
+        torch=torch,
+        cuda=cuda,
         allocator=point.allocator,
         order=point.order,
         batch_size=trial.batch_size,

@@ -16,7 +16,8 @@ from datetime import datetime
 from statistics import fmean, stdev
 
 from jobkit.core.records import BATCH_SIZE, Outcome, Record
-from jobkit.core.units import format_count
+from jobkit.core.units import format_count, format_setting
+from jobkit.fit.loads import Loads
 from jobkit.fit.stats import quantile
 
 SPEED_TOLERANCE = 0.05
@@ -61,7 +62,7 @@ class Speed:
     @property
     def setting(self) -> str:
         """The knobs in words: ``batch_size 50``."""
-        return ", ".join(f"{knob} {value:,}" for knob, value in sorted(self.params.items()))
+        return format_setting(dict(sorted(self.params.items())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,26 @@ class Duration:
     high_s: float | None
     start_s: float
     repeats: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """What the user really wants to work through.
+
+    Attributes
+    ----------
+    name
+        The file; empty where only a number of paragraphs is known.
+    paragraphs, characters
+        How many; ``None`` for characters that are unknown.
+    loads
+        By batch size, where the lengths of its items are known already.
+    """
+
+    name: str = ""
+    paragraphs: int
+    characters: int | None = None
+    loads: Loads | None = None
 
 
 @dataclass(frozen=True, slots=True)

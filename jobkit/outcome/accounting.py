@@ -16,6 +16,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.core.units import format_moment
 from jobkit.outcome.journal import Submission, Task, read_journal
+from jobkit.schedulers.registry import runs_here
 from jobkit.schedulers.types import Accounted, Queued, State
 
 __all__ = ["Accounts", "Parser", "Task", "read_accounts"]
@@ -29,9 +30,6 @@ RETURNING = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.QUEUE_ERROR
 """The accounting says so of tasks that have ended, and of those that the scheduler runs again or holds:
 for 3.5 s sacct shows a requeued task as PREEMPTED and no more, and qacct has a record of a task in Eqw
 (measured, Slurm 22.05.8, Grid Engine 8.1.9). So the queue is asked until they are gone from it."""
-
-AT_ONCE = frozenset({"local"})
-"""Where one look is enough: a process that is not there does not come back."""
 
 
 class Parser(Protocol):
@@ -211,7 +209,7 @@ def _gone(lines: list[_Answer]) -> _Missed:
                 known.pop(task, None)
         for task in missed:
             waiting[task] = since[task] = line.at
-        at_once = line.scheduler in AT_ONCE
+        at_once = runs_here(line.scheduler)  # a process that is gone does not come back
         over = {
             task: at
             for task, at in waiting.items()

@@ -5,16 +5,9 @@ from __future__ import annotations
 import re
 
 from jobkit.core.records import Outcome
+from jobkit.schedulers.registry import SCHEDULERS
 
 _SAID: tuple[tuple[re.Pattern[str], Outcome], ...] = (
-    # slurmstepd writes these into the job's log (src/slurmd/slurmstepd/req.c; seen with 22.05.8).
-    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO TIME LIMIT"), Outcome.TIMEOUT),
-    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO PREEMPTION"), Outcome.PREEMPTED),
-    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO NODE FAILURE"), Outcome.NODE_FAIL),
-    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO JOB REQUEUE"), Outcome.CANCELLED),
-    (re.compile(r"(?i)detected \d+ oom[-_ ]kill event|killed by the cgroup out-of-memory"), Outcome.RAM_OOM),
-    (re.compile(r"slurmstepd.*[Ee]xceeded (job|step)?\s*memory limit"), Outcome.RAM_OOM),
-    (re.compile(r"slurmstepd.*CANCELLED AT \S+"), Outcome.CANCELLED),
     # The job script's own words, where it could not write its exit file.
     (re.compile(r"job(?:-\d+)?\.sh: (?P<outcome>[a-z_]+): "), Outcome.LOST),
     (re.compile(r"No space left on device|Disk quota exceeded"), Outcome.SCRATCH_FULL),
@@ -32,7 +25,8 @@ def told(text: str) -> tuple[Outcome, str] | None:
         tells counts.
     """
     lines = [line.strip() for line in text.splitlines()]
-    for pattern, outcome in _SAID:
+    of_schedulers = (pair for scheduler in SCHEDULERS.values() for pair in scheduler.LOG_OUTCOMES)
+    for pattern, outcome in (*of_schedulers, *_SAID):
         for line in reversed(lines):
             if found := pattern.search(line):
                 return _own(found) or outcome, line[-300:]
@@ -41,15 +35,16 @@ def told(text: str) -> tuple[Outcome, str] | None:
 
 _FAULT = re.compile(
     r"Traceback \(most recent call last\)|^Fatal Python error"
-    r"|slurmstepd\S*: |srun: |(?:job(?:-\d+)?|find|follow|fetch)\.sh: |: line \d+: |\b[Ee]rror: "
+    r"|(?:job(?:-\d+)?|find|follow|fetch)\.sh: |: line \d+: |\b[Ee]rror: "
     r"|^(?:Killed|Aborted|Bus error|Segmentation fault)|No space left on device|Disk quota exceeded"
 )
-"""Python, the schedulers, the job script, bash, programs, the system."""
+"""Python, the job script, bash, programs, the system."""
 
 
 def is_fault(line: str) -> bool:
     """Tell whether a line of a log looks like an error."""
-    return _FAULT.search(line) is not None
+    patterns = (_FAULT, *(scheduler.LOG_FAULT for scheduler in SCHEDULERS.values()))
+    return any(pattern.search(line) for pattern in patterns)
 
 
 def _own(found: re.Match[str]) -> Outcome | None:

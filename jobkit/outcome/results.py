@@ -11,7 +11,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_tolerantly
 from jobkit.core.json_codec import from_json
 from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, point_folder, read_batches, try_numbers
-from jobkit.core.records import Batch, Point
+from jobkit.core.records import Batch, Point, Record
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.trials import is_trial
 from jobkit.outcome.tries import counting, not_started, read_tries
@@ -43,6 +43,11 @@ class PointResult:
     batches: tuple[Batch, ...] = ()
     node: str = ""
     by_hand: tuple[int, ...] = ()
+
+    @property
+    def record(self) -> Record | None:
+        """The record of the try that counts; ``None`` if it left none."""
+        return self.chosen.record if self.chosen else None
 
 
 @dataclass(frozen=True, slots=True)

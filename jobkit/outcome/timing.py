@@ -23,10 +23,11 @@ def elapsed_s(tried: TryResult, *, shared: bool = False) -> float | None:
     record = tried.files.record
     if record is None:
         return None if shared or tried.account is None else tried.account.elapsed_s
-    return _worker_s(record)
+    return worker_s(record)
 
 
-def _worker_s(record: Record) -> float | None:
+def worker_s(record: Record) -> float | None:
+    """Return how long the worker ran; ``None`` if its record does not say when."""
     began, ended = moment(record.started_at), moment(record.ended_at)
     return max(0.0, (ended - began).total_seconds()) if began and ended else None
 
@@ -44,8 +45,8 @@ def task_s(files: TryFiles, folder: Path | str, account: Accounted | None = None
     account
         Of its task, if that ran no other point.
     """
-    worker_s = _worker_s(files.record) if files.record else None
-    spans = (worker_s, _files_s(folder), account.elapsed_s if account else None)
+    worked_s = worker_s(files.record) if files.record else None
+    spans = (worked_s, _files_s(folder), account.elapsed_s if account else None)
     return max((seconds for seconds in spans if seconds is not None), default=None)
 
 

@@ -102,7 +102,7 @@ class Trial:
     @property
     def error(self) -> float | None:
         """(expected - measured) / measured; ``None`` where nothing was measured."""
-        return None if not self.measured_bytes else self.expected_bytes / self.measured_bytes - 1
+        return prediction_error(self.expected_bytes, self.measured_bytes)
 
     @property
     def too_large(self) -> bool:
@@ -118,6 +118,11 @@ class Trial:
             and self.measured_bytes is not None
             and self.measured_bytes <= self.capacity_bytes
         )
+
+
+def prediction_error(expected_bytes: float, measured_bytes: int | None) -> float | None:
+    """Return (expected - measured) / measured; ``None`` if nothing was measured."""
+    return expected_bytes / measured_bytes - 1 if measured_bytes else None
 
 
 def trials(run_dir: Path) -> list[Trial]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
-from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
-from jobkit.fit.loads import TOP_LOAD_SHARE, Cut, Lengths, Loads, Sizes, sizes
+from jobkit.fit.lengths import CUT_BY, NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
+from jobkit.fit.loads import TOP_LOAD_SHARE, Loads, Sizes, sizes
 from jobkit.fit.stats import Line
 from jobkit.spec.axes import settings
 from jobkit.spec.fields import Auto
 from jobkit.spec.sweep_spec import Axes, SweepSpec
 
-CUT_BY = ("paragraphs_per_call", "sentences_per_ner_batch")
 UNITS = {TOKENIZER: "padded characters", PUNCTUATION: "padded characters", NONE: "paragraphs"}
 """What a load counts, by where the lengths are from."""
 SAID = {
@@ -164,15 +163,10 @@ def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
 
     Where such a knob has several values the largest counts: its batches are the largest.
     """
-    if BATCH_SIZE not in _values(spec):
+    values = {**spec.sweep.zip, **spec.sweep.product}
+    if BATCH_SIZE not in values:
         return Loads(lengths)
-    return Loads(
-        lengths, Cut(**{name: max(_values(spec)[name]) for name in CUT_BY if _values(spec).get(name)})
-    )
-
-
-def _values(spec: SweepSpec) -> Mapping[str, Sequence[int]]:
-    return {**spec.sweep.zip, **spec.sweep.product}
+    return Loads(lengths, Cut.largest([{name: max(values[name]) for name in CUT_BY if values.get(name)}]))
 
 
 def settings_of(spec: SweepSpec) -> tuple[dict[str, int], ...]:

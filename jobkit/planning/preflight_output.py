@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from jobkit.core import terminal
 from jobkit.core.records import BATCH_SIZE
-from jobkit.core.terminal import NoWrap, wrap_sections
+from jobkit.core.terminal import Column, NoWrap, table, wrap_sections
 from jobkit.core.units import GIB, format_count
 from jobkit.fit.lengths import NONE, PUNCTUATION
 from jobkit.planning.batch_sizes import UNITS
 from jobkit.planning.preflight import Preflight, Size
 
-GAP = 2
 SPECS_OWN, WORTH_MEASURING = "*", ">"
 WITHOUT_LENGTHS = (
     "This workload tells no lengths, so its load is taken to be the batch size. What that costs: memory",
@@ -75,7 +74,8 @@ def _table(found: Preflight) -> Iterator[str]:
     heads = ["batch size", "load", *(["text of padded %", "if sorted %"] if told else [])]
     rough = any(size.gpu_bytes is not None for size in found.sizes)
     heads += ["GPU GiB, roughly"] if rough else []
-    yield from _grid([*heads, ""], [_cells(size, told=told, rough=rough) for size in found.sizes])
+    cells = zip(*(_cells(size, told=told, rough=rough) for size in found.sizes), strict=True)
+    yield from table([Column(head, cells) for head, cells in zip([*heads, ""], cells, strict=True)])
     yield ""
     yield f"load: the most {UNITS[found.source]} of a batch, of this size or a smaller one"
     if told:
@@ -93,13 +93,6 @@ def _cells(size: Size, *, told: bool, rough: bool) -> list[str]:
         cells.append(f"{(size.gpu_bytes or 0) / GIB:.1f}")
     marks = (SPECS_OWN if size.in_spec else " ") + (WORTH_MEASURING if size.to_measure else " ")
     return [*cells, marks]
-
-
-def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for row in (heads, ["─" * width for width in wide], *rows):
-        gap = ("─" if row[0].startswith("─") else " ") * GAP
-        yield NoWrap(gap.join(cell.rjust(width) for cell, width in zip(row, wide, strict=True)).rstrip())
 
 
 def _settings(found: Preflight) -> Iterator[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,17 +27,13 @@ from jobkit.planning.resolve import (
 )
 from jobkit.planning.script import render, render_find, render_follow
 from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
-from jobkit.schedulers.registry import LAST_RESORT, choose_scheduler
+from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.types import Request
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
-__all__ = ["LAST_RESORT", "Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
-
-DEFAULT_RUNS_DIR = "runs"
-RESOURCE = re.compile(r"(?:^|\s)-l\s+(\w+)=", re.MULTILINE)
-"""A resource requested by name in a Grid Engine header line."""
+__all__ = ["Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +89,8 @@ class Prepared:
 
 def request(name: str, spec: SweepSpec, site: Site) -> Request:
     """Return what a sweep asks of the scheduler, in the spec's words; ``name`` is the job's."""
-    asked = spec.resources
+    asked, scheduler = spec.resources, by_name(site.scheduler)
+    header = directives(asked, site)
     return Request(
         name=name,
         queue=asked.queue or site.queue,
@@ -107,8 +102,8 @@ def request(name: str, spec: SweepSpec, site: Site) -> Request:
         pack=spec.pack,
         account=asked.account,
         qos=asked.qos,
-        slots=asked.cpus if "-pe " in (site.requests.cpus or "") else 1,
-        resources=tuple(RESOURCE.findall("\n".join(directives(asked, site)))),
+        slots=scheduler.slots(header, asked.cpus),
+        resources=scheduler.resource_names(header),
     )
 
 
@@ -148,7 +143,7 @@ def prepare(
         check=refuse_unusable_gpu if build else partial(warn, say),
     )
     spec, lengths = _sized(found, say, build=build)
-    run_dir = _runs_dir(options, found.site) / run_id(spec.name)
+    run_dir = options.runs_folder(found.site) / run_id(spec.name)
     inputs = Inputs(
         run_id=run_dir.name,
         text=found.text,
@@ -166,7 +161,7 @@ def prepare(
         raise JobkitError(message, hint="lower pack or resources.walltime")
     script = render(spec, found.site, points[0], run_dir)
     wanted = spec.find_max is not None and spec.find_max.verify
-    followed = spec.policy.follow_up and spec.scheduler != LAST_RESORT
+    followed = spec.policy.follow_up and not runs_here(spec.scheduler)
     return Prepared(
         spec=spec,
         site=found.site,
@@ -208,8 +203,3 @@ def run_id(name: str) -> str:
     """Return a new run id: the name, the local time, and four random hexadecimal digits."""
     now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     return f"{name}-{now}-{secrets.token_hex(2)}"
-
-
-def _runs_dir(options: Options, site: Site) -> Path:
-    named = options.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
-    return named.expanduser().absolute()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,27 +20,28 @@ from jobkit.planning.templates import find_template
 from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import Traits, traits
 from jobkit.run.workloads.base import SHIPPED
-from jobkit.schedulers.registry import LAST_RESORT, SCHEDULERS, choose_scheduler
+from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
 from jobkit.spec.axes import unknown_knobs
-from jobkit.spec.site import Site, load_site, whole_name
+from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.spec.yaml_files import Document
 
 T = TypeVar("T")
+DEFAULT_RUNS_DIR = "runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line says beside the spec.
+    """What the command line adds to the spec.
 
     Attributes
     ----------
     overrides
         ``key=value`` of each ``--set``.
     scheduler, site
-        Override the spec's where given.
+        Override the spec's if they are given.
     runs_dir
-        Override the site's where given.
+        Overrides the site's if it is given.
     """
 
     overrides: tuple[str, ...] = ()
@@ -47,15 +49,30 @@ class Options:
     site: str | None = None
     runs_dir: Path | None = None
 
+    @property
+    def named(self) -> dict[str, str]:
+        """The keys of the spec that have an option of their own, and their values."""
+        return {key: value for key in ("scheduler", "site") if (value := getattr(self, key))}
+
+    @property
+    def all_overrides(self) -> tuple[str, ...]:
+        """Everything that changes the spec, as ``key=value``."""
+        return (*self.overrides, *(f"{key}={value}" for key, value in self.named.items()))
+
+    def runs_folder(self, site: Site) -> Path:
+        """Return the folder that holds the run folders, absolute."""
+        named = self.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
+        return named.expanduser().absolute()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedSpec:
-    """A spec with all that it names, found.
+    """A spec with everything that it names.
 
     Attributes
     ----------
     spec
-        With everything ``auto`` decided but the batch sizes.
+        With everything ``auto`` decided except the batch sizes.
     site, why, text, model, workload_folder
         As in `Prepared` and its points.
     """
@@ -68,6 +85,11 @@ class ResolvedSpec:
     workload_folder: str | None
 
 
+def spec_folder(path: Path) -> str:
+    """Return the folder of a spec, in which a workload of the user's own is looked for."""
+    return os.path.abspath(path.parent)  # noqa: PTH100 - without `..`, and links as they are
+
+
 def resolve(
     path: Path,
     options: Options,
@@ -77,7 +99,7 @@ def resolve(
     say: Say,
     check: Callable[[SweepSpec, Site, Traits], None] = lambda *_: None,
 ) -> ResolvedSpec:
-    """Return a spec with all that it names; ``fetch`` and ``build`` are for its text and its model.
+    """Return a spec with everything that it names; ``fetch`` and ``build`` are for its text and its model.
 
     Parameters
     ----------
@@ -89,107 +111,93 @@ def resolve(
     JobkitError
         As `prepare`.
     """
-    overrides = (*options.overrides, *_flags(options))
-    folder = os.path.abspath(path.parent)  # noqa: PTH100 - without `..`, and links as they are
-    checks = (_text_check(path, write=fetch), _workload_check(folder), _site_check, _template_check(path))
-    spec = load_spec(path, overrides, checks)
-    name, why = choose_scheduler(spec.scheduler)
-    site = load_site(spec.site, name)
-    text = find_text(spec.text, base=path.parent, cache=cache_dir(), write=fetch)
-    decided: dict[str, object] = {"scheduler": name, "text": _again(spec, text), "device": device(spec, name)}
-    decided |= {"pack": _pack(spec, site), **_whole_names(spec, site, path.parent)}
+    lookup = _Lookup(path, fetch)
+    spec = load_spec(path, options.all_overrides, (lookup.look_up,))
+    text, workload, site, model = lookup.text, lookup.traits, lookup.site, lookup.model
+    if text is None or workload is None or site is None:
+        raise AssertionError  # load_spec has raised already; for the type checker
+    name = site.scheduler
+    decided: dict[str, object] = {
+        "scheduler": name,
+        "text": spec.text if SAMPLE.fullmatch(spec.text) or "://" in spec.text else text.path,
+        "device": device(spec, name),
+        "pack": _pack(spec, site),
+        "site": lookup.site_name,
+        "template": lookup.template,
+    }
     spec = spec.model_copy(update=decided)
-    known = traits(spec.workload, folder)
-    check(spec, site, known)
+    check(spec, site, workload)
+    if build and model:
+        from jobkit.planning.models import NOT_BUILT, build_stand_in  # as in `_find_model`
+
+        model = build_stand_in(model.size, cache_dir(), say=say) if model.fingerprint == NOT_BUILT else model
     return ResolvedSpec(
         spec=spec,
         site=site,
-        why=why,
+        why=lookup.why,
         text=text,
-        model=_model(spec, build=build, say=say) if known.needs_model else None,
-        workload_folder=None if spec.workload in SHIPPED else folder,
+        model=model,
+        workload_folder=None if spec.workload in SHIPPED else spec_folder(path),
     )
 
 
 def _pack(spec: SweepSpec, site: Site) -> int:
-    """Return how many points share a job: as the spec says, else the site; one after the other here."""
-    if site.scheduler == LAST_RESORT:
+    """Return how many points share a job: as the spec says, else the site; 1 on this machine."""
+    if runs_here(site.scheduler):
         return 1
     return spec.pack if "pack" in spec.model_fields_set else site.pack
 
 
-def _again(spec: SweepSpec, text: TextRef) -> str:
-    """Return the text as a spec anywhere else may name it: a path made absolute."""
-    return spec.text if SAMPLE.fullmatch(spec.text) or "://" in spec.text else text.path
+@dataclass(slots=True)
+class _Lookup:
+    """Finds what the raw data of a spec names, keeps it, and adds a fault for what it cannot find.
 
+    Site and template have names that a spec in any other folder may use, too.
+    """
 
-def _whole_names(spec: SweepSpec, site: Site, base: Path) -> dict[str, str | None]:
-    """Return site and template as a spec anywhere else may name them."""
-    template = find_template(spec.template, base) if spec.template else None
-    return {"site": whole_name(spec.site, site.scheduler), "template": template}
+    path: Path
+    fetch: bool
+    text: TextRef | None = None
+    traits: Traits | None = None
+    model: ModelRef | None = None
+    site: Site | None = None
+    site_name: str = ""
+    why: str = ""
+    template: str | None = None
 
+    def look_up(self, document: Document) -> None:
+        """Find everything that a document names."""
+        data, base = document.data, self.path.parent
+        if isinstance(name := data.get("text", "sample"), str):
+            find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch)
+            self.text = _found(document, "text", find)
+        if isinstance(name := data.get("workload", "stanza-ner"), str) and (name in SHIPPED or ":" in name):
+            self.traits = _found(document, "workload", partial(traits, name, spec_folder(self.path)))
+            self._check_knobs(document, name)
+        if self.traits and self.traits.needs_model and isinstance(model := data.get("model", {}), dict):
+            self.model = _found(document, "model", partial(_find_model, model))
+        scheduler = data.get("scheduler", "auto")
+        if isinstance(name := data.get("site", "auto"), str) and scheduler in {"auto", *SCHEDULERS}:
+            chosen, self.why = choose_scheduler(scheduler)
+            if found := _found(document, "site", partial(find_site, name, chosen)):
+                self.site, self.site_name = found[0], portable_name(found[1])
+        if isinstance(name := data.get("template"), str):
+            self.template = _found(document, "template", partial(find_template, name, base))
 
-def _flags(options: Options) -> list[str]:
-    pairs = (("scheduler", options.scheduler), ("site", options.site))
-    return [f"{key}={value}" for key, value in pairs if value]
-
-
-def _text_check(path: Path, *, write: bool) -> Callable[[Document], None]:
-    def check(document: Document) -> None:
-        name = document.data.get("text", "sample")
-        if isinstance(name, str):
-            _found(
-                document, "text", lambda: find_text(name, base=path.parent, cache=cache_dir(), write=write)
-            )
-
-    return check
-
-
-def _workload_check(folder: str) -> Callable[[Document], None]:
-    def check(document: Document) -> None:
-        workload = document.data.get("workload", "stanza-ner")
-        if not isinstance(workload, str) or (workload not in SHIPPED and ":" not in workload):
-            return  # a fault of its own
-        found = _found(document, "workload", lambda: traits(workload, folder))
+    def _check_knobs(self, document: Document, workload: str) -> None:
+        """Add a fault for each knob that a workload of the user's own does not have."""
         axes = document.data.get("sweep")
-        if found and workload not in SHIPPED and isinstance(axes, dict):  # `check_axes` has the shipped ones
-            for loc, what in unknown_knobs(axes, found.knobs, workload):
+        if self.traits and workload not in SHIPPED and isinstance(axes, dict):
+            for loc, what in unknown_knobs(axes, self.traits.knobs, workload):
                 document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
-        if found and found.needs_model:
-            _check_model(document)
-
-    return check
 
 
-def _check_model(document: Document) -> None:
-    model = document.data.get("model", {})
-    if isinstance(model, dict):
-        from jobkit.planning.models import find_model  # here, for a workload without a model starts sooner
+def _find_model(model: Mapping[str, object]) -> ModelRef:
+    from jobkit.planning.models import find_model  # here: a workload without a model starts sooner
 
-        name, size = str(model.get("name", "en")), str(model.get("size", "full"))
-        fallback = model.get("fallback")
-        _found(
-            document,
-            "model",
-            lambda: find_model(
-                name, size, fallback=fallback, cache=cache_dir(), say=lambda _: None, build=False
-            ),
-        )
-
-
-def _site_check(document: Document) -> None:
-    name, scheduler = document.data.get("site", "auto"), document.data.get("scheduler", "auto")
-    if isinstance(name, str) and scheduler in {"auto", *SCHEDULERS}:
-        _found(document, "site", lambda: load_site(name, choose_scheduler(scheduler)[0]))
-
-
-def _template_check(path: Path) -> Callable[[Document], None]:
-    def check(document: Document) -> None:
-        name = document.data.get("template")
-        if isinstance(name, str):
-            _found(document, "template", lambda: find_template(name, path.parent))
-
-    return check
+    name, size = str(model.get("name", "en")), str(model.get("size", "full"))
+    fallback = str(model["fallback"]) if model.get("fallback") else None
+    return find_model(name, size, fallback=fallback, cache=cache_dir(), say=lambda _: None, build=False)
 
 
 def _found(document: Document, key: str, find: Callable[[], T]) -> T | None:
@@ -200,15 +208,6 @@ def _found(document: Document, key: str, find: Callable[[], T]) -> T | None:
         named = "" if error.message.startswith(key) else f"{key}: "
         document.faults.append(document.fault((key,), f"{named}{error.message}{hint}"))
         return None
-
-
-def _model(spec: SweepSpec, *, build: bool, say: Say) -> ModelRef:
-    from jobkit.planning.models import find_model  # as above
-
-    asked = spec.model
-    return find_model(
-        asked.name, asked.size, fallback=asked.fallback, cache=cache_dir(), say=say, build=build
-    )
 
 
 def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
@@ -222,7 +221,7 @@ def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
         ``cpu`` or ``cuda``: what a point works on.
     """
     gpus = spec.resources.gpus
-    if scheduler == LAST_RESORT or gpus <= (device == "cuda"):
+    if runs_here(scheduler) or gpus <= (device == "cuda"):
         return ""
     if device == "cuda":
         return f"resources.gpus: {gpus}: a point uses one GPU, so {gpus - 1} of them would be idle"
@@ -242,7 +241,7 @@ def device(spec: SweepSpec, scheduler: str) -> str:
     """
     if spec.device != "auto":
         return spec.device
-    if scheduler == "local":
+    if runs_here(scheduler):
         from jobkit.run.measure import nvml  # here, for a submission asks no card
 
         return "cuda" if spec.resources.gpus and nvml.list_gpus() else "cpu"
@@ -264,7 +263,7 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
         "or name the Python that jobs use: environment.venv or environment.conda in the spec",
         "or measure on the CPU: --set device=cpu --set resources.gpus=0",
     ]
-    if site.scheduler != "local":
+    if not runs_here(site.scheduler):
         ways.append("or, if the nodes have another torch at this path: --set 'environment.setup=[\":\"]'")
     raise JobkitError(f"the sweep asks for a GPU, and {why}", hint="\n        ".join(ways))
 

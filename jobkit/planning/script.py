@@ -6,15 +6,19 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import Point, TextRef
+from jobkit.core.records import Point
 from jobkit.core.units import format_walltime
-from jobkit.planning.points import ALLOCATOR_VARIABLES, Inputs, plan
+from jobkit.planning.points import ALLOCATOR_VARIABLES
 from jobkit.planning.templates import fill
 from jobkit.run.measure.nvml import GPU_COUNT_VARIABLE
+from jobkit.run.process import MORE_VARIABLES
+from jobkit.run.staged import RESOURCES_FILE
 from jobkit.schedulers.lint import refuse_script
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Environment, SweepSpec
@@ -22,9 +26,6 @@ from jobkit.spec.sweep_spec import Environment, SweepSpec
 SCRATCH_MARGIN_BYTES = 64 * 2**20
 """Room asked for on scratch beyond the inputs: results are a few MiB."""
 
-MODEL_FILES = ("resources.json",)
-BODY = "job.sh.j2"
-"""What a header template extends."""
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
 FOLLOW_BODY = "follow.sh.j2"
@@ -38,11 +39,87 @@ FOLLOW_RESOURCES = {
     "mail": None,
     "exclusive": False,
 }
-"""What the job that follows a sweep asks for: it reads records, asks and submits."""
+"""What the job that follows a sweep requests: it reads records, asks the scheduler and submits."""
 PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
-"""What the job that follows must find as the user does; Grid Engine hands no variables on."""
-FIND_MODULE = " -m jobkit.fit.search "
-"""What a script that follows a sweep runs, and a point's does not."""
+"""What the job that follows must find as the user does; Grid Engine exports no variables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobValues:
+    """What a template may use; `jobkit help templates-and-sites` explains each value."""
+
+    name: str
+    base: str
+    run_id: str
+    run_dir: str
+    logs: str
+    directives: Sequence[str]
+    warning_s: int
+    soft_walltime: str
+    scratch: str
+    need_bytes: int
+    text_path: str
+    model_parts: Sequence[str]
+    activation: Sequence[str]
+    variables: Mapping[str, str]
+    python: str
+    sync_interval_s: int
+    grace_s: int
+    warning_grace_s: int
+    walltime_s: int
+    gate: Sequence[str]
+    body: str = "job.sh.j2"
+    script: str = "job.sh"
+    round: int = 1
+    pack: int = 1
+
+
+def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None = None) -> JobValues:
+    """Return what the template of a job may use.
+
+    Parameters
+    ----------
+    spec, site
+        What the job requests, and how the site spells it.
+    run_dir
+        The run folder, absolute.
+    point
+        Any point of the run: they share text, model and device. ``None`` for a job that runs no point.
+
+    Raises
+    ------
+    JobkitError
+        If a path cannot stand in a script, or the site lacks what is requested.
+    """
+    text, model = (point.text, point.model) if point else (None, None)
+    _check_paths(str(run_dir), text.path if text else "", model.path if model else "")
+    packed = spec.resources.model_copy(update={"walltime": spec.resources.walltime * spec.pack})
+    warning_s = min(site.warning_s, spec.resources.walltime // 4)
+    grace_s = max(1, site.kill_wait_s * 2 // 3)
+    inputs_bytes = (text.size_bytes if text else 0) + (model.size_bytes if model else 0)
+    return JobValues(
+        name=spec.name,
+        base=f"{site.scheduler}.sh.j2",
+        run_id=point.run_id if point else run_dir.name,
+        run_dir=str(run_dir),
+        logs=str(run_dir / "logs"),
+        directives=directives(packed, site),
+        warning_s=warning_s,
+        soft_walltime=format_walltime(packed.walltime - warning_s),
+        scratch=f'"{site.scratch}"' if site.scratch else '"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"',
+        need_bytes=inputs_bytes + SCRATCH_MARGIN_BYTES,
+        text_path=text.path if text else "",
+        model_parts=[f"{model.path}/{part}" for part in (model.name, RESOURCES_FILE)] if model else [],
+        activation=activation(spec, site),
+        variables=variables(spec, site, point),
+        python="python" if spec.environment.conda or spec.environment.venv else sys.executable,
+        sync_interval_s=site.sync_interval_s,
+        grace_s=grace_s,
+        warning_grace_s=max(1, warning_s * 2 // 3) if warning_s else grace_s,
+        walltime_s=spec.resources.walltime,
+        gate=_gate(spec),
+        pack=spec.pack,
+    )
 
 
 def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: int = 1) -> str:
@@ -50,31 +127,19 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: 
 
     Parameters
     ----------
-    spec, site
-        What is asked for, and how the site spells it.
-    point
-        Any point of the run: they share text, model and device.
-    run_dir
-        The run folder, absolute.
+    spec, site, run_dir, point
+        As for `job_values`.
     round_
         Which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
 
     Raises
     ------
     JobkitError
-        Where a path cannot stand in a script, the site lacks what is asked for, or a template
-        uses a value that does not exist (names the template and its line).
+        As `job_values`; if the scheduler cannot write its log to the run folder; if a template uses a
+        value that does not exist, or a line that the scheduler would ignore.
     """
-    _check_paths(run_dir, point)
-    _check_header_path(run_dir, site.scheduler)
-    values = _values(spec, site, point, run_dir)
-    values |= {"script": script_name(round_), "round": round_}
-    if spec.pack > 1:
-        walltime = spec.resources.walltime * spec.pack
-        packed = spec.resources.model_copy(update={"walltime": walltime})
-        values |= {"directives": directives(packed, site), "pack": spec.pack}
-        values["soft_walltime"] = format_walltime(walltime - _warning_s(spec, site))
-    return _filled(spec, site, values)
+    values = job_values(spec, site, run_dir, point)
+    return _filled(spec, site, replace(values, script=script_name(round_), round=round_))
 
 
 def script_name(round_: int) -> str:
@@ -82,16 +147,20 @@ def script_name(round_: int) -> str:
     return "job.sh" if round_ == 1 else f"job-{round_}.sh"
 
 
-def _filled(spec: SweepSpec, site: Site, values: Mapping[str, object]) -> str:
+def _filled(spec: SweepSpec, site: Site, values: JobValues, **more: object) -> str:
     """Return the spec's own template, else the scheduler's, with the values in it.
 
     Raises
     ------
     JobkitError
-        Also where the scheduler would ignore something of it, or take it for something else.
+        Also if the scheduler would ignore a line of it, or take it for something else.
     """
-    name = spec.template or str(values["base"])
-    text = fill(name, spec.template, values)
+    _check_header_path(Path(values.run_dir), site.scheduler)
+    name = spec.template or values.base
+    text, templates = fill(name, spec.template, vars(values) | more)
+    if spec.template and values.body == FIND_BODY and FIND_BODY not in templates:
+        # The spec's own template names the body of a point, so it has no header for another body.
+        return _filled(spec.model_copy(update={"template": None}), site, values, **more)
     own = spec.resources.options.get(site.scheduler, [])
     origins = dict.fromkeys(directives(spec.resources, site), f"site {site.name!r}")
     origins |= dict.fromkeys(own, f"resources.options.{site.scheduler}")
@@ -99,46 +168,25 @@ def _filled(spec: SweepSpec, site: Site, values: Mapping[str, object]) -> str:
     return text
 
 
-def render_fetch(spec: SweepSpec, site: Site, run_dir: Path, words: Sequence[str]) -> str:
-    """Return the script of a job that fetches a model.
+def render_errand(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: object) -> str:
+    """Return the script of a job that runs no point, by the scheduler's own template.
 
     Parameters
     ----------
-    spec, site
-        Resources and environment of the job, and how the site spells them.
-    run_dir
-        The folder for its log and exit file, absolute.
-    words
-        The arguments of ``jobkit models fetch``.
-    """
-    return render_errand(spec, site, run_dir, FETCH_BODY, {"fetch": words})
-
-
-def render_errand(
-    spec: SweepSpec, site: Site, run_dir: Path, body: str, values: Mapping[str, object], *, bare: bool = False
-) -> str:
-    """Return the script of a job that runs no point.
-
-    Parameters
-    ----------
-    spec, site
-        Resources and environment of the job, and how the site spells them.
-    run_dir
-        The folder for its log and files, absolute.
+    spec, site, run_dir
+        As for `job_values`.
     body
-        The template of what it does, and ``values`` what that takes beside the usual.
-    bare
-        Whether it is to be run here and now: then it has no header.
+        The template of what it does.
+    more
+        The values that this template takes besides those of `JobValues`, or in their place.
     """
-    nothing = TextRef(path="", sha256="", size_bytes=0, name="")
-    inputs = Inputs(run_id=run_dir.name, text=nothing, model=None, device="cpu")
-    point = plan(spec, inputs)[0]
-    _check_paths(run_dir, point)
-    filled = _values(spec, site, point, run_dir) | {"body": body, **values}
-    if bare:
-        return fill(body, None, filled)
-    _check_header_path(run_dir, site.scheduler)
-    return _filled(spec.model_copy(update={"template": None}), site, filled)
+    plain = spec.model_copy(update={"template": None, "pack": 1})
+    return _filled(plain, site, replace(job_values(plain, site, run_dir), body=body), **more)
+
+
+def render_bare(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: object) -> str:
+    """Return what `render_errand` does without a header: to be run here and now."""
+    return fill(body, None, vars(job_values(spec, site, run_dir)) | more)[0]
 
 
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -147,69 +195,30 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
     Parameters
     ----------
     spec, site, point, run_dir
-        As for `render`: the job asks for what a point asks for. Of the spec's own template the
-        header counts; one that extends the body of a point by name has none to give.
+        As for `render`: the job requests what a point does. It takes the header of the spec's own
+        template, unless that template extends the body of a point by name.
     """
-    values = _values(spec, site, point, run_dir) | {"body": FIND_BODY}
-    if site.scheduler == "local":
-        values["base"] = FIND_BODY
-    text = _filled(spec, site, values)
-    if FIND_MODULE in text:
-        return text
-    return _filled(spec.model_copy(update={"template": None}), site, values)
+    spec = spec.model_copy(update={"pack": 1})
+    values = replace(job_values(spec, site, run_dir, point), body=FIND_BODY)
+    return _filled(spec, site, replace(values, base=FIND_BODY) if runs_here(site.scheduler) else values)
 
 
 def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
-    """Return the script of the job that follows a sweep and runs again what the policy says.
+    """Return the script of the job that follows a sweep and runs points again as the policy says.
 
     Parameters
     ----------
     spec, site, point, run_dir
-        As for `render`. It asks for next to nothing, on the site's queue for work without a GPU,
-        and runs the Python that ran `jobkit sweep`, for that one has what a submission needs.
+        As for `render`. The job requests next to nothing, on the site's queue for work without a GPU,
+        and runs the Python that ran `jobkit sweep`, which has what a submission needs.
     """
     queue = site.cpu_queue or spec.resources.queue
     little = spec.resources.model_copy(update=FOLLOW_RESOURCES | {"queue": queue})
-    bare = spec.model_copy(update={"resources": little, "template": None, "environment": Environment()})
+    changes = {"resources": little, "template": None, "environment": Environment(), "pack": 1}
+    bare = spec.model_copy(update=changes)
     places = {name: os.environ[name] for name in PLACES if name in os.environ}
-    values = _values(bare, site, point, run_dir)
-    values |= {"body": FOLLOW_BODY, "warning_s": 0, "variables": places}
-    return _filled(bare, site, values)
-
-
-def _values(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> dict[str, object]:
-    model = point.model
-    warning_s = _warning_s(spec, site)
-    return {
-        "name": spec.name,
-        "base": f"{site.scheduler}.sh.j2",
-        "body": BODY,
-        "run_id": point.run_id,
-        "run_dir": str(run_dir),
-        "logs": str(run_dir / "logs"),
-        "directives": directives(spec.resources, site),
-        "warning_s": warning_s,
-        "soft_walltime": format_walltime(spec.resources.walltime - warning_s),
-        "scratch": f'"{site.scratch}"' if site.scratch else '"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"',
-        "need_bytes": point.text.size_bytes + (model.size_bytes if model else 0) + SCRATCH_MARGIN_BYTES,
-        "text_path": point.text.path,
-        "model_parts": [str(Path(model.path) / part) for part in (model.name, *MODEL_FILES)] if model else [],
-        "activation": activation(spec, site),
-        "variables": variables(spec, point),
-        "python": "python" if spec.environment.conda or spec.environment.venv else sys.executable,
-        "sync_interval_s": site.sync_interval_s,
-        "grace_s": (grace_s := max(1, site.kill_wait_s * 2 // 3)),
-        "warning_grace_s": max(1, warning_s * 2 // 3) if warning_s else grace_s,
-        "script": script_name(1),
-        "round": 1,
-        "pack": 1,
-        "walltime_s": spec.resources.walltime,
-        "gate": _gate(spec),
-    }
-
-
-def _warning_s(spec: SweepSpec, site: Site) -> int:
-    return min(site.warning_s, spec.resources.walltime // 4)
+    values = job_values(bare, site, run_dir, point)
+    return _filled(bare, site, replace(values, body=FOLLOW_BODY, warning_s=0, variables=places))
 
 
 def _gate(spec: SweepSpec) -> list[str]:
@@ -230,20 +239,20 @@ def activation(spec: SweepSpec, site: Site) -> list[str]:
     return [*lines, *environment.setup] or [":"]
 
 
-def variables(spec: SweepSpec, point: Point) -> dict[str, str]:
+def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str]:
     """Return what is exported to the worker."""
-    chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator) if point.allocator else {}
-    asked = {GPU_COUNT_VARIABLE: str(spec.resources.gpus)} if point.device == "cuda" else {}
-    return {**{k: v for k, v in chosen.items() if v}, **asked, **spec.environment.variables}
-
-
-FORBIDDEN_PATH_CHARS = {"slurm": "\\", "sge": "\\'\"$,"}
-"""Characters of a path that a header line cannot carry: sbatch stops expanding ``%`` at a backslash,
-and qsub drops quotes and expands ``$`` (measured: the job dies, or waits in Eqw, without a log)."""
+    chosen = {}
+    if point and point.allocator:
+        chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator)
+    if point and point.device == "cuda":
+        chosen[GPU_COUNT_VARIABLE] = str(spec.resources.gpus)
+    if point and (recorded := by_name(site.scheduler).RECORDED_VARIABLES):
+        chosen[MORE_VARIABLES] = " ".join(recorded)
+    return chosen | spec.environment.variables
 
 
 def _check_header_path(run_dir: Path, scheduler: str) -> None:
-    bad = sorted(set(FORBIDDEN_PATH_CHARS.get(scheduler, "")) & set(str(run_dir)))
+    bad = sorted(set(by_name(scheduler).FORBIDDEN_PATH_CHARS) & set(str(run_dir)))
     if bad:
         raise JobkitError(
             f"run folder {run_dir}: {scheduler} cannot write logs to a path with {' '.join(bad)}",
@@ -251,8 +260,8 @@ def _check_header_path(run_dir: Path, scheduler: str) -> None:
         )
 
 
-def _check_paths(run_dir: Path, point: Point) -> None:
-    for path in (str(run_dir), point.text.path, point.model.path if point.model else ""):
+def _check_paths(*paths: str) -> None:
+    for path in paths:
         if any(ord(char) < ord(" ") for char in path):
             raise JobkitError(
                 f"{path!r}: a path with a control character cannot stand in a job script",

@@ -12,10 +12,11 @@ import jinja2
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import config_folder, shipped_folder
+from jobkit.schedulers.registry import SCHEDULERS
 
 
-def fill(name: str, own: str | None, values: Mapping[str, object]) -> str:
-    """Return a template with values in it.
+def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str, set[str]]:
+    """Return a template with values in it, and the names of the templates that took part.
 
     Parameters
     ----------
@@ -32,7 +33,8 @@ def fill(name: str, own: str | None, values: Mapping[str, object]) -> str:
         With the template and its line, where it is faulty or uses a value that there is not.
     """
     try:
-        return _templates(own).get_template(name).render(values)
+        environment, used = _templates(own)
+        return environment.get_template(name).render(values), used
     except RecursionError as error:
         hint = f'a template that stands in for a shipped one extends it as "shipped/{values["base"]}"'
         raise JobkitError(f"template {name}: extends itself", hint=hint) from error
@@ -64,11 +66,20 @@ def find_template(name: str, base: Path) -> str:
     return str(path)
 
 
-def _templates(own: str | None) -> jinja2.Environment:
-    """Return where templates are found: the spec's own by its path, the user's, then the shipped."""
+def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
+    """Return where templates are found, and the set to which each template that is looked for is added.
+
+    The spec's own is found by its path; then come the user's, then the shipped ones.
+    """
+    used: set[str] = set()
+
+    def own_source(name: str) -> tuple[str, str, Callable[[], bool]] | None:
+        used.add(name)
+        return _source(name) if name == own else None
+
     shipped = jinja2.FileSystemLoader(shipped_folder("templates"))
     loaders = [
-        jinja2.FunctionLoader(lambda name: _source(name) if name == own else None),
+        jinja2.FunctionLoader(own_source),
         jinja2.FileSystemLoader(config_folder() / "templates"),
         shipped,
         jinja2.PrefixLoader({"shipped": shipped}),
@@ -80,8 +91,9 @@ def _templates(own: str | None) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(q=shlex.quote, slurm=_slurm_path, sge=_sge_path)
-    return environment
+    environment.filters.update({name: scheduler.header_path for name, scheduler in SCHEDULERS.items()})
+    environment.filters["q"] = shlex.quote
+    return environment, used
 
 
 def _source(path: str) -> tuple[str, str, Callable[[], bool]]:
@@ -104,13 +116,3 @@ def _place(error: Exception) -> str:
     frames = reversed(traceback.extract_tb(error.__traceback__))
     own = (frame for frame in frames if not frame.filename.endswith(".py") and frame.filename[:1] != "<")
     return next((f"{frame.filename}:{frame.lineno}" for frame in own), "")
-
-
-def _slurm_path(path: str) -> str:
-    """Return a path for an ``#SBATCH`` line: ``%`` doubled (sbatch(1), filename pattern), quoted."""
-    return shlex.quote(path.replace("%", "%%"))
-
-
-def _sge_path(path: str) -> str:
-    """Return a path for a ``#$ -o`` line: a colon would name a host before it (qsub(1))."""
-    return shlex.quote(f":{path}" if ":" in path else path)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from jobkit.core.records import Outcome
+from jobkit.core.terminal import Column
 from jobkit.core.units import GIB
-
-Row = Mapping[str, object]
+from jobkit.report.tables import Size
 
 LEGENDS = {
-    "size": "n: points that went well; figures are means over them ± standard deviation",
+    "size": "n: points that succeeded; figures are means over them ± standard deviation",
     "part": "(n=1): the mean is over that many points, because the others lack this figure",
     "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
     "batch": "batch mean s: seconds of one call",
@@ -26,19 +27,19 @@ PART = " (n="
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column of the table.
+class Measure:
+    """A measure that has a column.
 
     Attributes
     ----------
     name
-        Of the column of ``Collected.sizes``.
+        Of the measure in `Size.mean`; or ``speedup``.
     head
         Two lines; the second is the unit.
     family
         A key of `LEGENDS`.
     rank
-        When room is short, the column of the highest rank goes first; 0 stays.
+        As in `jobkit.core.terminal.Column`.
     scale
         Divides the value into the unit.
     places
@@ -56,104 +57,78 @@ class Column:
     spread: bool = False
 
 
-COLUMNS = (
-    Column("items_per_s", "speed\nparagr./s", "speed", 0, spread=True),
-    Column("speedup", "speed-up\nx", "speed", 1, places=2),
-    Column("work_s", "total\ns", "speed", 1, spread=True),
-    Column("batch_mean_s", "batch\nmean s", "batch", 2),
-    Column("batch_p95_s", "batch\np95 s", "p95", 5),
-    Column("context_bytes", "context\nGiB", "gpu", 7, GIB, 2),
-    Column("weights_bytes", "weights\nGiB", "gpu", 7, GIB, 2),
-    Column("model_bytes", "model\nGiB", "gpu", 4, GIB, 2),
-    Column("activations_bytes", "activ.\nGiB", "gpu", 3, GIB, 2),
-    Column("gpu_peak_bytes", "GPU total\nGiB", "gpu", 0, GIB, 2),
-    Column("ram_peak_bytes", "RAM\nGiB", "ram", 0, GIB, 2),
-    Column("padding_efficiency", "text of\npadded %", "text", 6, 0.01),
-    Column("load_max", "load\nchars", "load", 8),
+MEASURES = (
+    Measure("items_per_s", "speed\nparagr./s", "speed", 0, spread=True),
+    Measure("speedup", "speed-up\nx", "speed", 1, places=2),
+    Measure("work_s", "total\ns", "speed", 1, spread=True),
+    Measure("batch_mean_s", "batch\nmean s", "batch", 2),
+    Measure("batch_p95_s", "batch\np95 s", "p95", 5),
+    Measure("context_bytes", "context\nGiB", "gpu", 7, GIB, 2),
+    Measure("weights_bytes", "weights\nGiB", "gpu", 7, GIB, 2),
+    Measure("model_bytes", "model\nGiB", "gpu", 4, GIB, 2),
+    Measure("activations_bytes", "activ.\nGiB", "gpu", 3, GIB, 2),
+    Measure("gpu_peak_bytes", "GPU total\nGiB", "gpu", 0, GIB, 2),
+    Measure("ram_peak_bytes", "RAM\nGiB", "ram", 0, GIB, 2),
+    Measure("padding_efficiency", "text of\npadded %", "text", 6, 0.01),
+    Measure("load_max", "load\nchars", "load", 8),
 )
 
 CONTEXT, WEIGHTS, MODEL = "context_bytes", "weights_bytes", "model_bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class Strip:
+@dataclass(frozen=True, kw_only=True)
+class SizeColumn(Column):
     """A column with its cells, ready to be printed."""
 
     name: str
-    head: str
-    family: str
-    rank: int
-    cells: tuple[str, ...]
+    family: str = "size"
 
 
-def strips(rows: Sequence[Row], knobs: Sequence[str]) -> list[Strip]:
-    """Return the columns that say anything about these rows of ``Collected.sizes``."""
-    found = [
-        Strip(knob, knob.replace("_", "\n", 1), "size", 0, tuple(_plain(row[knob]) for row in rows))
-        for knob in knobs
-    ]
-    if any(row["n"] != 1 for row in rows):
-        found.append(Strip("n", "n\n", "size", 1, tuple(_plain(row["n"]) for row in rows)))
-    if any(row["outcomes"] != "ok" for row in rows):
-        found.append(Strip("outcomes", "outcome\n", "size", 0, tuple(str(row["outcomes"]) for row in rows)))
-    inert = [_plain(row["inert"]) for row in rows]
-    if any(inert):
-        found.append(Strip("inert", "no effect\nof", "size", 2, tuple(inert)))
-    found += [_strip(column, rows) for column in COLUMNS]
-    return [strip for strip in found if any(strip.cells)]
+def size_columns(sizes: Sequence[Size], knobs: Sequence[str]) -> list[SizeColumn]:
+    """Return the columns that say anything about these sizes."""
+
+    def plain(name: str, head: str, cells: Iterable[object], rank: int = 0) -> SizeColumn:
+        return SizeColumn(name=name, head=head, cells=tuple(map(_plain, cells)), rank=rank)
+
+    columns = [plain(knob, knob.replace("_", "\n", 1), (s.params.get(knob) for s in sizes)) for knob in knobs]
+    if any(size.n != 1 for size in sizes):
+        columns.append(plain("n", "n\n", (size.n for size in sizes), 1))
+    if any(size.outcomes != Outcome.OK for size in sizes):
+        columns.append(plain("outcomes", "outcome\n", (size.outcomes for size in sizes)))
+    columns.append(plain("inert", "no effect\nof", (size.inert for size in sizes), 2))
+    columns += [_column(measure, sizes) for measure in MEASURES]
+    return [column for column in columns if any(column.cells)]
 
 
-def narrowed(found: Sequence[Strip]) -> list[Strip] | None:
-    """Return the columns less the most dispensable ones, ``None`` where all must stay."""
-    rank = max(strip.rank for strip in found)
-    return [strip for strip in found if strip.rank < rank] if rank else None
+def without_repetition(columns: Sequence[SizeColumn]) -> list[SizeColumn]:
+    """Return the columns less the sum of context and weights if both are there."""
+    names = {column.name for column in columns}
+    return [column for column in columns if column.name != MODEL or not {CONTEXT, WEIGHTS} <= names]
 
 
-def without_repetition(found: Sequence[Strip]) -> list[Strip]:
-    """Return the columns less the sum of context and weights where both are there."""
-    names = {strip.name for strip in found}
-    return [strip for strip in found if strip.name != MODEL or not {CONTEXT, WEIGHTS} <= names]
-
-
-def _strip(column: Column, rows: Sequence[Row]) -> Strip:
-    values = [_number(row[column.name], column.scale) for row in rows]
-    spreads = [_number(row[f"{column.name}_sd"], column.scale) if column.spread else None for row in rows]
-    known = [abs(value) for value in values if value]
+def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
+    name, scale = measure.name, measure.scale
+    means = [size.speedup if name == "speedup" else size.mean[name] for size in sizes]
+    known = [abs(mean / scale) for mean in means if mean]
     # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
-    decisive = 10 * max(known, default=100.0) if column.scale == GIB else min(known, default=1000.0)
-    places = max(column.places, _places(decisive))
-    cells = tuple(
-        _cell(value, spread, places) + (_part(row, column.name) if value is not None else "")
-        for row, value, spread in zip(rows, values, spreads, strict=True)
+    decisive = 10 * max(known, default=100.0) if scale == GIB else min(known, default=1000.0)
+    places = max(measure.places, min(4, 2 - math.floor(math.log10(decisive))))  # three figures, at most 4
+    cells = [
+        "" if mean is None else f"{mean / scale:,.{places}f}{_spread(measure, size, places)}"
+        for size, mean in zip(sizes, means, strict=True)
+    ]
+    return SizeColumn(
+        name=name, head=measure.head, cells=tuple(cells), rank=measure.rank, family=measure.family
     )
-    return Strip(column.name, column.head, column.family, column.rank, cells)
 
 
-def _part(row: Row, name: str) -> str:
-    """Return over how many points a mean is, where they are fewer than the row's ``n``."""
-    number = row.get(f"{name}_n", row["n"])
-    return "" if number == row["n"] else f"{PART}{_plain(number)})"
-
-
-def _number(value: object, scale: float) -> float | None:
-    number = float(value) if isinstance(value, int | float) else math.nan
-    return number / scale if math.isfinite(number) else None
-
-
-def _places(value: float) -> int:
-    """Return how many decimals show three figures of a value, at most 4."""
-    return min(4, max(0, 2 - math.floor(math.log10(value))))
-
-
-def _cell(value: float | None, spread: float | None, places: int) -> str:
-    if value is None:
-        return ""
-    cell = f"{value:,.{places}f}"
-    return cell if spread is None else f"{cell} ± {spread:,.{places}f}"
+def _spread(measure: Measure, size: Size, places: int) -> str:
+    """Return the standard deviation, and over how many points a mean is if fewer than the size's ``n``."""
+    deviation, number = size.sd.get(measure.name), size.counts.get(measure.name, size.n)
+    spread = f" ± {deviation / measure.scale:,.{places}f}" if measure.spread and deviation is not None else ""
+    return spread if number == size.n else f"{spread}{PART}{number:,})"
 
 
 def _plain(value: object) -> str:
-    """Return a whole number or a word; a missing one is empty."""
-    if isinstance(value, str):
-        return value
-    return f"{value:,.0f}" if isinstance(value, int | float) and math.isfinite(value) else ""
+    """Return a whole number or a word; a missing value is empty."""
+    return "" if value is None else value if isinstance(value, str) else f"{value:,}"

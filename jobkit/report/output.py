@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
+import csv
 import io
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
-import pandas as pd
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from jobkit.core.terminal import as_json, for_csv, for_markdown, printable
-from jobkit.report.columns import LEGENDS, PART, Strip, narrowed, strips, without_repetition
+from jobkit.core.terminal import as_json, fit_columns, for_csv, for_markdown, table, wrap_lines
+from jobkit.report.columns import LEGENDS, PART, SizeColumn, size_columns, without_repetition
 from jobkit.report.estimates import GroupEstimate, estimates
 from jobkit.report.sentences import base_of, count_lines, estimate_lines, fastest_line, heading, missing_lines
 from jobkit.report.tables import Collected
 
 FORMATS = ("table", "csv", "json", "md")
 MOST_NOTES = 20
-GAP = 2
-"""Blanks between two columns."""
+BOLD, DIM = 1, 2
+"""Styles of a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled piece of the report: lines before a grid, the grid, lines after it.
+    """A titled piece of the report: lines before a table, the table, lines after it.
 
     ``base`` is the setting that speed-ups are over.
     """
 
     title: str
     before: tuple[str, ...] = ()
-    grid: tuple[Strip, ...] = ()
+    columns: tuple[SizeColumn, ...] = ()
     after: tuple[str, ...] = ()
     base: str = ""
 
@@ -65,95 +58,37 @@ def render(
         Whether titles carry terminal colours. Only ``table``.
     """
     if fmt == "csv":
-        return _cells_safe(_whole(collected.points)).to_csv(index=False)
+        return _csv(collected)
     found = estimates(collected, gpu_memory_bytes)
     if fmt == "json":
         return _json(collected, found)
     sections = _sections(collected, found, asked=gpu_memory_bytes is not None)
-    if fmt == "md":
-        return _markdown(_safe(sections, lambda line: for_markdown(line.removeprefix("- "))))
-    return _terminal(_safe(sections, printable), width, color=color)
+    return _markdown(sections) if fmt == "md" else _terminal(sections, width, color=color)
 
 
-def _safe(sections: Iterable[Section], safe: Callable[[str], str]) -> Iterator[Section]:
-    """Yield the sections with all text in them made safe for where it is shown."""
-    for section in sections:
-        grid = (
-            replace(
-                strip, head="\n".join(map(safe, strip.head.split("\n"))), cells=tuple(map(safe, strip.cells))
-            )
-            for strip in section.grid
-        )
-        before, after = tuple(map(safe, section.before)), tuple(map(safe, section.after))
-        yield Section(safe(section.title), before, tuple(grid), after, safe(section.base))
+def _csv(collected: Collected) -> str:
+    """Return a row a point; a spreadsheet takes its text for text."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(map(for_csv, collected.point_columns))
+    for record in map(_whole_numbers, collected.point_records()):
+        writer.writerow(for_csv(cell) if isinstance(cell, str) else cell for cell in record.values())
+    return stream.getvalue()
 
 
-def _cells_safe(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame whose text a spreadsheet takes for text; numbers stay numbers."""
-    texts = frame.select_dtypes(exclude=["number", "bool"])
-    cells = texts.map(lambda cell: for_csv(cell) if isinstance(cell, str) else cell)
-    found = frame.astype(dict.fromkeys(texts.columns, object))
-    found[texts.columns] = cells
-    return found.rename(columns=for_csv)
-
-
-def _sections(collected: Collected, found: Iterable[GroupEstimate], *, asked: bool) -> list[Section]:
-    by_group: dict[int, list[GroupEstimate]] = {}
-    for estimate in found:
-        by_group.setdefault(estimate.group, []).append(estimate)
-    sections = [_group(collected, int(group), by_group, asked=asked) for group in collected.groups.index]
-    if missing := missing_lines(collected):
-        sections.append(Section(count_lines(collected), after=missing))
-    if collected.notes:
-        more = len(collected.notes) - MOST_NOTES
-        rest = (f"... and {more} more (--json has them all)",) if more > 0 else ()
-        notes = tuple(f"- {note}" for note in collected.notes[:MOST_NOTES])
-        sections.append(Section("Notes", after=(*notes, *rest)))
-    return sections
-
-
-def _group(
-    collected: Collected, group: int, found: Mapping[int, Sequence[GroupEstimate]], *, asked: bool
-) -> Section:
-    rows = _records(collected.sizes[collected.sizes["group"] == group])
-    title, *details = heading(_records(collected.groups)[group], rows)
-    after = fastest_line(rows, collected.knobs)
-    if group in found:
-        after += tuple(line for estimate in found[group] for line in estimate_lines(estimate))
-    elif asked:
-        after += ("No estimate of the largest batch: these points ran on a CPU.",)
-    used = [knob for knob in collected.knobs if any(_is_known(row[knob]) for row in rows)]
-    return Section(title, tuple(details), tuple(strips(rows, used)), after, base_of(rows, used))
-
-
-def _is_known(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return rows as plain dicts, a missing value as ``None``, a whole number as ``int``."""
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{str(name): _whole_number(value) for name, value in row.items()} for row in rows]
-
-
-def _whole_number(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _whole(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame whose columns of whole numbers print without a decimal point."""
-    floats = frame.select_dtypes("float64").columns
-    whole = [
-        name for name in floats if (frame[name].dropna() % 1 == 0).all() and frame[name].abs().max() < 2**53
-    ]
-    return frame.astype(dict.fromkeys(whole, "Int64"))
+def _whole_numbers(record: Mapping[str, object]) -> dict[str, object]:
+    """Return a record whose whole numbers have no decimal point."""
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in record.items()
+    }
 
 
 def _json(collected: Collected, found: Iterable[GroupEstimate]) -> str:
     report = {
-        "points": _records(collected.points),
-        "sizes": _records(collected.sizes),
-        "groups": _records(collected.groups),
+        "points": [*map(_whole_numbers, collected.point_records())],
+        "sizes": [*map(_whole_numbers, collected.size_records())],
+        "groups": [*collected.group_records()],
         "estimates": [asdict(estimate) for estimate in found],
         "notes": collected.notes,
         "failed": collected.failed,
@@ -162,119 +97,75 @@ def _json(collected: Collected, found: Iterable[GroupEstimate]) -> str:
     return as_json(report, indent=2) + "\n"
 
 
-def _legends(grid: Sequence[Strip], base: str) -> list[str]:
-    families = {strip.family for strip in grid}
-    if not any(strip.name == "n" for strip in grid):
+def _sections(collected: Collected, found: Sequence[GroupEstimate], *, asked: bool) -> Iterator[Section]:
+    for number, group in enumerate(collected.by_group):
+        sizes = [size for size in collected.by_size if size.first.group == number]
+        title, *details = heading(group, sizes)
+        own = [estimate for estimate in found if estimate.group == number]
+        after = [*fastest_line(sizes), *(line for estimate in own for line in estimate_lines(estimate))]
+        if asked and not own:
+            after.append("No estimate of the largest batch: these points ran on a CPU.")
+        columns = size_columns(sizes, collected.knobs)
+        yield Section(title, tuple(details), tuple(columns), tuple(after), base_of(sizes))
+    if missing := missing_lines(collected):
+        yield Section(count_lines(collected), after=missing)
+    if collected.notes:
+        more = len(collected.notes) - MOST_NOTES
+        rest = (f"... and {more} more (--json has them all)",) if more > 0 else ()
+        notes = tuple(f"- {note}" for note in collected.notes[:MOST_NOTES])
+        yield Section("Notes", after=(*notes, *rest))
+
+
+def _legends(columns: Sequence[SizeColumn], base: str) -> list[str]:
+    families = {column.family for column in columns}
+    if not any(column.name == "n" for column in columns):
         families.discard("size")
-    if any(PART in cell for strip in grid for cell in strip.cells):
+    if any(PART in cell for column in columns for cell in column.cells):
         families.add("part")
     return [text.format(base=base) for name, text in LEGENDS.items() if name in families]
 
 
 def _terminal(sections: Iterable[Section], width: int, *, color: bool) -> str:
-    stream = io.StringIO()
-    console = Console(
-        file=stream,
-        width=width,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        emoji=False,
-    )
-    for number, section in enumerate(sections):
-        if number:
-            console.print()
-        console.print(Text(section.title, style="bold"))
-        for line in section.before:
-            console.print(Text(line))
-        if section.grid:
-            shown = _fitted(width, section.grid)
-            stream.write("\n".join(["", *_table(shown), "", ""]))
-            for line in (*_legends(shown, section.base), *_left_out(section.grid, shown)):
-                console.print(Text(line, style="dim"))
-            console.print()
-        for line in section.after:
-            # A command to type stays in one piece: the terminal wraps it, a copy of it works.
-            typed = ": jobkit " in line or ": bash " in line
-            console.print(Text(line) if typed else _hanging(line), soft_wrap=typed)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    def styled(lines: Iterable[str], code: int) -> list[str]:
+        return [f"\x1b[{code}m{line}\x1b[0m" if color else line for line in wrap_lines(lines, width)]
+
+    parts: list[list[str]] = []
+    for section in sections:
+        head = styled([section.title], BOLD) + wrap_lines(section.before, width)
+        after = wrap_lines(section.after, width)
+        if not section.columns:
+            parts.append(head + after)
+            continue
+        shown = fit_columns(section.columns, width, without_repetition)
+        legends = [*_legends(shown, section.base), *_left_out(section.columns, shown)]
+        parts += [head, [*table(shown)], styled(legends, DIM), after]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _left_out(grid: Sequence[Strip], shown: Sequence[Strip]) -> Iterator[str]:
+def _left_out(columns: Sequence[SizeColumn], shown: Sequence[SizeColumn]) -> Iterator[str]:
     """Yield which columns a terminal had no room for."""
-    names = {strip.name for strip in shown}
-    missing = [" ".join(one.head.split()) for one in without_repetition(grid) if one.name not in names]
+    missing = [" ".join(one.head.split()) for one in without_repetition(columns) if one not in shown]
     if missing:
         yield f"no room for: {', '.join(missing)}; a wider terminal, or --format md, has them"
-
-
-def _hanging(line: str) -> Table | Text:
-    """Return a line that wraps under its own indentation."""
-    indent = len(line) - len(line.lstrip(" -"))
-    if not indent:
-        return Text(line)
-    grid = Table.grid()
-    grid.add_column(width=indent, no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_row(Text(line[:indent]), Text(line[indent:]))
-    return grid
-
-
-def _fitted(width: int, grid: tuple[Strip, ...]) -> list[Strip]:
-    """Return the columns that fit the width."""
-    found: list[Strip] = list(grid)
-    while True:
-        shown = without_repetition(found)
-        fewer = narrowed(found)
-        if fewer is None or sum(_wide(strip) + GAP for strip in shown) <= width + GAP:
-            return shown
-        found = fewer
-
-
-def _wide(strip: Strip) -> int:
-    return max(cell_len(text) for text in (*strip.head.split("\n"), *strip.cells))
-
-
-def _table(shown: Iterable[Strip]) -> Iterator[str]:
-    """Yield the lines of a table, flush right: by hand, for rich takes a second for 1,500 rows."""
-    strips_ = [(strip, _wide(strip)) for strip in shown]
-    high = max(strip.head.count("\n") for strip, _ in strips_) + 1
-    heads = [
-        _column([*[""] * (high - 1 - strip.head.count("\n")), *strip.head.split("\n")], wide)
-        for strip, wide in strips_
-    ]
-    yield from map((" " * GAP).join, zip(*heads, strict=True))
-    yield ("─" * GAP).join("─" * wide for _, wide in strips_)
-    yield from map(
-        (" " * GAP).join, zip(*(_column(strip.cells, wide) for strip, wide in strips_), strict=True)
-    )
-
-
-def _column(cells: Iterable[str], wide: int) -> list[str]:
-    return [" " * (wide - cell_len(cell)) + cell for cell in cells]
 
 
 def _markdown(sections: Iterable[Section]) -> str:
     parts: list[str] = []
     for section in sections:
-        parts += [f"## {section.title}", ""]
-        parts += [f"{line}  " for line in section.before]
-        if section.grid:
-            grid = without_repetition(section.grid)
-            legends = [f"- {line}" for line in _legends(grid, section.base)]
-            parts += ["", *_markdown_table(grid), "", *legends, ""]
-        parts += [_bullet(line) for line in section.after]
-        parts.append("")
-    return "\n".join(
-        line.rstrip() if line.endswith(" ") and not line.endswith("  ") else line for line in parts
-    )
+        parts += [f"## {for_markdown(section.title)}", ""]
+        parts += [f"{for_markdown(line)}  " for line in section.before]
+        if columns := without_repetition(section.columns):
+            legends = [f"- {line}" for line in _legends(columns, for_markdown(section.base))]
+            parts += ["", *_markdown_table(columns), "", *legends, ""]
+        parts += [*map(_bullet, section.after), ""]
+    return "\n".join(parts)
 
 
 def _bullet(line: str) -> str:
-    return f"{'  ' if line.startswith('  ') else ''}- {line.strip(' -')}"
+    return f"{'  ' if line.startswith('  ') else ''}- {for_markdown(line.removeprefix('- ')).strip(' ')}"
 
 
-def _markdown_table(grid: list[Strip]) -> list[str]:
-    heads = [strip.head.replace("\n", " ").strip() for strip in grid]
-    rows = zip(*(strip.cells for strip in grid), strict=True)
-    lines = [heads, ["--:"] * len(heads), *rows]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
+def _markdown_table(columns: Sequence[SizeColumn]) -> list[str]:
+    heads = [" ".join(map(for_markdown, column.head.split())) for column in columns]
+    rows = zip(*(map(for_markdown, column.cells) for column in columns), strict=True)
+    return [f"| {' | '.join(cells)} |" for cells in (heads, ["--:"] * len(heads), *rows)]

@@ -1,210 +1,200 @@
-"""One plain row per point, whatever it was read from: a run folder or an old log. Bytes and seconds."""
+"""One row a point, from a run folder or an old log. Bytes and seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from math import fsum
 
 from jobkit.core.measurements import Memory
-from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
+from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.outcome.results import PointResult
 from jobkit.report.old_logs import LogRun
 
-SETTING = (
-    "workload",
-    "text",
-    "text_sha256",
-    "model",
-    "model_fingerprint",
-    "stand_in",
-    "device",
-    "order",
-    "allocator",
-    "threads",
-    "gpu",
-    "gpu_capacity_bytes",
-    "versions",
-    "machine",
-)
-"""What two points must share, apart from the knobs, before a mean over both means anything.
-
-``versions`` holds the driver's and CUDA's too. ``machine`` is the host on a CPU, where the host is
-what is measured, and the file for an old log, which names neither text, model nor version."""
-
-MEASURES = (
-    "items_per_s",
-    "work_s",
-    "batch_mean_s",
-    "batch_p95_s",
-    "load_s",
-    "context_bytes",
-    "weights_bytes",
-    "model_bytes",
-    "activations_bytes",
-    "gpu_peak_bytes",
-    "ram_peak_bytes",
-    "padding_efficiency",
-    "load_max",
-)
-"""What is averaged over repeats. ``model_bytes`` is context and weights together."""
-
 LOG = "tagger log"
-"""The workload of a row that an old log gave."""
-
-IDENTITY = (
-    "run",
-    "folder",
-    "point",
-    "index",
-    "repeat",
-    "trial",
-    "tries",
-    "outcome",
-    "provisional",
-    "evidence",
-)
-EXTRA = (
-    "items",
-    "items_total",
-    "effective",
-    "inert",
-    "host",
-    "gpu_uuid",
-    "started_at",
-    "ended_at",
-    "overlaps",
-    "gpu_instrument",
-    "disagreement",
-    "foreign",
-)
-FIXED = IDENTITY + SETTING + MEASURES + EXTRA
+"""The workload of a row that comes from an old log."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, kw_only=True)
 class Row:
-    """A point's knobs, and its columns by the names of `FIXED`; a name left out is unknown.
+    """A point: what was asked, what was measured, and where it stands in the tables.
 
-    ``record`` is kept where it tells what a batch needs.
+    A value that is not known is ``None``. The fields up to ``foreign``, in this
+    order, are the columns of ``jobkit collect --format csv``.
+
+    Attributes
+    ----------
+    versions
+        Of the libraries, and of the driver and CUDA.
+    machine
+        The host of a point on a CPU, which is what is measured there; of an old log its file.
+    model_bytes
+        Context and weights together.
+    overlaps
+        How many other points ran at the same time on the same GPU, or on a CPU on the same host.
+    params
+        The values of the knobs.
+    result
+        What the run folder holds of the point.
+    group, size
+        Numbers of its group and of its size in the tables; ``None`` for a point without figures.
+    speedup
+        Over the smallest size of its group that succeeded.
     """
 
-    knobs: Mapping[str, int]
-    columns: Mapping[str, object]
-    record: Record | None = None
+    run: str
+    folder: str
+    point: str
+    index: int
+    repeat: int
+    trial: bool = False
+    tries: int = 1
+    outcome: Outcome | None = None
+    provisional: bool = False
+    evidence: str = ""
+    workload: str
+    text: str | None = None
+    text_sha256: str | None = None
+    model: str | None = None
+    model_fingerprint: str | None = None
+    stand_in: bool = False
+    device: str
+    order: str | None = None
+    allocator: str | None = None
+    threads: int | None = None
+    gpu: str | None = None
+    gpu_capacity_bytes: int | None = None
+    versions: str | None = None
+    machine: str | None = None
+    items_per_s: float | None = None
+    work_s: float | None = None
+    batch_mean_s: float | None = None
+    batch_p95_s: float | None = None
+    load_s: float | None = None
+    context_bytes: int | None = None
+    weights_bytes: int | None = None
+    model_bytes: int | None = None
+    activations_bytes: int | None = None
+    gpu_peak_bytes: int | None = None
+    ram_peak_bytes: int | None = None
+    padding_efficiency: float | None = None
+    load_max: int | None = None
+    items: int | None = None
+    items_total: int | None = None
+    effective: str | None = None
+    inert: str | None = None
+    host: str | None = None
+    gpu_uuid: str | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    overlaps: int | None = None
+    gpu_instrument: str | None = None
+    disagreement: str | None = None
+    foreign: int | None = None
+    params: Mapping[str, int] = field(default_factory=dict)
+    result: PointResult | None = None
+    group: int | None = None
+    size: int | None = None
+    speedup: float | None = None
+
+    @property
+    def record(self) -> Record | None:
+        """The record of the try that counts."""
+        return self.result.record if self.result else None
+
+    @property
+    def has_figures(self) -> bool:
+        """Whether it belongs in the tables of sizes: what it ran on and with is known."""
+        return self.outcome is Outcome.OK or (self.outcome is Outcome.GPU_OOM and self.versions is not None)
+
+
+_NAMES = tuple(column.name for column in fields(Row))
+FIXED = _NAMES[: _NAMES.index("params")]
+"""The columns that every point has."""
+SETTING = FIXED[FIXED.index("workload") : FIXED.index("items_per_s")]
+"""What two points must share, apart from the knobs, before a mean over both means anything."""
+MEASURES = FIXED[FIXED.index("items_per_s") : FIXED.index("items")]
+"""What is averaged over repeats."""
 
 
 def row_of_point(folder: str, result: PointResult) -> Row:
     """Return the row of a point of a run folder."""
-    point, verdict = result.point, result.verdict
-    record = result.chosen.record if result.chosen else None
+    point, record, model = result.point, result.record, result.point.model
     exit_ = result.chosen.exit if result.chosen else None
-    values: dict[str, object] = {
-        "run": point.run_id,
-        "folder": folder,
-        "point": point.point_id,
-        "index": point.index,
-        "repeat": point.repeat,
-        "trial": point.trial,
-        "tries": result.tries,
-        "outcome": None if verdict.outcome is None else str(verdict.outcome),
-        "provisional": verdict.provisional,
-        "evidence": verdict.evidence,
-        "host": record.host if record else (exit_.host if exit_ else "") or result.node or None,
-        **_asked(point),
-    }
-    values.update(_measured(record) if record else _progress(result))
-    return Row(point.params, values, None if point.trial else _of_need(record))
+    row = Row(
+        run=point.run_id,
+        folder=folder,
+        point=point.point_id,
+        index=point.index,
+        repeat=point.repeat,
+        trial=point.trial,
+        tries=result.tries,
+        outcome=result.verdict.outcome,
+        provisional=result.verdict.provisional,
+        evidence=result.verdict.evidence,
+        workload=point.workload,
+        text=point.text.name,
+        text_sha256=point.text.sha256,
+        model=f"{model.name} {model.size}{' (stand-in)' if model.stand_in else ''}" if model else None,
+        model_fingerprint=model.fingerprint if model else None,
+        stand_in=model.stand_in if model else False,
+        device=point.device,
+        order=point.order,
+        allocator=point.allocator,
+        threads=point.threads,
+        host=record.host if record else (exit_.host if exit_ else "") or result.node or None,
+        params=point.params,
+        result=result,
+    )
+    if record:
+        _add_record(row, record)
+    elif result.batches:
+        _add_batches(row, result.batches)
+    return row
 
 
-def _of_need(record: Record | None) -> Record | None:
-    """Return a record that a prediction rests on, else ``None``: of most rows nothing is held."""
-    return record if record and (record.needs or record.outcome is Outcome.GPU_OOM) else None
+def _add_batches(row: Row, batches: Iterable[Batch]) -> None:
+    """Add how far a try without a record came, from the batches that are home."""
+    batches = list(batches)
+    row.items, row.work_s = sum(b.items for b in batches), fsum(b.seconds for b in batches)
+    row.items_per_s = row.items / row.work_s if row.work_s > 0 else None
+    row.batch_mean_s = row.work_s / len(batches)
+    row.load_max = max(b.load for b in batches)
 
 
-def _asked(point: Point) -> dict[str, object]:
-    model = point.model
-    return {
-        "workload": point.workload,
-        "text": point.text.name,
-        "text_sha256": point.text.sha256,
-        "model": f"{model.name} {model.size}{' (stand-in)' if model.stand_in else ''}" if model else None,
-        "model_fingerprint": model.fingerprint if model else None,
-        "stand_in": model.stand_in if model else False,
-        "device": point.device,
-        "order": point.order,
-        "allocator": point.allocator,
-        "threads": point.threads,
-    }
-
-
-def _progress(result: PointResult) -> dict[str, object]:
-    """Return how far a try without a record came, from the batches that are home."""
-    batches = result.batches
-    if not batches:
-        return {}
-    items, work_s = sum(b.items for b in batches), fsum(b.seconds for b in batches)
-    return {
-        "items": items,
-        "work_s": work_s,
-        "items_per_s": items / work_s if work_s > 0 else None,
-        "batch_mean_s": work_s / len(batches),
-        "load_max": max(b.load for b in batches),
-    }
-
-
-def _measured(record: Record) -> dict[str, object]:
-    """Return what a record adds to what was asked."""
-    gpu, summary = record.gpu, record.summary
+def _add_record(row: Row, record: Record) -> None:
+    """Add what a record measured."""
     versions = dict(record.versions)
-    if gpu:
+    if gpu := record.gpu:
         versions |= {"driver": gpu.driver or "unknown", "cuda": gpu.cuda or versions.get("cuda", "unknown")}
-    values: dict[str, object] = {
-        "versions": ", ".join(f"{name} {version}" for name, version in sorted(versions.items())),
-        "machine": record.host if record.point.device == "cpu" else None,
-        "gpu": gpu.name if gpu else None,
-        "gpu_capacity_bytes": gpu.total_bytes if gpu else None,
-        "foreign": gpu.foreign_processes if gpu else None,
-        "gpu_uuid": gpu.uuid if gpu else None,
-        "started_at": record.started_at,
-        "ended_at": record.ended_at,
-        "effective": ", ".join(f"{k}={'unknown' if v is None else v}" for k, v in record.effective.items()),
-        "inert": ", ".join(record.inert),
-        "load_s": record.load_s,
-        **_memory(record),
-    }
-    if summary:
-        values |= {
-            "items": summary.items,
-            "items_total": summary.items_total,
-            "items_per_s": summary.items_per_s,
-            "work_s": summary.work_s,
-            "batch_mean_s": summary.batch_mean_s,
-            "batch_p95_s": summary.batch_p95_s,
-            "padding_efficiency": summary.padding_efficiency,
-            "load_max": summary.load_max,
-        }
-    return values
+        row.gpu, row.gpu_uuid = gpu.name, gpu.uuid
+        row.gpu_capacity_bytes, row.foreign = gpu.total_bytes, gpu.foreign_processes
+    row.versions = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    row.machine = record.host if row.device == "cpu" else None
+    row.started_at, row.ended_at = record.started_at, record.ended_at
+    row.effective = ", ".join(f"{k}={'unknown' if v is None else v}" for k, v in record.effective.items())
+    row.inert = ", ".join(record.inert)
+    row.load_s = record.load_s
+    _add_memory(row, record.memory)
+    if summary := record.summary:
+        row.items, row.items_total = summary.items, summary.items_total
+        row.items_per_s, row.work_s = summary.items_per_s, summary.work_s
+        row.batch_mean_s, row.batch_p95_s = summary.batch_mean_s, summary.batch_p95_s
+        row.padding_efficiency, row.load_max = summary.padding_efficiency, summary.load_max
 
 
-def _memory(record: Record) -> dict[str, object]:
-    memory = record.memory
-    peak, instrument = _gpu_peak(memory, record.gpu.foreign_processes if record.gpu else None)
-    ram = [b for b in (memory.maxrss_bytes, memory.rss_peak_bytes) if b is not None]
-    return {
-        "context_bytes": memory.context_bytes,
-        "weights_bytes": memory.weights_bytes,
-        "model_bytes": _sum(memory.context_bytes, memory.weights_bytes),
-        "activations_bytes": memory.activations_bytes,
-        "gpu_peak_bytes": peak,
-        "gpu_instrument": instrument,
-        "ram_peak_bytes": max(ram, default=None),
-        "disagreement": memory.disagreement,
-    }
+def _add_memory(row: Row, memory: Memory) -> None:
+    row.context_bytes, row.weights_bytes = memory.context_bytes, memory.weights_bytes
+    row.model_bytes = _sum(memory.context_bytes, memory.weights_bytes)
+    row.activations_bytes = memory.activations_bytes
+    row.gpu_peak_bytes, row.gpu_instrument = _gpu_peak(memory, row.foreign)
+    row.ram_peak_bytes = memory.ram_peak_bytes
+    row.disagreement = memory.disagreement
 
 
 def _gpu_peak(memory: Memory, foreign: int | None) -> tuple[int | None, str | None]:
-    """Return the peak of all that this process held on the card, and the instrument that saw it."""
+    """Return the peak of all that this process held on the GPU, and the instrument that measured it."""
     if memory.process_peak_bytes is not None:
         return memory.process_peak_bytes, "NVML process"
     both = _sum(memory.context_bytes, memory.reserved_peak_bytes)
@@ -215,50 +205,41 @@ def _gpu_peak(memory: Memory, foreign: int | None) -> tuple[int | None, str | No
     return None, None
 
 
-def _sum(*parts: int | None) -> int | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+def _sum(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else first + second
 
 
 def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
-    """Return the rows of an old log; the file stands in for the text, model and versions it hides."""
+    """Return the rows of an old log; the file stands for the text, model and versions that it hides."""
     rows: list[Row] = []
     repeats: dict[int, int] = {}
     for index, run in enumerate(runs, 1):
         repeats[run.batch_size] = repeats.get(run.batch_size, 0) + 1
-        identity: dict[str, object] = {
-            "run": file,
-            "folder": file,
-            "point": f"run {index}",
-            "index": index,
-            "repeat": repeats[run.batch_size],
-            "trial": False,
-            "tries": 1,
-            "outcome": str(Outcome.OK),
-            "provisional": False,
-            "evidence": "log of a run that ended",
-        }
-        rows.append(Row({BATCH_SIZE: run.batch_size}, identity | _logged(file, run)))
+        capacity = run.gpu_capacity_bytes
+        row = Row(
+            run=file,
+            folder=file,
+            point=f"run {index}",
+            index=index,
+            repeat=repeats[run.batch_size],
+            outcome=Outcome.OK,
+            evidence="log of a run that ended",
+            workload=LOG,
+            device="cpu" if capacity is None else "cuda",
+            machine=file,
+            gpu=None if capacity is None else f"unknown GPU, {capacity / GIB:.1f} GiB",
+            gpu_capacity_bytes=capacity,
+            items=run.items,
+            items_total=run.items,
+            items_per_s=run.items / run.total_s,
+            work_s=run.total_s,
+            batch_mean_s=run.batch_mean_s,
+            model_bytes=run.gpu_model_bytes,
+            activations_bytes=run.gpu_batch_peak_bytes,
+            gpu_peak_bytes=run.gpu_peak_bytes,
+            gpu_instrument=None if capacity is None else "NVML device, sampled every 50 paragraphs",
+            ram_peak_bytes=run.ram_peak_bytes,
+            params={BATCH_SIZE: run.batch_size},
+        )
+        rows.append(row)
     return rows
-
-
-def _logged(file: str, run: LogRun) -> dict[str, object]:
-    capacity = run.gpu_capacity_bytes
-    return {
-        "workload": LOG,
-        "stand_in": False,
-        "device": "cpu" if capacity is None else "cuda",
-        "machine": file,
-        "gpu": None if capacity is None else f"unknown GPU, {capacity / GIB:.1f} GiB",
-        "gpu_capacity_bytes": capacity,
-        "items": run.items,
-        "items_total": run.items,
-        "items_per_s": run.items / run.total_s,
-        "work_s": run.total_s,
-        "batch_mean_s": run.batch_mean_s,
-        "model_bytes": run.gpu_model_bytes,
-        "activations_bytes": run.gpu_batch_peak_bytes,
-        "gpu_peak_bytes": run.gpu_peak_bytes,
-        "gpu_instrument": None if capacity is None else "NVML device, sampled every 50 paragraphs",
-        "ram_peak_bytes": run.ram_peak_bytes,
-    }

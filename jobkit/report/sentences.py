@@ -2,90 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import PurePath
 
-from jobkit.core.records import RESULTS, Outcome
-from jobkit.core.terminal import shell_quote
-from jobkit.core.units import GIB, format_bytes_gib, format_count, format_memory
+from jobkit.core.terminal import NoWrap, shell_quote
+from jobkit.core.units import GIB, format_bytes_gib, format_count, format_memory, format_setting
 from jobkit.fit.batch_line import BatchLine, Estimate
 from jobkit.fit.predict import Prediction
 from jobkit.outcome.remedies import remedy
 from jobkit.outcome.trials import answers
 from jobkit.report.estimates import GroupEstimate
-from jobkit.report.tables import Collected
-
-Row = Mapping[str, object]
+from jobkit.report.rows import LOG, Row
+from jobkit.report.tables import Collected, Size
 
 MOST_POINTS = 20
 
 
-def heading(group: Row, sizes: Sequence[Row]) -> list[str]:
+def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
     """Return what a table is about: first its title, then the details that set it apart."""
-    items = max((_integer(row["items_total"]) for row in sizes), default=0)
+    items = max((size.items_total or 0 for size in sizes), default=0)
     paragraphs = format_count(items, "paragraph") if items else "paragraphs"
-    if group["text_sha256"] is None:
-        file = PurePath(str(group["machine"])).name
+    if group.workload == LOG:
+        file = PurePath(group.folder).name
         title = f"{file}: {paragraphs} on {_device(group, with_machine=False)}"
         return [title, "a log of a tagger before jobkit, which names neither its text nor its model"]
-    lines = [f"{group['workload']}: {group['text']} ({paragraphs}) on {_device(group)}"]
-    if group["stand_in"]:
-        name = str(group["model"]).removesuffix(" (stand-in)")
+    lines = [f"{group.workload}: {group.text} ({paragraphs}) on {_device(group)}"]
+    if group.stand_in and group.model:
+        name = group.model.removesuffix(" (stand-in)")
         lines.append(f"STAND-IN model, trained by jobkit on generated text, in place of {name}")
-    elif group["model"] is not None:
-        lines.append(f"model {group['model']}")
-    allocator = f", allocator {group['allocator']}" if group["allocator"] else ""
-    order = "largest batch first" if group["order"] == "load" else "batches as the text stands"
-    lines.append(f"{order}, CPU threads: {group['threads']}{allocator}")
-    if group["versions"]:
-        lines.append(str(group["versions"]))
+    elif group.model is not None:
+        lines.append(f"model {group.model}")
+    allocator = f", allocator {group.allocator}" if group.allocator else ""
+    order = "largest batch first" if group.order == "load" else "batches as the text stands"
+    lines.append(f"{order}, CPU threads: {group.threads}{allocator}")
+    if group.versions:
+        lines.append(group.versions)
     return lines
 
 
 def _device(group: Row, *, with_machine: bool = True) -> str:
-    if group["device"] == "cpu":
-        return f"a CPU ({group['machine']})" if with_machine else "a CPU"
-    name, capacity = group["gpu"], group["gpu_capacity_bytes"]
+    if group.device == "cpu":
+        return f"a CPU ({group.machine})" if with_machine else "a CPU"
+    name, capacity = group.gpu, group.gpu_capacity_bytes
     if name is None:
         return "a GPU of unknown name"
-    if not isinstance(capacity, int | float) or "GiB" in str(name):
-        return str(name)
-    return f"{name} ({format_bytes_gib(capacity, 1)})"
+    return name if capacity is None or "GiB" in name else f"{name} ({format_bytes_gib(capacity, 1)})"
 
 
-def fastest_line(sizes: Sequence[Row], knobs: Sequence[str]) -> tuple[str, ...]:
-    """Return the sentence on the fastest size, where there is more than one to compare."""
-    well = [row for row in sizes if _speedup(row) > 0]  # NaN, of a size that never went well, is not
+def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
+    """Return the sentence on the fastest size, if there are two to compare."""
+    well = [(size.speedup, size) for size in sizes if size.speedup]
     if len(well) < 2:  # noqa: PLR2004 - nothing to compare
         return ()
-    best = max(well, key=_speedup)
-    if best is well[0]:
-        return (f"Fastest: {setting(best, knobs)}, the smallest that succeeded.",)
-    saved = f"{100 * (1 - 1 / _speedup(best)):.0f} % less time"
-    than = f"{_speedup(best):.2f} times as fast as {setting(well[0], knobs)}"
-    return (f"Fastest: {setting(best, knobs)}, {than}: {saved}.",)
+    (_, first), (speedup, best) = well[0], max(well, key=itemgetter(0))
+    if best is first:
+        return (f"Fastest: {format_setting(best.params)}, the smallest that succeeded.",)
+    than = f"{speedup:.2f} times as fast as {format_setting(first.params)}"
+    return (f"Fastest: {format_setting(best.params)}, {than}: {100 * (1 - 1 / speedup):.0f} % less time.",)
 
 
-def base_of(sizes: Sequence[Row], knobs: Sequence[str]) -> str:
-    """Return the setting that speed-ups are over: the smallest that went well."""
-    base = next((row for row in sizes if _speedup(row) > 0), {})
-    return (setting(base, knobs) if base else "") or "the smallest size"
-
-
-def _speedup(row: Row) -> float:
-    speedup = row["speedup"]
-    return float(speedup) if isinstance(speedup, int | float) else 0.0
-
-
-def setting(row: Row, knobs: Sequence[str]) -> str:
-    """Return the knobs of a row in words: ``batch_size 50``."""
-    return ", ".join(f"{knob} {_integer(row[knob])}" for knob in knobs if _integer(row[knob]))
-
-
-def _integer(value: object) -> int:
-    """Return a whole number, 0 for one that is missing."""
-    return int(value) if isinstance(value, int | float) and value == value else 0  # noqa: PLR0124 - NaN
+def base_of(sizes: Sequence[Size]) -> str:
+    """Return the setting that speed-ups are over: the smallest that succeeded."""
+    base = next((size for size in sizes if size.speedup), None)
+    return (format_setting(base.params) if base else "") or "the smallest size"
 
 
 def estimate_lines(found: GroupEstimate) -> tuple[str, ...]:
@@ -123,7 +104,7 @@ def _prediction_lines(found: Prediction, run: str) -> Iterator[str]:
         else:
             yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
         yield from (f"  Beware: {doubt}." for doubt in found.doubts)
-    yield f"  Cards, time and scheduler lines: jobkit recommend {shell_quote(run)}"
+    yield NoWrap(f"  GPUs, time and scheduler lines: jobkit recommend {shell_quote(run)}")
 
 
 def _error_bar(estimate: Estimate) -> str:
@@ -144,37 +125,36 @@ def count_lines(collected: Collected) -> str:
     """Return how many points are without figures, in words."""
     counts = {"failed": collected.failed, "still to come": collected.to_come}
     words = [f"{count} {name}" for name, count in counts.items() if count]
-    return f"Points: {', '.join(words) or 'without figures'}, of {len(collected.points)}"
+    return f"Points: {', '.join(words) or 'without figures'}, of {len(collected.rows)}"
 
 
 def missing_lines(collected: Collected) -> tuple[str, ...]:
     """Return a line for each point that is not in a table: what is known, and what to type."""
-    every = collected.points
-    tried = every["trial"] & every["outcome"].isin([*RESULTS, Outcome.RAM_OOM])  # a note tells of these
-    points = every[every["size"].isna() & ~tried]
-    # Failed ones first: those to come need nothing but patience.
-    ordered = points.sort_values("outcome", key=lambda column: column.isna(), kind="stable")
-    lines: list[str] = []
-    for row in ordered.head(MOST_POINTS).to_dict("records"):
-        lines += _missing({str(name): value for name, value in row.items()}, collected.knobs)
+    # Failed points first: those to come need only time. A note names the trials that were conclusive.
+    points = sorted(
+        (
+            row
+            for row in collected.rows
+            if row.size is None and not (row.trial and row.outcome and answers(row.outcome, trial=True))
+        ),
+        key=lambda row: row.outcome is None,
+    )
+    lines = [line for row in points[:MOST_POINTS] for line in _missing(row)]
     if len(points) > MOST_POINTS:
         lines.append(f"... and {len(points) - MOST_POINTS} more (--format csv has them all)")
-    waiting = points.loc[points["outcome"].isna(), "folder"].unique()
-    if len(waiting):
-        lines.append(f"look again later: jobkit status {' '.join(shell_quote(str(one)) for one in waiting)}")
-        lines += [f"or ask what runs them: {question}" for question in collected.questions[:MOST_POINTS]]
+    waiting = dict.fromkeys(shell_quote(row.folder) for row in points if row.outcome is None)
+    if waiting:
+        lines.append(NoWrap(f"look again later: jobkit status {' '.join(waiting)}"))
+        lines += [NoWrap(f"or ask what runs them: {line}") for line in collected.questions[:MOST_POINTS]]
     return tuple(lines)
 
 
-def _missing(row: Row, knobs: Sequence[str]) -> list[str]:
-    name = f"{row['point']} ({setting(row, knobs)}, repeat {_integer(row['repeat'])})"
-    outcome = row["outcome"]
-    if not isinstance(outcome, str):
-        return [f"{name}: to come: {row['evidence']}"]
-    provisional = " (provisional)" if row["provisional"] else ""
-    lines = [f"{name}: {outcome}{provisional}: {row['evidence']}"]
-    if not answers(outcome, trial=bool(row["trial"])):
-        run, point = shell_quote(str(row["folder"])), _integer(row["index"])
-        steps = remedy(Outcome(outcome), str(row["evidence"]), run=run, point=point)
-        lines.append("  " + "; ".join(f"{step.does}: {step.command}" for step in steps))
+def _missing(row: Row) -> list[str]:
+    name = f"{row.point} ({format_setting(row.params)}, repeat {row.repeat})"
+    if row.outcome is None:
+        return [f"{name}: to come: {row.evidence}"]
+    lines = [f"{name}: {row.outcome}{' (provisional)' if row.provisional else ''}: {row.evidence}"]
+    if not answers(row.outcome, trial=row.trial):
+        steps = remedy(row.outcome, row.evidence, run=shell_quote(row.folder), point=row.index)
+        lines.append(NoWrap("  " + "; ".join(f"{step.does}: {step.command}" for step in steps)))
     return lines

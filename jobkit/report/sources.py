@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -15,7 +16,7 @@ from jobkit.outcome.accounting import ended_tasks as over
 from jobkit.outcome.driver_lock import is_held, last_driver
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import PointResult, each_point, runs_below
-from jobkit.outcome.trials import describe_trials, settled_trials, trials
+from jobkit.outcome.trials import Trial, describe_trials, settled_trials, trials
 from jobkit.report.old_logs import is_gpu_report, parse_log
 from jobkit.report.rows import Row, row_of_point, rows_of_log
 
@@ -25,8 +26,17 @@ LOG_LIMIT_BYTES = 16 * 2**20
 """A larger file is no tagger's log: a job's log of a day is a few MiB."""
 
 
-def read_sources(paths: Sequence[Path]) -> tuple[list[Row], tuple[str, ...]]:
-    """Return the rows of all runs and logs under the paths, and notes on what was skipped.
+@dataclass(slots=True)
+class Sources:
+    """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes."""
+
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    trials: dict[str, list[Trial]] = field(default_factory=dict)
+
+
+def read_sources(paths: Sequence[Path]) -> Sources:
+    """Read all runs and logs under the paths.
 
     Parameters
     ----------
@@ -36,22 +46,19 @@ def read_sources(paths: Sequence[Path]) -> tuple[list[Row], tuple[str, ...]]:
     Raises
     ------
     JobkitError
-        Where a path does not exist.
+        If a path does not exist.
     """
-    rows: list[Row] = []
-    notes: list[str] = []
+    sources = Sources()
     read: dict[str, Path] = {}
     for path in _entries(paths):
-        found, more = _read(path)
-        name = str(found[0].columns["run"]) if found else ""
-        if name in read:
-            notes.append(f"{path}: the same run as {read[name]}: skipped")
+        source = _read(path)
+        if source.rows and (first := read.setdefault(source.rows[0].run, path)) != path:
+            sources.notes.append(f"{path}: the same run as {first}: skipped")
             continue
-        if name:
-            read[name] = path
-        rows.extend(found)
-        notes.extend(more)
-    return rows, tuple(notes)
+        sources.rows += source.rows
+        sources.notes += source.notes
+        sources.trials |= source.trials
+    return sources
 
 
 def _entries(paths: Iterable[Path]) -> list[Path]:
@@ -67,35 +74,36 @@ def _entries(paths: Iterable[Path]) -> list[Path]:
     return list(entries.values())
 
 
-def _read(path: Path) -> tuple[list[Row], tuple[str, ...]]:
-    if path.is_dir():
-        if not is_run_folder(path):
-            return [], (f"{path}: not a run folder (no points in points.jsonl): skipped",)
-        return _read_run(path)
-    return _read_log(path)
+def _read(path: Path) -> Sources:
+    if not path.is_dir():
+        return _read_log(path)
+    if not is_run_folder(path):
+        return Sources(notes=[f"{path}: not a run folder (no points in points.jsonl): skipped"])
+    return _read_run(path)
 
 
-def _read_run(path: Path) -> tuple[list[Row], tuple[str, ...]]:
+def _read_run(path: Path) -> Sources:
     notes: list[str] = []
-    rows, outcomes, waiting = [], {}, []
+    rows, waiting = [], []
     also: list[str] = []
     alone: list[str] = []
     for result in each_point(path, notes):
         rows.append(row_of_point(str(path), result))
-        outcomes[result.point.index] = result.verdict.outcome
         if result.point.trial and not result.tries:
             waiting.append(result.point)
         if result.by_hand:
             counts = result.chosen is not None and result.chosen.by_hand
             (alone if counts else also).append(_by_hand(result))
-    tried = describe_trials(settled_trials(trials(path), outcomes, never_began(path, waiting)))
+    outcomes = {row.index: row.outcome for row in rows}
+    settled = settled_trials(trials(path), outcomes, never_began(path, waiting))
+    tried = describe_trials(settled)
     if not tried and (path / SEARCH_GOAL_FILE).is_file():
         tried = ("the largest batch has not been tried yet: its job is to come, or its log says why",)
     if also:
         notes.append(f"{path}: also run by hand, which no figure includes: {_some(also)}")
     if alone:
         notes.append(f"{path}: run only by hand, so that try counts until another try begins: {_some(alone)}")
-    return rows, (*notes, *(f"{path}: {line}" for line in tried))
+    return Sources(rows, [*notes, *(f"{path}: {line}" for line in tried)], {str(path): settled})
 
 
 def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
@@ -134,26 +142,20 @@ def _some(points: Sequence[str]) -> str:
     return ", ".join(points[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _read_log(path: Path) -> tuple[list[Row], tuple[str, ...]]:
-    """Return the rows of a file, which is a predecessor's log or foreign."""
+def _read_log(path: Path) -> Sources:
+    """Return the rows of a file, which is a log of a tagger before jobkit, or foreign."""
     try:
-        text = _text(path)
+        if not path.is_file() or path.stat().st_size > LOG_LIMIT_BYTES:
+            return Sources(notes=[f"{path}: not a log (not a plain file, or too large): skipped"])
+        text = read_text(path)
     except OSError as error:
-        return [], (f"{path}: cannot be read: {error.strerror}: skipped",)
-    if text is None:
-        return [], (f"{path}: not a log (not a plain file, or too large): skipped",)
+        return Sources(notes=[f"{path}: cannot be read: {error.strerror}: skipped"])
     if not text.strip():
-        return [], (f"{path}: empty: skipped",)
+        return Sources(notes=[f"{path}: empty: skipped"])
     runs, cut = parse_log(text)
     notes = [f"{path}: {cut} of its runs cut short: left out"] if cut else []
     if not runs and is_gpu_report(text):
         notes.append(f"{path}: a DCGM report of a whole job, which names no batch size: skipped")
     elif not runs and not cut:
         notes.append(f"{path}: neither a run folder nor a log that jobkit knows: skipped")
-    return rows_of_log(str(path), runs), tuple(notes)
-
-
-def _text(path: Path) -> str | None:
-    if not path.is_file() or path.stat().st_size > LOG_LIMIT_BYTES:
-        return None
-    return read_text(path)
+    return Sources(rows_of_log(str(path), runs), notes)

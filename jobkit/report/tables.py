@@ -1,93 +1,203 @@
-"""The files of runs, and of the systems before jobkit, as two tables. Calls nothing."""
+"""What runs and old logs hold, as tables: points, sizes and groups. Submits and asks nothing."""
 
 from __future__ import annotations
 
 import gc
+import math
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
-
-import pandas as pd
+from statistics import fmean
+from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.records import BATCH_SIZE, Outcome, Record
+from jobkit.core.records import BATCH_SIZE, Outcome
 from jobkit.core.units import format_count
+from jobkit.fit.lengths import Lengths
+from jobkit.fit.loads import read_lengths
 from jobkit.fit.speed import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
-from jobkit.outcome.trials import answers
+from jobkit.outcome.trials import Trial, answers
 from jobkit.report.rows import FIXED, LOG, MEASURES, SETTING, Row
 from jobkit.report.sources import read_sources
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 LOG_REMARK = (
     "old logs: batch s is total / number of batches, where the log itself counts a partial batch as whole; "
     "their GPU peak is the largest of samples at every 50th paragraph, so the true one may be higher"
 )
-_NUMBERS = ("index", "repeat", "tries", "threads", "gpu_capacity_bytes", "items", "items_total", "foreign")
+_TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
+"""The columns of a frame that hold no numbers; also ``outcomes``."""
 _OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
+_setting = attrgetter(*SETTING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
-    """What was read, as tables in bytes and seconds.
+class Size:
+    """The repeats of one setting of the knobs within a group.
 
     Attributes
     ----------
-    points
-        One row per point (of several tries the one that `jobkit.outcome.tries.counting` names): the columns
-        of `jobkit.report.rows.FIXED`, one per knob, ``speedup``, ``group`` and ``size``. ``outcome`` is
-        missing for a point still to come. A ``trial`` (`jobkit verify`, ``find_max``) has no size:
-        no figure of the sweep is taken from it. ``overlaps`` is how many other points ran at the
-        same time on the same card, or on a CPU on the same host; missing without a record.
-    sizes
-        One row per setting of the knobs within a group: ``n`` points that went well, their mean
-        and, under ``*_sd``, their standard deviation, for every measure, and under ``*_n`` how many
-        of them had that measure; ``speedup`` over the smallest setting of the group that went
-        well; ``outcomes`` in words.
-    groups
-        One row per group: the columns of `jobkit.report.rows.SETTING`. Points of two groups never
-        share a row: they differ in GPU, model, text, versions, or another of these columns.
+    first
+        Its first point.
+    outcomes
+        In words.
+    n
+        How many points succeeded.
+    mean, sd, counts
+        By measure, over the points that succeeded and have it: the mean, the standard deviation
+        (``None`` for fewer than two) and how many there are.
+    speedup
+        Over the smallest size of the group that succeeded.
+    items_total, effective, inert, gpu_instrument
+        Of the first point that has it.
+    """
+
+    first: Row
+    outcomes: str
+    n: int
+    mean: Mapping[str, float | None]
+    sd: Mapping[str, float | None]
+    counts: Mapping[str, int]
+    speedup: float | None
+    items_total: int | None
+    effective: str | None
+    inert: str | None
+    gpu_instrument: str | None
+
+    @property
+    def params(self) -> Mapping[str, int]:
+        """The values of the knobs."""
+        return self.first.params
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """What was read, in bytes and seconds.
+
+    Attributes
+    ----------
+    rows
+        One a point (of several tries the one that `jobkit.outcome.tries.counting` names). A trial
+        (`jobkit verify`, ``find_max``) has no size: no figure of the sweep is taken from it.
+    by_size
+        The repeats of each setting of the knobs, group by group.
+    by_group
+        The first point of each group. Points of two groups never share a mean: they differ in
+        GPU, model, text, versions, or another column of `SETTING`.
     knobs
         The names of the knob columns, ``batch_size`` first.
     notes
         Files skipped and why, and what a reader must know of the rows.
-    needs
-        Of each group whose points tell what a batch needs, their records.
-    questions
-        For each run with points still to come, the commands that ask its scheduler about them.
+    trials
+        By run folder the predictions that were tried, with their outcomes.
     """
 
-    points: pd.DataFrame
-    sizes: pd.DataFrame
-    groups: pd.DataFrame
+    rows: Sequence[Row]
+    by_size: Sequence[Size]
+    by_group: Sequence[Row]
     knobs: tuple[str, ...]
     notes: tuple[str, ...]
-    needs: Mapping[int, tuple[Record, ...]] = field(default_factory=dict)
-    questions: tuple[str, ...] = ()
+    trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property
     def failed(self) -> int:
         """How many points ended with neither a result nor hope of one."""
-        outcomes = zip(self.points["outcome"], self.points["trial"], strict=True)
-        return sum(isinstance(one, str) and not answers(one, trial=bool(trial)) for one, trial in outcomes)
+        return sum(bool(row.outcome and not answers(row.outcome, trial=row.trial)) for row in self.rows)
 
     @property
     def to_come(self) -> int:
         """How many points have no outcome yet."""
-        return int(self.points["outcome"].isna().sum())
+        return sum(row.outcome is None for row in self.rows)
 
     @property
     def exit_code(self) -> int:
-        """The exit code of design: 2 nothing, 5 while points are to come, then 4 or 0."""
-        if self.points.empty:
+        """The exit code of `jobkit collect`: 2 nothing, 5 while points are to come, then 4 or 0."""
+        if not self.rows:
             return ExitCode.USAGE
         if self.to_come:
             return ExitCode.TO_COME
         return ExitCode.FAILED if self.failed else ExitCode.DONE
+
+    @property
+    def point_columns(self) -> list[str]:
+        """The names of the columns of points."""
+        return [*FIXED, *self.knobs, "group", "size", "speedup"]
+
+    def point_records(self) -> Iterator[dict[str, object]]:
+        """Yield the points by column."""
+        for row in self.rows:
+            params = {knob: row.params.get(knob) for knob in self.knobs}
+            places = {"group": row.group, "size": row.size, "speedup": row.speedup}
+            yield {name: getattr(row, name) for name in FIXED} | params | places
+
+    def size_records(self) -> Iterator[dict[str, object]]:
+        """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means."""
+        for size in self.by_size:
+            yield {
+                "size": size.first.size,
+                "group": size.first.group,
+                **{knob: size.params.get(knob) for knob in self.knobs},
+                **{name: getattr(size, name) for name in (*_OF_A_SIZE, "outcomes", "n")},
+                **size.mean,
+                **{f"{name}_sd": value for name, value in size.sd.items()},
+                **{f"{name}_n": value for name, value in size.counts.items()},
+                "speedup": size.speedup,
+            }
+
+    def group_records(self) -> Iterator[dict[str, object]]:
+        """Yield the groups by column."""
+        return ({name: getattr(row, name) for name in SETTING} for row in self.by_group)
+
+    @cached_property
+    def points(self) -> pd.DataFrame:
+        """The points as a frame."""
+        return _frame(self.point_records(), self.point_columns)
+
+    @cached_property
+    def sizes(self) -> pd.DataFrame:
+        """The sizes as a frame."""
+        spreads = [f"{name}_{what}" for what in ("sd", "n") for name in MEASURES]
+        columns = ["size", "group", *self.knobs, *_OF_A_SIZE, "outcomes", "n", *MEASURES, *spreads, "speedup"]
+        return _frame(self.size_records(), columns)
+
+    @cached_property
+    def groups(self) -> pd.DataFrame:
+        """The groups as a frame."""
+        return _frame(self.group_records(), SETTING)
+
+    def lengths(self, rows: Iterable[Row]) -> Lengths | None:
+        """Return the lengths of the text of some points; ``None`` if no run folder holds them."""
+        for folder in dict.fromkeys(row.folder for row in rows):
+            if folder not in self._lengths:
+                self._lengths[folder] = read_lengths(Path(folder))
+            if (lengths := self._lengths[folder]) is not None:
+                return lengths
+        return None
+
+    @cached_property
+    def questions(self) -> tuple[str, ...]:
+        """For each run with points to come, the commands that ask its scheduler about them."""
+        return tuple(_questions(self.rows))
+
+
+def _frame(records: Iterable[object], columns: Sequence[str]) -> pd.DataFrame:
+    """Return a frame whose columns of numbers hold NaN for what is missing."""
+    import pandas as pd
+
+    frame = pd.DataFrame(list(records), columns=list(columns))
+    numbers = [name for name in columns if name not in _TEXTS and name != "outcomes"]
+    return frame.astype(dict.fromkeys(numbers, "float64"))
 
 
 def collect(paths: Sequence[Path]) -> Collected:
@@ -101,22 +211,21 @@ def collect(paths: Sequence[Path]) -> Collected:
     Raises
     ------
     JobkitError
-        Where a path does not exist. What lies there and cannot be read is a note instead.
+        If a path does not exist. What lies there and cannot be read is a note instead.
     """
     with no_search_for_cycles():
-        rows, notes = read_sources(paths)
-        knobs = _knobs(rows)
-        points, groups, needs = _points(rows, knobs)
-    sizes = _sizes(points, list(knobs.values()))
-    points = _with_speedup(points, sizes)
+        sources = read_sources(paths)
+        rows = sources.rows
+        knobs = _name_knobs(rows)
+        by_group = _number(rows)
+        by_size = _sizes(rows, knobs)
     return Collected(
-        points=points,
-        sizes=sizes,
-        groups=groups,
-        knobs=tuple(knobs.values()),
-        notes=(*notes, *_remarks(points, groups)),
-        needs=needs,
-        questions=tuple(_questions(points)),
+        rows=rows,
+        by_size=by_size,
+        by_group=by_group,
+        knobs=knobs,
+        notes=(*sources.notes, *_remarks(rows, by_group)),
+        trials=sources.trials,
     )
 
 
@@ -132,129 +241,136 @@ def no_search_for_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def _questions(points: pd.DataFrame) -> Iterator[str]:
-    """Yield the commands that tell what became of points: a task killed before it began leaves no file."""
-    waiting = points[points["outcome"].isna()]
-    for (folder, run), rows in waiting.groupby(["folder", "run"], sort=False):
-        jobs = _last_jobs(Path(str(folder)), {int(index) for index in rows["index"]})
+def _questions(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the commands that report on points to come: a task killed before it began leaves no file."""
+    waiting: dict[tuple[str, str], set[int]] = {}
+    for row in rows:
+        if row.outcome is None:
+            waiting.setdefault((row.folder, row.run), set()).add(row.index)
+    for (folder, run), indices in waiting.items():
+        jobs = _last_jobs(Path(folder), indices)
         for name in dict.fromkeys(name for name, _ in jobs):
             ids = tuple(job for scheduler, job in jobs if scheduler == name)
-            yield "; ".join(shlex.join(argv) for argv in SCHEDULERS[name].diagnostic_argvs(ids, str(run)))
+            yield "; ".join(shlex.join(argv) for argv in SCHEDULERS[name].diagnostic_argvs(ids, run))
 
 
 def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]:
     """Return the jobs, each with its scheduler, that points of a run were last submitted in."""
     last: dict[int, tuple[str, JobId]] = {}
-    for submission in read_journal(folder).submissions:  # its notes are told already
+    for submission in read_journal(folder).submissions:  # its notes are among those of the run
         if submission.scheduler in SCHEDULERS:
             ran = indices.intersection(index for _, points in submission.tasks() for index in points)
             last |= dict.fromkeys(ran, (submission.scheduler, submission.job))
     return tuple(dict.fromkeys(last.values()))
 
 
-def _knobs(rows: list[Row]) -> dict[str, str]:
-    """Return the knobs and their column names: a knob named like another column gets a prefix."""
-    names = dict.fromkeys(name for row in rows for name in row.knobs)
-    ordered = sorted(names, key=lambda name: name != BATCH_SIZE)
+def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Return the names of the knob columns: a knob named like another column gets a prefix."""
+    names = sorted(dict.fromkeys(name for row in rows for name in row.params), key=lambda n: n != BATCH_SIZE)
     taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"}
-    return {name: f"knob_{name}" if name in taken else name for name in ordered}
-
-
-def _points(
-    rows: list[Row], knobs: dict[str, str]
-) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, tuple[Record, ...]]]:
-    """Return the points, numbered by group and size, the groups, and the records of what they need.
-
-    Only a point with figures belongs to a group: of any other one the GPU or the versions may
-    be unknown. A trial makes no group and no size. Plain dicts and tuples until the one DataFrame
-    at the end, so that it is linear.
-    """
-    groups: dict[tuple[object, ...], int] = {}
-    sizes: dict[tuple[object, ...], int] = {}
-    lines: list[tuple[object, ...]] = []
-    needs: dict[int, list[Record]] = {}
+    columns = {name: f"knob_{name}" if name in taken else name for name in names}
     for row in rows:
-        values, settings = row.columns, tuple(row.knobs.get(name) for name in knobs)
-        group = size = None
-        if values["trial"]:
-            group = groups.get(_setting(values))
-        elif _has_figures(values):
-            group = groups.setdefault(_setting(values), len(groups))
-            size = sizes.setdefault((group, *settings), len(sizes))
-            if row.record is not None:
-                needs.setdefault(group, []).append(row.record)
-        lines.append((*(values.get(name) for name in FIXED), *settings, group, size))
-    frame = pd.DataFrame(lines, columns=[*FIXED, *knobs.values(), "group", "size"])
-    numbers = [*MEASURES, *_NUMBERS, *knobs.values(), "group", "size"]
-    frame[numbers] = frame[numbers].astype("float64")
-    frame["trial"] = frame["trial"].astype(bool)
-    frame["overlaps"] = pd.Series(overlaps([*_spans(frame)]), index=frame.index, dtype="float64")
-    kept = {group: tuple(records) for group, records in needs.items()}
-    return frame, pd.DataFrame(list(groups), columns=list(SETTING)), kept
+        row.params = {columns[name]: row.params[name] for name in names if name in row.params}
+    return tuple(columns.values())
 
 
-def _setting(values: Mapping[str, object]) -> tuple[object, ...]:
-    return tuple(values.get(name) for name in SETTING)
+def _number(rows: Sequence[Row]) -> list[Row]:
+    """Give the rows their group, their size and their overlaps; return the first row of each group.
+
+    Only a point with figures belongs to a group: of any other point the GPU or the versions may be
+    unknown. A trial makes no group and no size.
+    """
+    groups: dict[object, int] = {}
+    sizes: dict[object, int] = {}
+    firsts: list[Row] = []
+    for row, number in zip(rows, overlaps([_span(row) for row in rows]), strict=True):
+        row.overlaps = number
+        setting = _setting(row)
+        if row.trial:
+            row.group = groups.get(setting)
+        elif row.has_figures:
+            row.group = groups.setdefault(setting, len(groups))
+            row.size = sizes.setdefault((row.group, *sorted(row.params.items())), len(sizes))
+            if row.group == len(firsts):
+                firsts.append(row)
+    return firsts
 
 
-def _has_figures(values: Mapping[str, object]) -> bool:
-    """Tell whether a point belongs in the table of sizes: what it ran on and with is known."""
-    outcome = values["outcome"]
-    return outcome == Outcome.OK or (outcome == Outcome.GPU_OOM and values.get("versions") is not None)
+def _span(row: Row) -> Span:
+    return span(row.gpu_uuid, row.host, row.started_at, row.ended_at)
 
 
-def _sizes(points: pd.DataFrame, knobs: list[str]) -> pd.DataFrame:
-    """Return mean and sd over the repeats of each size that has a result, in order of size."""
-    results = points[points["size"].notna()]
-    sizes = results.groupby("size")[["group", *knobs, *_OF_A_SIZE]].first()
-    sizes["outcomes"] = results.groupby("size")["outcome"].agg(_in_words)
-    well = results[results["outcome"] == Outcome.OK].groupby("size")
-    sizes["n"] = well.size().reindex(sizes.index, fill_value=0)
-    sizes = sizes.join(well[list(MEASURES)].mean())
-    sizes = sizes.join(well[list(MEASURES)].std().add_suffix("_sd"))
-    sizes = sizes.join(well[list(MEASURES)].count().add_suffix("_n"))
-    sizes = sizes.sort_values(["group", *knobs], kind="stable")
-    base = sizes[sizes["n"] > 0].groupby("group")["items_per_s"].first()
-    sizes["speedup"] = sizes["items_per_s"] / sizes["group"].map(base)
-    return sizes.reset_index()
+def _sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
+    """Return the sizes of all groups in order, and give the rows their speed-up."""
+    repeats: dict[int, list[Row]] = {}
+    for row in rows:
+        if row.size is not None:
+            repeats.setdefault(row.size, []).append(row)
+    base: dict[int | None, float] = {}
+
+    def order(same: Sequence[Row]) -> tuple[float, ...]:
+        return same[0].group or 0, *(same[0].params.get(knob, math.inf) for knob in knobs)
+
+    return [_size(same, base) for same in sorted(repeats.values(), key=order)]
 
 
-def _in_words(outcomes: pd.Series[str]) -> str:
-    counts = Counter(outcomes)
+def _size(same: Sequence[Row], base: dict[int | None, float]) -> Size:
+    """Return a size; ``base`` holds the speed of the smallest size by group."""
+    well = [row for row in same if row.outcome is Outcome.OK]
+    figures = {
+        name: [value for row in well if (value := getattr(row, name)) is not None] for name in MEASURES
+    }
+    mean = {name: fmean(values) if values else None for name, values in figures.items()}
+    speed = mean["items_per_s"]
+    slowest = base.setdefault(same[0].group, speed) if speed else None
+    for row in well:
+        row.speedup = row.items_per_s / slowest if row.items_per_s and slowest else None
+    first = {
+        name: next((v for row in same if (v := getattr(row, name)) is not None), None) for name in _OF_A_SIZE
+    }
+    return Size(
+        first=same[0],
+        outcomes=_in_words(row.outcome for row in same),
+        n=len(well),
+        mean=mean,
+        sd={name: _deviation(values) for name, values in figures.items()},
+        counts={name: len(values) for name, values in figures.items()},
+        speedup=speed / slowest if speed and slowest else None,
+        **first,
+    )
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    """Return the standard deviation: by hand, for `statistics.stdev` computes with fractions."""
+    if len(values) < 2:  # noqa: PLR2004 - one value has none
+        return None
+    mean = fmean(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def _in_words(outcomes: Iterable[Outcome | None]) -> str:
+    counts = Counter(map(str, outcomes))
     if len(counts) == 1:
-        return str(next(iter(counts)))
+        return next(iter(counts))
     return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
 
 
-def _with_speedup(points: pd.DataFrame, sizes: pd.DataFrame) -> pd.DataFrame:
-    base = sizes[sizes["n"] > 0].groupby("group")["items_per_s"].first()
-    well = points["size"].notna() & (points["outcome"] == Outcome.OK)
-    return points.assign(speedup=(points["items_per_s"] / points["group"].map(base)).where(well))
-
-
-def _remarks(points: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
-    """Return what a reader must know of the rows, each thing once; trials are no part of the tables."""
-    points = points[~points["trial"]]
-    remarks = []
+def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
+    """Yield what a reader must know of the rows, each thing once; trials are no part of the tables."""
+    rows = [row for row in rows if not row.trial]
     if len(groups) > 1:
-        differ = [name for name in SETTING if len(set(groups[name])) > 1]
-        remarks.append(f"{len(groups)} tables, never mixed: they differ in {', '.join(differ)}")
-    if (points["workload"] == LOG).any():
-        remarks.append(LOG_REMARK)
-    for knob, rows in points[points["inert"].fillna("") != ""].groupby("inert"):
-        remarks.append(f"{knob} did not take effect; in effect: {rows['effective'].iloc[0]}")
-    for sentence, rows in points[points["disagreement"].fillna("") != ""].groupby("disagreement"):
-        remarks.append(f"instruments disagree ({format_count(len(rows), 'point')}): {sentence}")
-    shared = int((points["foreign"] > 0).sum())
-    if shared:
-        points_ = format_count(shared, "point")
-        remarks.append(f"{points_} ran beside other processes on the card: distrust speed and memory")
-    if words := overlap_words([*_spans(points)], points["overlaps"].fillna(0).tolist()):
-        remarks.append(words)
-    return remarks
-
-
-def _spans(points: pd.DataFrame) -> Iterator[Span]:
-    columns = ("gpu_uuid", "host", "started_at", "ended_at")
-    for uuid, host, began, ended in zip(*(points[name] for name in columns), strict=True):
-        yield span(uuid if isinstance(uuid, str) else None, host, began, ended)
+        differ = [name for name in SETTING if len({getattr(row, name) for row in groups}) > 1]
+        yield f"{len(groups)} tables, never mixed: they differ in {', '.join(differ)}"
+    if any(row.workload == LOG for row in rows):
+        yield LOG_REMARK
+    effective = {row.inert: row.effective for row in reversed(rows) if row.inert}
+    for knob in sorted(effective):
+        yield f"{knob} did not take effect; in effect: {effective[knob]}"
+    disagreements = Counter(row.disagreement for row in rows if row.disagreement)
+    for sentence, number in sorted(disagreements.items()):
+        yield f"instruments disagree ({format_count(number, 'point')}): {sentence}"
+    if shared := sum(bool(row.foreign) for row in rows):
+        points = format_count(shared, "point")
+        yield f"{points} ran next to other processes on the GPU: distrust speed and memory"
+    if words := overlap_words([_span(row) for row in rows], [row.overlaps for row in rows]):
+        yield words

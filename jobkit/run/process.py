@@ -13,17 +13,17 @@ RECORDED_VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
     "OMP_NUM_THREADS",
     "OMP_WAIT_POLICY",
-    "SLURM_JOB_PARTITION",
-    "SLURM_JOB_NODELIST",
-    "QUEUE",
     "HOSTNAME",  # the scheduler's name for the node, which may differ from the node's own
 )
 """Environment variables that change what is measured, or name the place where it was measured."""
+MORE_VARIABLES = "JOBKIT_RECORD"
+"""In this variable the job script names more of them: those of its scheduler."""
 
 
 def variables() -> dict[str, str]:
-    """Return the variables of `RECORDED_VARIABLES` that are set."""
-    return {name: os.environ[name] for name in RECORDED_VARIABLES if name in os.environ}
+    """Return the variables of `RECORDED_VARIABLES`, and those that `MORE_VARIABLES` names, that are set."""
+    names = (*RECORDED_VARIABLES, *os.environ.get(MORE_VARIABLES, "").split())
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def cgroup_peak() -> int | None:

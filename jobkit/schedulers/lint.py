@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.schedulers import sge, slurm
-from jobkit.schedulers.script import Finding, IsFolder, Script, read_script
-from jobkit.schedulers.sge import lint as sge_lint
-from jobkit.schedulers.slurm import lint as slurm_lint
+from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.script import Finding, IsFolder, read_script
 
-LINTS: Mapping[str, Callable[[Script], tuple[Finding, ...] | None]] = {
-    slurm.NAME: slurm_lint.lint,
-    sge.NAME: sge_lint.lint,
-}
-"""By scheduler; ``None`` where a script has no directive of its."""
 PLACED = "late"
 """The rule about where a line stands, which is the template's doing, whatever the line says."""
-SPOKEN = {slurm.NAME: "Slurm", sge.NAME: "Grid Engine"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +43,7 @@ class Linted:
         """Return it for a person: each finding with its place, what comes of it, and the mend."""
         told = []
         for scheduler, one in self.findings:
-            of = f" ({SPOKEN[scheduler]})" if len(self.found) > 1 else ""
+            of = f" ({SCHEDULERS[scheduler].TITLE})" if len(self.found) > 1 else ""
             told.append(f"{self.name}:{one.line}: {one.text.strip()}")
             told.append(f"    {one.effect}{of}: {one.told}")
             told.append(f"    {one.mend}")
@@ -72,8 +64,8 @@ def lint(text: str, name: str = "job script", is_folder: IsFolder | None = None)
         folders are not to be looked for. The path may begin with ``~``, and hold ``$HOME`` and ``$USER``.
     """
     script = read_script(text, is_folder)
-    told = ((scheduler, look(script)) for scheduler, look in LINTS.items())
-    return Linted(name, {scheduler: found for scheduler, found in told if found is not None})
+    results = ((name, scheduler.lint(script)) for name, scheduler in SCHEDULERS.items())
+    return Linted(name, {scheduler: found for scheduler, found in results if found is not None})
 
 
 def refuse_script(text: str, scheduler: str, template: str, origins: Mapping[str, str]) -> None:

@@ -12,29 +12,39 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
-from jobkit.schedulers.parsing import refused
+from jobkit.schedulers import defaults
 from jobkit.schedulers.survey import Answers, Survey
-from jobkit.schedulers.types import Accounted, Array, Check, JobId, Queued, Remedy, Request, State
+from jobkit.schedulers.types import Accounted, Array, JobId, Queued, State
 
-NAME = "local"
-RESERVED_OPTIONS: Mapping[str, str] = {}
+NAME, TITLE, DIRECTIVE = "local", "this machine", ""
 PROGRAMS: tuple[str, ...] = ()
 COMMANDS: tuple[str, ...] = ()
-BUSY_PATTERN = UNCONFIRMED_PATTERN = re.compile(r"(?!)")
-"""See `jobkit.schedulers.protocol.Scheduler`: a machine is never too busy to start a process."""
-EXPORTS_ENVIRONMENT = True
+RUNS_HERE = EXPORTS_ENVIRONMENT = True
+CHARGES_PAGE_CACHE = False
+RESERVED_OPTIONS: Mapping[str, str] = {}
+FORBIDDEN_PATH_CHARS = ""
 ENVIRONMENT: Mapping[str, str] = {}
+CLUSTER_VARIABLES = LEAKING_VARIABLES = LOG_FAULT = defaults.NEVER
+BUSY_PATTERN = UNCONFIRMED_PATTERN = defaults.NEVER
+JOB_ID_PATTERNS: tuple[str, ...] = (r"(?P<id>\d+)",)
+OVER_PATTERN = re.compile("No such process")
+RECORDED_VARIABLES: tuple[str, ...] = ()
+LOG_OUTCOMES = defaults.NO_OUTCOMES
+limit_argv = throttle_argv = checks = resource_names = accounting_argv = defaults.no_command
+search_argvs = defaults.no_commands
+parse_limit = task_limit_error = lint = remedy = defaults.nothing
+header_path = defaults.quoted_path
+slots = defaults.one_slot
+survey_argvs = defaults.no_survey
 WHOLE = 0
-"""The task that stands for all: a driver has no queue that could be asked about each."""
+"""The task that stands for all points: no queue lists the points of a driver."""
 _COLUMNS = 2
-_OVER = re.compile("No such process")
 
 
 def process_of(job: JobId) -> str:
-    """Return the process id of a driver: its job id has a random word behind it, for numbers come again."""
+    """Return the process id of a driver: the job id has a random suffix, since process ids are reused."""
     return job.id.partition("-")[0]
 
 
@@ -43,52 +53,9 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     return (sys.executable, "-m", "jobkit.submit.driver", str(Path(script).parent))
 
 
-def parse_submit(answer: str) -> JobId:
-    """Return the driver's process id.
-
-    Raises
-    ------
-    JobkitError
-        Where the driver printed none.
-    """
-    if not answer.strip().isdigit():
-        raise JobkitError(f"the local driver printed no process id: {answer!r}")
-    return JobId(answer.strip())
-
-
-def limit_argv() -> tuple[str, ...]:
-    """Return no command: this machine takes any number of points."""
-    return ()
-
-
-def parse_limit(answer: str) -> int | None:  # noqa: ARG001 - the same for any answer
-    """Return ``None``: no limit."""
-    return None
-
-
-def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:  # noqa: ARG001 - never too many
-    """Return ``None``: the points wait in a file."""
-    return None
-
-
-def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:  # noqa: ARG001 - nothing to ask
-    """Return no questions."""
-    return ()
-
-
 def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - a driver runs one run
-    """Return the name of a point's log, as the driver names it; a driver that runs it again adds to it."""
+    """Return the name of a point's log, as the driver names it; a second try is appended to it."""
     return f"{job}_{task}.out"
-
-
-def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:  # noqa: ARG001 - no queue
-    """Return no commands: a driver that did not come so far runs nothing."""
-    return (), ()
-
-
-def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:  # noqa: ARG001 - one at a time
-    """Return no command: points run one after the other."""
-    return ()
 
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - one driver
@@ -96,20 +63,15 @@ def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:  # 
     return ("kill", "-TERM", process_of(job))
 
 
-def refusal(answer: Completed) -> str | None:
-    """Return why the driver was not told to stop; ``None`` also where it has ended."""
-    return refused(answer, _OVER)
-
-
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - by number
-    """Return the command that tells whether the drivers live, and what each runs: a number comes again."""
+    """Return the `ps` command that lists the driver processes with their arguments, since ids are reused."""
     return ("ps", "-ww", "-o", "pid=,args=", "-p", ",".join(map(process_of, jobs)))
 
 
 def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
-    """Return a driver that lives as one task, 0: only the records say which point it has reached.
+    """Return each driver that lives as one task, 0: only the records show which point it has reached.
 
-    ps ends with 1 where it finds none (ps(1)).
+    ps ends with 1 if it finds none (ps(1)).
     """
     if answer.status not in {0, 1} or answer.stderr.strip():
         return None
@@ -121,28 +83,13 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
     )
 
 
-def explain(one: Queued) -> str:  # noqa: ARG001 - points run one after the other
+def explain(task: Queued) -> str:  # noqa: ARG001 - points run one after the other
     """Return what a point waits for here."""
     return "one point at a time runs here"
 
 
-def remedy(job: JobId, tasks: tuple[int, ...], one: Queued) -> Remedy | None:  # noqa: ARG001 - see below
-    """Return ``None``: nothing here waits for a person."""
-    return None
-
-
-def accounting_argv(  # see below
-    jobs: tuple[JobId, ...],  # noqa: ARG001
-    since: str,  # noqa: ARG001
-    name: str,  # noqa: ARG001
-    users: tuple[str, ...] = (),  # noqa: ARG001
-) -> tuple[str, ...]:
-    """Return no command: the driver has written the accounting already."""
-    return ()
-
-
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:  # noqa: ARG001 - a driver has no name
-    """Return the command that tells a person whether the drivers live."""
+    """Return the command that shows a person whether the drivers live."""
     return (("ps", "-p", ",".join(map(process_of, jobs))),)
 
 
@@ -166,11 +113,6 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
         return None
 
 
-def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG001 - nothing to ask
-    """Return no questions."""
-    return {}
-
-
 def parse_survey(answers: Answers) -> Survey:  # noqa: ARG001 - the same for any answers
     """Return a site without queues."""
-    return Survey(product="this machine")
+    return Survey(product=TITLE)

@@ -44,7 +44,7 @@ def task_ranges(tasks: Iterable[int]) -> tuple[str, ...]:
     return tuple("-".join(map(str, one)) for one in ranges)
 
 
-def refused(answer: Completed, harmless: re.Pattern[str]) -> str | None:
+def refusal(answer: Completed, harmless: re.Pattern[str]) -> str | None:
     """Return what a command refused, in its words; ``None`` where nothing was.
 
     Parameters

@@ -7,109 +7,140 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from jobkit.core.shell import Completed
+from jobkit.schedulers.script import Finding, Script
 from jobkit.schedulers.survey import Answers, Survey
-from jobkit.schedulers.types import Accounted, Array, Check, JobId, Queued, Remedy, Request
+from jobkit.schedulers.types import Accounted, Array, Check, JobId, LogOutcomes, Queued, Remedy, Request
 
 
 class Scheduler(Protocol):
-    """A module of this package satisfies this; see docs/adding-a-scheduler.md."""
+    """A package or module of `jobkit.schedulers` satisfies this, if need be with members of `defaults`.
+
+    See docs/adding-a-scheduler.md.
+    """
 
     NAME: str
+    """Its name in specs, site files and journals; its template is ``NAME.sh.j2``."""
+    TITLE: str
+    """Its name for a person."""
+    DIRECTIVE: str
+    """The word that a header line of a job script begins with; empty if its scripts have no header."""
     PROGRAMS: tuple[str, ...]
-    """What must be on PATH for ``scheduler: auto`` to choose it; nothing for the last resort."""
+    """The commands that must be on PATH for ``scheduler: auto`` to choose it; none for the last resort."""
     COMMANDS: tuple[str, ...]
-    """All that jobkit calls of it."""
+    """All commands that jobkit calls."""
+    RUNS_HERE: bool
+    """Whether jobkit's own driver runs the points on this machine, so that no queue holds them."""
     EXPORTS_ENVIRONMENT: bool
     """Whether a job gets the variables of the shell that submits it."""
+    CHARGES_PAGE_CACHE: bool
+    """Whether a job has a cgroup of its own, so that page cache counts as its memory."""
     RESERVED_OPTIONS: Mapping[str, str]
-    """Options that jobkit writes itself, so that nobody else may, and what to do instead."""
-    BUSY_PATTERN: re.Pattern[str]
-    """Words of an answer that mean: nothing was done, come again."""
-    UNCONFIRMED_PATTERN: re.Pattern[str]
-    """Words of a submission's answer that leave open whether the job was taken."""
+    """The options that jobkit writes itself, each with what to do instead; in a spec they are faults."""
+    FORBIDDEN_PATH_CHARS: str
+    """The characters of a path that a header line cannot carry."""
     ENVIRONMENT: Mapping[str, str]
-    """Variables that its commands need so that what they print can be read."""
+    """The variables that its commands need so that jobkit can parse their output."""
+    CLUSTER_VARIABLES: re.Pattern[str]
+    """Matches the beginning of variables that choose which cluster its commands ask."""
+    LEAKING_VARIABLES: re.Pattern[str]
+    """Matches the beginning of variables that would change a submission: its commands do not get them."""
+    RECORDED_VARIABLES: tuple[str, ...]
+    """The variables of a job that the record of a try keeps."""
+    BUSY_PATTERN: re.Pattern[str]
+    """Found in an answer if nothing was done and the command can be repeated."""
+    UNCONFIRMED_PATTERN: re.Pattern[str]
+    """Found in the answer to a submission if the job may have been accepted all the same."""
+    JOB_ID_PATTERNS: tuple[str, ...]
+    """Patterns of a whole line of a submission's output: the group ``id``, and perhaps ``cluster``."""
+    OVER_PATTERN: re.Pattern[str]
+    """Found in the lines of a cancellation or throttle that are no refusal: all done, or over before."""
+    LOG_OUTCOMES: LogOutcomes
+    """Patterns of lines that it writes into a job's log, each with the outcome, the most specific first."""
+    LOG_FAULT: re.Pattern[str]
+    """Found in the lines of a job's log that are its error messages."""
 
     def submit_argv(self, script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
         """Return the command that submits ``script`` as one array job.
 
-        It begins once the jobs ``after`` have ended, however they did.
-        """
-        ...
-
-    def parse_submit(self, answer: str) -> JobId:
-        """Return the job id out of what the submit command printed, whatever surrounds it.
-
-        Raises JobkitError where there is none.
+        It starts once the jobs ``after`` have ended, with whatever outcome.
         """
         ...
 
     def limit_argv(self) -> tuple[str, ...]:
-        """Return the command that tells the array limit."""
+        """Return the command that prints the array limit."""
         ...
 
     def parse_limit(self, answer: str) -> int | None:
-        """Return the largest task *index* of an array, ``None`` where the answer does not say."""
+        """Return the largest task *index* of an array, ``None`` if the answer has no limit."""
         ...
 
     def task_limit_error(self, answer: str, arrays: Sequence[Array]) -> str | None:
-        """Return why the controller cannot hold so many tasks or jobs, from the limits' answer.
+        """Return why the controller cannot hold these arrays, from the answer to `limit_argv`.
 
-        ``None`` where it can, or does not say.
+        ``None`` if it can, or if the answer has no such limit.
         """
         ...
 
     def checks(self, script: str, array: Array, request: Request) -> tuple[Check, ...]:
-        """Return the questions to ask before anything is submitted."""
+        """Return the questions to ask before a submission."""
+        ...
+
+    def resource_names(self, directives: Sequence[str]) -> tuple[str, ...]:
+        """Return the resources that header lines request by the names that the site gave them."""
+        ...
+
+    def slots(self, directives: Sequence[str], cpus: int) -> int:
+        """Return how many slots header lines request on one node for ``cpus`` CPUs."""
+        ...
+
+    def header_path(self, path: str) -> str:
+        """Return a path as a header line takes it: the filter ``NAME`` of the templates."""
+        ...
+
+    def lint(self, script: Script) -> tuple[Finding, ...] | None:
+        """Return what it ignores in a script, by line; ``None`` if the script has no directive for it."""
         ...
 
     def log_name(self, name: str, job: str, task: int) -> str:
-        """Return the name of a task's log in the run's ``logs``; empty where it is not known.
+        """Return the file name of a task's log in the run's ``logs``; empty if unknown.
 
         ``name`` is the job's.
         """
         ...
 
     def search_argvs(self, name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the commands that look for jobs by their name: in the queue, and in the accounting.
+        """Return the commands that find jobs by their name: in the queue, and in the accounting.
 
         For a client that died between a submission and its answer. ``since`` is local ISO time.
         """
         ...
 
     def throttle_argv(self, job: JobId, most: int) -> tuple[str, ...]:
-        """Return the command that changes how many tasks of a job run at a time; nothing where none can."""
+        """Return the command that changes how many tasks of a job run at a time; empty if none can."""
         ...
 
     def cancel_argv(self, job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
-        """Return the command that cancels a job, or only some of its tasks: one, however many."""
-        ...
-
-    def refusal(self, answer: Completed) -> str | None:
-        """Return what was refused of a cancellation or a throttle, in the scheduler's words.
-
-        ``None`` where all was done, or what it was about had ended.
-        """
+        """Return the one command that cancels a job, or these of its tasks."""
         ...
 
     def queue_argv(self, jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return the one command that lists what the queue still holds of these jobs.
+        """Return the one command that lists the tasks of these jobs in the queue.
 
-        ``users`` are those whose jobs they are, by default oneself: one scheduler finds jobs by
-        their ids, another by their owners.
+        ``users`` are the owners of the jobs, by default the current user: one scheduler finds jobs
+        by their ids, another by their owners.
         """
         ...
 
     def parse_queue(self, answer: Completed) -> tuple[Queued, ...] | None:
-        """Return the tasks still in the queue, ``None`` where the answer is no answer."""
+        """Return the tasks in the queue, ``None`` if the queue did not answer."""
         ...
 
-    def explain(self, one: Queued) -> str:
-        """Return why a task waits: the scheduler's own word, and in plain words what it means."""
+    def explain(self, task: Queued) -> str:
+        """Return why a task waits: the scheduler's own word, and its meaning in plain words."""
         ...
 
-    def remedy(self, job: JobId, tasks: tuple[int, ...], one: Queued) -> Remedy | None:
-        """Return what a person can do for tasks that wait alike; ``None`` where they need nobody."""
+    def remedy(self, job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
+        """Return what a person can do for tasks that wait for the same reason as ``task``, else ``None``."""
         ...
 
     def accounting_argv(
@@ -117,31 +148,31 @@ class Scheduler(Protocol):
     ) -> tuple[str, ...]:
         """Return the one command that asks the accounting.
 
-        ``since`` is local ISO time, ``name`` the job name that the jobs share, empty where they
-        share none, ``users`` as for `queue_argv`: one scheduler finds them by their ids, another by
+        ``since`` is local ISO time, ``name`` the job name that the jobs share, empty if they
+        share none, ``users`` as for `queue_argv`: one scheduler finds jobs by their ids, another by
         their name or their owners.
         """
         ...
 
     def parse_accounting(self, answer: Completed) -> tuple[Accounted, ...] | None:
-        """Return what is known of the tasks, ``None`` where the accounting did not answer."""
+        """Return what the accounting has of the tasks, ``None`` if it did not answer."""
         ...
 
     def diagnostic_argvs(self, jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
-        """Return the commands that tell a person what became of jobs, the queue's first.
+        """Return the commands that show a person what became of jobs, the queue's first.
 
-        ``name`` is the job name that they share. For eyes, where the others are for a parser.
+        ``name`` is the job name that the jobs share.
         """
         ...
 
     def survey_argvs(self, answers: Answers) -> Mapping[str, tuple[str, ...]]:
-        """Return what to ask the scheduler about its site, by a name for each question.
+        """Return the questions about the site, each with a name.
 
-        Called again with what was answered, until it names no question that was not asked: so a
-        controller that is down is asked no more, and one answer may lead to another question.
+        Called again with the answers until it returns no new question. So it asks nothing more of a
+        controller that is down, and one answer may lead to another question.
         """
         ...
 
     def parse_survey(self, answers: Answers) -> Survey:
-        """Return what the answers come to; a question that was not answered leaves its part unknown."""
+        """Return the site as the answers describe it; a part without an answer stays unknown."""
         ...

@@ -12,7 +12,13 @@ from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.protocol import Scheduler
 
 SCHEDULERS: Mapping[str, Scheduler] = {"slurm": slurm, "sge": sge, "local": local}
-LAST_RESORT = "local"
+LAST_RESORT = local.NAME
+"""The scheduler that ``auto`` chooses if no other is there."""
+
+
+def runs_here(name: str) -> bool:
+    """Return whether the scheduler of that name runs points on this machine, without a queue."""
+    return name in SCHEDULERS and SCHEDULERS[name].RUNS_HERE
 
 
 def own_option(scheduler: str, line: str) -> str | None:

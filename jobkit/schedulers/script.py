@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
@@ -121,10 +121,6 @@ class Script:
     crlf: int = 0
     is_folder: IsFolder | None = None
 
-    def missing(self, folder: str) -> bool:
-        """Tell whether a folder is known not to be there."""
-        return self.is_folder is not None and bool(folder) and not self.is_folder(folder)
-
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -165,12 +161,34 @@ def _here_words(row: str) -> Iterator[str]:
         yield next(filter(None, found.groups()))
 
 
-def words(text: str) -> tuple[str, ...]:
-    """Return the words of a directive, quotes and a comment taken off; none where a quote stays open."""
+def words(line: Line, mark: str) -> tuple[str, ...]:
+    """Return the words of a directive without quotes and comment; none if a quote stays open."""
     try:
-        return tuple(shlex.split(text, comments=True))
+        return tuple(shlex.split(line.text.removeprefix(mark), comments=True))
     except ValueError:
         return ()
+
+
+def unitless_memory(
+    rules: Mapping[str, Rule], requests: Iterable[tuple[Line, str, str]], suspicious: int
+) -> Iterator[Finding]:
+    """Yield the requests for memory, ``(line, name, value)``, without a unit and below a suspicious value."""
+    for line, name, value in requests:
+        if value.isdecimal() and 0 < int(value) < suspicious:
+            yield finding(rules, line, "memory-unit", name=name, value=value)
+
+
+def misplaced_line_end(rules: Mapping[str, Rule], script: Script) -> Iterator[Finding]:
+    """Yield the first line that ends in CRLF."""
+    if script.crlf:
+        yield finding(rules, script.lines[script.crlf - 1], "crlf")
+
+
+def missing_folder(rules: Mapping[str, Rule], script: Script, line: Line, folder: str) -> Iterator[Finding]:
+    """Yield that a folder of a directive is known not to exist; the shell expands what the scheduler does."""
+    if script.is_folder is not None and folder and not script.is_folder(folder):
+        quoted = folder if re.fullmatch(r"[\w./$~+-]+", folder) else shlex.quote(folder)
+        yield finding(rules, line, "folder", folder=folder, quoted=quoted)
 
 
 def followed(told: Sequence[str]) -> Iterator[tuple[str, str]]:

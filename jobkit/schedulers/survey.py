@@ -95,11 +95,6 @@ class Queue:
     only: str = ""
     environments: tuple[str, ...] = ()
 
-    @property
-    def gpus_a_node(self) -> int:
-        """The largest number of GPUs on one node, of any type."""
-        return max(self.gpus.values(), default=0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedQueues:
@@ -304,6 +299,10 @@ class Survey:
         Names to ask by, where the site gives them (Grid Engine).
     gpus
         The one of them that counts GPUs.
+    memory
+        Those of them that are memory, the best to ask by first.
+    resource_option, environment_option
+        The options of a header line that ask for a resource and for a parallel environment by name.
     one_node
         The parallel environments whose slots are all on one node.
     sources
@@ -326,6 +325,9 @@ class Survey:
     must_charge: bool = False
     resources: tuple[Resource, ...] | None = None
     gpus: Resource | None = None
+    memory: tuple[Resource, ...] = ()
+    resource_option: str = ""
+    environment_option: str = ""
     one_node: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)

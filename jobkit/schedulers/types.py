@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
+
+LogOutcomes = tuple[tuple[re.Pattern[str], Outcome], ...]
+"""Patterns of lines of a log, each with the outcome that such a line reports."""
 
 
 class State(StrEnum):
@@ -139,10 +143,6 @@ class Remedy:
     key: str = ""
 
 
-def _nothing(_: Completed) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
     """A question to ask before anything is submitted.
@@ -153,7 +153,7 @@ class Check:
 
     argv: tuple[str, ...]
     refusal: Callable[[Completed], str | None]
-    outlook: Callable[[Completed], str] = _nothing
+    outlook: Callable[[Completed], str] = lambda _: ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

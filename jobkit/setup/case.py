@@ -9,16 +9,16 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
-from jobkit.planning.prepare import DEFAULT_RUNS_DIR, request
+from jobkit.planning.prepare import request
 from jobkit.planning.resolve import Options, device
 from jobkit.planning.texts import find_text
 from jobkit.planning.workload_traits import traits
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import LAST_RESORT, by_name, choose_scheduler
+from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.schedulers.types import Request
 from jobkit.setup.findings import Finding, fine, missing, warning
-from jobkit.spec.site import Site, find_site, load_site, own_site
+from jobkit.spec.site import Site, find_site, own_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 NAME = "doctor"
@@ -61,7 +61,7 @@ class Case:
     @property
     def local(self) -> bool:
         """Whether points would run on this machine."""
-        return self.scheduler.NAME == LAST_RESORT
+        return self.scheduler.RUNS_HERE
 
     @property
     def device(self) -> str:
@@ -97,7 +97,6 @@ def open_case(path: Path | None, options: Options) -> Case:
     chosen = spec or _small(options)
     name, why = choose_scheduler(chosen.scheduler)
     site, file = _site(chosen.site, name, opening)
-    runs_dir = options.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
     return Case(
         spec=chosen,
         given=spec is not None,
@@ -106,24 +105,19 @@ def open_case(path: Path | None, options: Options) -> Case:
         why=why,
         site=site,
         site_file=file,
-        runs_dir=runs_dir.expanduser().absolute(),
+        runs_dir=options.runs_folder(site),
         opening=tuple(opening),
     )
 
 
-def _flags(options: Options) -> dict[str, str]:
-    return {key: value for key in ("scheduler", "site") if (value := getattr(options, key))}
-
-
 def _small(options: Options) -> SweepSpec:
-    return SweepSpec.model_validate({"name": NAME, "resources": SMALL, **_flags(options)})
+    return SweepSpec.model_validate({"name": NAME, "resources": SMALL, **options.named})
 
 
 def _spec(path: Path, options: Options, opening: list[Finding]) -> SweepSpec | None:
     """Return the user's spec, ``None`` where it has faults."""
-    overrides = (*options.overrides, *(f"{key}={value}" for key, value in _flags(options).items()))
     try:
-        spec = load_spec(path, overrides)
+        spec = load_spec(path, options.all_overrides)
     except JobkitError as error:
         opening.append(missing("spec", error.message, error.hint))
         return None
@@ -135,11 +129,11 @@ def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path
     """Return the site and its file; where it has faults, the shipped default of the scheduler."""
     default = f"{scheduler}-default"
     try:
-        site, file = load_site(name, scheduler), find_site(name, scheduler)
+        site, file = find_site(name, scheduler)
     except JobkitError as error:
         opening.append(missing("site file", error.message, error.hint))
-        return load_site(default, scheduler), find_site(default, scheduler)
-    if name == "auto" and site.name == default and scheduler != LAST_RESORT:
+        return find_site(default, scheduler)
+    if name == "auto" and site.name == default and not runs_here(scheduler):
         said = (
             f"none of your own: the shipped {default} is used, which guesses what this cluster calls things"
         )

@@ -13,7 +13,7 @@ from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.planning.resolve import idle_gpus, needed_gpus
-from jobkit.planning.script import SCRATCH_MARGIN_BYTES, render_errand
+from jobkit.planning.script import SCRATCH_MARGIN_BYTES, render_bare, render_errand
 from jobkit.schedulers.survey import Survey
 from jobkit.schedulers.types import ONE_TASK, Request
 from jobkit.setup import check_machine, check_site
@@ -73,7 +73,7 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
             found += check_site.check_site(survey, _asking(case, survey, request))
             if idle := idle_gpus(case.spec, case.scheduler.NAME, case.device):
                 found.append(warning("GPUs in use", idle, needed_gpus(case.device)))
-            found.append(_tried(case, request, found))
+            found += _tried(case, request, found)
     yield from under(survey.product, found)
 
 
@@ -102,15 +102,16 @@ def _queue_key(case: Case) -> str:
     return f"`queue` in {case.site_file}" if case.site.queue else "`queue` in the site file"
 
 
-def _tried(case: Case, request: Request, told: Sequence[Finding]) -> Finding:
-    """Return what the scheduler itself says of a job like a point's: it submits nothing."""
+def _tried(case: Case, request: Request, told: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield the scheduler's answer to a trial submission of a point, if it has a command for that."""
     name = "job"
     with tempfile.TemporaryDirectory(prefix="jobkit-doctor-") as folder:
         script = Path(folder) / "job.sh"
         try:
             script.write_text(script_for(case, Path(folder), case.spec), encoding="utf-8")
         except (JobkitError, OSError) as error:
-            return missing(name, str(error))
+            yield missing(name, str(error))
+            return
         checks = case.scheduler.checks(str(script), ONE_TASK, request)
         asked = [check for check in checks if str(script) in check.argv]
         answers = [
@@ -122,9 +123,10 @@ def _tried(case: Case, request: Request, told: Sequence[Finding]) -> Finding:
         mend = (
             "mend what is missing above first" if known else "change the site file's `requests` or `options`"
         )
-        return missing(name, "\n".join(refused), mend)
-    outlook = [text for one, answer in answers if (text := one.outlook(answer))]
-    return fine(name, "; ".join([f"{asked[0].argv[0]} would take a job like a point's", *outlook]))
+        yield missing(name, "\n".join(refused), mend)
+    elif answers:
+        outlook = [text for one, answer in answers if (text := one.outlook(answer))]
+        yield fine(name, "; ".join([f"{asked[0].argv[0]} would take a job like a point's", *outlook]))
 
 
 def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False) -> str:
@@ -135,14 +137,15 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
     JobkitError
         As `jobkit.planning.script.render_errand`.
     """
-    values = {
+    values: dict[str, object] = {
         "warning_s": 0,
         "programs": PROGRAMS,
         "limit_s": STEP_LIMIT_S,
         "seen": seen_from(case),
         "examine": ["--device", case.device, *_workload_words(case)],
     }
-    return render_errand(spec, case.site, run_dir, BODY, values, bare=bare)
+    render = render_bare if bare else render_errand
+    return render(spec, case.site, run_dir, BODY, **values)
 
 
 def _workload_words(case: Case) -> list[str]:

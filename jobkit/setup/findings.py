@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.terminal import printable, shell_quote
+from jobkit.core.terminal import printable, shell_quote, wrap
 
 SCHEMA = 1
 WIDTH = 100
@@ -81,26 +80,13 @@ def lines(one: Finding, width: int = WIDTH) -> list[str]:
     below = " " * len(f"  {'':<{_STATUS_WIDTH}}{'':<{_NAME_WIDTH}} ")
     first, *rest = [printable(line.expandtabs()) for line in one.said.splitlines()] or [""]
     lines = [
-        *_wrapped(first, head, below, width),
-        *(w for line in rest for w in _wrapped(line, below, below, width)),
+        *wrap(first, width, first=head, below=below),
+        *(w for line in rest for w in wrap(line, width, first=below, below=below)),
     ]
     words, *commands = map(printable, one.mend.splitlines() or [""])
-    mend = _wrapped(words, f"{below}-> ", f"{below}   ", width) if words else []
+    mend = wrap(words, width, first=f"{below}-> ", below=f"{below}   ") if words else []
     mend += [f"{below}   {command}" for command in commands]
     return [line.rstrip() for line in (*lines, *mend)]
-
-
-def _wrapped(text: str, first: str, below: str, width: int) -> list[str]:
-    """Return a text in lines. A path or a command is copied by eye and hand: it stays in one piece."""
-    wrapped = textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=below,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return wrapped or [first]
 
 
 def summary(findings: Iterable[Finding]) -> str:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobkit.core.units import GIB
-from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey
+from jobkit.schedulers.survey import Consumable, Queue, Survey
 
 WALLTIME_S = 600
 CPUS = 2
 MEMORY_BYTES = 8 * GIB
 LEAST_MEMORY_BYTES = GIB
-MEMORY_NAMES = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
-"""What Grid Engine sites count memory by, most often first; the names are complex(5)'s and Univa's."""
-_UNCOUNTED = ("mem_free", "virtual_free", "h_vmem")
-"""The same where nothing is counted: a node with so much free, before a limit on virtual memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +25,6 @@ class Choice:
         For work with and without a GPU; ``None`` where no queue is known that takes jobs.
     gpus, gpu_type
         For one point; the type where the scheduler tells types.
-    gpu_resource, memory_resource
-        The names to ask by, where the site gives them.
     environment
         The parallel environment for several CPUs on one node.
     cpus, memory_bytes, walltime_s
@@ -43,8 +37,6 @@ class Choice:
     cpu_queue: Queue | None
     gpus: int
     gpu_type: str | None
-    gpu_resource: Resource | None
-    memory_resource: Resource | None
     environment: str | None
     cpus: int
     memory_bytes: int
@@ -72,8 +64,6 @@ def choose(survey: Survey, queue: str | None = None) -> Choice:
         cpu_queue=cpu_queue(known),
         gpus=int(has_gpus),
         gpu_type=_most_common(chosen) if chosen and has_gpus else None,
-        gpu_resource=survey.gpus,
-        memory_resource=memory_resource(survey.resources or ()),
         environment=environment,
         cpus=1 if one_cpu else min(CPUS, (chosen.cpus if chosen else None) or CPUS),
         memory_bytes=_memory(chosen),
@@ -92,7 +82,7 @@ def _gpu_order(one: Queue) -> tuple[bool, bool, bool, int]:
         bool(one.only),
         not one.default,
         "gpu" not in one.name.lower(),
-        -one.gpus_a_node * max(one.nodes, 1),
+        -max(one.gpus.values()) * max(one.nodes, 1),
     )
 
 
@@ -109,19 +99,6 @@ def _most_common(queue: Queue) -> str | None:
     """Return the type that a node has most of; points on cards of several types cannot be compared."""
     kinds = {kind: count for kind, count in queue.gpus.items() if kind}
     return max(kinds, key=lambda kind: kinds[kind]) if kinds else None
-
-
-def memory_resource(known: Iterable[Resource]) -> Resource | None:
-    """Return the resource to ask for memory by: one that is counted, else one that nodes tell of."""
-    found = {one.name: one for one in known if one.kind == "MEMORY"}
-    counted = [name for name in MEMORY_NAMES if name in found and found[name].counted is not Consumable.NOT]
-    names = [*counted, *(name for name in _UNCOUNTED if name in found)]
-    return found[names[0]] if names else None
-
-
-def exclusive_resource(known: Iterable[Resource]) -> Resource | None:
-    """Return the resource that gives a job its host to itself: one that hosts have."""
-    return next((one for one in known if one.exclusive and one.most), None)
 
 
 def _environment(one_node: Sequence[str], queue: Queue | None) -> str | None:

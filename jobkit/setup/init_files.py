@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from jobkit.core.units import format_bytes_gib, format_count, format_size
 from jobkit.schedulers.parsing import as_walltime
-from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey
-from jobkit.setup.init_choice import MEMORY_NAMES, Choice, exclusive_resource
+from jobkit.schedulers.survey import Consumable, Queue, Survey
+from jobkit.setup.init_choice import Choice
 from jobkit.spec.site import Site
 
 COMMENT_COLUMN, WIDTH = 44, 110
@@ -75,11 +75,10 @@ def word(queue: Queue | None) -> str:
 
 
 COUNTED = {
-    Consumable.NOT: "NO: not counted",
-    Consumable.SLOT: "YES: for each slot",
-    Consumable.JOB: "JOB: for the job",
+    Consumable.NOT: "not counted",
+    Consumable.SLOT: "counted for each slot",
+    Consumable.JOB: "counted for each job",
 }
-"""What complex(5) has as ``consumable``."""
 
 
 def site_text(survey: Survey, choice: Choice, usual: Site, setting: Setting) -> str:
@@ -91,6 +90,7 @@ def site_text(survey: Survey, choice: Choice, usual: Site, setting: Setting) -> 
         The shipped default of this scheduler: what it spells as everybody does is taken over.
     """
     product = plain(f"{survey.product} {survey.version}".strip())
+    per = "slot" if any(memory.counted is Consumable.SLOT for memory in survey.memory[:1]) else "job"
     lines = [
         f"# What {cluster_of(survey)} calls things. Written by jobkit init on {setting.date} from what",
         f"# {product} said; yours to change: `jobkit doctor` holds it against the cluster.",
@@ -105,7 +105,7 @@ def site_text(survey: Survey, choice: Choice, usual: Site, setting: Setting) -> 
         "",
         "requests:",
         *_requests(survey, choice, usual),
-        line(f"memory_per: {_memory_per(choice)}", "what memory is counted for"),
+        line(f"memory_per: {per}", "what memory is counted for"),
         *([f"options: {json.dumps(usual.options)}"] if usual.options else []),
         "",
         "# Where a node's own disk is elsewhere than $SLURM_TMPDIR, $TMPDIR or /tmp:",
@@ -208,31 +208,28 @@ def _put_types(survey: Survey, spelt: _Spelt) -> None:
 
 def _put_resources(survey: Survey, choice: Choice, spelt: _Spelt) -> None:
     """Put in the names that the site gave its resources and environments (Grid Engine)."""
-    known, source = survey.resources or (), survey.sources.get("resources", "")
-    gpus, memory, environment = choice.gpu_resource, choice.memory_resource, choice.environment
-    alike = [one.name for one in known if one is not gpus and re.search("gpu|cuda", one.name)]
-    said = (
-        f"{source}: consumable {COUNTED[gpus.counted]}"
-        if gpus
-        else f"{source} names nothing that counts GPUs"
-    )
-    spelt.put("gpus", f"-l {gpus.name}={{gpus}}" if gpus else None, _and_others(said, alike))
-    all_of = dict.fromkeys(name for queue in survey.queues or () for name in queue.environments)
-    said = "all slots on one node" if environment else "no environment has all slots on one node"
-    said = f"{survey.sources.get('environments', '')}: {said}"
-    others = [name for name in all_of if name != environment]
-    spelt.put("cpus", f"-pe {environment} {{cpus}}" if environment else None, _and_others(said, others))
-    rest = [one.name for one in known if one is not memory and one.name in MEMORY_NAMES]
-    said = f"{source}: consumable {COUNTED[memory.counted]}" if memory else f"{source} names no memory"
-    spelt.put("memory", f"-l {memory.name}={{memory}}" if memory else None, _and_others(said, rest))
-    alone = exclusive_resource(known)
-    said = f"{source}: BOOL, EXCL" if alone else f"no host has a resource of {source} with the relation EXCL"
-    spelt.put("exclusive", f"-l {alone.name}=true" if alone else None, said)
+    known, option = survey.resources or (), survey.resource_option
+    source, gpus, memory = survey.sources.get("resources", ""), survey.gpus, survey.memory[:1]
+    others = (resource.name for resource in known if resource is not gpus)
+    alike = [name for name in others if re.search("gpu|cuda", name)]
+    note = f"{source}: {COUNTED[gpus.counted]}" if gpus else f"{source} names nothing that counts GPUs"
+    spelt.put("gpus", f"{option} {gpus.name}={{gpus}}" if gpus else None, _and_others(note, alike))
 
+    environment = choice.environment
+    every = dict.fromkeys(name for queue in survey.queues or () for name in queue.environments)
+    note = "all slots on one node" if environment else "no environment has all slots on one node"
+    note = f"{survey.sources.get('environments', '')}: {note}"
+    spelling = f"{survey.environment_option} {environment} {{cpus}}" if environment else None
+    spelt.put("cpus", spelling, _and_others(note, [name for name in every if name != environment]))
 
-def _memory_per(choice: Choice) -> str:
-    one: Resource | None = choice.memory_resource
-    return "slot" if one is not None and one.counted is Consumable.SLOT else "job"
+    note = f"{source}: {COUNTED[memory[0].counted]}" if memory else f"{source} names no memory"
+    note = _and_others(note, [resource.name for resource in survey.memory[1:]])
+    spelt.put("memory", f"{option} {memory[0].name}={{memory}}" if memory else None, note)
+
+    alone = next((resource for resource in known if resource.exclusive and resource.most), None)
+    note = "BOOL, EXCL" if alone else "no host has a resource with the relation EXCL"
+    note = f"{source}: {note}"
+    spelt.put("exclusive", f"{option} {alone.name}=true" if alone else None, note)
 
 
 SPEC_NAME = "first.yaml"
@@ -264,7 +261,7 @@ def spec_text(survey: Survey, choice: Choice, setting: Setting) -> str:
             f"  gpus: {choice.gpus}", "for one point" if choice.gpus else "none is known of: it runs on CPUs"
         ),
         *_gpu_type(choice),
-        line(f"  cpus: {choice.cpus}", _told_cpus(choice)),
+        line(f"  cpus: {choice.cpus}", _told_cpus(choice, survey)),
         line(f"  memory: {format_size(choice.memory_bytes)}", _told_memory(choice)),
         line(f'  walltime: "{as_walltime(choice.walltime_s)}"', _told_walltime(choice, survey)),
         *_charged(choice, survey),
@@ -286,10 +283,10 @@ def _gpu_type(choice: Choice) -> Iterator[str]:
     yield line(f"  gpu_type: {scalar(choice.gpu_type)}", told if others else "the only type there")
 
 
-def _told_cpus(choice: Choice) -> str:
-    one = choice.gpu_resource
-    if choice.gpus and one is not None and one.counted is Consumable.SLOT:
-        return f"{one.name} is counted for each slot: 2 CPUs would take 2 GPUs"
+def _told_cpus(choice: Choice, survey: Survey) -> str:
+    gpus = survey.gpus
+    if choice.gpus and gpus is not None and gpus.counted is Consumable.SLOT:
+        return f"{gpus.name} is counted for each slot: 2 CPUs would take 2 GPUs"
     return f"a node has {choice.queue.cpus}" if choice.queue and choice.queue.cpus else ""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import format_walltime
+from jobkit.schedulers.registry import by_name
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources
 
@@ -26,7 +27,7 @@ def directives(resources: Resources, site: Site) -> list[str]:
     JobkitError
         Where something is asked for that the site file has no spelling for.
     """
-    if site.scheduler == "local":
+    if not by_name(site.scheduler).DIRECTIVE:
         return []
     asked = _asked(resources, site)
     names = [name for name, value in asked.items() if value is not None]

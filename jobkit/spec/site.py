@@ -119,24 +119,18 @@ def load_site(name: str, scheduler: str) -> Site:
     JobkitError
         Where there is no such site, it has faults, or it is for another scheduler.
     """
-    site = _read(find_site(name, scheduler))
+    return find_site(name, scheduler)[0]
+
+
+def find_site(name: str, scheduler: str) -> tuple[Site, Path]:
+    """Return the site that a spec names, and its file, as `load_site`."""
+    site, path = _own_or_default(scheduler) if name == "auto" else _named(name)
     if site.scheduler != scheduler:
         raise JobkitError(
             f"site {name!r} is for {site.scheduler}, not for {scheduler}",
             hint=f"pass --scheduler {site.scheduler}, or name another site",
         )
-    return site
-
-
-def find_site(name: str, scheduler: str) -> Path:
-    """Return the file of the site that a spec names, as `load_site` reads it.
-
-    Raises
-    ------
-    JobkitError
-        Where there is no such site; with ``auto`` where the user's own has faults.
-    """
-    return _own_or_default(scheduler) if name == "auto" else _find(name)
+    return site, path
 
 
 def own_site() -> Path:
@@ -144,9 +138,8 @@ def own_site() -> Path:
     return config_folder() / "site.yaml"
 
 
-def whole_name(name: str, scheduler: str) -> str:
-    """Return a site as a spec anywhere else may name it: by its name, or by its absolute path."""
-    path = find_site(name, scheduler)
+def portable_name(path: Path) -> str:
+    """Return how a spec in any folder may name the site of a file: by its name, or by its absolute path."""
     return path.stem if path.parent in _folders() else str(path.absolute())
 
 
@@ -154,11 +147,16 @@ def _folders() -> tuple[Path, Path]:
     return config_folder() / "sites", shipped_folder("templates") / "sites"
 
 
-def _own_or_default(scheduler: str) -> Path:
+def _own_or_default(scheduler: str) -> tuple[Site, Path]:
     own = own_site()
-    if own.is_file() and _read(own).scheduler == scheduler:
-        return own
-    return _find(f"{scheduler}-default")
+    if own.is_file() and (site := _read(own)).scheduler == scheduler:
+        return site, own
+    return _named(f"{scheduler}-default")
+
+
+def _named(name: str) -> tuple[Site, Path]:
+    path = _find(name)
+    return _read(path), path
 
 
 def _find(name: str) -> Path:

@@ -23,6 +23,7 @@ from jobkit.core.shell import Completed
 from jobkit.outcome.accounting import CHANGES, FOUND, GONE, Accounts
 from jobkit.outcome.journal import Task
 from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Accounted, JobId, Queued, State
 
 FOLDER = "answers"
@@ -55,7 +56,10 @@ def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s
 
 def _key(argv: tuple[str, ...]) -> str:
     """Return a name for who is asked what: a home may be seen from two clusters, with the same job ids."""
-    cluster = {name: value for name, value in os.environ.items() if name.startswith(("SLURM_", "SGE_"))}
+    patterns = [scheduler.CLUSTER_VARIABLES for scheduler in SCHEDULERS.values()]
+    cluster = {
+        name: value for name, value in os.environ.items() if any(pattern.match(name) for pattern in patterns)
+    }
     asked = [platform.node(), shutil.which(argv[0]), sorted(cluster.items()), argv]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
 

@@ -24,9 +24,6 @@ from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.types import Accounted, JobId, Queued, State
 from jobkit.status import queue
 
-LOCAL = "local"
-"""Its jobs are processes, of which a lock in the run folder tells whether they live: no queue is asked."""
-
 MAYBE = frozenset({Outcome.CANCELLED})
 """So says sacct, for 5 s, of a task that began just before others that waited with it were cancelled
 (measured: their common row names it still, and its own is not there yet)."""
@@ -163,9 +160,9 @@ def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -
     if not together:
         return
     folders, asking = [run.folder for run in runs], queue.QueryOptions(max_age_s)
-    tasks = None if scheduler.NAME == LOCAL else queue.ask_queue(scheduler, together, folders, asking)
+    tasks = None if scheduler.RUNS_HERE else queue.ask_queue(scheduler, together, folders, asking)
     for run in runs:
-        found = _drivers(run, jobs[run.folder]) if scheduler.NAME == LOCAL else tasks
+        found = _drivers(run, jobs[run.folder]) if scheduler.RUNS_HERE else tasks
         if found is None:
             run.silent.add(scheduler.NAME)
         else:

@@ -23,10 +23,10 @@ from jobkit.outcome.journal import Role, Submission, Task
 from jobkit.outcome.logs import log_path
 from jobkit.outcome.timing import elapsed_s, task_s
 from jobkit.outcome.tries import TryResult
+from jobkit.schedulers.registry import runs_here
 from jobkit.schedulers.types import Queued, State
 from jobkit.spec.yaml_files import read_document
 from jobkit.status.progress import Pace, Progress, SkippedTime, progress_of, setting_of, skipped_time, to_go
-from jobkit.status.refresh import LOCAL
 from jobkit.status.standing import (
     HELD,
     PointStanding,
@@ -235,7 +235,7 @@ def _to_go(seen: RunStanding, points: Sequence[PointStatus], shared: frozenset[T
     """Return how long the points have to go; ``None`` also if one waits for a person."""
     if any(point.state in {HELD, Standing.STUCK} for point in points):
         return None
-    here = {submission.scheduler for submission in seen.submissions} == {LOCAL}
+    here = bool(seen.submissions) and all(runs_here(submission.scheduler) for submission in seen.submissions)
     return to_go([_pace(seen, point, shared) for point in points], at_a_time=1 if here else 0)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from jobkit.core.job_files import Begin, Exit
 from jobkit.core.records import Outcome
-from jobkit.core.terminal import printable, shell_quote
+from jobkit.core.terminal import GAP, Column, fit_columns, printable, shell_quote
+from jobkit.core.terminal import table as terminal_table
 from jobkit.core.units import format_about, format_bytes_gib, format_clock
 from jobkit.outcome.journal import Task
 from jobkit.outcome.remedies import Step, remedy
@@ -27,7 +28,6 @@ MOST_ALIKE = 3
 MOST_NOTES = 5
 LEAST_WORDS = 32
 """Columns that the last column keeps at least; others go before it is narrower."""
-GAP = "  "
 
 TELLING = (Standing.STUCK, HELD, Standing.FAILED, Standing.RUNNING, Standing.UNSETTLED)
 """What wants to be looked at, in this order."""
@@ -41,22 +41,13 @@ class Line:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column: its head, whether its cells are numbers, and when it goes where room is short (0: never)."""
-
-    head: str
-    right: bool = False
-    rank: int = 0
-
-
 COLUMNS = (
-    Column("point"),
-    Column("state"),
-    Column("elapsed", right=True, rank=1),
-    Column("try", right=True, rank=4),
-    Column("node", rank=2),
-    Column("GPU", rank=3),
+    Column("point", (), left=True),
+    Column("state", (), left=True),
+    Column("elapsed", (), rank=1),
+    Column("try", (), rank=4),
+    Column("node", (), rank=2, left=True),
+    Column("GPU", (), rank=3, left=True),
 )
 
 
@@ -186,25 +177,12 @@ def far_words(progress: Progress, *, over: bool = False) -> str:
 def table(rows: Iterator[Line] | Sequence[Line], alike: str, width: int) -> list[str]:
     """Return rows as lines of at most ``width`` columns; what is empty, or alike in all, has no column."""
     lines = [Line(tuple(map(plain, row.cells)), plain(row.words)) for row in rows]
-    shown = [n for n, _ in enumerate(COLUMNS) if any(line.cells[n] for line in lines)]
-    shown = [n for n in shown if not (alike and COLUMNS[n].head == "GPU")]
-    wide = {n: max([len(COLUMNS[n].head), *(len(line.cells[n]) for line in lines)]) for n in shown}
-    wanted = min(LEAST_WORDS, max((len(line.words) for line in lines), default=0))
-    while (spare := [n for n in shown if COLUMNS[n].rank]) and _span(wide, shown) + wanted > width:
-        shown.remove(max(spare, key=lambda n: COLUMNS[n].rank))
-    heads = Line(tuple(column.head for column in COLUMNS), "")
-    return [_joined(line, shown, wide, width) for line in [heads, *lines]]
-
-
-def _span(wide: dict[int, int], shown: Sequence[int]) -> int:
-    return sum(wide[n] + len(GAP) for n in shown)
-
-
-def _joined(line: Line, shown: Sequence[int], wide: dict[int, int], width: int) -> str:
-    cells = [
-        line.cells[n].rjust(wide[n]) if COLUMNS[n].right else line.cells[n].ljust(wide[n]) for n in shown
-    ]
-    return cut(GAP.join([*cells, line.words]).rstrip(), width)
+    cells = zip(*(line.cells for line in lines), strict=True) if lines else [()] * len(COLUMNS)
+    columns = [replace(column, cells=shown) for column, shown in zip(COLUMNS, cells, strict=True)]
+    columns = [one for one in columns if any(one.cells) and not (alike and one.head == "GPU")]
+    words = Column("", [line.words for line in lines], left=True)
+    room = width - min(LEAST_WORDS, max(map(len, words.cells), default=0)) - GAP
+    return [cut(line, width) for line in terminal_table([*fit_columns(columns, room), words], rule=False)]
 
 
 def cut(text: str, width: int) -> str:

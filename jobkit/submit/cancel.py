@@ -15,7 +15,7 @@ from jobkit.core.units import format_count
 from jobkit.outcome.driver_lock import elsewhere, last_driver
 from jobkit.outcome.journal import Role, Submission, Task, read_journal
 from jobkit.outcome.trials import finished
-from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import State
 from jobkit.spec.sweep_spec import load_spec
 from jobkit.status.standing import (
@@ -35,7 +35,6 @@ from jobkit.submit.resubmit import alone, machine_of
 
 LIVE = IN_QUEUE | {Standing.UNSETTLED}
 """A task that the queue does not show just now may be there all the same (nextflow#1007)."""
-LOCAL = "local"
 WAITED = {
     Role.FOLLOW: "which was to run again what the policy says",
     Role.FIND: "which was to try the largest batch",
@@ -107,7 +106,7 @@ def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
     What runs can always be ended: also on a disk that is full, read-only or without locks.
     """
     with contextlib.ExitStack() as stack:
-        if not _schedulers(run_dir) <= {LOCAL}:
+        if not all(map(runs_here, _schedulers(run_dir))):
             try:
                 stack.enter_context(alone(run_dir, say))
             except JobkitError as error:
@@ -150,12 +149,12 @@ def _take_back_forgotten(run_dir: Path) -> bool:
 def _refuse_unknown(seen: RunStanding) -> None:
     """Refuse where it is not known what still runs."""
     driver = last_driver(seen.folder)
-    if driver and not driver.reachable and any(task.scheduler == LOCAL for task in seen.queued):
+    if driver and not driver.reachable and any(runs_here(task.scheduler) for task in seen.queued):
         message = f"it runs as process {driver.pid} on {driver.host}, which jobkit cannot reach from here"
         raise JobkitError(message, hint=f"run the same command on {driver.host}", exit_code=ExitCode.REFUSED)
     if not seen.silent:
         return
-    if LOCAL in seen.silent:
+    if any(map(runs_here, seen.silent)):
         raise elsewhere(seen.folder, machine_of(seen))
     message = f"{', '.join(seen.silent)} does not answer, so nothing was cancelled"
     raise JobkitError(message, hint="try again when it does", exit_code=ExitCode.REFUSED)
@@ -193,7 +192,7 @@ def _refuse_some(live: Sequence[PointStanding], taken: AbstractSet[int], run: st
         alone_ = f"{one.point.point_id} cannot be cancelled alone"
         if one.point.index not in taken:
             continue
-        if one.task and one.task.scheduler == LOCAL:
+        if one.task and runs_here(one.task.scheduler):
             message = f"{alone_}: one process runs all points here, one after the other"
             raise JobkitError(
                 message, hint=f"jobkit cancel {run} ends it; jobkit resume {run} POINT runs one"

@@ -16,7 +16,9 @@ from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.terminal import shell_path
 from jobkit.outcome import journal
 from jobkit.outcome.journal import Role
+from jobkit.schedulers.parsing import find_job_id, refusal
 from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Array, JobId, Request
 
 PAUSES_S = (0.5, 1.5, 4.0, 8.0)
@@ -179,7 +181,7 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
     unsure = done.ok or done.status == shell.NO_ANSWER or scheduler.UNCONFIRMED_PATTERN.search(done.said)
     try:
         shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
-        return scheduler.parse_submit(done.stdout)
+        return find_job_id(done.stdout, scheduler.JOB_ID_PATTERNS, done.argv[0])
     except JobkitError as error:
         error.exit_code = ExitCode.REFUSED
         if not unsure:
@@ -225,7 +227,7 @@ def _change(
 ) -> str | None:
     """Change a job, and note what the scheduler said."""
     done = run_while_busy(argv, scheduler.BUSY_PATTERN, submission_environment())
-    refused = scheduler.refusal(done)
+    refused = refusal(done, scheduler.OVER_PATTERN)
     fields |= {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said[:MOST_SAID]}
     try:
         journal.note(run_dir, event, **fields, refused=refused or "")
@@ -237,14 +239,10 @@ def _change(
 
 
 def submission_environment() -> Mapping[str, str]:
-    """Return this environment without what would change a submission behind its back.
-
-    ``SBATCH_*`` are options in disguise (sbatch(1), input environment variables), and the
-    ``SLURM_*`` of a surrounding job leak into the new one; ``SLURM_CONF`` and its like stay.
-    """
-    kept = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
+    """Return this environment without the variables that would change a submission."""
+    leaking = [scheduler.LEAKING_VARIABLES for scheduler in SCHEDULERS.values()]
     return {
         name: value
         for name, value in os.environ.items()
-        if name in kept or not name.startswith(("SBATCH_", "SLURM_"))
+        if not any(pattern.match(name) for pattern in leaking)
     }

@@ -11,9 +11,9 @@ from jobkit.core.job_files import read_exit
 from jobkit.core.layout import ACCOUNTING_FILE, EXIT_FILE, JOURNAL_FILE
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.planning.prepare import run_id
-from jobkit.planning.script import render_fetch
+from jobkit.planning.script import FETCH_BODY, render_errand
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import LAST_RESORT, by_name, choose_scheduler
+from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -53,7 +53,7 @@ def submit_fetch(
         Where there is no scheduler, or it refuses (exit code 3).
     """
     chosen, _ = choose_scheduler(scheduler)
-    if chosen == LAST_RESORT:
+    if runs_here(chosen):
         raise JobkitError("there is no scheduler here to give the job to", hint="leave --as-job out")
     where = load_site(site, chosen)
     spec = SweepSpec.model_validate(
@@ -65,7 +65,7 @@ def submit_fetch(
         }
     )
     run_dir = runs_dir.absolute() / run_id(spec.name)
-    script = render_fetch(spec, where, run_dir, words)
+    script = render_errand(spec, where, run_dir, FETCH_BODY, fetch=words)
     (run_dir / "logs").mkdir(parents=True)
     for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()

@@ -14,7 +14,7 @@ from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import Role
 from jobkit.outcome.trials import MOST_TRIALS
 from jobkit.planning.prepare import Prepared
-from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit import local, rounds, sweep
@@ -59,7 +59,7 @@ def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
         scheduler, limits, len(round_.tasks), prepared.spec.max_parallel, round_.listed
     )
     commands = [scheduler.submit_argv(str(prepared.run_dir / "job.sh"), array) for array in cut]
-    if scheduler.NAME == "local":
+    if scheduler.RUNS_HERE:
         return commands
     jobs = [JobId(f"JOB{number}") for number, _ in enumerate(cut, 1)]
     following = {
@@ -80,7 +80,7 @@ def headline(prepared: Prepared) -> str:
     settings = len(prepared.points) // spec.repeats
     points = format_count(len(prepared.points), "point")
     points += f" ({format_count(settings, 'setting')} x {spec.repeats})"
-    where = "this machine" if spec.scheduler == "local" else f"{spec.scheduler}, site {prepared.site.name}"
+    where = "this machine" if runs_here(spec.scheduler) else f"{spec.scheduler}, site {prepared.site.name}"
     return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
 
 
@@ -111,7 +111,7 @@ def detached(prepared: Prepared, check: sweep.Check) -> int:
     say(f"{headline(prepared)}\n{asked(prepared)}")
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir
-    argv = by_name("local").submit_argv(str(run_dir / "job.sh"), ONE_TASK)
+    argv = by_name(prepared.spec.scheduler).submit_argv(str(run_dir / "job.sh"), ONE_TASK)
     pid = shell.detach(argv, run_dir / "logs" / "driver.out")
     _done(prepared, f"running here as process {pid}", _cancel(prepared))
     return 0
@@ -124,10 +124,10 @@ def asked(prepared: Prepared) -> str:
     batch asks for that of one point; here each trial has it.
     """
     spec, asked = prepared.spec, prepared.spec.resources
-    trials = (MOST_TRIALS if spec.scheduler == "local" else 1) if prepared.find_script else 0
+    trials = (MOST_TRIALS if runs_here(spec.scheduler) else 1) if prepared.find_script else 0
     each_s = asked.walltime * (len(prepared.points) + trials)
     with_find = ", the largest batch included" if prepared.find_script else ""
-    if spec.scheduler == "local":
+    if runs_here(spec.scheduler):
         walltime = format_walltime(asked.walltime)
         return f"one point at a time, {walltime} each at most: at most {_hours(each_s)} hours{with_find}"
     unit, number = ("GPU", asked.gpus) if asked.gpus else ("CPU", asked.cpus)

@@ -28,7 +28,7 @@ from jobkit.fit.search import next_trial
 from jobkit.outcome import journal
 from jobkit.outcome.driver_lock import driving
 from jobkit.planning.script import script_name
-from jobkit.schedulers.local import log_name
+from jobkit.schedulers.local import NAME, log_name
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
@@ -127,8 +127,8 @@ def _drive_points(
     span |= {"given": leg.given} if leg.given else {}
     span |= {"job_id": job_id, "cluster": platform.node()}
     argv = [sys.executable, "-m", "jobkit.submit.driver", str(run_dir)]
-    journal.note(run_dir, "submitting", scheduler="local", argv=argv, **span)
-    journal.note(run_dir, "submitted", scheduler="local", **span)
+    journal.note(run_dir, "submitting", scheduler=NAME, argv=argv, **span)
+    journal.note(run_dir, "submitted", scheduler=NAME, **span)
     try:
         while left:
             start = time.monotonic()
@@ -152,7 +152,7 @@ def find_largest(run_dir: Path, tick: Callable[[Point], None], job_id: str) -> N
     limits = _limits(load_spec(run_dir / SPEC_FILE))
     while point := next_trial(run_dir):
         span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
-        journal.note(run_dir, "submitted", scheduler="local", job_id=job_id, cluster=platform.node(), **span)
+        journal.note(run_dir, "submitted", scheduler=NAME, job_id=job_id, cluster=platform.node(), **span)
         start = time.monotonic()
         command = _command(run_dir, script_name(1), limits, _log(run_dir, job_id, point))
         evidence = _run_point(run_dir, point, command, job_id, functools.partial(tick, point))
@@ -167,7 +167,7 @@ def _points(run_dir: Path) -> Iterator[Point]:
 
 def _limits(spec: SweepSpec) -> Limits:
     walltime_s = spec.resources.walltime
-    warning_s = max(1, min(load_site(spec.site, "local").warning_s, walltime_s // 4))
+    warning_s = max(1, min(load_site(spec.site, NAME).warning_s, walltime_s // 4))
     return Limits(warn_s=walltime_s - warning_s, kill_after_s=warning_s)
 
 
@@ -243,7 +243,7 @@ def _account(
     line = {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "kind": "accounting",
-        "scheduler": "local",
+        "scheduler": NAME,
         "argv": [],
         "status": 0,
         "stdout": json.dumps(row),

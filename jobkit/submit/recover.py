@@ -18,7 +18,7 @@ from jobkit.outcome.driver_lock import Life, elsewhere, is_held, last_driver, li
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import read_points
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import JobId
 from jobkit.status.queue import TIMEOUT_S
 
@@ -29,7 +29,6 @@ SPAN = ("first", "last", "offset", "throttle", "role", "round", "list", "given")
 LOST = "the client died before the scheduler took it: no job of this name is known"
 BY_NAME = "by its name"
 BY_LOCK = "by its intent and its lock"
-LOCAL = "local"
 
 
 class Strays(JobkitError):  # noqa: N818 - the name of what was found
@@ -56,7 +55,7 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
         return
     scheduler = by_name(str(event.get("scheduler")))
     span = {key: event[key] for key in SPAN if key in event}
-    if scheduler.NAME == LOCAL and event.get("job_id"):
+    if scheduler.RUNS_HERE and event.get("job_id"):
         _adopt_driver(run_dir, event, span, say)
         return
     if datetime.now(UTC) - datetime.fromisoformat(str(event["at"])) < STILL_AT_IT:
@@ -89,7 +88,7 @@ def _adopt_driver(run_dir: Path, event: Mapping[str, Any], span: Mapping[str, An
         raise elsewhere(run_dir, job.cluster)
     more = {"only": event["only"]} if "only" in event else {}
     fields = {"job_id": job.id, "cluster": job.cluster, "found": BY_LOCK, **span, **more}
-    journal.note(run_dir, "submitted", scheduler=LOCAL, **fields)
+    journal.note(run_dir, "submitted", scheduler=str(event["scheduler"]), **fields)
     _read_back(run_dir, job)
     stands = "it runs" if lives is Life.ALIVE else "it has ended"
     say(f"the journal had lost process {job.id} on {job.cluster}: {stands}")
@@ -141,7 +140,7 @@ def strays(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
     JobkitError
         Exit code 3, where the scheduler does not answer.
     """
-    if scheduler.NAME != LOCAL:
+    if not scheduler.RUNS_HERE:
         return _by_name(scheduler, run_dir)
     driver = last_driver(run_dir) if is_held(run_dir) else None
     known = {submission.job.id for submission in read_journal(run_dir).submissions}
@@ -157,8 +156,12 @@ def bury(run_dir: Path, machine: str) -> None:
         Where none was, or one lives.
     """
     known = read_journal(run_dir)
-    jobs = [submission.job for submission in known.submissions if submission.scheduler == LOCAL]
-    if known.unanswered and known.unanswered.get("scheduler") == LOCAL and known.unanswered.get("job_id"):
+    jobs = [submission.job for submission in known.submissions if runs_here(submission.scheduler)]
+    if (
+        known.unanswered
+        and runs_here(str(known.unanswered.get("scheduler")))
+        and known.unanswered.get("job_id")
+    ):
         jobs.append(JobId(str(known.unanswered["job_id"]), str(known.unanswered.get("cluster") or "")))
     there = [job for job in jobs if job.cluster == machine]
     if not there:
@@ -198,7 +201,7 @@ def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None)
             f"{scheduler.NAME} does not answer, and a submission of this run was cut off"
             if since
             else f"{scheduler.NAME} does not answer, so jobkit does not know which jobs of this run it has",
-            hint="try again when squeue or qstat answers",
+            hint=f"try again when {scheduler.TITLE} answers",
             exit_code=ExitCode.REFUSED,
         )
     ended = (

@@ -23,7 +23,7 @@ from jobkit.outcome.journal import read_journal
 from jobkit.planning.prepare import request, shared_by
 from jobkit.planning.script import render
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.retry import Group, Overrides, groups, select_points
@@ -39,7 +39,6 @@ NO_LOCK = (
     "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
     "run one command on it at a time, or points may run twice"
 )
-LOCAL = "local"
 PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
 POLL_S = 5.0
 
@@ -137,7 +136,7 @@ def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float 
             if time.monotonic() - begin < patience_s:
                 time.sleep(POLL_S)
                 continue
-            if LOCAL in seen.silent:
+            if any(map(runs_here, seen.silent)):
                 raise elsewhere(run_dir, machine_of(seen))
             raise JobkitError(
                 f"{', '.join(seen.silent)} does not answer, so what still runs is not known",
@@ -157,7 +156,7 @@ def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float 
 
 def machine_of(seen: RunStanding) -> str:
     """Return the machine on which the points of a run were started last."""
-    return [submission.job.cluster for submission in seen.submissions if submission.scheduler == LOCAL][-1]
+    return [submission.job.cluster for submission in seen.submissions if runs_here(submission.scheduler)][-1]
 
 
 def between(seen: RunStanding) -> list[str]:

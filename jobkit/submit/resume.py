@@ -11,7 +11,7 @@ from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_size, format_walltime
 from jobkit.outcome.journal import Role
 from jobkit.planning.resolve import warn_again
-from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status.retry import Group
 from jobkit.status.standing import RunStanding, count_by_state, read_standings
@@ -81,7 +81,7 @@ def run_again(
         for group in again:
             say(f"again: {described(group, run_dir)}")
         warn_again(say, spec, _points(seen, again), "or name another Python: --set environment.venv=FOLDER")
-        if spec.scheduler == "local":
+        if runs_here(spec.scheduler):
             return _here(run_dir, seen, again)
         done = resume(run_dir, spec, seen, again, say)
     _report(done, spec.scheduler)
@@ -111,7 +111,7 @@ def run_follow_up(run_dir: Path) -> int:
     Where the node may not submit, or the scheduler refuses, it is journalled what is left to do.
     """
     spec = prepare_resume(run_dir, ())
-    if spec.scheduler == "local":
+    if runs_here(spec.scheduler):
         return _follow_here(run_dir, spec)
     with alone(run_dir, say):
         try:

@@ -15,7 +15,7 @@ from jobkit.fit.search import foreseen, under_way
 from jobkit.outcome.trials import describe_trials, trials
 from jobkit.planning.resolve import warn_again
 from jobkit.planning.script import render_find
-from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import FindMax, load_spec
 from jobkit.submit import local, sweep
@@ -59,7 +59,7 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     if next_.proved:
         terminal.say(f"nothing to try: {next_.message}")
         return 0
-    if spec.scheduler != "local" and (trial := under_way(run_dir, asked_for)):
+    if not runs_here(spec.scheduler) and (trial := under_way(run_dir, asked_for)):
         size = trial.batch_size or next_.batch_size
         what = f"batch_size {size:,}" if size else "the largest batch"
         terminal.say(f"{what} is being tried already: jobkit status {shell_path(run_dir)} says how far it is")
@@ -70,7 +70,7 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
         return ExitCode.FAILED
     warn_again(say, spec, points)
     sweep.want(spec, run_dir, render_find(spec, site, points[0], run_dir), after=before)
-    if spec.scheduler == "local":
+    if runs_here(spec.scheduler):
         return _here(run_dir, before)
     taken = sweep.submit_search(run_dir, by_name(spec.scheduler), len(points))
     say(f"submitted: {spec.scheduler} job {taken.job}\n  results   jobkit collect {shell_path(run_dir)}")

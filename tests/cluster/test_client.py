@@ -18,6 +18,7 @@ from jobkit.status.standing import read_standings
 from tests.cluster.holds import RELEASE, held_by
 from tests.cluster.test_sweeps import COUNT, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.commands import jobkit_process
 from tests.support.disks import CROWD, disk
 
 Wait = Callable[[Callable[[], bool], float], None]
@@ -56,7 +57,7 @@ def fills(lab: Lab, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sweep_that_is_killed(lab: Lab) -> Path:
-    done = lab.sweep(lab.spec(COUNT + "policy: {follow_up: false}\n"))
+    done = lab.sweep(lab.spec(COUNT + "policy: {follow_up: false}\n"), how=jobkit_process)
     assert done.returncode == -9
     assert [event["event"] for event in lab.events()] == ["submitting"], "intent stands before the act"
     return lab.run_dir()
@@ -144,7 +145,7 @@ def test_a_disk_that_fills_while_the_scheduler_answers(
         spec = spec.replace("gpus: 0,", f"gpus: 0, options: {held_by(lab.scheduler)},")
         with monkeypatch.context() as patch:
             fills(lab, runs, patch)
-            done = lab.sweep(lab.spec(spec))
+            done = lab.sweep(lab.spec(spec), how=jobkit_process)
         run = lab.run_dir()
         assert done.returncode == 5, done.stderr
         assert f"{run}/journal.jsonl: No space left on device" in done.stderr

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +15,10 @@ import yaml
 
 from jobkit.core.job_files import Exit, read_exit
 from jobkit.core.records import Outcome
+from tests.support.commands import jobkit
 from tests.whole.test_environments import FAKES, ROOT, made_venv
 
-JOBKIT = str(Path(sys.executable).with_name("jobkit"))
 QUEUE = {"slurm": "cpu", "sge": "serial.q"}
-SWEEP_DEADLINE_S = 240
 SPEC = """\
 name: environments
 workload: count
@@ -66,10 +64,8 @@ class Lab:
         site = yaml.safe_load(shipped.read_text(encoding="utf-8"))
         site |= {"name": "lab", "queue": QUEUE[self.scheduler], "setup": conda}
         (self.home / "lab.yaml").write_text(json.dumps(site), encoding="utf-8")
-        argv = [JOBKIT, "sweep", "spec.yaml", "--scheduler", self.scheduler, "--site", "./lab.yaml", "--wait"]
-        return subprocess.run(
-            argv, cwd=self.home, capture_output=True, text=True, check=False, timeout=SWEEP_DEADLINE_S
-        )
+        site_words = ("--scheduler", self.scheduler, "--site", "./lab.yaml")
+        return jobkit("sweep", "spec.yaml", *site_words, "--wait", cwd=self.home)
 
     def exit(self) -> Exit:
         """Return what the job script left."""

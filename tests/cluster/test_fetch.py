@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.records import ModelRef
-
-JOBKIT = Path(sys.executable).with_name("jobkit")
+from tests.support.commands import jobkit
 
 
 @pytest.fixture(
@@ -52,28 +49,11 @@ def test_a_model_is_fetched_by_a_job_and_a_failure_is_seen(
         ),
         encoding="utf-8",
     )
-    env = {**os.environ, "JOBKIT_CACHE": str(tmp_path / "cache")}
 
     def fetch() -> subprocess.CompletedProcess[str]:
-        argv = [
-            "models",
-            "fetch",
-            "en",
-            "--as-job",
-            "--scheduler",
-            scheduler,
-            "--site",
-            str(tmp_path / "site.yaml"),
-        ]
-        return subprocess.run(
-            [JOBKIT, *argv, "--resources-url", address],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        site = ("--scheduler", scheduler, "--site", tmp_path / "site.yaml")
+        words = ("models", "fetch", "en", "--as-job", *site, "--resources-url", address)
+        return jobkit(*words, cwd=tmp_path, env={"JOBKIT_CACHE": str(tmp_path / "cache")})
 
     (mirror / "en" / "ner" / "jobkit.pt").rename(tmp_path / "away")
     failed = fetch()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +14,8 @@ import pytest
 
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import load_spec
+from tests.support.commands import jobkit
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 OTHER_SITE = Path(__file__).parents[1] / "data" / "other-site.sh"
 LIGHT = ("--set", "workload=count", "--set", "resources.gpus=0")
 BOTH = [
@@ -39,10 +38,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cache").mkdir()
     return tmp_path
-
-
-def jobkit(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(JOBKIT), *words], capture_output=True, text=True, check=False, timeout=180)
 
 
 def test_from_init_to_a_table(scheduler: str, home: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.schedulers.lint import lint
-from jobkit.schedulers.slurm import lint as slurm_lint
+from jobkit.schedulers.slurm.lint import ONE_DASH
 from tests.cluster.daemons import SgeDaemons
 
 Wait = Callable[[Callable[[], bool], float], None]
@@ -88,7 +88,7 @@ class TestSlurm:
         assert taken in sbatch(f"{BASH}{line}\n")
 
     def test_the_options_that_take_one_dash_for_another_option(self, sbatch: Callable[[str], str]) -> None:
-        for name in slurm_lint.ONE_DASH:
+        for name in ONE_DASH:
             assert sbatch(f"{BASH}#SBATCH -{name}=1\n"), name
 
     @pytest.mark.parametrize("name", ["account", "gres", "mem", "ntasks", "partition", "time"])

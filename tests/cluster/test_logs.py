@@ -15,8 +15,9 @@ from jobkit.status.standing import Standing, read_standings
 from tests.cluster.holds import HOLD, RELEASE
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
-from tests.cluster.test_sweeps import COUNT, JOBKIT, Lab
+from tests.cluster.test_sweeps import COUNT, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+from tests.support.commands import JOBKIT
 
 Wait = Callable[[Callable[[], bool], float], None]
 

@@ -14,9 +14,9 @@ import pytest
 
 from jobkit.core.job_files import read_exit
 from jobkit.core.records import Outcome
+from tests.support.commands import jobkit
 from tests.whole.test_job_script import Run
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 INIT = Path("/etc/profile.d/modules.sh")
 MODULEFILE = """\
 #%Module1.0
@@ -84,8 +84,8 @@ def test_a_module_in_a_slurm_job(modules: None, slurm: None, tmp_path: Path, mod
     requests = {"queue": "-p {queue}", "memory": "--mem={memory}", "walltime": "-t {walltime}"}
     (tmp_path / "spec.yaml").write_text(spec, encoding="utf-8")
     (tmp_path / "lab.yaml").write_text(json.dumps(site | {"requests": requests}), encoding="utf-8")
-    argv = [str(JOBKIT), "sweep", "spec.yaml", "--scheduler", "slurm", "--site", "./lab.yaml", "--wait"]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    words = ("--scheduler", "slurm", "--site", "./lab.yaml", "--wait")
+    done = jobkit("sweep", "spec.yaml", *words, cwd=tmp_path)
     assert done.returncode == code, done.stdout + done.stderr
     (exit_file,) = tmp_path.glob("runs/*/results/*/try-1/exit")
     assert read_exit(exit_file).outcome is (Outcome.ENVIRONMENT if code else None)

@@ -6,14 +6,14 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
+from tests.support.commands import jobkit
+
 SPEC = """\
 name: asks
 workload: count
@@ -34,17 +34,8 @@ policy: {follow_up: false}
 
 def sweep(home: Path, scheduler: str, queue: str, node: str, *more: str) -> subprocess.CompletedProcess[str]:
     (home / "spec.yaml").write_text(SPEC % (queue, node), encoding="utf-8")
-    argv = [
-        str(JOBKIT),
-        "sweep",
-        "spec.yaml",
-        "--scheduler",
-        scheduler,
-        "--site",
-        f"{scheduler}-default",
-        *more,
-    ]
-    return subprocess.run(argv, cwd=home, capture_output=True, text=True, check=False, timeout=120)
+    site = ("--scheduler", scheduler, "--site", f"{scheduler}-default")
+    return jobkit("sweep", "spec.yaml", *site, *more, cwd=home)
 
 
 @contextmanager
@@ -124,8 +115,8 @@ def test_grid_engine_keeps_away_from_an_excluded_host(sge: None, tmp_path: Path)
 def init_sge(home: Path) -> str:
     """Have a site file written from what Grid Engine says; return its path."""
     path = home / "ours.yaml"
-    argv = [str(JOBKIT), "init", "--scheduler", "sge", "--only", "site", "--site", str(path)]
-    subprocess.run(argv, cwd=home, check=True, capture_output=True, timeout=120)
+    done = jobkit("init", "--scheduler", "sge", "--only", "site", "--site", path, cwd=home)
+    assert done.returncode == 0, done.stderr
     return str(path)
 
 

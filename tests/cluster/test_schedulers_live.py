@@ -15,6 +15,7 @@ import pytest
 from jobkit.core import shell
 from jobkit.core.layout import ACCOUNTING_FILE
 from jobkit.core.records import Outcome
+from jobkit.schedulers.parsing import find_job_id
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Accounted, Array, JobId, Request, State
@@ -60,7 +61,8 @@ class Sweep:
 
     def submit(self, array: Array) -> JobId:
         """Submit it and return the id that was read."""
-        return self.scheduler.parse_submit(self.run(self.scheduler.submit_argv(self.script, array)).stdout)
+        argv = self.scheduler.submit_argv(self.script, array)
+        return find_job_id(self.run(argv).stdout, self.scheduler.JOB_ID_PATTERNS, argv[0])
 
     def run(self, argv: tuple[str, ...]) -> shell.Completed:
         """Run a command of the scheduler."""

@@ -26,6 +26,7 @@ from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import COUNT, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+from tests.support.commands import jobkit_process
 
 Wait = Callable[[Callable[[], bool], float], None]
 Held = Callable[[str], Path]
@@ -105,7 +106,7 @@ def test_a_thousand_points_take_two_calls_and_less_than_a_second(
     spans, works = [], []
     for _ in range(7):
         start, before = time.perf_counter(), cpu_s()
-        done = lab.jobkit("status", run)
+        done = jobkit_process("status", run, cwd=lab.home)
         spans.append(time.perf_counter() - start)
         works.append(cpu_s() - before)
         asked = counted(calls)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,14 +23,14 @@ from jobkit.submit import controller
 from jobkit.submit import sweep as submit
 from jobkit.submit.rounds import chunks
 from tests.cluster.holds import RELEASE, held_by
+from tests.support.commands import jobkit, jobkit_process
 from tests.whole.test_job_script import left_on
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "tests" / "workloads"
-JOBKIT = Path(sys.executable).with_name("jobkit")
-SWEEP_DEADLINE_S = 240
 
 Wait = Callable[[Callable[[], bool], float], None]
+Answer = subprocess.CompletedProcess[str]
 
 COUNT = """\
 name: count
@@ -74,20 +72,13 @@ class Lab:
         return path
 
     def jobkit(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [JOBKIT, *arguments],
-            cwd=self.home,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SWEEP_DEADLINE_S,
-            env={**os.environ, "COLUMNS": "140"},
-        )
+        return jobkit(*arguments, cwd=self.home)
 
-    def sweep(self, spec: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.jobkit(
-            "sweep", spec, "--scheduler", self.scheduler, "--site", str(self.home / "lab.yaml"), *arguments
-        )
+    def sweep(
+        self, spec: Path, *arguments: str, how: Callable[..., Answer] = jobkit
+    ) -> subprocess.CompletedProcess[str]:
+        site = ("--scheduler", self.scheduler, "--site", self.home / "lab.yaml")
+        return how("sweep", spec, *site, *arguments, cwd=self.home)
 
     def run_dir(self) -> Path:
         (folder,) = (self.home / "runs").iterdir()
@@ -133,7 +124,8 @@ def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
     variables = f"{{PYTHONPATH: '{path}', FAKE_CARD: V100, BROKEN_FROM: '2'}}"
     text = COUNT.replace("workload: count", "workload: broken:TooLarge\ndevice: cuda")
     text = text.replace("[1, 10, 100]", "[1, 2, 3]").replace("max_parallel: 2", "max_parallel: 1")
-    done = lab.sweep(lab.spec(f"{text}environment: {{variables: {variables}}}\n"), "--wait")
+    spec = lab.spec(f"{text}environment: {{variables: {variables}}}\n")
+    done = lab.sweep(spec, "--wait", how=jobkit_process)
     assert done.returncode == 0, done.stdout + done.stderr
     points = lab.points()
     assert [(point["index"], point["repeat"], point["batch_size"]) for point in points] == [
@@ -226,7 +218,7 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) ->
 
 
 @pytest.mark.fault
-def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab) -> None:
+def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """FAULT: the worker crashes outside Python.
 
     HOW: real: it ends with a status of its own and leaves no record, Slurm and Grid Engine.
@@ -236,24 +228,8 @@ def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab) -> None:
     text = COUNT.replace("workload: count", "workload: odd:Exits").replace("[1, 10, 100]", "[1]")
     text += f"environment: {{variables: {{PYTHONPATH: '{WORKLOADS}', ODD_STATUS: '7'}}}}\n"
     text += "policy: {follow_up: false}\n"
-    done = subprocess.run(
-        [
-            JOBKIT,
-            "sweep",
-            lab.spec(text),
-            "--scheduler",
-            lab.scheduler,
-            "--site",
-            lab.home / "lab.yaml",
-            "--wait",
-        ],
-        cwd=lab.home,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SWEEP_DEADLINE_S,
-        env={**os.environ, "PYTHONPATH": str(WORKLOADS)},
-    )
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    done = lab.sweep(lab.spec(text), "--wait")
     assert done.returncode == 4, done.stdout + done.stderr
     assert [
         (point["outcome"], "status 7 in step run" in str(point["evidence"])) for point in lab.points()
@@ -262,7 +238,9 @@ def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab) -> None:
 
 
 @pytest.mark.fault
-def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(lab: Lab) -> None:
+def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """FAULT: the walltime passes while a point works.
 
     HOW: real: 20 s, Slurm (`--signal=B:USR1@`) and Grid Engine (`s_rt`).
@@ -274,24 +252,8 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(lab: La
     text = text.replace("repeats: 2", "repeats: 1").replace("00:02:00", "00:00:20")
     text += f"environment: {{variables: {{PYTHONPATH: '{WORKLOADS}', ODD_TOLD: '{told}'}}}}\n"
     text += "policy: {follow_up: false}\n"
-    done = subprocess.run(
-        [
-            JOBKIT,
-            "sweep",
-            lab.spec(text),
-            "--scheduler",
-            lab.scheduler,
-            "--site",
-            lab.home / "lab.yaml",
-            "--wait",
-        ],
-        cwd=lab.home,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SWEEP_DEADLINE_S,
-        env={**os.environ, "PYTHONPATH": str(WORKLOADS)},
-    )
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    done = lab.sweep(lab.spec(text), "--wait")
     assert done.returncode == 4, done.stdout + done.stderr
     (point,) = lab.points()
     assert point["outcome"] == "timeout"
@@ -305,7 +267,7 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(lab: La
 def test_the_real_tagger_finds_the_same_everywhere(lab: Lab, tiny_model: ModelRef) -> None:
     text = (ROOT / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
     text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
-    changes = ("resources.memory=2GiB", "resources.cpus=1", "sweep.batch_size=[20, 150]")
+    changes = ("resources.memory=2GiB", "resources.cpus=1", "sweep.batch_size=[150]")
     done = lab.sweep(lab.spec(text), "--wait", *(word for change in changes for word in ("--set", change)))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "STAND-IN" in done.stdout

@@ -12,12 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.terminal import (
+    Column,
     LogSanitizer,
     NoWrap,
     as_json,
+    fit_columns,
     for_csv,
     for_markdown,
     printable,
+    table,
     wrap_sections,
 )
 
@@ -31,12 +34,28 @@ def test_parts_stand_apart_and_empty_ones_are_left_out() -> None:
 
 def test_long_lines_go_on_below_unless_they_are_to_be_copied() -> None:
     words = "  " + "word " * 20
-    command = "  Prove it: jobkit verify " + "x" * 60
+    command = NoWrap("  Prove it: jobkit verify " + "x" * 60)
     table = NoWrap("1  " * 30)
     first, *others = wrap_sections([[words, command, table]], 40).splitlines()
     assert len(first) <= 40
     assert others[0].startswith("    word")
     assert others[-2:] == [command, table]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12))
+def test_a_table_loses_the_most_dispensable_columns_first(ranks: list[int]) -> None:
+    columns = [Column(str(rank), (), rank) for rank in [0, *ranks]]
+    for most in sorted({*ranks}, reverse=True):
+        left = [column for column in columns if column.rank <= most]
+        assert fit_columns(columns, 3 * len(left) - 2) == left
+    assert fit_columns(columns, 0) == [column for column in columns if not column.rank]
+
+
+def test_the_cells_of_a_table_stand_in_columns() -> None:
+    columns = [Column("name", ["a", "見本"], left=True), Column("size\nGiB", ["1.0", "12.0"])]
+    lines = table([*columns, Column("", ["", ""])])
+    assert lines == ["      size", "name   GiB", "──────────", "a      1.0", "見本  12.0"]
+    assert table(columns, rule=False) == lines[:2] + lines[3:]
 
 
 @given(st.text(), st.integers(40, 80))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from jobkit.core.terminal import relative_path, shell_path, shell_quote
 from jobkit.submit.resume import run_again
+from tests.support.commands import jobkit, jobkit_process
 from tests.support.swept import BUG, OK, Sweep
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture
 
@@ -43,15 +45,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shell(line: str) -> tuple[int, str]:
-    """Paste a line into a shell; return its status and all that it said."""
-    done = subprocess.run(
-        ["bash", "-c", line],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    """Paste a line; return its status and all that it said: bash splits it, jobkit runs in this process."""
+    argv = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
+    split = subprocess.run(["bash", "-c", f"{shlex.join(argv)} {line}"], capture_output=True, check=True)
+    program, *words = json.loads(split.stdout)
+    if program == "jobkit":
+        done = (jobkit_process if "--detach" in words else jobkit)(*words)
+    else:
+        done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -25,6 +25,7 @@ from typing import Any
 from uuid import uuid4
 
 from jobkit.core import shell
+from jobkit.schedulers.parsing import find_job_id
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Accounted, Array, JobId, Queued
@@ -65,7 +66,7 @@ class Lab:
 
     def submit(self, argv: tuple[str, ...]) -> JobId:
         """Submit, and read the id."""
-        return self.scheduler.parse_submit(self.run(*argv).stdout)
+        return find_job_id(self.run(*argv).stdout, self.scheduler.JOB_ID_PATTERNS, argv[0])
 
     def queue(self, *jobs: JobId) -> list[Queued]:
         """Return what the queue holds of these jobs."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.test_sweeps import QUEUE, REQUESTS, SITE
+from tests.support.commands import jobkit
 from tests.whole.test_job_script import left_on
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 SPEC = """\
 name: count
 workload: count
@@ -36,15 +33,8 @@ def test_a_sweep_goes_out_and_its_records_come_home(
     site = SITE % (scheduler, QUEUE[scheduler], REQUESTS[scheduler], scratch)
     (home / "lab.yaml").write_text(site, encoding="utf-8")
     (home / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    done = subprocess.run(
-        [JOBKIT, "sweep", "spec.yaml", "--scheduler", scheduler, "--site", home / "lab.yaml", "--wait"],
-        cwd=home,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, "JOBKIT_CACHE": str(kept_cache)},
-    )
+    words = ("sweep", "spec.yaml", "--scheduler", scheduler, "--site", home / "lab.yaml", "--wait")
+    done = jobkit(*words, cwd=home, env={"JOBKIT_CACHE": str(kept_cache)})
     assert done.returncode == 0, done.stdout + done.stderr
     records = [json.loads(path.read_text()) for path in home.glob("runs/*/results/*/try-1/record.json")]
     assert [record["outcome"] for record in records] == ["ok"] * 4

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from jobkit.fit.ledger import Entry, entries, note, summary
+from tests.support.builders import MODEL, point, record
 
 ENTRY = Entry(
     at="2026-01-02T10:16:30+00:00",
     run_id="demo-1",
     index=6,
     workload="stanza-ner",
-    model="f1",
+    model=MODEL.fingerprint,
     gpu="NVIDIA H200",
     torch="2.5.0",
     cuda="12.4",
@@ -30,7 +31,7 @@ ENTRY = Entry(
 
 
 def told(known: list[Entry]) -> str | None:
-    return summary(known, workload="stanza-ner", model="f1", gpu="NVIDIA H200", torch="2.5.0", cuda="12.4")
+    return summary(known, replace(record(point()), versions={"torch": "2.5.0", "cuda": "12.4"}))
 
 
 def test_an_entry_is_written_once(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from jobkit.fit.observations import (
     RAM,
     MemoryObservations,
     observe_memory,
-    ram_peak,
     setting,
 )
 from tests.support.builders import GPU, MODEL, grid, record, summary
@@ -277,7 +276,6 @@ def test_on_a_cpu_it_is_the_memory_of_the_process() -> None:
     assert (found.kind, found.points, found.overhead_bytes, found.card_bytes) == (RAM, 5, 0, None)
     assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
     assert found.load_by_batch == {size: LOAD * size for size in SIZES}
-    assert ram_peak(replace(on_cpu()[0], memory=Memory())) is None
     assert told([replace(on_cpu()[0], memory=Memory()), *on_cpu()[1:]]).points == 4
 
 

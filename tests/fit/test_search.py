@@ -423,14 +423,14 @@ def test_a_ledger_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
 
 def test_the_trial_stands_in_the_table_and_in_a_note(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    _, notes = read_sources([run])
+    notes = read_sources([run]).notes
     assert any("the largest batch has not been tried yet" in note for note in notes)
     point = planned(run)
-    rows, notes = read_sources([run])
-    assert rows[-1].columns["point"] == point.point_id
-    assert any(note.endswith("of the process is being tried") for note in notes)
+    sources = read_sources([run])
+    assert sources.rows[-1].point == point.point_id
+    assert any(note.endswith("of the process is being tried") for note in sources.notes)
     write_exit(run, point, Exit(status=1, stage="run", outcome=Outcome.CANCELLED))
-    _, notes = read_sources([run])
+    notes = read_sources([run]).notes
     assert any(note.endswith("was tried and ended as cancelled") for note in notes)
     assert read_run(run).notes == ()
 
@@ -493,10 +493,10 @@ that runs it.
     run = run_of(tmp_path)
     point = planned(run)
     write_submitted(run, "slurm", "78", first=1, last=1, role=Role.FIND, round=1)
-    assert "is being tried" in str(read_sources([run])[1])
+    assert "is being tried" in str(read_sources([run]).notes)
     row = f"78_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"
     write_answer(run, "slurm", "accounting", row, argv=["sacct"])
-    (note,) = (source for source in read_sources([run])[1] if "never began" in source)
+    (note,) = (source for source in read_sources([run]).notes if "never began" in source)
     assert note.endswith(f"{run} {point.point_id} runs it")
     write_submitted(run, "slurm", "79", first=point.index, last=point.index, round=2)
-    assert "is being tried" in str(read_sources([run])[1]), "resumed"
+    assert "is being tried" in str(read_sources([run]).notes), "resumed"

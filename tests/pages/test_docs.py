@@ -23,7 +23,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.job_files import Exit
 from jobkit.core.records import ModelRef, Outcome, TextRef
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.script import _values
+from jobkit.planning.script import job_values
 from jobkit.report import columns, rows
 from jobkit.run.workloads.base import SHIPPED, Workload, knobs
 from jobkit.schedulers.protocol import Scheduler
@@ -233,7 +233,7 @@ def _template_values() -> dict[str, object]:
     model = ModelRef(path="/m", name="en", size="tiny", stand_in=True, fingerprint="f", size_bytes=1)
     spec = SweepSpec(name="minimal")
     (point, *_) = plan(spec, Inputs(run_id="minimal-1", text=text, model=model, device="cpu"))
-    return _values(spec, load_site("slurm-default", "slurm"), point, Path("/runs/minimal-1"))
+    return vars(job_values(spec, load_site("slurm-default", "slurm"), Path("/runs/minimal-1"), point))
 
 
 def test_the_blocks_of_the_template_are_told() -> None:
@@ -296,7 +296,7 @@ def test_the_lines_of_the_exit_file_are_told() -> None:
 
 def test_every_column_of_the_table_is_told() -> None:
     told = named(section(page("what-is-measured.md"), "The table"))
-    heads = {column.head.replace("\n", " ") for column in columns.COLUMNS}
+    heads = {column.head.replace("\n", " ") for column in columns.MEASURES}
     assert set(told) == heads | {"batch_size", "n", "outcome", "no effect of"}
 
 

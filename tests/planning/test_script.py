@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import shipped_folder
 from jobkit.core.records import ModelRef, Point, TextRef
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.script import render, render_fetch, render_find
+from jobkit.planning.script import FETCH_BODY, render, render_errand, render_find
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -226,9 +226,8 @@ def test_nothing_in_a_spec_reaches_the_shell(folder: str, variable: str, tmp_pat
 @pytest.mark.parametrize(("scheduler", "site"), [("slurm", "slurm-default"), ("sge", "lancaster-hec")])
 def test_the_script_that_fetches_a_model_is_as_clean(scheduler: str, site: str, tmp_path: Path) -> None:
     words = ["en", "--resources-url", "http://127.0.0.1/it's"]
-    text = render_fetch(
-        spec(resources={"gpus": 0}), load_site(site, scheduler), Path("/home/me/my runs/f1"), words
-    )
+    asked, folder = spec(resources={"gpus": 0}), Path("/home/me/my runs/f1")
+    text = render_errand(asked, load_site(site, scheduler), folder, FETCH_BODY, fetch=words)
     assert shellcheck(text, tmp_path / "job.sh") == ""
     assert text.rstrip().endswith("""models fetch en --resources-url 'http://127.0.0.1/it'"'"'s'""")
 

@@ -1,60 +1,44 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.report.columns import COLUMNS, LEGENDS, Strip, narrowed, strips, without_repetition
+from jobkit.report.columns import LEGENDS, MEASURES, SizeColumn, size_columns, without_repetition
 from jobkit.report.output import render
-from jobkit.report.tables import collect
+from jobkit.report.tables import Size, collect
 from tests.support.builders import grid, record, write_points, write_record
 
-Rows = list[Mapping[str, object]]
 
-
-def sizes(run: Path, inert: tuple[str, ...] = ()) -> Rows:
-    """Return the rows of the sizes of a run whose knobs perhaps did not take effect."""
+def sizes(run: Path, inert: tuple[str, ...] = ()) -> Sequence[Size]:
+    """Return the sizes of a run whose knobs perhaps did not take effect."""
     write_points(run, points := grid([50, 100]))
     for p in points:
         write_record(run, replace(record(p), inert=inert if p.index == 1 else ()))
-    rows = collect([run]).sizes.to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
+    return collect([run]).by_size
 
 
-def cells(found: list[Strip]) -> dict[str, tuple[str, ...]]:
-    return {strip.name: strip.cells for strip in found}
+def cells(columns: Sequence[SizeColumn]) -> dict[str, Sequence[str]]:
+    return {column.name: column.cells for column in columns}
 
 
 def test_a_knob_without_effect_is_named_beside_its_size(tmp_path: Path) -> None:
-    shown = cells(strips(sizes(tmp_path / "some", ("batch_size",)), ["batch_size"]))
+    shown = cells(size_columns(sizes(tmp_path / "some", ("batch_size",)), ["batch_size"]))
     assert shown["inert"] == ("batch_size", "")
-    assert "inert" not in cells(strips(sizes(tmp_path / "none"), ["batch_size"]))
+    assert "inert" not in cells(size_columns(sizes(tmp_path / "none"), ["batch_size"]))
 
 
 def test_every_column_has_a_legend() -> None:
-    assert {column.family for column in COLUMNS} <= LEGENDS.keys()
+    assert {measure.family for measure in MEASURES} <= LEGENDS.keys()
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=12))
-def test_narrowing_takes_the_most_dispensable_first_and_never_those_that_stay(ranks: list[int]) -> None:
-    found = [Strip(str(at), "", "size", rank, ("1",)) for at, rank in enumerate([0, *ranks])]
-    for highest in sorted({*ranks} - {0}, reverse=True):
-        left = narrowed(found)
-        assert left == [strip for strip in found if strip.rank < highest]
-        found = left
-    assert narrowed(found) is None
-
-
-def test_the_sum_goes_where_its_parts_are_shown(tmp_path: Path) -> None:
-    found = strips(sizes(tmp_path / "run"), ["batch_size"])
-    assert "model_bytes" not in cells(without_repetition(found))
-    parts = [strip for strip in found if strip.name != "weights_bytes"]
+def test_the_sum_goes_if_its_parts_are_shown(tmp_path: Path) -> None:
+    columns = size_columns(sizes(tmp_path / "run"), ["batch_size"])
+    assert "model_bytes" not in cells(without_repetition(columns))
+    parts = [column for column in columns if column.name != "weights_bytes"]
     assert "model_bytes" in cells(without_repetition(parts))
 
 
@@ -68,13 +52,6 @@ def test_a_mean_over_fewer_points_than_the_row_says_so(tmp_path: Path) -> None:
     report = render(collect([run]), width=200)
     assert " 1.50 (n=1)" in report
     assert report.count("(n=1): the mean is over that many points") == 1
-    assert "(n=1):" not in render(collect([write_one(tmp_path / "one")]), width=200)
-
-
-def write_one(run: Path) -> Path:
-    write_points(run, points := grid([50]))
-    write_record(run, record(points[0]))
-    return run
 
 
 def test_a_speed_up_names_the_size_that_it_is_over(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.layout import LENGTHS_FILE
-from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit.gpus import CARDS
 from jobkit.report.estimates import estimates
@@ -32,7 +31,7 @@ def test_the_prediction_is_printed_in_place_of_the_line(run: Path) -> None:
     assert "Largest safe batch_size: " in report
     assert "3.33 GiB for the allocator" in report
     assert "at most 3.3" in report
-    assert report.endswith("  Cards, time and scheduler lines: jobkit recommend runs/demo\n")
+    assert report.endswith("  GPUs, time and scheduler lines: jobkit recommend runs/demo\n")
     report = render(collect([run]), width=200)
     assert "Largest safe batch_size: 881, where the text ends; 139.12 GiB for the allocator" in report
     assert "  Beware: the text ends the batch at 881 paragraphs" in report
@@ -84,13 +83,6 @@ def test_without_a_capacity_or_a_batch_size_there_is_no_prediction(tmp_path: Pat
     ]
     (told,) = estimates(collect([write_run(tmp_path / "other", other)]))
     assert told.prediction is None
-
-
-def test_a_batch_that_ran_out_of_memory_is_kept_for_the_fit(tmp_path: Path) -> None:
-    told = records()
-    failed = replace(told[-1], outcome=Outcome.GPU_OOM, needs=(), failed_load=200_000)
-    found = collect([write_run(tmp_path / "demo", [*told[:-1], failed])])
-    assert [need.outcome for need in found.needs[0]].count(Outcome.GPU_OOM) == 1
 
 
 @pytest.mark.parametrize("on", [True, False])

@@ -1,8 +1,5 @@
-"""What a row says; how rows become tables is in test_collect.py."""
-
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,21 +7,22 @@ import pytest
 
 from jobkit.core.measurements import Memory
 from jobkit.core.units import GIB
+from jobkit.report.rows import Row
 from jobkit.report.sources import read_sources
 from tests.support.builders import GPU, point, record, write_points, write_record
 
 
-def columns(run: Path, memory: Memory, foreign: int | None) -> Mapping[str, object]:
+def row_of(run: Path, memory: Memory, foreign: int | None) -> Row:
     write_points(run, [point()])
     write_record(run, replace(record(point()), memory=memory, gpu=replace(GPU, foreign_processes=foreign)))
-    ((row,), _) = read_sources([run])
-    return row.columns
+    (row,) = read_sources([run]).rows
+    return row
 
 
 def test_a_card_of_ones_own_tells_the_peak_by_its_rise(tmp_path: Path) -> None:
     memory = Memory(device_peak_bytes=5 * GIB, device_idle_bytes=GIB)
-    found = columns(tmp_path / "run", memory, 0)
-    assert (found["gpu_peak_bytes"], found["gpu_instrument"]) == (4 * GIB, "NVML device above idle")
+    found = row_of(tmp_path / "run", memory, 0)
+    assert (found.gpu_peak_bytes, found.gpu_instrument) == (4 * GIB, "NVML device above idle")
 
 
 @pytest.mark.parametrize(
@@ -34,5 +32,5 @@ def test_else_the_card_tells_nothing_of_this_process(
     tmp_path: Path, foreign: int | None, idle: int | None
 ) -> None:
     memory = Memory(device_peak_bytes=5 * GIB, device_idle_bytes=idle)
-    found = columns(tmp_path / "run", memory, foreign)
-    assert (found["gpu_peak_bytes"], found["gpu_instrument"]) == (None, None)
+    found = row_of(tmp_path / "run", memory, foreign)
+    assert (found.gpu_peak_bytes, found.gpu_instrument) == (None, None)

@@ -1,38 +1,27 @@
-"""The sentences one by one; whole reports are in test_report.py."""
-
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from jobkit.core.job_files import Exit
 from jobkit.core.records import Outcome, Record
-from jobkit.report.sentences import count_lines, fastest_line, heading, missing_lines, setting
+from jobkit.report.sentences import count_lines, fastest_line, heading, missing_lines
 from jobkit.report.tables import Collected, collect
 from tests.support.builders import GPU, grid, point, record, write_exit, write_points, write_record
 
-Row = Mapping[str, object]
-
 
 def collected(run: Path, records: Sequence[Record]) -> Collected:
-    write_points(run, [one.point for one in records])
+    write_points(run, [record.point for record in records])
     for one in records:
         write_record(run, one)
     return collect([run])
 
 
-def rows(table: pd.DataFrame) -> list[Row]:
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
-
-
 def title(found: Collected) -> list[str]:
-    (group,) = rows(found.groups)
-    return heading(group, rows(found.sizes))
+    return heading(found.by_group[0], found.by_size)
 
 
 def test_a_card_is_named_with_its_size_as_far_as_both_are_known(tmp_path: Path) -> None:
@@ -75,26 +64,22 @@ def test_out_of_gpu_memory_needs_no_advice_and_a_bug_does(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("speedups", "said"),
+    ("work_s", "phrases"),
     [
         ([1.0], ()),
-        ([1.0, math.nan], ()),
-        ([1.0, 0.8], ("Fastest: batch_size 50, the smallest that succeeded.",)),
-        (
-            [1.0, 1.25],
-            ("Fastest: batch_size 100, 1.25 times as fast as batch_size 50: 20 % less time.",),
-        ),
-        (
-            [math.nan, 1.0, 1.25],
-            ("Fastest: batch_size 150, 1.25 times as fast as batch_size 100: 20 % less time.",),
-        ),
+        ([1.0, None], ()),
+        ([1.0, 1.2], ("batch_size 50, the smallest that succeeded.",)),
+        ([1.0, 0.8], ("batch_size 100, 1.25 times as fast as batch_size 50: 20 % less time.",)),
+        ([None, 1.0, 0.8], ("batch_size 150, 1.25 times as fast as batch_size 100: 20 % less time.",)),
     ],
 )
-def test_the_fastest_size_is_told_where_two_compare(speedups: list[float], said: tuple[str, ...]) -> None:
-    rows = [{"batch_size": 50 * at, "speedup": speedup} for at, speedup in enumerate(speedups, 1)]
-    assert fastest_line(rows, ["batch_size"]) == said
-
-
-def test_a_knob_that_a_row_does_not_have_is_left_out() -> None:
-    row = {"batch_size": 50.0, "other": math.nan, "third": None}
-    assert setting(row, list(row)) == "batch_size 50"
+def test_the_fastest_size_is_named_if_two_compare(
+    work_s: list[float | None], phrases: tuple[str, ...], tmp_path: Path
+) -> None:
+    failed = {"outcome": Outcome.GPU_OOM, "summary": None}
+    records = [
+        record(point, work_s=seconds) if seconds else replace(record(point), **failed)  # type: ignore[arg-type]
+        for point, seconds in zip(grid([50, 100, 150][: len(work_s)]), work_s, strict=True)
+    ]
+    found = fastest_line(collected(tmp_path, records).by_size)
+    assert found == tuple(f"Fastest: {phrase}" for phrase in phrases)

@@ -289,7 +289,7 @@ def test_what_a_reader_must_know_is_remarked_once(tmp_path: Path) -> None:
     assert collect([run]).notes == (
         "tokenize_batch_size did not take effect; in effect: tokenize_batch_size=32",
         "instruments disagree (2 points): torch holds more than NVML saw",
-        "2 points ran beside other processes on the card: distrust speed and memory",
+        "2 points ran next to other processes on the GPU: distrust speed and memory",
     )
 
 

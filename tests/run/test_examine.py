@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from jobkit.run.examine import examine
 from jobkit.run.measure import nvml
@@ -27,6 +26,8 @@ def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:
 
 
 def test_torch_is_looked_at_where_the_work_needs_it() -> None:
+    import torch
+
     on_cpu, on_cuda = examine("cpu", "stanza-ner"), examine("cuda", "count")
 
     assert on_cpu["torch"]["version"] == torch.__version__

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.planning.script import render, render_fetch, render_find, render_follow
+from jobkit.planning.script import FETCH_BODY, render, render_errand, render_find, render_follow
 from jobkit.schedulers.lint import lint, refuse_script, summary
 from jobkit.schedulers.script import Effect
-from jobkit.schedulers.sge import lint as sge_rules
-from jobkit.schedulers.slurm import lint as slurm_rules
+from jobkit.schedulers.sge.lint import RULES as SGE_RULES
+from jobkit.schedulers.slurm.lint import RULES as SLURM_RULES
 from jobkit.spec.site import load_site
 from tests.pages.test_docs import blocks, coded, page, section, table
 from tests.planning.test_script import point, spec
@@ -38,7 +38,7 @@ def test_all_that_is_rendered_is_clean(scheduler: str) -> None:
         render(spec(), site, point(), run),
         render_find(spec(), site, point(), run),
         render_follow(spec(), site, point(), run),
-        render_fetch(spec(), site, run, ["en"]),
+        render_errand(spec(), site, run, FETCH_BODY, fetch=["en"]),
     ]
     assert [lint(text).findings for text in texts] == [[]] * 4
 
@@ -48,11 +48,11 @@ def test_a_script_may_be_for_both() -> None:
     assert list(looked.found) == ["slurm", "sge"]
     assert looked.lines() == [
         "both.sh:2: # SBATCH -n 4",
-        f"    ignored (Slurm): {slurm_rules.RULES['misspelt'].told}",
+        f"    ignored (Slurm): {SLURM_RULES['misspelt'].told}",
         "    write #SBATCH -n 4, or, to leave it out on purpose, ##SBATCH ...",
         "both.sh:4: #$ -soft",
-        f"    ignored (Grid Engine): {sge_rules.RULES['soft-alone'].told}",
-        f"    {sge_rules.RULES['soft-alone'].mend}",
+        f"    ignored (Grid Engine): {SGE_RULES['soft-alone'].told}",
+        f"    {SGE_RULES['soft-alone'].mend}",
     ]
     told = looked.as_json()
     assert told["schedulers"] == ["slurm", "sge"]
@@ -141,7 +141,7 @@ def test_the_refusal_on_the_page_is_the_one_that_is_told() -> None:
     assert f"jobkit: {raised.value}\n" in blocks(page("lint.md"), "text")
 
 
-RULES = {"Slurm": slurm_rules.RULES, "Grid Engine": sge_rules.RULES}
+RULES = {"Slurm": SLURM_RULES, "Grid Engine": SGE_RULES}
 ROWS = [(heading, row) for heading in RULES for row in table(section(page("lint.md"), heading))]
 
 

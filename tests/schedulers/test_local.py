@@ -5,10 +5,9 @@ import subprocess
 
 import pytest
 
-from jobkit.core.errors import JobkitError
 from jobkit.core.shell import Completed, run
 from jobkit.schedulers import local
-from jobkit.schedulers.types import Array, JobId, Queued, Request, State
+from jobkit.schedulers.types import Array, JobId, Queued, State
 
 ARRAY = Array(first=1, last=3, offset=0, throttle=None)
 ROW = {"job_id": "7", "task": 2, "evidence": "process finished", "host": "n1", "elapsed_s": 1.5}
@@ -21,37 +20,17 @@ def answer(text: str) -> Completed:
 def test_a_driver_runs_the_whole_run_folder() -> None:
     assert local.submit_argv("/runs/r1/job.sh", ARRAY)[-3:] == ("-m", "jobkit.submit.driver", "/runs/r1")
     assert local.submit_argv("/runs/r1/find.sh", ARRAY, [JobId("7")])[-1] == "/runs/r1", "it does all itself"
-    assert local.parse_submit("123\n") == JobId("123")
-    with pytest.raises(JobkitError, match="printed no process id"):
-        local.parse_submit("hello")
+    assert local.queue_argv((JobId("7-a1"), JobId("8-b2")))[-1] == "7,8"
+    assert local.cancel_argv(JobId("7-a1")) == ("kill", "-TERM", "7")
+    assert local.diagnostic_argvs((JobId("7"), JobId("8")), "demo-1") == (("ps", "-p", "7,8"),)
 
 
 def test_there_is_no_limit_and_nothing_to_ask() -> None:
-    request = Request(
-        name="r",
-        queue=None,
-        gpus=0,
-        gpu_type=None,
-        cpus=1,
-        memory_bytes=1,
-        walltime_s=1,
-        account=None,
-        qos=None,
-    )
-    assert local.limit_argv() == ()
-    assert local.parse_limit("anything") is None
+    assert local.limit_argv() == local.throttle_argv(JobId("7"), 3) == local.checks("job.sh", ARRAY) == ()
     assert local.task_limit_error("anything", [ARRAY] * 10**6) is None
-    assert local.checks("job.sh", ARRAY, request) == ()
-    assert local.accounting_argv((JobId("7"),), "2026-01-01T00:00:00", "r") == ()
-    assert local.queue_argv((JobId("7"), JobId("8")))[-1] == "7,8"
-    assert local.parse_queue(answer("7")) == ()
-    assert local.cancel_argv(JobId("7")) == ("kill", "-TERM", "7")
-    assert local.throttle_argv(JobId("7"), 3) == ()
     assert local.search_argvs("demo-1", "2026-01-02T03:04:05") == ((), ())
-    gone = Completed(("kill",), 1, "", "kill: (7): No such process\n")
-    assert local.refusal(gone) is None
-    denied = Completed(("kill",), 1, "", "kill: (7): Operation not permitted\n")
-    assert local.refusal(denied) == "kill: (7): Operation not permitted"
+    assert local.survey_argvs({}) == {}
+    assert local.parse_survey({}).queues is None
 
 
 def test_the_driver_accounts_for_its_points() -> None:
@@ -71,20 +50,6 @@ def test_the_driver_accounts_for_its_points() -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '{"job_id": 7}', '{"job_id": "7", "task": "x"}', "3"])
 def test_what_is_no_accounting_is_unknown(text: str) -> None:
     assert local.parse_accounting(answer(text)) is None
-
-
-def test_a_job_of_one_of_several_clusters_names_it() -> None:
-    assert str(JobId("7")) == "7"
-    assert str(JobId("7", "lab")) == "7;lab"
-
-
-def test_what_a_person_types_to_see_whether_drivers_live() -> None:
-    assert local.diagnostic_argvs((JobId("7"), JobId("8")), "demo-1") == (("ps", "-p", "7,8"),)
-
-
-def test_a_machine_is_a_site_without_queues() -> None:
-    assert local.survey_argvs({}) == {}
-    assert local.parse_survey({}).queues is None
 
 
 @pytest.mark.parametrize(
@@ -118,11 +83,6 @@ def test_a_process_of_ones_own_is_found_by_the_real_ps() -> None:
         assert answer.status in {0, 1}
         assert local.parse_queue(answer) is not None
     assert local.parse_queue(run(local.queue_argv(jobs))) == ()
-
-
-def test_a_driver_is_neither_searched_nor_throttled() -> None:
-    assert local.search_argvs("demo-1", "2026-01-02T03:04:05") == ((), ())
-    assert local.throttle_argv(JobId("7"), 3) == ()
 
 
 def test_a_point_here_waits_for_the_one_before_it_and_for_nobody() -> None:

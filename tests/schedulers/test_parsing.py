@@ -12,7 +12,7 @@ from jobkit.schedulers.parsing import (
     bytes_of,
     expand_tasks,
     no_such,
-    refused,
+    refusal,
     seconds_of,
     task_ranges,
 )
@@ -67,10 +67,10 @@ def test_ranges_are_read_back_and_as_few_as_can_be(tasks: list[int]) -> None:
 
 def test_what_a_command_refused() -> None:
     over = re.compile("gone")
-    assert refused(Completed(("kill",), 0, "", "a warning"), over) is None
-    assert refused(Completed(("kill",), 1, "3 is gone\n", "4 is yours?\n"), over) == "4 is yours?"
-    assert refused(Completed(("kill",), 1, "3 is gone\n", ""), over) is None
-    assert refused(Completed(("kill",), 3, "", ""), over) == "kill ended with status 3"
+    assert refusal(Completed(("kill",), 0, "", "a warning"), over) is None
+    assert refusal(Completed(("kill",), 1, "3 is gone\n", "4 is yours?\n"), over) == "4 is yours?"
+    assert refusal(Completed(("kill",), 1, "3 is gone\n", ""), over) is None
+    assert refusal(Completed(("kill",), 3, "", ""), over) == "kill ended with status 3"
 
 
 @pytest.mark.parametrize(

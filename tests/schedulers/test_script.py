@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.schedulers.script import read_script, signal_name, traps, words
+from jobkit.schedulers.script import Effect, Rule, missing_folder, read_script, signal_name, traps, words
 
 HERE = """\
 #!/bin/bash
@@ -37,11 +37,14 @@ def test_the_first_line_that_ends_as_on_windows() -> None:
     assert read_script("#!/bin/sh\n").crlf == 0
 
 
-def test_a_folder_is_missing_only_where_it_was_looked_for() -> None:
-    assert read_script("", lambda path: path == "here").missing("there")
-    assert not read_script("", lambda path: path == "here").missing("here")
-    assert not read_script("", lambda _: False).missing("")
-    assert not read_script("").missing("there")
+@pytest.mark.parametrize(
+    ("folder", "mend"), [("there", ["there"]), ("my logs", ["'my logs'"]), ("here", []), ("", [])]
+)
+def test_a_folder_is_missing_only_where_it_was_looked_for(folder: str, mend: list[str]) -> None:
+    rules = {"folder": Rule(Effect.LOST, "", "{quoted}")}
+    script = read_script("", lambda path: path == "here")
+    assert [one.mend for one in missing_folder(rules, script, script.lines[0], folder)] == mend
+    assert not list(missing_folder(rules, read_script(""), script.lines[0], folder))
 
 
 @pytest.mark.parametrize(
@@ -71,8 +74,8 @@ def test_a_signal_by_any_name(word: str) -> None:
 
 
 def test_words_of_a_directive() -> None:
-    assert words(" --job-name='a b' # a comment") == ("--job-name=a b",)
-    assert words(" --job-name='a b") == ()
+    lines = read_script("#T --job-name='a b' # a comment\n#T --job-name='a b").lines
+    assert [words(line, "#T") for line in lines] == [("--job-name=a b",), ()]
 
 
 @given(st.text())

@@ -215,7 +215,7 @@ def test_a_resource_that_the_cluster_does_not_have() -> None:
 
 
 def test_gpus_that_are_counted_for_each_slot() -> None:
-    found = looked(GRID, grid(cpus=4))["GPUs"]
+    found = looked(GRID, grid(cpus=4, slots=4))["GPUs"]
 
     assert found.status is Status.WARNING
     assert "4 CPUs and 1 GPU would take 4 GPUs" in found.said

@@ -121,7 +121,8 @@ def test_ctrl_c_cancels_the_job(fake_slurm: FakeCluster) -> None:
         end = time.monotonic() + 30
         while not any("pending" in line for line in said) and time.monotonic() < end:
             time.sleep(0.02)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        if said:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()

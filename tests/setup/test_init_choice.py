@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from jobkit.core.units import GIB
-from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey
-from jobkit.setup.init_choice import choose, cpu_queue, gpu_queue, memory_resource
+from jobkit.schedulers.survey import Queue, Survey
+from jobkit.setup.init_choice import choose, cpu_queue, gpu_queue
 from tests.support.surveys import captured, survey_of
 
 LAB, OTHER = survey_of("slurm", "lab"), survey_of("slurm", "other")
@@ -49,7 +49,6 @@ def test_grid_engine() -> None:
     assert choice.cpu_queue is not None
     assert (choice.queue.name, choice.cpu_queue.name) == ("gpu.q", "serial.q")
     assert (choice.environment, choice.cpus) == ("smp", 1), "ngpus is counted for each slot"
-    assert (choice.gpu_resource, choice.memory_resource) != (None, None)
     assert choice.gpu_type is None
 
 
@@ -58,8 +57,7 @@ def test_grid_engine_where_gpus_are_counted_for_the_job_and_projects_are_a_must(
 
     assert choice.queue is not None
     assert (choice.queue.name, choice.environment, choice.cpus) == ("gpu.q", "threads", 2)
-    assert choice.memory_resource is not None
-    assert (choice.memory_resource.name, choice.account) == ("h_vmem", "nlp")
+    assert (GRID_OTHER.memory[0].name, choice.account) == ("h_vmem", "nlp")
 
 
 def test_grid_engine_without_an_environment_of_one_node() -> None:
@@ -98,22 +96,6 @@ def test_the_order_of_gpu_queues() -> None:
 
     assert names == ["gpu-large", "gpu-small", "all", "bought"]
     assert cpu_queue(queues) == Queue(name="cpu")
-
-
-@pytest.mark.parametrize(
-    ("known", "chosen"),
-    [
-        ({"mem_free": Consumable.NOT, "h_vmem": Consumable.SLOT}, "h_vmem"),
-        ({"m_mem_free": Consumable.JOB, "h_vmem": Consumable.NOT}, "m_mem_free"),
-        ({"mem_free": Consumable.NOT, "h_vmem": Consumable.NOT}, "mem_free"),
-        ({"h_vmem": Consumable.NOT}, "h_vmem"),
-        ({"mem_total": Consumable.NOT}, None),
-    ],
-)
-def test_what_memory_is_asked_for_by(known: dict[str, Consumable], chosen: str | None) -> None:
-    found = memory_resource(Resource(name=name, kind="MEMORY", counted=how) for name, how in known.items())
-
-    assert (found.name if found else None) == chosen
 
 
 def test_the_default_account_where_every_job_must_name_one() -> None:

@@ -85,7 +85,7 @@ def test_grid_engine_with_names_of_its_own(tmp_path: Path) -> None:
     assert site.requests.gpus == "-l gpu={gpus}"
     assert site.requests.cpus == "-pe threads {cpus}"
     assert (site.requests.memory, site.memory_per) == ("-l h_vmem={memory}", "slot")
-    assert "consumable JOB: for the job; there are also: cuda_arch, gpu_mem" in text
+    assert "counted for each job; there are also: cuda_arch, gpu_mem" in text
     assert "there are also: whole-node, mpi, mpi-8" in text
     assert spec.resources.account == "nlp"
 
@@ -117,7 +117,7 @@ def test_gpus_without_types(tmp_path: Path) -> None:
 
 
 def test_a_scheduler_that_told_next_to_nothing(tmp_path: Path) -> None:
-    nothing = replace(SURVEYS["sge-lab"], queues=None, resources=(), gpus=None, one_node=())
+    nothing = replace(SURVEYS["sge-lab"], queues=None, resources=(), gpus=None, memory=(), one_node=())
     site, spec, text, _ = written(tmp_path, "sge", nothing)
 
     assert (site.queue, site.requests.gpus, site.requests.cpus, site.requests.memory) == (None,) * 4

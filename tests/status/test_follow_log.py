@@ -224,6 +224,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_following_goes_on_to_the_end(run: Path) -> None:
     out, said = io.BytesIO(), Said()
     thread = threading.Thread(target=Job(run, out, said))
@@ -235,6 +236,7 @@ def test_following_goes_on_to_the_end(run: Path) -> None:
     assert "slurm does not answer" in said[1]
 
 
+@pytest.mark.slow
 def test_following_goes_on_with_the_job_that_a_point_was_submitted_again_as(run: Path) -> None:
     """The job that was waited for was taken back; its log never came."""
 

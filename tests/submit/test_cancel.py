@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,8 +30,9 @@ from tests.support.builders import (
     write_record,
     write_submitted,
 )
+from tests.support.commands import jobkit, jobkit_process
+from tests.whole.test_job_script import wait_until
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 RUN_ID = point().run_id
 Queue = Callable[[Sequence[str]], None]
@@ -237,8 +235,7 @@ def test_a_job_whose_client_died_before_the_answer_is_cancelled_too(
     ],
 )
 def test_bad_usage_says_so(tmp_path: Path, words: list[str], said: str) -> None:
-    argv = [str(JOBKIT), "cancel", *words]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = jobkit("cancel", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr
 
@@ -381,16 +378,11 @@ def test_a_run_here_is_cancelled_as_a_whole_and_brings_its_results_home(
     (tmp_path / "text.txt").write_text("One.\n\nTwo.\n\nThree.\n", encoding="utf-8")
     (tmp_path / "spec.yaml").write_text(SLOW % (tmp_path / "told", WORKLOADS), encoding="utf-8")
 
-    def jobkit(*words: str) -> subprocess.CompletedProcess[str]:
-        argv = [str(JOBKIT), *words]
-        return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
-
-    assert jobkit("sweep", "spec.yaml", "--detach").returncode == 0
+    monkeypatch.chdir(tmp_path)
+    assert jobkit_process("sweep", "spec.yaml", "--detach").returncode == 0
     (run,) = (tmp_path / "runs").iterdir()
     name = f"runs/{run.name}"
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "told").exists():
-        assert time.monotonic() < deadline
+    wait_until((tmp_path / "told").exists)
     alone = jobkit("cancel", name, "2")
     assert alone.returncode == 2
     assert "cannot be cancelled alone: one process runs all points here" in alone.stderr
@@ -398,8 +390,7 @@ def test_a_run_here_is_cancelled_as_a_whole_and_brings_its_results_home(
     assert done.returncode == 0, done.stderr
     assert "cancelled: 2 points\nwhat runs brings home what it has" in done.stderr
     assert re.search(rf"run again +jobkit resume {name}\n", done.stderr), "relative to here"
-    while not list(run.glob("results/*/try-1/exit")) or read_standings([run])[0].queued:
-        assert time.monotonic() < deadline
+    wait_until(lambda: any(run.glob("results/*/try-1/exit")) and not read_standings([run])[0].queued)
     assert outcomes(run) == [Outcome.CANCELLED, Outcome.CANCELLED]
     kept = json.loads((run / "results" / "batch_size-1-r1" / "try-1" / "record.json").read_text())
     assert kept["summary"]["batches"] == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,8 @@ from jobkit.core.records import Outcome, Point
 from jobkit.planning.prepare import Options, Prepared, prepare
 from jobkit.submit import guards, sweep
 from tests.support.builders import record, write_record, write_submitted
+from tests.support.commands import JOBKIT, jobkit
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 SPEC = """\
 name: t
 workload: count
@@ -57,28 +56,27 @@ def done(run: Prepared, point: Point, outcome: Outcome = Outcome.OK) -> None:
 
 
 def test_twice_the_same_command_is_one_run(home: Path) -> None:
-    def jobkit(*words: str) -> subprocess.CompletedProcess[str]:
-        argv = [str(JOBKIT), "sweep", "spec.yaml", *words]
-        return subprocess.run(argv, cwd=home, capture_output=True, text=True, check=False, timeout=60)
+    def sweep(*words: str) -> subprocess.CompletedProcess[str]:
+        return jobkit("sweep", "spec.yaml", *words, cwd=home)
 
     (home / "spec.yaml").write_text(SPEC.replace("[1, 2, 3]", "[1, 2]"), encoding="utf-8")
-    assert "this very sweep" not in jobkit("--dry-run").stderr
-    assert jobkit().returncode == 0
+    assert "this very sweep" not in sweep("--dry-run").stderr
+    assert sweep().returncode == 0
     (run,) = (home / "runs").iterdir()
-    again = jobkit()
+    again = sweep()
     assert again.returncode == 2
     assert (
         f"this very sweep has a run: runs/{run.name}, 2 points: 2 done; nothing was submitted" in again.stderr
     )
     assert f"hint: jobkit collect runs/{run.name} prints its table; --new starts another run" in again.stderr
-    dry = jobkit("--dry-run")
+    dry = sweep("--dry-run")
     assert dry.returncode == 0
     assert dry.stdout.startswith("#!/bin/bash\n")
     assert "only --new submits it again" in dry.stderr
     assert list((home / "runs").iterdir()) == [run]
-    assert jobkit("--new").returncode == 0
+    assert sweep("--new", "--set", "sweep.batch_size=[1]").returncode == 0
     assert len(list((home / "runs").iterdir())) == 2
-    assert "this very sweep" not in jobkit("--set", "repeats=2", "--dry-run").stderr
+    assert "this very sweep" not in sweep("--set", "repeats=2", "--dry-run").stderr
 
 
 def test_twice_at_the_same_moment_is_one_run(home: Path) -> None:

@@ -11,7 +11,7 @@ from jobkit.core.measurements import Need
 from jobkit.core.records import Point, Record
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
-from jobkit.report.recommend.types import RunData, TryTimes
+from jobkit.report.recommend.types import RunData
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources
 from tests.support.builders import GPU, ITEMS, grid, record, write_points, write_record
@@ -79,14 +79,14 @@ def records(sizes: Sequence[int] = SIZES, repeats: int = 3) -> list[Record]:
     ]
 
 
-def material(told: Sequence[Record], loads: Loads | None = LOADS) -> RunData:
+def material(told: Sequence[Record], lengths: Lengths | None = LENGTHS) -> RunData:
     """Return what a run folder with these records holds."""
     return RunData(
         run="runs/demo",
         records=told,
         batches={},
-        loads=loads,
-        held=[TryTimes(started_at=one.started_at, ended_at=one.ended_at) for one in told],
+        lengths=lengths,
+        seconds=[60.0] * len(told),
         resources=Resources(gpu_type="h200", account="nlp"),
         site=load_site("slurm-default", "slurm"),
         plain_sites=[load_site("slurm-default", "slurm"), load_site("sge-default", "sge")],

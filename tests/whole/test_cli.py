@@ -1,4 +1,4 @@
-"""The commands as a user types them, in a process of their own."""
+"""The commands as a user types them; in a process of their own where they are interrupted."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from jobkit.cli import COMMANDS
+from tests.support import commands
+from tests.support.commands import JOBKIT
+from tests.whole.test_job_script import wait_until
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 ROOT = Path(__file__).parents[2]
 SPEC = """\
 name: t
@@ -36,16 +36,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def jobkit(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "100", **env}
-    return subprocess.run(
-        [JOBKIT, *arguments],
-        cwd=home,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        timeout=60,
-    )
+    return commands.jobkit(*arguments, cwd=home, env=env)
 
 
 def events(run: Path) -> list[dict[str, object]]:
@@ -115,13 +106,11 @@ def test_set_overrides_and_is_checked(home: Path) -> None:
 
 
 def test_a_detached_run_goes_on_alone(home: Path) -> None:
-    done = jobkit(home, "sweep", "spec.yaml", "--detach")
+    done = commands.jobkit_process("sweep", "spec.yaml", "--detach", cwd=home)
     assert done.returncode == 0, done.stderr
     advised = re.search(r"results +jobkit (collect \S+)", done.stderr)
     assert advised
-    deadline = time.monotonic() + 60
-    while jobkit(home, *advised[1].split()).returncode != 0:
-        assert time.monotonic() < deadline
+    wait_until(lambda: jobkit(home, *advised[1].split()).returncode == 0)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -130,6 +119,7 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
 ) -> None:
     told = home / "told"
     text = SPEC.replace("workload: count", "workload: odd:Slow").replace("[1, 2]", "[1]")
+    text = text.replace("repeats: 2", "repeats: 1")
     (home / "spec.yaml").write_text(
         text + f"environment: {{variables: {{ODD_TOLD: '{told}'}}}}\n", encoding="utf-8"
     )
@@ -144,9 +134,7 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
         start_new_session=True,
     ) as process:
         try:
-            deadline = time.monotonic() + 60
-            while not told.exists():
-                assert time.monotonic() < deadline
+            wait_until(told.exists)
             if sent is signal.SIGINT:
                 os.killpg(process.pid, sent)  # as a terminal does: to all of its group
             else:

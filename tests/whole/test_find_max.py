@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,9 +25,9 @@ from jobkit.planning.script import render_find
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import record, write_record
+from tests.support.commands import jobkit
 from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, Run, wait_until
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 CAPACITY = 150 * 2**20
 SPEC = """\
 name: hungry
@@ -53,15 +52,7 @@ class Here:
 
     def jobkit(self, *words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
         around = {"PYTHONPATH": str(WORKLOADS), "JOBKIT_LEDGER": str(self.folder / "ledger.jsonl")}
-        return subprocess.run(
-            [JOBKIT, *words],
-            cwd=self.folder,
-            env={**os.environ, "COLUMNS": "200", **around, **env},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=4 * DEADLINE_S,
-        )
+        return jobkit(*words, cwd=self.folder, env={"COLUMNS": "200", **around, **env})
 
     def sweep(self, **env: str) -> subprocess.CompletedProcess[str]:
         return self.jobkit("sweep", "spec.yaml", **env)

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,10 +35,10 @@ from tests.support.builders import (
     write_record,
     write_submitted,
 )
+from tests.support.commands import jobkit
 
 pytestmark = pytest.mark.fault
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 SPEC = """\
 name: t
 workload: count
@@ -53,14 +52,7 @@ scheduler: local
 
 def sweep(folder: Path, spec: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "spec.yaml").write_text(spec, encoding="utf-8")
-    return subprocess.run(
-        [JOBKIT, "sweep", "spec.yaml", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return jobkit("sweep", "spec.yaml", *arguments, cwd=folder)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from jobkit.core.job_files import read_begin
 from jobkit.core.records import Outcome
-from jobkit.report.recommend.types import TryTimes
+from jobkit.outcome.timing import worker_s
 from jobkit.report.tables import collect
 from jobkit.run.staged import fingerprint
 from jobkit.status.standing import Standing, read_standings
@@ -140,7 +140,7 @@ def test_a_node_whose_clock_is_wrong(tmp_path: Path, off_s: int) -> None:
     assert found["outcome"].tolist()[0] == "ok"
     assert (found.iloc[[0]].select_dtypes("number").fillna(0) >= 0).all(axis=None)
     (seen,) = read_standings([run.dir], ask=False)
-    took = TryTimes(started_at=record.started_at, ended_at=record.ended_at).seconds
+    took = worker_s(record)
     assert seen.points[0].standing is Standing.DONE
     assert took is not None
     assert 0 <= took < 60

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,10 +18,10 @@ from jobkit.status.standing import PointStanding, RunStanding, Standing, read_st
 from jobkit.submit import resubmit
 from jobkit.submit.resume import run_again
 from tests.fakes.cluster import FakeCluster
+from tests.support.commands import jobkit
 
 pytestmark = pytest.mark.fault
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 DEADLINE_S = 40
 SPEC = """\
 name: t
@@ -68,15 +66,8 @@ class Lab:
         )
         (self.home / "spec.yaml").write_text(text, encoding="utf-8")
         scheduler = ["--scheduler", self.cluster.scheduler, "--site", "./site.yaml"]
-        return subprocess.run(
-            [JOBKIT, "sweep", "spec.yaml", *scheduler],
-            cwd=self.home,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "workloads")},
-        )
+        path = str(Path(__file__).parents[1] / "workloads")
+        return jobkit("sweep", "spec.yaml", *scheduler, cwd=self.home, env={"PYTHONPATH": path})
 
     @property
     def run(self) -> Path:

@@ -76,7 +76,7 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
 
 
 def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: str) -> int:
-    from jobkit.planning.prepare import DEFAULT_RUNS_DIR
+    from jobkit.planning.resolve import DEFAULT_RUNS_DIR
     from jobkit.schedulers.registry import by_name, choose_scheduler
     from jobkit.submit.fetch_job import submit_fetch, wait_for_fetch
     from jobkit.submit.launch import say

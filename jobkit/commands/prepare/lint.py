@@ -42,7 +42,9 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
     """
     from jobkit.schedulers.lint import lint as lint_script
     from jobkit.schedulers.lint import summary
+    from jobkit.schedulers.registry import SCHEDULERS
 
+    titles = " or ".join(scheduler.TITLE for scheduler in SCHEDULERS.values() if scheduler.DIRECTIVE)
     results = [lint_script(_read(script), _name(script), _is_folder) for script in scripts]
     if as_json:
         terminal.say(terminal.as_json({"scripts": [result.as_json() for result in results]}, indent=2))
@@ -51,7 +53,7 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
             terminal.say(line)
         for result in results:
             if not result.found:
-                terminal.say(f"{result.name}: has no directive of Slurm or Grid Engine", err=True)
+                terminal.say(f"{result.name}: has no directive of {titles}", err=True)
         terminal.say(summary(results), err=True)
     return ExitCode.USAGE if any(result.findings for result in results) else ExitCode.DONE
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import gpu_memory_option, json_option, output_width
+from jobkit.commands.shared import gpu_memory_option, json_option
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
@@ -96,7 +96,7 @@ def collect(
 
         check_plot(plot)
     collected = collect_runs(paths)
-    if collected.points.empty:
+    if not collected.rows:
         notes = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"nothing to collect{notes}", hint=how_to_begin())
     if plot is not None:
@@ -104,7 +104,9 @@ def collect(
 
         draw(collected, plot, gpu_memory_bytes=gpu_memory_bytes)
     color = output is None and sys.stdout.isatty()
-    report = render(collected, fmt, width=output_width(), gpu_memory_bytes=gpu_memory_bytes, color=color)
+    report = render(
+        collected, fmt, width=terminal.page_width(), gpu_memory_bytes=gpu_memory_bytes, color=color
+    )
     if output is None:
         terminal.say(report, nl=False, colours=color)
     else:

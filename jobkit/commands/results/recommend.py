@@ -55,8 +55,9 @@ def recommend(
         raise click.UsageError("--gpu-memory and --gpu say the same: give one of them")
     share = _share(margin)
     from jobkit.core.terminal import terminal_width
+    from jobkit.planning.corpus import read_corpus
     from jobkit.report.recommend import output
-    from jobkit.report.recommend.material import read_corpus, read_material
+    from jobkit.report.recommend.material import read_material
     from jobkit.report.recommend.recommend import recommend as recommend_for
     from jobkit.report.recommend.types import RecommendOptions
     from jobkit.status.which_run import run_or_latest
@@ -65,7 +66,7 @@ def recommend(
     material = read_material(run if run and run.is_file() else run_or_latest(run))
     options = RecommendOptions(
         cards=gpus,
-        corpus=read_corpus(corpus, material) if corpus is not None else None,
+        corpus=read_corpus(corpus, material.records) if corpus is not None else None,
         margin=share,
     )
     answer = recommend_for(material, options)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobkit.commands.shared import json_option, output_width
+from jobkit.commands.shared import json_option
 from jobkit.core import terminal
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
     if as_json:
         terminal.say(output.as_json(found, runs, what.points, here[1:]))
     else:
-        shown = output.text(found, runs, what.points, width=output_width(), most=_most(whole=whole))
+        shown = output.text(found, runs, what.points, width=terminal.page_width(), most=_most(whole=whole))
         terminal.say(shown + output.others(here[1:]), nl=False)
     return max(one.exit_code for one in found)
 
@@ -80,7 +80,7 @@ def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json:
         if as_json:
             return f"{output.as_json(found, runs, points)}\n"
         most = _most(whole=whole, in_place=in_place)
-        return output.text(found, runs, points, width=output_width(), most=most)
+        return output.text(found, runs, points, width=terminal.page_width(), most=most)
 
     in_place = sys.stdout.isatty() and not as_json
     screen = Screen(_write, in_place=in_place, plain=as_json, note=_note)

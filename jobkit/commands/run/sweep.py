@@ -56,6 +56,7 @@ def sweep(
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")
     from jobkit.planning.prepare import Options, prepare
+    from jobkit.schedulers.registry import runs_here
     from jobkit.submit import guards, launch
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
@@ -72,7 +73,7 @@ def sweep(
             guards.refuse_duplicate_sweep(prepared)
 
     check()
-    if prepared.spec.scheduler != "local":
+    if not runs_here(prepared.spec.scheduler):
         code = launch.on_cluster(prepared, check, wait=wait)
     elif detach:
         code = launch.detached(prepared, check)

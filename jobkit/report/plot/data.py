@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from operator import attrgetter
 from statistics import fmean, stdev
 
-import pandas as pd
-
-from jobkit.core.files import read_tolerantly
-from jobkit.core.json_codec import from_json
-from jobkit.core.layout import BATCHES_FILE, try_folder
+from jobkit.core.layout import point_folder, read_batches
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
-from jobkit.fit.loads import loads_of, read_lengths
+from jobkit.core.units import format_setting
+from jobkit.fit.loads import loads_of
 from jobkit.fit.observations import others
 from jobkit.fit.speed import SPEED_TOLERANCE
-from jobkit.outcome.results import PointResult, read_run
-from jobkit.outcome.trials import Trial, trials
+from jobkit.outcome.trials import Trial
 from jobkit.report.plot.memory_data import NOTHING, MemoryPanel, memory_of_log, memory_of_records, together
-from jobkit.report.rows import LOG
+from jobkit.report.rows import LOG, Row
 from jobkit.report.tables import Collected
 
 
@@ -90,133 +86,104 @@ def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> li
     Parameters
     ----------
     collected
-        What was read; the records of its run folders are read again.
+        What was read.
     gpu_memory_bytes
-        The card to draw the capacity of; by default the one measured on.
+        The GPU to draw the capacity of; by default the one measured on.
     """
-    results = _results(collected.points)
-    return [
-        _group(collected, int(group), results, gpu_memory_bytes) for group in sorted(collected.groups.index)
-    ]
+    return [_group(collected, group, gpu_memory_bytes) for group in range(len(collected.by_group))]
 
 
-Results = Mapping[tuple[str, str], PointResult]
-"""By folder and point id."""
+def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> GroupPlot:
+    rows = [row for row in collected.rows if row.group == group]
+    swept = [row for row in rows if not row.trial]
+    if rows[0].workload == LOG:
+        memory = _memory_of_log(rows, gpu_memory_bytes)
+    else:
+        memory = _memory(collected, swept, [row for row in rows if row.trial], gpu_memory_bytes)
+    return GroupPlot(group, memory, _speed(swept, collected.knobs))
 
 
-def _results(points: pd.DataFrame) -> Results:
-    measured = points[points["group"].notna() & (points["workload"] != LOG)]
-    return {
-        (folder, result.point.point_id): result
-        for folder in measured["folder"].unique()
-        for result in read_run(Path(folder)).points
-    }
-
-
-def _group(collected: Collected, group: int, results: Results, gpu_memory_bytes: int | None) -> GroupPlot:
-    rows = collected.points[collected.points["group"] == group]
-    if (rows["workload"] == LOG).any():
-        return GroupPlot(group, _memory_of_log(rows, gpu_memory_bytes), _speed(rows, collected.knobs))
-    keys = list(zip(rows["folder"], rows["point"], strict=True))
-    found = {key: results[key] for key in keys if key in results}
-    tries = {key for key, one in found.items() if is_verification(one)}
-    if len(tries) == len(found):  # a sweep under a cap: nothing else is there to be verified
-        tries = set()
-    records = {key: one.chosen.record for key, one in found.items() if one.chosen and one.chosen.record}
-    measured = {key: record for key, record in records.items() if key not in tries}
-    lengths = (read_lengths(Path(folder)) for folder in rows["folder"].unique())
-    known = next((length for length in lengths if length is not None), None)
-    apart: dict[str, dict[tuple[str, str], Record]] = defaultdict(dict)
-    for key, record in measured.items():
-        apart[others(record.point.params, record.inert)][key] = record
+def _memory(
+    collected: Collected, swept: Sequence[Row], tries: Sequence[Row], gpu_memory_bytes: int | None
+) -> MemoryPanel:
+    lengths = collected.lengths(swept)
+    apart: dict[str, list[Row]] = defaultdict(list)
+    for row in swept:
+        if row.record:
+            apart[others(row.record.point.params, row.record.inert)].append(row)
     panels = {
         words: memory_of_records(
-            list(part.values()),
-            [record for key, record in records.items() if key in tries],
-            _batches(part, found),
-            loads_of(known, [record.point for record in part.values()]),
-            _trials({key: found[key] for key in tries}),
+            records := _records(part),
+            _records(tries),
+            _batches(part),
+            loads_of(lengths, [record.point for record in records]),
+            _trials(collected, tries),
             gpu_memory_bytes,
         )
         for words, part in apart.items()
     }
-    memory = together(panels) if len(panels) > 1 else next(iter(panels.values()), NOTHING)
-    swept = rows[[key not in tries for key in keys]]
-    return GroupPlot(group, memory, _speed(swept, collected.knobs))
+    return together(panels) if len(panels) > 1 else next(iter(panels.values()), NOTHING)
 
 
-def _trials(tried: Results) -> list[Trial]:
+def _records(rows: Iterable[Row]) -> list[Record]:
+    return [row.record for row in rows if row.record]
+
+
+def _trials(collected: Collected, tries: Iterable[Row]) -> list[Trial]:
     """Return what was predicted for the points that tried it."""
-    predicted = {
-        (folder, trial.index): trial
-        for folder in {name for name, _ in tried}
-        for trial in trials(Path(folder))
-    }
-    found = (
-        predicted.get((folder, one.point.index)) for (folder, _), one in sorted(tried.items(), key=_order)
-    )
-    return [trial for trial in found if trial is not None]
+    indices = {(row.folder, row.index) for row in tries}
+    return [
+        trial
+        for folder, trials in sorted(collected.trials.items())
+        for trial in sorted(trials, key=attrgetter("index"))
+        if (folder, trial.index) in indices
+    ]
 
 
-def _order(item: tuple[tuple[str, str], PointResult]) -> tuple[str, int]:
-    return item[0][0], item[1].point.index
-
-
-def _memory_of_log(rows: pd.DataFrame, gpu_memory_bytes: int | None) -> MemoryPanel:
-    on_gpu = (rows["device"] != "cpu").any()
-    column = "gpu_peak_bytes" if on_gpu else "ram_peak_bytes"
-    well = rows[rows[column].notna()]
-    model = float(well["model_bytes"].mean())
-    capacity = float(gpu_memory_bytes or well["gpu_capacity_bytes"].max())
+def _memory_of_log(rows: Sequence[Row], gpu_memory_bytes: int | None) -> MemoryPanel:
+    on_gpu = rows[0].device != "cpu"
+    peaks = [(row, row.gpu_peak_bytes if on_gpu else row.ram_peak_bytes) for row in rows]
+    known = [(row, peak) for row, peak in peaks if peak is not None]
+    models = [row.model_bytes for row, _ in known if row.model_bytes is not None]
     return memory_of_log(
-        well[BATCH_SIZE].tolist(),
-        well[column].tolist(),
+        [row.params[BATCH_SIZE] for row, _ in known],
+        [peak for _, peak in known],
         up="GPU memory, total" if on_gpu else "RAM",
-        capacity_bytes=None if math.isnan(capacity) or not on_gpu else capacity,
-        model_bytes=0.0 if math.isnan(model) else model,
+        capacity_bytes=(gpu_memory_bytes or rows[0].gpu_capacity_bytes) if on_gpu else None,
+        model_bytes=fmean(models) if models else 0.0,
     )
 
 
-def is_verification(result: PointResult) -> bool:
-    """Tell whether a point tries a prediction and is none of the sweep."""
-    return result.point.trial
-
-
-def _batches(measured: Mapping[tuple[str, str], Record], found: Results) -> dict[str, Sequence[Batch]]:
+def _batches(rows: Iterable[Row]) -> dict[str, Sequence[Batch]]:
     """Return the batch lines by point id; of two runs in a group both, one after the other."""
     lines: dict[str, list[Batch]] = defaultdict(list)
-    for (folder, name), record in measured.items():
-        chosen = found[folder, name].chosen
-        if chosen and record.point.device != "cpu":
-            home = Path(try_folder(folder, name, chosen.number))
-            lines[name] += read_tolerantly(home / BATCHES_FILE, _batch)[0]
+    for row in rows:
+        if row.device != "cpu" and row.result and row.result.chosen:
+            lines[row.point] += read_batches(
+                point_folder(row.folder, row.point), row.result.chosen.number, []
+            )
     return dict(lines)
 
 
-def _batch(line: str, where: str) -> Batch:
-    return from_json(Batch, line, where=where)
-
-
-def _speed(rows: pd.DataFrame, knobs: Sequence[str]) -> SpeedPanel:
-    """Return the speed over the first knob that is there, those that went well alone."""
-    well = rows[(rows["outcome"] == Outcome.OK) & rows["items_per_s"].notna()]
-    used = [knob for knob in knobs if well[knob].notna().any()]
-    knob = used[0] if used else BATCH_SIZE
-    if well.empty or not used:
-        return SpeedPanel(knob=knob, series=())
-    others = used[1:] if _ambiguous(well, knob, used[1:]) else []
+def _speed(rows: Iterable[Row], knobs: Sequence[str]) -> SpeedPanel:
+    """Return the speed over the first knob that is there, of the points that succeeded."""
+    well = [row for row in rows if row.outcome is Outcome.OK and row.items_per_s is not None]
+    used = [knob for knob in knobs if any(knob in row.params for row in well)]
+    if not used:
+        return SpeedPanel(knob=BATCH_SIZE, series=())
+    knob, *rest = used
+    well = [row for row in well if knob in row.params]
+    settings = {tuple(sorted(row.params.items())) for row in well}
+    ambiguous = len(settings) > len({row.params[knob] for row in well})
     by_setting: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in well.sort_values(used).to_dict("records"):
-        name = ", ".join(f"{other} {row[other]:,.0f}" for other in others)
-        by_setting[name][int(row[knob])].append(float(row["items_per_s"]))
+    for row in sorted(well, key=lambda row: [row.params.get(name, math.inf) for name in used]):
+        name = format_setting(
+            {other: row.params[other] for other in rest if ambiguous and other in row.params}
+        )
+        by_setting[name][row.params[knob]].append(row.items_per_s or 0.0)
     series = tuple(_series(name, repeats) for name, repeats in by_setting.items())
     fastest = max(max(one.items_per_s) for one in series)
     return SpeedPanel(knob=knob, series=series, fastest_items_per_s=fastest, knee=_knee(series, fastest))
-
-
-def _ambiguous(well: pd.DataFrame, knob: str, others: Sequence[str]) -> bool:
-    """Tell whether one value of the knob stands for several settings of the others."""
-    return len(well[[knob, *others]].drop_duplicates()) > well[knob].nunique()
 
 
 def _series(name: str, repeats: Mapping[int, Sequence[float]]) -> SpeedSeries:

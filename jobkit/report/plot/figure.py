@@ -23,7 +23,6 @@ from jobkit.report.sentences import heading
 from jobkit.report.tables import Collected
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure, SubFigure
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -146,7 +145,7 @@ def figure(collected: Collected, *, gpu_memory_bytes: int | None = None) -> Figu
 
 
 def _plots(collected: Collected, gpu_memory_bytes: int | None) -> list[GroupPlot]:
-    count = len(collected.groups)
+    count = len(collected.by_group)
     if not count:
         raise JobkitError(
             "nothing to draw: no point has figures yet", hint="look again later: jobkit collect"
@@ -162,18 +161,12 @@ def _plots(collected: Collected, gpu_memory_bytes: int | None) -> list[GroupPlot
 
 def _titles(collected: Collected) -> list[list[str]]:
     """Return the lines above each group: those of its table, the versions only where they differ."""
-    alike = len(set(collected.groups["versions"])) == 1
-    found = []
-    for group, row in enumerate(_plain(collected.groups)):
-        lines = heading(row, _plain(collected.sizes[collected.sizes["group"] == group]))
-        found.append(lines[:-1] if alike and row["versions"] else lines)
-    return found
-
-
-def _plain(frame: pd.DataFrame) -> list[dict[str, object]]:
-    """Return rows as dicts, a missing value as ``None``."""
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
+    alike = len({group.versions for group in collected.by_group}) == 1
+    titles = []
+    for number, group in enumerate(collected.by_group):
+        lines = heading(group, [size for size in collected.by_size if size.first.group == number])
+        titles.append(lines[:-1] if alike and group.versions else lines)
+    return titles
 
 
 def _wrapped(lines: Sequence[str], width_in: float) -> str:

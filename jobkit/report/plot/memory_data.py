@@ -11,7 +11,7 @@ from jobkit.fit.batch_line import BatchLine, fit_line, largest_batch
 from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.line import Fit
 from jobkit.fit.loads import Loads, agreeing
-from jobkit.fit.observations import NEED, RAM, MemoryObservations, observe_memory, ram_peak
+from jobkit.fit.observations import NEED, RAM, MemoryObservations, observe_memory
 from jobkit.fit.predict import predict
 from jobkit.outcome.trials import Trial
 from jobkit.run.workloads.base import SHIPPED
@@ -172,7 +172,7 @@ def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[
             Marks(MEASURED, "need", tuple((need.load, need.passed_bytes) for need in needs)),
         ]
     if evidence.kind == RAM:
-        return [Marks(MEASURED, "RAM peak", _spots((_load(one), ram_peak(one)) for one in well))]
+        return [Marks(MEASURED, "RAM peak", _spots((_load(one), one.memory.ram_peak_bytes) for one in well))]
     return [
         Marks(
             BESIDE, "allocated peak", _spots((_load(one), one.memory.allocated_peak_bytes) for one in well)
@@ -206,7 +206,7 @@ def _tried(
 def _taken(evidence: MemoryObservations, record: Record) -> int | None:
     """Return what a point took, in the kind of memory that the line is of."""
     if evidence.kind == RAM:
-        return ram_peak(record)
+        return record.memory.ram_peak_bytes
     return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
 
 

@@ -1,48 +1,26 @@
-"""What a recommendation needs of a run folder, a corpus and the site files. Reads; submits nothing."""
+"""What a recommendation needs of a run folder and the site files. Submits nothing."""
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import parse_object, read_text, read_tolerantly
-from jobkit.core.json_codec import from_json
-from jobkit.core.layout import (
-    BATCHES_FILE,
-    RECORD_FILE,
-    SPEC_FILE,
-    TRY_PREFIX,
-    is_run_folder,
-    point_folder,
-    try_folder,
-    try_numbers,
-)
-from jobkit.core.paths import cache_dir, ledger_path
-from jobkit.core.records import RESULTS, Batch, Outcome, Record, TextRef
+from jobkit.core.layout import SPEC_FILE, is_run_folder, point_folder, read_batches, try_numbers
+from jobkit.core.paths import ledger_path
+from jobkit.core.records import RESULTS, Batch, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.fit import ledger
-from jobkit.fit.lengths import Lengths
-from jobkit.fit.loads import loads_of, read_lengths
+from jobkit.fit.loads import read_lengths
 from jobkit.outcome.results import PointResult, read_run
+from jobkit.outcome.timing import worker_s
 from jobkit.outcome.trials import describe_trials, settled_trials, trials
-from jobkit.planning.text_lengths import cached_lengths, paragraphs_of
-from jobkit.planning.texts import find_text
-from jobkit.report.recommend.types import Corpus, RunData, TryTimes
+from jobkit.outcome.tries import read_try
+from jobkit.report.recommend.types import RunData
 from jobkit.report.sources import never_began
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
-
-LOCAL = "local"
-MOST_PARAGRAPHS = 10**12
-NUMBERS = "2000000, 2,000,000, 2_000_000 or 2e6"
-_NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", re.ASCII)
-"""A number as people and programs write it; one out of reach is refused as a number, not as a file."""
 
 
 def read_material(folder: Path) -> RunData:
@@ -67,8 +45,7 @@ def read_material(folder: Path) -> RunData:
     spec, notes = _spec(folder)
     site, more = _site(spec)
     sweep = [point for point in run.points if not point.point.trial]
-    points = [one.point for one in sweep]
-    records = [one.chosen.record for one in sweep if one.chosen and one.chosen.record]
+    records = [one.record for one in sweep if one.record]
     tried = settled_trials(
         trials(folder),
         {point.point.index: point.verdict.outcome for point in run.points},
@@ -78,11 +55,11 @@ def read_material(folder: Path) -> RunData:
         run=str(folder),
         records=records,
         batches=_batches(folder, sweep),
-        loads=loads_of(read_lengths(folder), points),
-        held=tuple(_held(folder, sweep)),
+        lengths=read_lengths(folder),
+        seconds=tuple(_seconds(folder, sweep)),
         resources=spec.resources if spec else None,
         site=site,
-        plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if name != LOCAL],
+        plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)],
         to_come=sum(one.verdict.outcome is None for one in sweep),
         failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in sweep),
         notes=(*run.notes, *notes, *more),
@@ -95,17 +72,7 @@ def read_material(folder: Path) -> RunData:
 def _ledger(records: Sequence[Record]) -> str | None:
     """Return what became of the user's predictions of this kind in other runs, in a few words."""
     first = next((record for record in records if record.outcome is Outcome.OK), None)
-    if first is None:
-        return None
-    model = first.point.model
-    return ledger.summary(
-        [entry for entry in ledger.entries(ledger_path()) if entry.run_id != first.point.run_id],
-        workload=first.point.workload,
-        model=model.fingerprint if model else None,
-        gpu=first.gpu.name if first.gpu else None,
-        torch=first.versions.get("torch"),
-        cuda=first.versions.get("cuda"),
-    )
+    return ledger.summary(ledger.entries(ledger_path()), first) if first else None
 
 
 def _spec(folder: Path) -> tuple[SweepSpec | None, list[str]]:
@@ -118,7 +85,7 @@ def _spec(folder: Path) -> tuple[SweepSpec | None, list[str]]:
 
 def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
     """Return the site of a run; ``None`` where it ran without a scheduler."""
-    if spec is None or spec.scheduler in {LOCAL, "auto"}:
+    if spec is None or spec.scheduler == "auto" or runs_here(spec.scheduler):
         return None, []
     try:
         return load_site(spec.site, spec.scheduler), []
@@ -126,85 +93,24 @@ def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
         return None, [f"{error.message}: the lines are a plain {spec.scheduler}'s"]
 
 
-def _batches(folder: Path, sweep: Sequence[PointResult]) -> dict[str, list[Batch]]:
-    """Return the batch lines of the tries that count, where memory on a GPU was measured by them."""
-    found = {}
-    for one in sweep:
-        record = one.chosen.record if one.chosen else None
-        if one.chosen and record and record.point.device != "cpu":
-            home = Path(try_folder(folder, one.point.point_id, one.chosen.number))
-            lines, _ = read_tolerantly(home / BATCHES_FILE, lambda line, at: from_json(Batch, line, where=at))
-            found[one.point.point_id] = lines
-    return found
+def _batches(folder: Path, sweep: Iterable[PointResult]) -> dict[str, Sequence[Batch]]:
+    """Return the batches of the tries that count, if memory on a GPU was measured by them."""
+    return {
+        result.point.point_id: read_batches(
+            point_folder(folder, result.point.point_id), result.chosen.number, []
+        )
+        for result in sweep
+        if result.chosen and result.record and result.point.device != "cpu"
+    }
 
 
-def _held(folder: Path, sweep: Sequence[PointResult]) -> Iterator[TryTimes]:
-    """Yield every try of the points of the sweep, less those that a person ran."""
-    for one in sweep:
-        home = Path(point_folder(folder, one.point.point_id))
-        for number in reversed(try_numbers(str(home)) if one.tries else []):
-            if number not in one.by_hand:
-                yield _times(home / f"{TRY_PREFIX}{number}" / RECORD_FILE)
-
-
-def _times(path: Path) -> TryTimes:
-    try:
-        data: dict[str, Any] = parse_object(read_text(path), str(path))
-    except (OSError, JobkitError):
-        return TryTimes()
-    return TryTimes(started_at=str(data.get("started_at", "")), ended_at=str(data.get("ended_at", "")))
-
-
-def read_corpus(text: str, material: RunData) -> Corpus:
-    """Return what the user wants to work through.
-
-    Parameters
-    ----------
-    text
-        A number of paragraphs, or a file.
-    material
-        Of the run: its workload and model say where lengths may be known already.
-
-    Raises
-    ------
-    JobkitError
-        Where it is neither.
-    """
-    if (number := _NUMBER.fullmatch(text)) and not Path(text).exists():
-        return Corpus(paragraphs=_paragraphs(number[0]))
-    try:
-        found = find_text(text, base=Path(), cache=cache_dir(), write=False)
-    except JobkitError as error:
-        hint = f"a number of paragraphs ({NUMBERS}), a text that is here, or sample"
-        if text.startswith(("http://", "https://")):
-            hint = f"fetch it first, and name the file: curl -LO {shlex.quote(text)}"
-        raise JobkitError(f"--corpus {text}: {error.message}", hint=hint) from error
-    held = paragraphs_of(found)
-    return Corpus(
-        name=text,
-        paragraphs=len(held),
-        characters=sum(map(len, held)),
-        loads=loads_of(_known(found, material), [record.point for record in material.records]),
-    )
-
-
-def _paragraphs(number: str) -> int:
-    """Return a number of paragraphs as people write it.
-
-    Raises
-    ------
-    JobkitError
-        Where it is none that a corpus could have.
-    """
-    found = Decimal(number.replace(",", "").replace("_", ""))
-    why = "" if 1 <= found <= MOST_PARAGRAPHS else f"is not within 1 and {MOST_PARAGRAPHS:,} paragraphs"
-    if not why and found % 1:
-        why = "is no whole number"
-    if why:
-        raise JobkitError(f"--corpus {number} {why}", hint=f"for instance {NUMBERS}; or name a file")
-    return int(found)
-
-
-def _known(text: TextRef, material: RunData) -> Lengths | None:
-    point = material.records[0].point if material.records else None
-    return cached_lengths(point.workload, text, point.model, cache_dir()) if point else None
+def _seconds(folder: Path, sweep: Iterable[PointResult]) -> Iterator[float | None]:
+    """Yield how long each try of the sweep ran, less those that a person ran; ``None`` if unknown."""
+    for result in sweep:
+        home = point_folder(folder, result.point.point_id)
+        for number in reversed(try_numbers(home) if result.tries else []):
+            if number in result.by_hand:
+                continue
+            chosen = result.chosen if result.chosen and result.chosen.number == number else None
+            record = (chosen or read_try(home, number, result.point)).record
+            yield worker_s(record) if record else None

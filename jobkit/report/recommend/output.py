@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from jobkit.core import terminal
 from jobkit.core.records import BATCH_SIZE
-from jobkit.core.terminal import NoWrap, shell_quote, wrap_sections
+from jobkit.core.terminal import Column, NoWrap, shell_quote, table, wrap_sections
 from jobkit.core.units import MIB, format_bytes_gib, format_count, format_memory, format_walltime
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.predict import Prediction
-from jobkit.fit.speed import SPEED_TOLERANCE, TWO_SIDED, Speed, differ
+from jobkit.fit.speed import SPEED_TOLERANCE, TWO_SIDED, Corpus, Speed, differ
 from jobkit.outcome.trials import NOT_TRIED
 from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
 from jobkit.report.recommend.types import (
@@ -20,7 +20,6 @@ from jobkit.report.recommend.types import (
     SATURATION,
     SWEEP,
     THROUGHPUT,
-    Corpus,
     Lines,
     OnCard,
     Recommendation,
@@ -28,7 +27,6 @@ from jobkit.report.recommend.types import (
     within,
 )
 
-GAP = 2
 EVEN = 0.0005
 """A difference in speed that would be printed as 0.0 %."""
 MEASURED = {
@@ -123,7 +121,7 @@ def _proof(found: Recommendation) -> Iterator[str]:
         yield f"  jobkit verify cannot prove it on so short a text ({text})."
     else:
         memory = _memory_option(largest.capacity_bytes * (1 - found.margin)) if found.margin else ""
-        yield f"  Prove it before you rely on it: jobkit verify {shell_quote(of.run)}{memory}"
+        yield NoWrap(f"  Prove it before you rely on it: jobkit verify {shell_quote(of.run)}{memory}")
 
 
 def _memory_option(size_bytes: float) -> str:
@@ -210,7 +208,8 @@ def _cards(found: Recommendation) -> Iterator[str]:
     yield f"On other cards (does {found.batch.recommended.setting} fit; the largest batch)"
     yield ""
     heads = ["card", "usable GiB", "fits", "largest safe", "by the line", ""]
-    yield from _grid(heads, [_card_cells(card) for card in found.cards])
+    columns = zip(*map(_card_cells, found.cards), strict=True)
+    yield from table([Column(h, cells, left=h == heads[0]) for h, cells in zip(heads, columns, strict=True)])
     yield ""
     yield "  A GPU has less usable memory than its name says; jobkit help recommend names the sources."
     context = format_bytes_gib(found.measured.overhead_bytes or 0)
@@ -231,15 +230,6 @@ def _card_cells(card: OnCard) -> list[str]:
     fits = {True: "yes", False: "no", None: "?"}[card.fits]
     note = "the text ends" if found.saturated else ""
     return [card.name, usable, fits, f"{found.safe_batch:,}", f"{found.largest_batch:,}", note]
-
-
-def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for row in (heads, ["─" * width for width in wide], *rows):
-        gap = ("─" if row[0].startswith("─") else " ") * GAP
-        first, *rest = zip(row, wide, strict=True)
-        cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
-        yield NoWrap(gap.join(cells).rstrip(" "))
 
 
 def _time(found: Recommendation) -> Iterator[str]:

@@ -15,6 +15,7 @@ from jobkit.fit.loads import Loads, agreeing, loads_of
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
 from jobkit.fit.predict import Prediction, capped, predict
 from jobkit.fit.speed import (
+    Corpus,
     Speed,
     differ,
     duration,
@@ -32,7 +33,6 @@ from jobkit.report.recommend.types import (
     SWEEP,
     THROUGHPUT,
     Choice,
-    Corpus,
     Cost,
     Line,
     Measured,
@@ -66,8 +66,6 @@ def cautions(
     chosen, largest = batch.recommended, batch.largest
     found = [_unsafe(chosen, largest)] if within(chosen, largest) is False else []
     found += largest.doubts or evidence.remarks
-    if evidence.overhead_bytes is None and not any("context" in one for one in found):
-        found.append("what the context takes of the card is unknown, so that nothing is kept free for it")
     if chosen.repeats == 1:
         found.append("each setting ran once, so no difference in speed is known to be real")
     if hosts := _hosts(material.records):
@@ -200,8 +198,7 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, _Memory]:
 def _told(
     material: RunData, wishes: RecommendOptions, evidence: MemoryObservations, records: Sequence[Record]
 ) -> _Memory:
-    lengths = material.loads.lengths if material.loads else None
-    loads = agreeing(loads_of(lengths, [record.point for record in records]), evidence.load_by_batch)
+    loads = agreeing(loads_of(material.lengths, [record.point for record in records]), evidence.load_by_batch)
     return _Memory(evidence, loads, _largest(material, evidence, loads, wishes.margin))
 
 
@@ -328,7 +325,7 @@ def _binds(chosen: Speed, found: Sequence[Speed], largest: Prediction) -> str | 
 
 
 def _cost(material: RunData, first: Record) -> Cost:
-    seconds = [one.seconds for one in material.held]
-    known = [second for second in seconds if second is not None]
+    known = [seconds for seconds in material.seconds if seconds is not None]
     each = first.point.threads if first.point.device == "cpu" else 1
-    return Cost(seconds=each * sum(known), tries=len(seconds), unknown=len(seconds) - len(known))
+    tries = len(material.seconds)
+    return Cost(seconds=each * sum(known), tries=tries, unknown=tries - len(known))

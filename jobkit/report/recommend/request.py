@@ -7,9 +7,9 @@ import math
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.fit.observations import ram_peak
 from jobkit.fit.speed import Duration
 from jobkit.report.recommend.types import Lines, Request, RunData
+from jobkit.schedulers.registry import SCHEDULERS, by_name
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources
@@ -17,8 +17,6 @@ from jobkit.spec.sweep_spec import Resources
 MEMORY_FACTOR = 1.2
 WALLTIME_FACTOR = 1.25
 WALLTIME_STEP_S = 300
-PREFIXES = {"slurm": "#SBATCH", "sge": "#$"}
-"""What a header line begins with, by scheduler."""
 OF_A_SITE = (
     "queue",
     "gpu_type",
@@ -64,12 +62,12 @@ def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
     resources
         What is wanted.
     site
-        Of Slurm or Grid Engine.
+        Of a scheduler that reads header lines.
     own
         Whether it is the site of the run.
     """
     wanted = resources if own else _without_names(resources)
-    prefix = PREFIXES[site.scheduler]
+    prefix = by_name(site.scheduler).DIRECTIVE
     try:
         found = tuple(f"{prefix} {line}" for line in directives(wanted, site))
     except JobkitError as error:
@@ -83,12 +81,10 @@ def _without_names(resources: Resources) -> Resources:
 
 
 def used_ram(record: Record) -> int | None:
-    """Return the most RAM that a try is charged with: on Slurm the cgroup's, page cache included.
-
-    Elsewhere a job need not have a cgroup of its own, and the figure would be everybody's.
-    """
-    seen = [ram_peak(record), record.memory.cgroup_peak_bytes if record.job.scheduler == "slurm" else None]
-    return max((one for one in seen if one is not None), default=None)
+    """Return the most RAM that a try is charged with: if it had a cgroup, that one's with its page cache."""
+    memory, scheduler = record.memory, SCHEDULERS.get(record.job.scheduler)
+    cgroup = memory.cgroup_peak_bytes if scheduler and scheduler.CHARGES_PAGE_CACHE else None
+    return max((peak for peak in (memory.ram_peak_bytes, cgroup) if peak is not None), default=None)
 
 
 def request(material: RunData, first: Record, time: Duration) -> Request | None:
@@ -108,7 +104,6 @@ def request(material: RunData, first: Record, time: Duration) -> Request | None:
         return None
     well = [record for record in material.records if record.outcome is Outcome.OK]
     peak = max((used for one in well if (used := used_ram(one))), default=None)
-    seconds = [one.seconds for one in material.held if one.seconds is not None]
     gpus = 0 if first.point.device == "cpu" else max(1, asked.gpus)
     wanted = enough(asked, peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)
     own = material.site
@@ -123,6 +118,6 @@ def request(material: RunData, first: Record, time: Duration) -> Request | None:
         asked_memory_bytes=asked.memory,
         asked_walltime_s=asked.walltime,
         used_memory_bytes=peak,
-        used_s=max(seconds, default=None),
+        used_s=max((s for s in material.seconds if s is not None), default=None),
         lines=tuple(lines(wanted, site, own=mine) for site, mine in sites),
     )

@@ -4,40 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from jobkit.core.records import BATCH_SIZE, Batch, Record
 from jobkit.fit.gpus import GpuKind
-from jobkit.fit.loads import Loads
+from jobkit.fit.lengths import Lengths
 from jobkit.fit.predict import Prediction
-from jobkit.fit.speed import Duration, Speed
+from jobkit.fit.speed import Corpus, Duration, Speed
 from jobkit.outcome.trials import Trial
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources
 
 THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "sweep"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TryTimes:
-    """One try: for how long it held what it asked for.
-
-    Attributes
-    ----------
-    started_at, ended_at
-        UTC, ISO 8601; empty where the try left no record.
-    """
-
-    started_at: str = ""
-    ended_at: str = ""
-
-    @property
-    def seconds(self) -> float | None:
-        """From start to end; ``None`` where that is unknown."""
-        try:
-            return max(0.0, (_at(self.ended_at) - _at(self.started_at)).total_seconds())
-        except (ValueError, TypeError):
-            return None
 
 
 def within(speed: Speed, largest: Prediction) -> bool | None:
@@ -46,10 +23,6 @@ def within(speed: Speed, largest: Prediction) -> bool | None:
         return None
     size = speed.params.get(BATCH_SIZE, 0)
     return largest.saturated or (size <= largest.safe_batch and speed.load <= largest.safe_load)
-
-
-def _at(text: str) -> datetime:
-    return datetime.fromisoformat(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +37,10 @@ class RunData:
         Of the try that counts, of every point that has one.
     batches
         By point id.
-    loads
-        Of the text, where they are known.
-    held
-        Every try of every point.
+    lengths
+        Of the text; ``None`` if they are not known.
+    seconds
+        Of every try of every point: how long it ran; ``None`` if that is not known.
     resources
         What the spec asked for; ``None`` where sweep.yaml could not be read.
     site
@@ -89,8 +62,8 @@ class RunData:
     run: str
     records: Sequence[Record]
     batches: Mapping[str, Sequence[Batch]]
-    loads: Loads | None
-    held: Sequence[TryTimes]
+    lengths: Lengths | None
+    seconds: Sequence[float | None]
     resources: Resources | None
     site: Site | None
     plain_sites: Sequence[Site]
@@ -100,26 +73,6 @@ class RunData:
     trials: tuple[str, ...] = ()
     too_large: tuple[Trial, ...] = ()
     ledger: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Corpus:
-    """What the user really wants to work through.
-
-    Attributes
-    ----------
-    name
-        The file; empty where only a number of paragraphs is known.
-    paragraphs, characters
-        How many; ``None`` for characters that are unknown.
-    loads
-        By batch size, where the lengths of its items are known already.
-    """
-
-    name: str = ""
-    paragraphs: int
-    characters: int | None = None
-    loads: Loads | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ exist; measured, 8.1.9). It does not always name the value to change, so qconf i
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +25,17 @@ from jobkit.schedulers.sge.survey import (
 )
 from jobkit.schedulers.survey import asked_for, node_fault, unknown_fault, walltime_fault
 from jobkit.schedulers.types import Array, Check, Request
+
+
+def resource_names(directives: Sequence[str]) -> tuple[str, ...]:
+    """Return the resources that header lines request by name: ``-l h_vmem=8G,ngpus=1`` (qsub(1))."""
+    lists = re.findall(r"(?:^|\s)-l\s+(\S+)", "\n".join(directives))
+    return tuple(word.partition("=")[0] for words in lists for word in words.split(","))
+
+
+def slots(directives: Sequence[str], cpus: int) -> int:
+    """Return how many slots a job takes: one without a parallel environment (qsub(1), ``-pe``)."""
+    return cpus if any("-pe " in line for line in directives) else 1
 
 
 def submit_words(script: str, array: Array) -> tuple[str, ...]:

@@ -9,40 +9,14 @@ from __future__ import annotations
 
 import getpass
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers.parsing import expand_tasks, find_job_id, refused, task_ranges
+from jobkit.schedulers.parsing import expand_tasks, task_ranges
 from jobkit.schedulers.sge.accounting import accounting_argv
 from jobkit.schedulers.sge.checks import submit_words
 from jobkit.schedulers.types import Array, JobId, Queued, State
-
-NAME = "sge"
-RESERVED_OPTIONS: Mapping[str, str] = {
-    **dict.fromkeys(("-t", "-tc"), "change sweep or max_parallel"),
-    "-N": "change name",
-    **dict.fromkeys(
-        ("-o", "-e", "-j", "-cwd", "-wd"), "logs are in the run folder, which --runs-dir puts elsewhere"
-    ),
-    "-notify": "change warning_s in a site file for an earlier warning",
-    **dict.fromkeys(("-S", "-r", "-terse"), "leave it out"),
-    "-hold_jid": "leave it out: find_max waits by it",
-}
-PROGRAMS: tuple[str, ...] = ("qsub", "qconf")
-"""``qsub`` alone may be PBS's."""
-EXPORTS_ENVIRONMENT = False
-"""qsub(1): only with ``-V``."""
-ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}
-"""qconf then prints a long value on one line, without backslashes (qconf(1))."""
-
-BUSY_PATTERN = re.compile(
-    r"Connection refused|got send error|gdi request rejected|denied: .* currently overloaded"
-)
-"""See `jobkit.schedulers.protocol.Scheduler`: nothing was sent."""
-UNCONFIRMED_PATTERN = re.compile(r"failed receiving gdi request|got read error|timeout")
-"""See `jobkit.schedulers.protocol.Scheduler`: qsub had sent the job, and then heard no more."""
-
-_SUBMITTED = (r"(?P<id>\d+)(?:\.\d+-\d+:\d+)?", r".*?Your job(?:-array)? (?P<id>\d+)\b.*")
 
 # sge_status(5): a state is a string of flags; the first flag of this table that it holds tells.
 _FLAGS: Mapping[str, tuple[State, str]] = {
@@ -59,12 +33,6 @@ _FLAGS: Mapping[str, tuple[State, str]] = {
 }
 
 
-_OVER = re.compile(
-    r"job \"?\d+\"?( task \"\d+\")? (does not exist|is already in deletion)|has (registered|deleted)"
-)
-"""qdel says for each task what became of it, with status 1 where one has ended (measured)."""
-
-
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
     """Return the command that submits ``script`` as one array job; its header says the rest.
 
@@ -72,18 +40,7 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     waits for all tasks of an array, whatever became of them (qsub(1)).
     """
     waits = ("-hold_jid", ",".join(job.id for job in after)) if after else ()
-    return (PROGRAMS[0], "-terse", *waits, *submit_words(script, array))
-
-
-def parse_submit(answer: str) -> JobId:
-    """Return the job id: ``123``, ``123.1-10:1``, ``Your job-array 123.1-10:1 ("name") ...``.
-
-    Raises
-    ------
-    JobkitError
-        Where there is none.
-    """
-    return find_job_id(answer, _SUBMITTED, PROGRAMS[0])
+    return ("qsub", "-terse", *waits, *submit_words(script, array))
 
 
 def limit_argv() -> tuple[str, ...]:
@@ -114,6 +71,11 @@ def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
     return f"{points:,} points are {len(arrays)} array jobs, but at most {known[name]} are allowed ({name})"
 
 
+def header_path(path: str) -> str:
+    """Return a path for a ``#$ -o`` line: a colon would name a host before it (qsub(1))."""
+    return shlex.quote(f":{path}" if ":" in path else path)
+
+
 def log_name(name: str, job: str, task: int) -> str:
     """Return the name of a task's log: qsub(1), ``-o`` with a folder."""
     return f"{name}.o{job}.{task}"
@@ -136,11 +98,6 @@ def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
     ``-t`` is documented for one range only (qdel(1)).
     """
     return ("qdel", *([f"{job.id}.{part}" for part in task_ranges(tasks)] or [job.id]))
-
-
-def refusal(answer: Completed) -> str | None:
-    """Return what was refused of a deletion or a throttle; ``None`` also where all is over."""
-    return refused(answer, _OVER)
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:

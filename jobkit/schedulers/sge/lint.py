@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from posixpath import dirname, join
 
@@ -16,7 +15,10 @@ from jobkit.schedulers.script import (
     Script,
     finding,
     followed,
+    misplaced_line_end,
+    missing_folder,
     traps,
+    unitless_memory,
     words,
 )
 
@@ -134,7 +136,7 @@ def _misspelt(script: Script) -> Iterator[Finding]:
 
 
 def _options(line: Line) -> Iterator[Option]:
-    for word, after in followed(words(line.text.removeprefix(MARK))):
+    for word, after in followed(words(line, MARK)):
         if word.startswith("-"):
             yield Option(line, word[1:], after)
 
@@ -143,8 +145,7 @@ def _shape(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
     """Yield what is wrong with line ends, shell and folder; what is missing is told of the first line."""
     first = script.lines[0]
     names = {option.name for option in options}
-    if script.crlf:
-        yield finding(RULES, script.lines[script.crlf - 1], "crlf")
+    yield from misplaced_line_end(RULES, script)
     if "S" not in names:
         yield finding(RULES, first, "shell")
     if not names & {"cwd", "wd"}:
@@ -153,7 +154,7 @@ def _shape(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
 
 def _soft(asked: Sequence[Line]) -> Iterator[Finding]:
     for line in asked:
-        told = words(line.text.removeprefix(MARK))
+        told = words(line, MARK)
         wishes = _wishes(told)
         gpu = next((wish for wish in wishes if _GPU.search(wish)), None)
         if gpu:
@@ -182,9 +183,8 @@ def _asked(options: Sequence[Option]) -> Iterator[tuple[Line, str, str]]:
 
 
 def _memory(options: Sequence[Option]) -> Iterator[Finding]:
-    for line, name, value in _asked(options):
-        if name in _MEMORY and value.isdecimal() and 0 < int(value) < _FEW_BYTES:
-            yield finding(RULES, line, "memory-unit", name=name, value=value)
+    requests = (request for request in _asked(options) if request[1] in _MEMORY)
+    return unitless_memory(RULES, requests, _FEW_BYTES)
 
 
 def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
@@ -193,8 +193,7 @@ def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
     for option in options:
         if option.name in {"cwd", "wd"}:
             start = option.value if option.name == "wd" else ""
-            if script.missing(start):
-                yield finding(RULES, option.line, "folder", folder=start, quoted=_quoted(start))
+            yield from missing_folder(RULES, script, option.line, start)
     for option in options:
         if option.name in {"o", "e"}:
             yield from _log(script, option, start)
@@ -209,14 +208,7 @@ def _log(script: Script, option: Option, start: str | None) -> Iterator[Finding]
     elif named & {"JOB_ID", "TASK_ID"}:
         yield finding(RULES, option.line, "folder-number", name=option.name)
     elif not host and named <= {"HOME", "USER"} and (start is not None or path[:1] in {"/", "$", "~"}):
-        folder = join(start or "", dirname(path))
-        if script.missing(folder):
-            yield finding(RULES, option.line, "folder", folder=folder, quoted=_quoted(folder))
-
-
-def _quoted(path: str) -> str:
-    """Return a path as a person types it: the shell fills in what Grid Engine does."""
-    return path if re.fullmatch(r"[\w./$~+-]+", path) else shlex.quote(path)
+        yield from missing_folder(RULES, script, option.line, join(start or "", dirname(path)))
 
 
 def _joined(options: Sequence[Option]) -> Iterator[Finding]:

@@ -9,29 +9,29 @@ from jobkit.schedulers.parsing import task_ranges
 from jobkit.schedulers.types import JobId, Queued, Remedy, State
 
 
-def explain(one: Queued) -> str:
+def explain(task: Queued) -> str:
     """Return why a task waits: Grid Engine's flags and what they mean; empty for one that runs.
 
     Why a task is in error only ``qstat -j`` tells (measured).
     """
-    flags, _, told = one.reason.partition(": ")
-    if one.state is State.ERROR:
-        words = f"could not be started, or its script ended with 100; qstat -j {one.job_id} says why"
-    elif one.state is State.HELD:
+    flags, _, told = task.reason.partition(": ")
+    if task.state is State.ERROR:
+        words = f"could not be started, or its script ended with 100; qstat -j {task.job_id} says why"
+    elif task.state is State.HELD:
         words = "held, by its owner or until another job ends"
-    elif one.state is State.PENDING:
+    elif task.state is State.PENDING:
         words = "waits for a free slot, or its turn"
     else:
         words = told
     return f"{flags}: {words}" if flags and words else words
 
 
-def remedy(job: JobId, tasks: tuple[int, ...], one: Queued) -> Remedy | None:
+def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
     """Return what a person can do for tasks that wait alike; ``None`` where they need nobody.
 
     Both commands take ``12.3-5`` for tasks of an array (sge_types(1), job_task_list; measured).
     """
-    command = {State.ERROR: ("qmod", "-cj"), State.HELD: ("qrls",)}.get(one.state)
+    command = {State.ERROR: ("qmod", "-cj"), State.HELD: ("qrls",)}.get(task.state)
     if command is None:
         return None
     return Remedy(argv=(*command, *(f"{job.id}.{part}" for part in task_ranges(tasks))))

@@ -26,9 +26,6 @@ from jobkit.schedulers.survey import (
 )
 
 QUEUE, WALLTIME = "queue", "h_rt"
-COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter")
-"""See `jobkit.schedulers.protocol.Scheduler`."""
-
 QUEUES = ("qconf", "-sq", "*")
 RESOURCES = ("qconf", "-sc")
 INSTANCES = ("qstat", "-F")
@@ -113,6 +110,9 @@ def parse_survey(answers: Answers) -> Survey:
         must_charge=_must_charge(limits),
         resources=have,
         gpus=gpus,
+        memory=memory_resources(have or ()),
+        resource_option="-l",
+        environment_option="-pe",
         one_node=tuple(name for name, text in rules.items() if re.search(_ONE_NODE, text, re.MULTILINE)),
         sources=_SOURCES,
         silent={name: said for name, said in unanswered(answers).items() if name != "qacct"},
@@ -200,6 +200,20 @@ _PLAIN = ("ngpus", "gpu", "gpus", "ngpu", "num_gpu", "num_gpus", "n_gpu", "n_gpu
 def _plainness(one: Resource) -> tuple[bool, bool, int, str]:
     place = _PLAIN.index(one.name.lower()) if one.name.lower() in _PLAIN else len(_PLAIN)
     return one.counted is Consumable.NOT, not one.most, place, one.name
+
+
+_MEMORY = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
+"""What sites count memory by, most often first; the names are complex(5)'s and Univa's."""
+_UNCOUNTED = ("mem_free", "virtual_free", "h_vmem")
+"""The same if nothing is counted: a node with that much free, before a limit on virtual memory."""
+
+
+def memory_resources(known: Iterable[Resource]) -> tuple[Resource, ...]:
+    """Return the resources that are memory, the best to ask by first: counted ones, then those of nodes."""
+    found = {resource.name: resource for resource in known if resource.kind == "MEMORY"}
+    counted = (name for name in _MEMORY if name in found and found[name].counted is not Consumable.NOT)
+    names = dict.fromkeys((*counted, *_UNCOUNTED, *_MEMORY))
+    return tuple(found[name] for name in names if name in found)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What Slurm is asked before anything is submitted, and what a spec may not say in its place.
+"""What Slurm is asked before anything is submitted.
 
 ``sbatch --test-only`` finds most faults, but accepts a walltime that the partition forbids and
 an unknown account or QOS (measured, Slurm 22.05.8 with ``EnforcePartLimits=NO`` and no
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Mapping
 from functools import partial
 
 from jobkit.core.shell import Completed
@@ -18,19 +17,6 @@ from jobkit.schedulers.parsing import no_such
 from jobkit.schedulers.slurm.survey import NODES, PARTITION, partitions
 from jobkit.schedulers.survey import asked_for, gpu_fault, node_fault, unknown_fault, walltime_fault
 from jobkit.schedulers.types import Array, Check, Request
-
-RESERVED_OPTIONS: Mapping[str, str] = {
-    **dict.fromkeys(("--array", "-a"), "change sweep or max_parallel"),
-    **dict.fromkeys(("--job-name", "-J"), "change name"),
-    **dict.fromkeys(
-        ("--output", "-o", "--error", "-e", "--open-mode"),
-        "logs are in the run folder, which --runs-dir puts elsewhere",
-    ),
-    "--signal": "change warning_s in a site file",
-    **dict.fromkeys(("--parsable", "--wrap"), "leave it out"),
-    **dict.fromkeys(("--dependency", "-d"), "leave it out: find_max waits by it"),
-}
-"""See `jobkit.schedulers.protocol.Scheduler`."""
 
 
 def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:

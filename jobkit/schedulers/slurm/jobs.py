@@ -6,40 +6,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Sequence
 
 from jobkit.core.shell import Completed
 from jobkit.core.units import format_count
-from jobkit.schedulers.parsing import expand_tasks, find_job_id, refused, seconds_of, task_ranges
+from jobkit.schedulers.parsing import expand_tasks, seconds_of, task_ranges
 from jobkit.schedulers.slurm.accounting import END_STATES, FORMAT, clusters, rows_of_tasks
 from jobkit.schedulers.types import Array, JobId, Queued, State
 
-NAME = "slurm"
-PROGRAMS: tuple[str, ...] = ("sbatch",)
-EXPORTS_ENVIRONMENT = True
-"""sbatch(1), ``--export``: all, unless told."""
-ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
-"""Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
-
-BUSY_PATTERN = re.compile(r"Rate limit exceeded|Resource temporarily unavailable")
-"""See `jobkit.schedulers.protocol.Scheduler`; slurm.conf(5), ``rl_enable`` (since 23.02)."""
-UNCONFIRMED_PATTERN = re.compile(
-    r"Socket timed out|Zero Bytes were transmitted|Message (receive|send) failure|Connection reset"
-)
-"""See `jobkit.schedulers.protocol.Scheduler`: sbatch had sent the job, and then heard no more."""
-
-_SUBMITTED = (
-    r"(?P<id>\d+)(?:;(?P<cluster>\S+))?",
-    r".*?Submitted batch job (?P<id>\d+)(?: on cluster (?P<cluster>\S+))?",
-)
 _QUEUE_COLUMNS = "%i|%T|%r|%N|%M|%S|%j"
 """Task, state, reason, nodes, time used, (expected) start, name: squeue(1), --format."""
 _MOST_RANGES = 5_000
 """In one argument: Linux takes 128 KiB (execve(2)), and a range of a large array is 16 characters."""
-_OVER = re.compile(
-    r": No error$|already finished|already completing or completed|Invalid job id specified|expired"
-)
-"""scontrol says for each task what became of it, with status 1 where one has ended (measured)."""
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES; an end state is not in the queue.
 _QUEUE_STATES = {
@@ -81,18 +60,7 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     waits = (f"--dependency=afterany:{':'.join(job.id for job in after)}",) if after else ()
     throttle = f"%{array.throttle}" if array.throttle else ""
     span = f"--array={array.first}-{array.last}{throttle}"
-    return (PROGRAMS[0], "--parsable", *waits, span, script, *array.words)
-
-
-def parse_submit(answer: str) -> JobId:
-    """Return the job id: ``123``, ``123;cluster``, ``Submitted batch job 123 on cluster c``.
-
-    Raises
-    ------
-    JobkitError
-        Where there is none.
-    """
-    return find_job_id(answer, _SUBMITTED, PROGRAMS[0])
+    return ("sbatch", "--parsable", *waits, span, script, *array.words)
 
 
 def limit_argv() -> tuple[str, ...]:
@@ -126,6 +94,11 @@ def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
     return f"{format_count(points, 'point')}, but the controller holds at most {most} (MaxJobCount)"
 
 
+def header_path(path: str) -> str:
+    """Return a path for an ``#SBATCH`` line: ``%`` doubled (sbatch(1), filename pattern), quoted."""
+    return shlex.quote(path.replace("%", "%%"))
+
+
 def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - the header says %A_%a.out
     """Return the name of a task's log: what templates/slurm.sh.j2 asks for."""
     return f"{job}_{task}.out"
@@ -151,11 +124,6 @@ def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
     parts = [",".join(ranges[start : start + _MOST_RANGES]) for start in range(0, len(ranges), _MOST_RANGES)]
     words = [f"{job.id}_{part}" if part.isdecimal() else f"{job.id}_[{part}]" for part in parts]
     return ("scancel", *clusters((job,)), *(words or [job.id]))
-
-
-def refusal(answer: Completed) -> str | None:
-    """Return what was refused of a cancellation or a throttle; ``None`` also where all is over."""
-    return refused(answer, _OVER)
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from posixpath import dirname, join
 
@@ -17,8 +16,11 @@ from jobkit.schedulers.script import (
     Script,
     finding,
     followed,
+    misplaced_line_end,
+    missing_folder,
     signal_name,
     traps,
+    unitless_memory,
     words,
 )
 
@@ -164,13 +166,12 @@ def _shape(script: Script) -> Iterator[Finding]:
         yield finding(RULES, first, "no-interpreter")
     elif not first.text[2:].lstrip().startswith("/"):
         yield finding(RULES, first, "interpreter")
-    if script.crlf:
-        yield finding(RULES, script.lines[script.crlf - 1], "crlf")
+    yield from misplaced_line_end(RULES, script)
 
 
 def _options(line: Line) -> Iterator[Option]:
     """Yield the options of a directive as getopt_long(3) reads them."""
-    for word, after in followed(words(line.text.removeprefix(MARK))):
+    for word, after in followed(words(line, MARK)):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             yield Option(line, _long(name), value if equals else after)
@@ -187,7 +188,7 @@ def _long(name: str) -> str:
 
 def _one_dash(asked: Sequence[Line]) -> Iterator[Finding]:
     for line in asked:
-        for word in words(line.text.removeprefix(MARK)):
+        for word in words(line, MARK):
             name = word[1:].partition("=")[0]
             if word.startswith("-") and name in ONE_DASH:
                 yield finding(RULES, line, "one-dash", name=name, letter=name[0], word=word)
@@ -205,9 +206,8 @@ def _memory(options: Sequence[Option]) -> Iterator[Finding]:
     if len(asked) > 1:
         first, second, *_ = asked
         yield finding(RULES, asked[second].line, "memory-twice", first=first, second=second)
-    for option in asked.values():
-        if option.value.isdecimal() and 0 < int(option.value) < _FEW_MEBIBYTES:
-            yield finding(RULES, option.line, "memory-unit", name=option.name, value=option.value)
+    requests = ((option.line, option.name, option.value) for option in asked.values())
+    yield from unitless_memory(RULES, requests, _FEW_MEBIBYTES)
 
 
 def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
@@ -225,13 +225,12 @@ def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
 
 def _folder(script: Script, option: Option, folder: str) -> Iterator[Finding]:
     plain = folder.replace("%%", "")
-    there = folder.replace("%%", "%")
     if _OF_THE_JOB.search(plain):
         yield finding(RULES, option.line, "folder-number", name=option.name)
     elif folder.startswith("~"):
         yield finding(RULES, option.line, "folder-home")
-    elif not _PATTERN.search(plain) and script.missing(there):
-        yield finding(RULES, option.line, "folder", folder=there, quoted=shlex.quote(there))
+    elif not _PATTERN.search(plain):
+        yield from missing_folder(RULES, script, option.line, folder.replace("%%", "%"))
 
 
 def _shared_log(options: Sequence[Option]) -> Iterator[Finding]:

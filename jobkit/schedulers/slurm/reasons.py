@@ -59,24 +59,24 @@ _RELEASED = ("JobHeldUser", "launch failed requeued held")
 """scontrol(1), release: for these the owner can do it."""
 
 
-def explain(one: Queued) -> str:
+def explain(task: Queued) -> str:
     """Return why a task waits: Slurm's word and what it means; empty where Slurm gives no reason."""
-    if not one.reason:
+    if not task.reason:
         return ""
-    words = next((words for begin, words in _WORDS.items() if one.reason.startswith(begin)), "")
-    return f"{one.reason}: {words}" if words else one.reason
+    words = next((words for begin, words in _WORDS.items() if task.reason.startswith(begin)), "")
+    return f"{task.reason}: {words}" if words else task.reason
 
 
-def remedy(job: JobId, tasks: tuple[int, ...], one: Queued) -> Remedy | None:
+def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
     """Return what a person can do for tasks that wait alike; ``None`` where they need nobody.
 
     scontrol takes array tasks as a list in brackets: ``release 12_[3,7-9]`` (measured).
     """
-    if one.state not in {State.HELD, State.ERROR}:
+    if task.state not in {State.HELD, State.ERROR}:
         return None
-    if one.reason.startswith(_RELEASED):
+    if task.reason.startswith(_RELEASED):
         clusters = ("-M", job.cluster) if job.cluster else ()
         named = ",".join(task_ranges(tasks))
         target = f"{job.id}_{named}" if named.isdecimal() else f"{job.id}_[{named}]"
         return Remedy(argv=("scontrol", *clusters, "release", target))
-    return Remedy(key=_KEYS.get(one.reason, ""))
+    return Remedy(key=_KEYS.get(task.reason, ""))

@@ -15,9 +15,6 @@ from jobkit.schedulers.parsing import bytes_of, seconds_of
 from jobkit.schedulers.survey import AccountingStatus, Answers, Nodes, Queue, Survey, text_of, unanswered
 
 PARTITION = "partition"
-COMMANDS: tuple[str, ...] = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr")
-"""See `jobkit.schedulers.protocol.Scheduler`."""
-
 # -a: hidden partitions too; -e: a line for each kind of node. %P name, %l MaxTime, %G GRES, %a up or
 # down, %D nodes of this kind, %c CPUs and %m MiB of one of them (sinfo(1)).
 NODES = ("sinfo", "-a", "-e", "-h", "-o", "%P|%l|%G|%a|%D|%c|%m")

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from jobkit.commands.run.logs import logs
 from jobkit.core.job_files import Exit
 from tests.status.test_follow_log import wait_for
 from tests.support.builders import grid, write_begin, write_exit, write_points, write_submitted
+from tests.support.commands import JOBKIT, jobkit, jobkit_process
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 POINTS = grid([50, 100])
 SPEC = "name: t\nworkload: %s\ntext: sample:20\nresources: {gpus: 0}\nrepeats: 1\nsweep: {batch_size: [5]}\n"
 WORKLOADS = Path(__file__).parents[2] / "workloads"
@@ -47,13 +46,10 @@ def test_the_log_goes_to_stdout_and_whose_it_is_to_stderr(
 
 
 def test_faults_end_with_2_and_what_is_to_come_with_5(run: Path) -> None:
-    def status(*words: str) -> int:
-        return subprocess.run([JOBKIT, "logs", run, *words], capture_output=True, check=False).returncode
-
-    assert status("3") == 2
-    assert status("1", "--try", "2") == 2
+    assert jobkit("logs", run, "3").returncode == 2
+    assert jobkit("logs", run, "1", "--try", "2").returncode == 2
     (run / "logs" / "77_2.out").unlink()
-    assert status("2") == 5
+    assert jobkit("logs", run, "2").returncode == 5
 
 
 def test_ctrl_c_ends_what_follows_and_nothing_else(run: Path) -> None:
@@ -80,15 +76,13 @@ def local(
 ) -> tuple[Path, Callable[..., subprocess.CompletedProcess[str]]]:
     """Sweep here; return the run folder, and a function that calls `jobkit logs` on it."""
     (tmp_path / "t.yaml").write_text(SPEC % workload, encoding="utf-8")
-    env = {**os.environ, "JOBKIT_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(WORKLOADS), **variables}
-    argv: list[str | Path] = [JOBKIT, "sweep", "t.yaml", "--scheduler", "local", *arguments]
-    subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, check=False, timeout=120)
+    env = {"JOBKIT_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(WORKLOADS), **variables}
+    start = jobkit_process if "--detach" in arguments else jobkit
+    start("sweep", "t.yaml", "--scheduler", "local", *arguments, cwd=tmp_path, env=env)
     (folder,) = (tmp_path / "runs").iterdir()
 
     def called(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [JOBKIT, "logs", folder, *words], env=env, capture_output=True, text=True, check=False, timeout=60
-        )
+        return jobkit("logs", folder, *words, env=env)
 
     return folder, called
 

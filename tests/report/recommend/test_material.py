@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +10,14 @@ from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import LENGTHS_FILE, TRIALS_FILE
 from jobkit.core.paths import CACHE_VARIABLE
-from jobkit.core.records import ModelRef, Outcome
+from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit import ledger
 from jobkit.outcome.trials import Trial
 from jobkit.planning.texts import find_text
-from jobkit.report.recommend.material import read_corpus, read_material
+from jobkit.report.recommend.material import read_material
 from tests.support.builders import batch, try_folder, write_batches, write_record
-from tests.support.recommendations import LENGTHS, SPEC, material, records, write_run
+from tests.support.recommendations import LENGTHS, SPEC, records, write_run
 
 OLD_LOG = Path(__file__).parents[2] / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
 
@@ -39,8 +37,7 @@ def test_a_run_is_read_whole(tmp_path: Path) -> None:
     found = read_material(folder)
     assert list(found.records) == told
     assert [one.index for one in found.batches["p001"]] == [0, 1]
-    assert found.loads is not None
-    assert found.loads.lengths == LENGTHS
+    assert found.lengths == LENGTHS
     assert found.resources is not None
     assert (found.resources.gpu_type, found.site and found.site.name) == ("h200", "slurm-default")
     assert [site.scheduler for site in found.plain_sites] == ["slurm", "sge"]
@@ -53,8 +50,7 @@ def test_every_try_is_counted_also_one_without_a_record(tmp_path: Path) -> None:
     write_record(folder, replace(told[0], try_number=2, outcome=Outcome.BUG))
     try_folder(folder, told[1].point, 2)
     (folder / "results" / "stray.txt").touch()
-    held = read_material(folder).held
-    assert [one.seconds for one in held] == [60.0, 60.0, 60.0, None, 60.0, 60.0, 60.0]
+    assert read_material(folder).seconds == (60.0, 60.0, 60.0, None, 60.0, 60.0, 60.0)
 
 
 def test_points_to_come_and_points_that_failed_are_counted(tmp_path: Path) -> None:
@@ -154,76 +150,6 @@ def test_lengths_are_those_of_the_run_folder_alone_as_for_every_command(tmp_path
         for record in records()
     ]
     folder = write_run(tmp_path / "demo", told)
-    assert read_material(folder).loads is not None
+    assert read_material(folder).lengths is not None
     (folder / LENGTHS_FILE).unlink()
-    assert read_material(folder).loads is None
-
-
-def test_a_corpus_is_a_number_of_paragraphs() -> None:
-    found = read_corpus("2,000,000", material(records()))
-    assert (found.name, found.paragraphs, found.characters, found.loads) == ("", 2_000_000, None, None)
-    with pytest.raises(JobkitError, match="--corpus 0 is not within 1 and"):
-        read_corpus("0", material(records()))
-
-
-def test_a_corpus_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("letters.txt").write_text("One.\n\nThree four.\n", encoding="utf-8")
-    found = read_corpus("letters.txt", material(records()))
-    assert (found.name, found.paragraphs, found.characters) == ("letters.txt", 2, 17)
-    assert found.loads is None, "its lengths were never asked for"
-    with pytest.raises(JobkitError, match="there is no"):
-        read_corpus("gone.txt", material(records()))
-    assert read_corpus("letters.txt", material([])).loads is None
-
-
-def test_a_corpus_whose_lengths_were_found_brings_its_loads(
-    tiny_model: ModelRef, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from jobkit.planning.text_lengths import text_lengths
-
-    monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
-    text = find_text("sample:12", base=Path(), cache=kept_cache, write=False)
-    lengths = text_lengths("stanza-ner", text, tiny_model, cache=kept_cache, say=print)
-    told = [replace(record, point=replace(record.point, model=tiny_model)) for record in records()]
-    found = read_corpus("sample:12", material(told))
-    assert found.loads is not None
-    assert found.loads.lengths == lengths
-    assert json.loads(lengths.to_json())["source"] == "tokenizer"
-
-
-@pytest.mark.parametrize("text", ["2000000", "2,000,000", "2_000_000", "2e6", "2.0E6", "2E+6"])
-def test_a_number_is_written_as_people_write_it(text: str) -> None:
-    assert read_corpus(text, material(records())).paragraphs == 2_000_000
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("-5", "--corpus -5 is not within 1 and 1,000,000,000,000 paragraphs"),
-        ("9" * 30, "is not within 1 and"),
-        ("1e300", "is not within 1 and"),
-        ("1.5", "--corpus 1.5 is no whole number"),
-        ("1,2,3", "--corpus 1,2,3: text '1,2,3': there is no"),
-        ("two", "--corpus two: text 'two': there is no"),
-    ],
-)
-def test_what_is_neither_a_number_nor_a_text_says_what_may_stand_there(text: str, why: str) -> None:
-    with pytest.raises(JobkitError, match=re.escape(why)) as caught:
-        read_corpus(text, material(records()))
-    assert "2e6" in caught.value.hint
-
-
-def test_an_address_that_is_not_here_is_to_be_fetched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path))
-    with pytest.raises(JobkitError, match="not downloaded yet") as caught:
-        read_corpus("http://localhost:9/a.txt", material(records()))
-    assert caught.value.hint == "fetch it first, and name the file: curl -LO http://localhost:9/a.txt"
-
-
-def test_a_file_with_the_name_of_a_number_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "1984").write_text("It was a bright cold day.\n", encoding="utf-8")
-    assert read_corpus("1984", material(records())).paragraphs == 1
+    assert read_material(folder).lengths is None

@@ -17,10 +17,10 @@ import pytest
 from jobkit.commands.results.recommend import recommend as command
 from jobkit.core.measurements import Memory
 from jobkit.core.units import GIB
-from jobkit.fit.speed import Duration
+from jobkit.fit.speed import Corpus, Duration
 from jobkit.report.recommend.output import as_json, as_text
 from jobkit.report.recommend.recommend import recommend
-from jobkit.report.recommend.types import Corpus, Recommendation, RecommendOptions, RunData, TryTimes
+from jobkit.report.recommend.types import Recommendation, RecommendOptions, RunData
 from tests.support.builders import GPU, ITEMS, grid
 from tests.support.recommendations import LOADS, material, measured, records
 
@@ -213,7 +213,7 @@ def test_the_request_beside_what_it_wasted() -> None:
         replace(record, memory=replace(record.memory, maxrss_bytes=None, rss_peak_bytes=None))
         for record in records()
     ]
-    said = text(replace(material(blind), held=[TryTimes()]))
+    said = text(replace(material(blind), seconds=[None]))
     assert "was used at most" not in said
     assert "the longest try took unknown." in said
     assert "(1 try, 1 of which left no times)" in said
@@ -260,7 +260,7 @@ def test_the_proof_is_of_what_was_asked() -> None:
 
 
 def test_what_verify_cannot_prove_is_not_sent_there() -> None:
-    said = text(material(records(), loads=None))
+    said = text(material(records(), lengths=None))
     assert "jobkit verify cannot prove it on so short a text (881 paragraphs)." in said
     assert "Prove it" not in said
     several = []

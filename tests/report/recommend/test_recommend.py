@@ -11,8 +11,8 @@ from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.fit.gpus import CARDS, GpuKind, gpu_kinds
 from jobkit.fit.lengths import Lengths
-from jobkit.fit.loads import Loads
 from jobkit.fit.observations import ALLOCATED, NEED, RAM, observe_memory
+from jobkit.fit.speed import Corpus
 from jobkit.outcome.trials import Trial
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import (
@@ -20,16 +20,15 @@ from jobkit.report.recommend.types import (
     SATURATION,
     SWEEP,
     THROUGHPUT,
-    Corpus,
     Recommendation,
     RecommendOptions,
-    TryTimes,
 )
 from tests.support.builders import grid, record
 from tests.support.recommendations import (
     BYTES_PER_LOAD,
     CONTEXT_BYTES,
     FIXED_BYTES,
+    LENGTHS,
     LOADS,
     material,
     measured,
@@ -39,8 +38,10 @@ from tests.support.recommendations import (
 NOTHING = RecommendOptions()
 
 
-def told(*said: Record, wishes: RecommendOptions = NOTHING, loads: Loads | None = LOADS) -> Recommendation:
-    return recommend(material(said or records(), loads), wishes)
+def told(
+    *said: Record, wishes: RecommendOptions = NOTHING, lengths: Lengths | None = LENGTHS
+) -> Recommendation:
+    return recommend(material(said or records(), lengths), wishes)
 
 
 def true_largest(card_bytes: int) -> int:
@@ -104,14 +105,14 @@ def test_a_margin_keeps_memory_free() -> None:
     assert kept < 0.95 * plain
 
 
-@pytest.mark.parametrize("loads", [LOADS, None])
-def test_a_trial_that_did_not_fit_caps_what_is_safe(loads: Loads | None) -> None:
-    plain = told(loads=loads)
+@pytest.mark.parametrize("lengths", [LENGTHS, None])
+def test_a_trial_that_did_not_fit_caps_what_is_safe(lengths: Lengths | None) -> None:
+    plain = told(lengths=lengths)
     size, there = 700, plain.batch.largest.capacity_bytes
     trial = Trial(index=16, batch_size=size, load=LOADS.own(size), capacity_bytes=there)
 
     def after(trial: Trial) -> Recommendation:
-        return recommend(replace(material(records(), loads), too_large=(trial,)), NOTHING)
+        return recommend(replace(material(records(), lengths), too_large=(trial,)), NOTHING)
 
     found = after(replace(trial, outcome=Outcome.GPU_OOM)).batch
     assert plain.batch.largest.safe_batch > size > found.largest.safe_batch > 0
@@ -169,10 +170,10 @@ def test_what_is_recommended_is_safe_or_it_is_said() -> None:
 
 
 def test_without_lengths_the_load_grows_with_the_batch_and_that_is_said() -> None:
-    found = told(loads=None)
+    found = told(lengths=None)
     assert "the lengths of the text are unknown" in " ".join(found.beware)
     assert "the text has only 881 paragraphs" in " ".join(found.beware)
-    other = told(loads=Loads(Lengths.unknown(881)))
+    other = told(lengths=Lengths.unknown(881))
     assert other.batch.largest == found.batch.largest, "batch sizes are not taken for loads"
 
 
@@ -237,9 +238,7 @@ def test_time_is_of_one_pass_unless_a_corpus_is_named() -> None:
 
 
 def test_the_cost_is_that_of_every_try() -> None:
-    known = TryTimes(started_at="2026-01-02T10:00:00+00:00", ended_at="2026-01-02T10:00:30+00:00")
-    spoilt = TryTimes(started_at="2026-01-02T10:00:00", ended_at=known.ended_at)
-    found = recommend(replace(material(records()), held=(known, known, TryTimes(), spoilt)), NOTHING).cost
+    found = recommend(replace(material(records()), seconds=(30, 30, None, None)), NOTHING).cost
     assert (found.seconds, found.tries, found.unknown) == (60, 4, 2)
 
 

@@ -76,7 +76,7 @@ def test_a_request_stands_beside_what_was_asked_and_used() -> None:
 def test_without_an_upper_end_the_mean_has_to_do_and_on_a_cpu_no_gpu_is_asked_for() -> None:
     of_cpu = [replace(one, point=replace(one.point, device="cpu")) for one in records(repeats=1)]
     mean = replace(TIME, low_s=None, high_s=None)
-    alone = replace(material(of_cpu), site=None, held=())
+    alone = replace(material(of_cpu), site=None, seconds=())
     found = request(alone, of_cpu[0], mean)
     assert found is not None
     assert (found.gpus, found.walltime_s, found.used_s) == (0, 300, None)

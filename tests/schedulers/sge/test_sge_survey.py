@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
-from jobkit.schedulers.sge.survey import gpu_resource, parse_survey, queues, resources, survey_argvs
+from jobkit.schedulers.sge.survey import (
+    gpu_resource,
+    memory_resources,
+    parse_survey,
+    queues,
+    resources,
+    survey_argvs,
+)
 from jobkit.schedulers.survey import Consumable, Resource
 from tests.support import surveys
 
@@ -208,3 +215,17 @@ def test_every_queue_is_found_again(names: list[str]) -> None:
     text = "\n".join(f"qname   {name}\nh_rt 1:00:00\nqtype BATCH" for name in names)
 
     assert list(queues(text)) == names
+
+
+@pytest.mark.parametrize(
+    ("known", "names"),
+    [
+        ({"mem_free": Consumable.NOT, "h_vmem": Consumable.SLOT}, ["h_vmem", "mem_free"]),
+        ({"m_mem_free": Consumable.JOB, "h_vmem": Consumable.NOT}, ["m_mem_free", "h_vmem"]),
+        ({"h_vmem": Consumable.NOT, "mem_free": Consumable.NOT}, ["mem_free", "h_vmem"]),
+        ({"mem_total": Consumable.NOT}, []),
+    ],
+)
+def test_what_memory_is_asked_for_by(known: dict[str, Consumable], names: list[str]) -> None:
+    resources = (Resource(name=name, kind="MEMORY", counted=how) for name, how in known.items())
+    assert [resource.name for resource in memory_resources(resources)] == names

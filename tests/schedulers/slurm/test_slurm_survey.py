@@ -77,7 +77,7 @@ def test_a_site_with_partitions_of_every_kind() -> None:
     gpu = known["gpu"]
     assert gpu.gpus == {"v100": 2, "a100": 4, "a100_3g.20gb": 2}
     assert (gpu.nodes, gpu.cpus, gpu.memory_bytes) == (5, 96, 1031000 * 2**20)
-    assert (gpu.walltime_s, gpu.gpus_a_node) == (36 * 3600, 4)
+    assert (gpu.walltime_s, max(gpu.gpus.values())) == (36 * 3600, 4)
     assert known["long"].walltime_s is None
     assert known["long"].only == "accounts staff,phd"
     assert {name: queue.closed for name, queue in known.items() if queue.closed} == {
@@ -139,7 +139,7 @@ def test_without_scontrol_nothing_is_known_of_access() -> None:
 def test_a_number_that_is_not_exact_is_unknown() -> None:
     (queue,) = partitions("all*|infinite|(null)|up|12|8+|8000+\n").values()
 
-    assert (queue.cpus, queue.memory_bytes, queue.gpus, queue.gpus_a_node) == (None, None, {}, 0)
+    assert (queue.cpus, queue.memory_bytes, queue.gpus) == (None, None, {})
 
 
 NAME = st.text("abcxyz-_", min_size=1, max_size=8)

@@ -5,13 +5,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
+from jobkit.schedulers.parsing import find_job_id
 from jobkit.schedulers.types import Accounted, Array, JobId, Queued, State
 
 Captured = Callable[[str], Completed]
@@ -20,7 +18,7 @@ Captured = Callable[[str], Completed]
 @pytest.fixture
 def job(captured: Captured) -> Callable[[str], str]:
     """Return a reader of the id that a captured submission got."""
-    return lambda name: sge.parse_submit(captured(f"sge/submit-{name}").stdout).id
+    return lambda name: find_job_id(captured(f"sge/submit-{name}").stdout, sge.JOB_ID_PATTERNS, "qsub").id
 
 
 def queued(answer: tuple[Queued, ...] | None, job_id: str) -> dict[int, Queued]:
@@ -35,39 +33,11 @@ def accounted(answer: tuple[Accounted, ...] | None, job_id: str) -> dict[int, Ac
 
 def test_submit_argv(array: Array) -> None:
     assert sge.submit_argv("job.sh", array) == ("qsub", "-terse", "-t", "1-3", "-tc", "2", "job.sh")
-
-
-def test_an_offset_is_an_argument_of_the_script() -> None:
-    argv = sge.submit_argv("job.sh", Array(first=1, last=5, offset=75_000, throttle=None))
-
-    assert argv == ("qsub", "-terse", "-t", "1-5", "job.sh", "--offset", "75000")
-
-
-def test_a_job_may_wait_for_others_however_they_end() -> None:
     one = Array(first=1, last=1, offset=6, throttle=None)
-    argv = sge.submit_argv("find.sh", one, [JobId("7"), JobId("9")])
-
-    assert argv == ("qsub", "-terse", "-hold_jid", "7,9", "-t", "1-1", "find.sh", "--offset", "6")
-
-
-@pytest.mark.parametrize("name", ["terse", "plain", "plain-array"])
-def test_the_job_id_of_every_form_of_answer(name: str, job: Callable[[str], str]) -> None:
-    assert job(name).isdigit()
-
-
-@given(
-    st.integers(1, 10**9),
-    st.sampled_from(["{}", "{}.1-10:1", 'Your job-array {}.1-9:1 ("x 5") has been submitted']),
-)
-def test_noise_before_and_after_does_not_hide_the_job_id(number: int, form: str) -> None:
-    noise = "JSV: checked 12 resources\nYour project has 3 jobs\n"
-
-    assert sge.parse_submit(f"{noise}{form.format(number)}\nGood luck, user 7\n") == JobId(str(number))
-
-
-def test_no_job_id_is_an_error_with_what_was_said() -> None:
-    with pytest.raises(JobkitError, match="no job id; it said: Unable to run job"):
-        sge.parse_submit("Unable to run job: denied\nExiting.\n")
+    assert sge.submit_argv("find.sh", one, [JobId("7"), JobId("9")]) == (
+        "qsub", "-terse", "-hold_jid", "7,9", "-t", "1-1", "find.sh", "--offset", "6",
+    )  # fmt: skip
+    assert sge.log_name("demo-1", "12", 3) == "demo-1.o12.3"
 
 
 def test_the_array_limit(captured: Captured) -> None:
@@ -85,47 +55,15 @@ def test_an_array_counts_as_one_job(captured: Captured) -> None:
     assert told == "15 points are 3 array jobs, but at most 1 are allowed (max_jobs)"
 
 
-def test_cancel_argv() -> None:
+def test_the_commands_that_change_a_job() -> None:
+    assert sge.throttle_argv(JobId("12"), 3) == ("qalter", "-tc", "3", "12")
     assert sge.cancel_argv(JobId("12")) == ("qdel", "12")
     assert sge.cancel_argv(JobId("12"), (9, 3, 4, 5)) == ("qdel", "12.3-5", "12.9")
 
 
-@pytest.mark.parametrize(
-    ("answer", "refused"),
-    [
-        ("qdel-all", None),
-        ("qdel-again", None),
-        ("qdel-partly", None),
-        ("qdel-unknown", None),
-        ("throttle-partly", None),
-        ("throttle-ended", None),
-        ("throttle-unknown", None),
-        ("qdel-denied", "privileges to delete the job"),
-        ("throttle-denied", "must be at least owner"),
-    ],
-)
-def test_what_is_refused_of_a_change(captured: Captured, answer: str, refused: str | None) -> None:
-    told = sge.refusal(captured(f"sge/{answer}"))
-    assert told == refused if refused is None else refused in (told or "")
-
-
-def test_throttle_argv() -> None:
-    assert sge.throttle_argv(JobId("12"), 3) == ("qalter", "-tc", "3", "12")
-
-
-def test_a_job_is_looked_for_by_its_name_in_queue_and_accounting() -> None:
-    queue, accounting = sge.search_argvs("demo-1", "2026-01-02T03:04:05")
-    assert queue == sge.queue_argv(()), "qstat does not search by name"
-    assert accounting == ("qacct", "-j", "demo-1")
-
-
-def test_queue_argv_asks_for_ones_own_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_are_asked_for_by_their_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "ann")
-
     assert sge.queue_argv((JobId("12"),)) == ("qstat", "-u", "ann", "-xml")
-
-
-def test_the_jobs_of_others_are_asked_for_by_their_owners() -> None:
     since, jobs = "2026-01-02T03:04:05", (JobId("1"), JobId("2"))
     assert sge.queue_argv(jobs, ("ann", "bob")) == ("qstat", "-u", "ann,bob", "-xml")
     assert sge.accounting_argv(jobs, since, "", ("ann",)) == (
@@ -189,14 +127,6 @@ def test_states_of_the_man_page(flags: str, state: State) -> None:
     (task,) = sge.parse_queue(Completed(("qstat",), 0, xml, "")) or ()
 
     assert task.state is state
-
-
-def test_accounting_argv_asks_by_name() -> None:
-    assert sge.accounting_argv((JobId("1"), JobId("2")), "2026-01-02T03:04:05", "demo") == (
-        "qacct",
-        "-j",
-        "demo",
-    )
 
 
 def test_the_accounting_of_a_life(captured: Captured, job: Callable[[str], str]) -> None:
@@ -286,12 +216,6 @@ def test_a_kill_is_held_against_the_limits(fields: dict[str, str], outcome: Outc
     assert (task.job_id, task.task, task.ended, task.outcome) == ("5", 2, True, outcome)
 
 
-@given(st.text(alphabet="0123456789= \nabcdefjobnumbertaskidfailedexit_status", max_size=300))
-def test_no_answer_however_broken_raises(text: str) -> None:
-    sge.parse_accounting(Completed(("qacct",), 0, record() + text, ""))
-    sge.parse_queue(Completed(("qstat",), 0, text, ""))
-
-
 def test_what_a_person_types_to_see_what_became_of_jobs() -> None:
     jobs = (JobId("7"), JobId("8"))
     assert sge.diagnostic_argvs(jobs, "demo-1") == (("qstat", "-j", "7,8"), ("qacct", "-j", "demo-1"))
@@ -337,7 +261,3 @@ def test_several_runs_are_asked_about_by_owner_and_time(captured: Captured) -> N
         (2, 3, "jobkit-since"),
     ]
     assert sge.parse_accounting(captured("sge/qacct-since-none")) == (), "a table of nothing is an answer"
-
-
-def test_the_log_of_a_task() -> None:
-    assert sge.log_name("demo-1", "12", 3) == "demo-1.o12.3"

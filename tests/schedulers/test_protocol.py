@@ -1,0 +1,100 @@
+"""What holds for Slurm and Grid Engine alike, by the answers that their daemons gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.shell import Completed
+from jobkit.schedulers.parsing import find_job_id, refusal
+from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
+from jobkit.schedulers.types import JobId
+
+Captured = Callable[[str], Completed]
+CLUSTERS = [name for name in SCHEDULERS if not runs_here(name)]
+FORMS = [
+    ("slurm", "{}"),
+    ("slurm", "{};lab2"),
+    ("slurm", "Submitted batch job {} on cluster lab2"),
+    ("sge", "{}"),
+    ("sge", "{}.1-10:1"),
+    ("sge", 'Your job-array {}.1-9:1 ("x 5") has been submitted'),
+]
+
+
+def job_id(scheduler: str, text: str) -> JobId:
+    return find_job_id(text, by_name(scheduler).JOB_ID_PATTERNS, "submit")
+
+
+@pytest.mark.parametrize(
+    ("answer", "cluster"),
+    [
+        ("slurm/submit-parsable", ""),
+        ("slurm/submit-cluster", "lab"),
+        ("slurm/submit-plain", ""),
+        ("slurm/submit-plain-cluster", "lab"),
+        ("sge/submit-terse", ""),
+        ("sge/submit-plain", ""),
+        ("sge/submit-plain-array", ""),
+    ],
+)
+def test_the_job_id_of_every_form_of_answer(answer: str, cluster: str, captured: Captured) -> None:
+    job = job_id(answer.partition("/")[0], captured(answer).stdout)
+    assert job.id.isdigit()
+    assert job.cluster == cluster
+
+
+@given(st.integers(1, 10**9), st.sampled_from(FORMS))
+def test_noise_before_and_after_does_not_hide_the_job_id(number: int, form: tuple[str, str]) -> None:
+    noise = "sbatch: Verify job 12 of yours\nJSV: checked 12 resources\nquota: 3 of 5 GB used\n"
+    job = job_id(form[0], f"{noise}{form[1].format(number)}\n\nHave a nice day, user 7\n")
+    assert job == JobId(str(number), "lab2" if "lab2" in form[1] else "")
+
+
+@pytest.mark.parametrize("scheduler", CLUSTERS)
+@given(st.text().filter(lambda text: not any(line.strip()[:1].isdigit() for line in text.splitlines())))
+def test_no_job_id_is_an_error(scheduler: str, text: str) -> None:
+    with pytest.raises(JobkitError, match="no job id") as raised:
+        job_id(scheduler, text)
+    assert raised.value.exit_code == ExitCode.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("slurm/scancel-all", ""),
+        ("slurm/scancel-again", ""),
+        ("slurm/scancel-partly", ""),
+        ("slurm/throttle-partly", ""),
+        ("slurm/throttle-ended", ""),
+        ("slurm/throttle-unknown", ""),
+        ("slurm/scancel-denied", "Access/permission denied"),
+        ("slurm/scancel-wrong", "Invalid range"),
+        ("slurm/throttle-denied", "Invalid user id"),
+        ("sge/qdel-all", ""),
+        ("sge/qdel-again", ""),
+        ("sge/qdel-partly", ""),
+        ("sge/qdel-unknown", ""),
+        ("sge/throttle-partly", ""),
+        ("sge/throttle-ended", ""),
+        ("sge/throttle-unknown", ""),
+        ("sge/qdel-denied", "privileges to delete the job"),
+        ("sge/throttle-denied", "must be at least owner"),
+    ],
+)
+def test_what_is_refused_of_a_change(captured: Captured, answer: str, words: str) -> None:
+    refused = refusal(captured(answer), by_name(answer.partition("/")[0]).OVER_PATTERN)
+    assert (refused is not None) == bool(words)
+    assert words in (refused or "")
+    assert "finished" not in (refused or ""), "a task that has ended is no refusal"
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@given(st.text(alphabet="0123456789_[].,-%|=\n CANCELDjobnumbertaskidfailedexit_status", max_size=300))
+def test_no_answer_however_broken_raises(scheduler: str, text: str) -> None:
+    by_name(scheduler).parse_queue(Completed(("queue",), 0, text, ""))
+    by_name(scheduler).parse_accounting(Completed(("accounting",), 0, text, ""))
