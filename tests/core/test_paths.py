@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.paths import cache_dir, cache_write_errors, ledger_path
+from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef
 from jobkit.planning.models import fetch_model
 from jobkit.planning.standin.build import make_standin
@@ -32,15 +29,6 @@ def test_places_are_named_by_variables(tmp_path: Path, monkeypatch: pytest.Monke
     assert (cache_dir(), ledger_path()) == (tmp_path / "c", tmp_path / "l.jsonl")
 
 
-def test_what_cannot_be_written_is_named_with_what_mends_it(in_the_way: Path) -> None:
-    with (
-        pytest.raises(JobkitError, match="cannot be written: Not a directory") as caught,
-        cache_write_errors(in_the_way),
-    ):
-        (in_the_way / "texts").mkdir()
-    assert "JOBKIT_CACHE" in caught.value.hint
-
-
 def test_whatever_needs_the_cache_says_so(in_the_way: Path) -> None:
     for need in (
         lambda: find_text("sample:9", base=in_the_way.parent, cache=in_the_way),
@@ -62,18 +50,3 @@ def test_lengths_that_cannot_be_kept_are_found_all_the_same(
     assert len(found.paragraphs) == 9
     assert "could not be kept" in said[-1]
     assert "JOBKIT_CACHE" in said[-1]
-
-
-@pytest.mark.parametrize("command", ["preflight", "sweep"])
-def test_no_command_calls_it_a_bug(in_the_way: Path, tmp_path: Path, command: str) -> None:
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    done = subprocess.run(
-        [Path(sys.executable).with_name("jobkit"), command, "spec.yaml"],
-        cwd=tmp_path,
-        env={**os.environ, "JOBKIT_CACHE": str(in_the_way)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "JOBKIT_CACHE" in done.stderr
