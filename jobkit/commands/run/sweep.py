@@ -6,8 +6,15 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import runs_dir_option, scheduler_option, set_option, site_option, wait_option
+from jobkit.commands.shared import (
+    runs_dir_option,
+    scheduler_option,
+    set_option,
+    site_option,
+    wait_option,
+)
 from jobkit.core import terminal
+from jobkit.core.terminal import relative_path
 
 
 @click.command("sweep", short_help="Run a tagger once per batch size.")
@@ -79,7 +86,9 @@ def sweep(
         code = launch.detached(prepared, check)
     else:
         code = _stay(prepared.run_dir, launch.here(prepared, check))
-    return _table(prepared.run_dir) if code is None else code
+    from jobkit.commands.results.collect import print_table
+
+    return print_table(Path(relative_path(prepared.run_dir))) if code is None else code
 
 
 def _stay(run_dir: Path, code: int | None) -> int | None:
@@ -89,14 +98,3 @@ def _stay(run_dir: Path, code: int | None) -> int | None:
     from jobkit.submit.resume import run_follow_up
 
     return run_follow_up(run_dir) or None
-
-
-def _table(run_dir: Path) -> int:
-    """Print the scaling table of a finished run; return the exit code of `jobkit collect`."""
-    from jobkit.commands.results.collect import collect
-    from jobkit.core.terminal import relative_path
-
-    code: int = collect.main(
-        args=["--", relative_path(run_dir)], prog_name="jobkit collect", standalone_mode=False
-    )
-    return code
