@@ -70,6 +70,9 @@ def test_what_a_sweep_prints_can_be_pasted(here: Path) -> None:
     assert code == 0, said
     (run,) = (here / RUNS).iterdir()
     named = f"'./{RUNS}/{run.name}'"
+    assert shell(f"jobkit status --watch {named}")[0] == 0, (
+        "on a busy machine cancel would come before its end"
+    )
     assert pasted(said) == [f"jobkit {verb} {named}" for verb in ("status", "collect", "cancel")]
     assert f"jobkit collect {named}" in pasted(shell(sweep)[1])
     assert f"jobkit collect {named}" in pasted(shell(f"jobkit status {named}")[1])
