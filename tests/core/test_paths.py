@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.paths import cache_dir, cache_write_errors, ledger_path
+from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef
 from jobkit.planning.models import fetch_model
 from jobkit.planning.standin.build import make_standin
 from jobkit.planning.text_lengths import text_lengths
 from jobkit.planning.texts import find_text
-from tests.support.commands import jobkit
 
 SPEC = "name: demo\nworkload: count\nsweep: {batch_size: [10]}\nresources: {gpus: 0}\nscheduler: local\n"
 
@@ -28,15 +27,6 @@ def test_places_are_named_by_variables(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "c"))
     monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "l.jsonl"))
     assert (cache_dir(), ledger_path()) == (tmp_path / "c", tmp_path / "l.jsonl")
-
-
-def test_what_cannot_be_written_is_named_with_what_mends_it(in_the_way: Path) -> None:
-    with (
-        pytest.raises(JobkitError, match="cannot be written: Not a directory") as caught,
-        cache_write_errors(in_the_way),
-    ):
-        (in_the_way / "texts").mkdir()
-    assert "JOBKIT_CACHE" in caught.value.hint
 
 
 def test_whatever_needs_the_cache_says_so(in_the_way: Path) -> None:
@@ -62,11 +52,3 @@ def test_lengths_that_cannot_be_kept_are_found_all_the_same(
     assert len(found.paragraphs) == 9
     assert "could not be kept" in said[-1]
     assert "JOBKIT_CACHE" in said[-1]
-
-
-@pytest.mark.parametrize("command", ["preflight", "sweep"])
-def test_no_command_calls_it_a_bug(in_the_way: Path, tmp_path: Path, command: str) -> None:
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    done = jobkit(command, "spec.yaml", cwd=tmp_path, env={"JOBKIT_CACHE": str(in_the_way)})
-    assert done.returncode == 2, done.stderr
-    assert "JOBKIT_CACHE" in done.stderr

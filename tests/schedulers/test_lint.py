@@ -147,7 +147,7 @@ def test_the_example_of_a_rule_shows_it(heading: str, row: list[str]) -> None:
 
 
 def test_every_effect_is_told() -> None:
-    told = page("lint.md").partition("The first word says")[2].partition("\n\nWhich")[0]
+    told = page("lint.md").partition("The first word")[2].partition("\n\nThe directives")[0]
     assert [coded(row[0])[0] for row in table(told)] == [str(effect) for effect in Effect]
 
 

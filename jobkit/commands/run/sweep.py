@@ -6,8 +6,15 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import runs_dir_option, scheduler_option, set_option, site_option, wait_option
+from jobkit.commands.shared import (
+    runs_dir_option,
+    scheduler_option,
+    set_option,
+    site_option,
+    wait_option,
+)
 from jobkit.core import terminal
+from jobkit.core.terminal import relative_path
 
 
 @click.command("sweep", short_help="Run a tagger once per batch size.")
@@ -81,15 +88,6 @@ def sweep(
     else:
         launch.here(prepared, check)
         code = run_follow_up(prepared.run_dir) or None
-    return _table(prepared.run_dir) if code is None else code
+    from jobkit.commands.results.collect import print_table
 
-
-def _table(run_dir: Path) -> int:
-    """Print the scaling table of a finished run; return the exit code of `jobkit collect`."""
-    from jobkit.commands.results.collect import collect
-    from jobkit.core.terminal import relative_path
-
-    code: int = collect.main(
-        args=["--", relative_path(run_dir)], prog_name="jobkit collect", standalone_mode=False
-    )
-    return code
+    return print_table(Path(relative_path(prepared.run_dir))) if code is None else code

@@ -97,11 +97,6 @@ def test_a_margin_is_a_share(margin: str, tmp_path: Path) -> None:
         run(tmp_path, "--margin", margin)
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match="not a run folder"):
-        run(tmp_path)
-
-
 def test_nothing_is_written(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "demo", records())
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
