@@ -24,7 +24,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from jobkit.core.records import RESULTS, Outcome
-from jobkit.status.standing import RunStanding, Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import RunStanding, Standing
 
 JOBKIT = [sys.executable, "-m", "jobkit"]
 MOVING = frozenset({Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED})

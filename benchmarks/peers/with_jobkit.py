@@ -26,7 +26,7 @@ def states(folder: Path, run: Path) -> int:
     from jobkit.status import queue as asking
 
     del folder
-    told = asking.ask_accounting(slurm, (JobId(str(JOB_ID)),), "2026-01-02T03:04:05", run.name, run)
+    told = asking.ask_accounting(slurm, (JobId(str(JOB_ID)),), "2026-01-02T03:04:05", run.name, [run])
     return sum(one.ended for one in told or ())
 
 

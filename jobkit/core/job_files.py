@@ -90,6 +90,9 @@ class Exit:
         The signal that the script received, else ``None``.
     message
         One line, for a person.
+    because
+        Why a point was left out: of ``pruned`` the id of the point that ran out of memory, of
+        ``stopped`` the outcome of the points that failed. Empty in files of earlier versions.
     scratch
         The scratch folder, if it was kept because results could not be copied home.
     """
@@ -99,6 +102,7 @@ class Exit:
     outcome: Outcome | None = None
     signal: str | None = None
     message: str = ""
+    because: str = ""
     scratch: str = ""
     host: str = ""
 
@@ -119,6 +123,7 @@ def read_exit(path: Path | str) -> Exit:
             outcome=Outcome(pairs["outcome"]) if pairs.get("outcome") else None,
             signal=pairs.get("signal") or None,
             message=pairs.get("message", ""),
+            because=pairs.get("because", ""),
             scratch=pairs.get("scratch", ""),
             host=pairs.get("host", ""),
         )

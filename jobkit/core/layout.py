@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -67,12 +69,30 @@ def try_numbers(home: Path | str) -> list[int]:
     return sorted((int(number) for number in numbers if number.isdecimal()), reverse=True)
 
 
-def read_batches(home: Path | str, number: int, problems: list[str]) -> tuple[Batch, ...]:
-    """Return the batches of a try; append a note on unreadable lines to ``problems``."""
-    path = Path(home, f"{TRY_PREFIX}{number}", BATCHES_FILE)
-    batches, notes = read_tolerantly(path, lambda line, where: from_json(Batch, line, where=where))
-    problems.extend(notes)
-    return tuple(batches)
+def read_batches(folder: Path | str) -> tuple[list[Batch], tuple[str, ...]]:
+    """Return the batches in the folder of a try, and notes on the lines that cannot be read."""
+    return read_tolerantly(
+        Path(folder, BATCHES_FILE), lambda line, where: from_json(Batch, line, where=where)
+    )
+
+
+def read_points(run: Path) -> tuple[list[Point], tuple[str, ...]]:
+    """Return the points of a run, and notes on the lines that cannot be read."""
+    return read_tolerantly(run / POINTS_FILE, _point, growing=False)
+
+
+TRIAL_SUFFIX = "-verify"
+"""Ends the id of a point that tests a prediction; a number follows if the same batch is tested again."""
+_TRIAL = re.compile(rf".*{TRIAL_SUFFIX}(-[0-9]+)?")
+
+
+def _point(line: str, where: str) -> Point:
+    point = from_json(Point, line, where=where)
+    if not all(isinstance(value, int) for value in point.params.values()):
+        raise JobkitError(f"{where}: params are not whole numbers")
+    # Older runs mark a trial in the point's id alone.
+    old_trial = not point.trial and TRIAL_SUFFIX in point.point_id and _TRIAL.fullmatch(point.point_id)
+    return replace(point, trial=True) if old_trial else point
 
 
 def read_point(path: Path, index: int) -> Point:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol, cast
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import parse_object, read_tolerantly
@@ -15,142 +14,168 @@ from jobkit.core.layout import ACCOUNTING_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.core.units import format_moment
-from jobkit.outcome.journal import Submission, Task, read_journal
-from jobkit.schedulers.registry import runs_here
-from jobkit.schedulers.types import Accounted, Queued, State
-
-__all__ = ["Accounts", "Parser", "Task", "read_accounts"]
+from jobkit.outcome.journal import Journal, Task, read_journal
+from jobkit.schedulers.registry import SCHEDULERS, runs_here
+from jobkit.schedulers.types import Accounted, State
 
 GONE_AFTER = timedelta(seconds=60)
 """A queue listing is empty for a moment now and then (nextflow#1007), and the accounting comes up to
-15 s late: a task is gone when two looks so far apart did not find it."""
+15 s late: a task is gone if two queries that far apart did not find it."""
 
 
 RETURNING = frozenset({Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.QUEUE_ERROR})
-"""The accounting says so of tasks that have ended, and of those that the scheduler runs again or holds:
-for 3.5 s sacct shows a requeued task as PREEMPTED and no more, and qacct has a record of a task in Eqw
-(measured, Slurm 22.05.8, Grid Engine 8.1.9). So the queue is asked until they are gone from it."""
+"""The accounting reports these of tasks that have ended, and of tasks that the scheduler runs again or
+holds: for 3.5 s sacct shows a requeued task as PREEMPTED and no more, and qacct has a record of a task in
+Eqw (measured, Slurm 22.05.8, Grid Engine 8.1.9). So jobkit asks the queue until they have left it."""
+
+GONE = "gone"
+"""The kind of a line of ``accounting.jsonl`` that lists the tasks that the queue did not hold."""
+CHANGES, FOUND = ("changes",), "-"
+"""The ``argv`` of such a line that lists only the changes since the line before: missing tasks, and, with
+a minus, tasks that were found again. To list all of them each time made the file grow as their square."""
 
 
-class Parser(Protocol):
-    """The part of a scheduler module that reads answers."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a scheduler's command printed: a line of ``accounting.jsonl``.
 
-    def parse_queue(self, answer: Completed) -> tuple[Queued, ...] | None:
-        """Return the tasks still in the queue, ``None`` where the answer is no answer."""
-        ...
+    Attributes
+    ----------
+    at
+        When, UTC, ISO 8601.
+    kind
+        ``queue``, ``accounting`` or `GONE`.
+    """
 
-    def parse_accounting(self, answer: Completed) -> tuple[Accounted, ...] | None:
-        """Return what is known of the tasks, ``None`` where the accounting did not answer."""
-        ...
+    at: str
+    kind: str
+    scheduler: str
+    completed: Completed
+
+    def as_line(self) -> str:
+        """Return the answer as JSON."""
+        done = self.completed
+        fields = {"at": self.at, "kind": self.kind, "scheduler": self.scheduler, "argv": list(done.argv)}
+        output = {"status": done.status, "stdout": done.stdout, "stderr": done.stderr}
+        return json.dumps(fields | output, ensure_ascii=False)
+
+
+def parse_answer(line: str, where: str) -> Answer:
+    """Read a line of ``accounting.jsonl``.
+
+    Raises
+    ------
+    JobkitError
+        If it is not an answer.
+    """
+    data = parse_object(line, where)
+    try:
+        argv = tuple(str(word) for word in data["argv"])
+        done = Completed(argv, int(data["status"]), str(data["stdout"]), str(data["stderr"]))
+        return Answer(str(data["at"]), str(data["kind"]), str(data["scheduler"]), done)
+    except (KeyError, TypeError, ValueError) as error:
+        raise JobkitError(f"{where}: not an answer: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """What the journal and the accounting tell of a run.
+    """What the journal and the accounting report of a run.
 
     Attributes
     ----------
-    submissions
-        The jobs that were taken, in order.
+    journal
+        As read.
+    answers
+        Of the schedulers, the oldest first.
+    name
+        Of the run's jobs.
     submitted
         The task that a point was last submitted as, by the point's index.
     earlier
-        The tasks that it was submitted as before, the oldest first; only of points that were.
+        The tasks that it was submitted as before, the oldest first; only points that were.
     runs
         What is known of each task: one account for each time that the scheduler ran it.
     gone
-        Of tasks that the queue does not hold any more, and of which nothing else is known: since when.
+        Since when, of the tasks that have left the queue and of which nothing else is known.
     missed
-        By scheduler, the tasks that were missed in the last look.
-    looked
-        By scheduler, when something was last missed.
-    cancelled
-        The tasks that were taken back by jobkit itself, and when.
+        By scheduler, the tasks that the last query did not find.
+    missed_at
+        By scheduler, when that was last noted.
     packed
         Tasks that run several points.
-    unanswered, left, buried
-        As of `jobkit.outcome.journal.Journal`.
     notes
         Lines that could not be read.
     """
 
-    submissions: tuple[Submission, ...]
+    journal: Journal
+    answers: tuple[Answer, ...]
+    name: str | None
     submitted: Mapping[int, Task]
+    earlier: Mapping[int, tuple[Task, ...]]
     runs: Mapping[Task, tuple[Accounted, ...]]
-    gone: Mapping[Task, str] = field(default_factory=dict)
-    missed: Mapping[str, frozenset[Task]] = field(default_factory=dict)
-    looked: Mapping[str, str] = field(default_factory=dict)
-    cancelled: Mapping[Task, str] = field(default_factory=dict)
-    earlier: Mapping[int, tuple[Task, ...]] = field(default_factory=dict)
-    packed: frozenset[Task] = frozenset()
-    unanswered: Mapping[str, Any] | None = None
-    left: Mapping[str, Any] | None = None
-    buried: frozenset[str] = frozenset()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def accounted(self) -> dict[int, Accounted]:
-        """What is known of the task that a point was last submitted as, by the point's index."""
-        return {index: self.runs[task][-1] for index, task in self.submitted.items() if task in self.runs}
+    gone: Mapping[Task, str]
+    missed: Mapping[str, frozenset[Task]]
+    missed_at: Mapping[str, str]
+    packed: frozenset[Task]
+    notes: tuple[str, ...]
 
     def due(self, scheduler: str, now: str) -> bool:
-        """Tell whether it is time to note again what is missed: then it can be told for how long."""
-        last = self.looked.get(scheduler)
+        """Tell whether it is time to note again what is missed: then it is known for how long."""
+        last = self.missed_at.get(scheduler)
         return last is None or _apart(last, now)
 
+    @property
+    def ended(self) -> frozenset[Task]:
+        """The tasks that are known to have ended, or to be gone."""
+        ended = (task for task, runs in self.runs.items() if runs[-1].ended)
+        return frozenset(self.gone) | {task for task in ended if self.runs[task][-1].outcome not in RETURNING}
 
-def read_accounts(
-    run: Path,
-    parsers: Mapping[str, Parser] | None = None,
-    *,
-    name: str | None = None,
-    unsaved: Sequence[str] = (),
-) -> Accounts:
+
+def read_accounts(run: Path, *, name: str | None = None) -> Accounts:
     """Read ``journal.jsonl`` and ``accounting.jsonl`` of a run folder.
 
     Parameters
     ----------
     run
         The run folder.
-    parsers
-        By scheduler name; by default jobkit's own schedulers, loaded only if there is an answer.
     name
         The job name of the run: an account under another name is of another job, for schedulers
         give a number again in time (submitit#1660). Without it the number alone counts.
-    unsaved
-        Further lines of ``accounting.jsonl``, where the file could not be written.
     """
-    journal = read_journal(run)
-    lines, more = read_tolerantly(run / ACCOUNTING_FILE, _answer)
-    lines += [_answer(line, "an answer of now") for line in unsaved]
-    answers = [line for line in lines if line.kind != GONE]
-    misses = [line for line in lines if line.kind == GONE]
+    answers, notes = read_tolerantly(run / ACCOUNTING_FILE, parse_answer)
+    return join_answers(read_journal(run), answers, name=name, notes=notes)
+
+
+def join_answers(
+    journal: Journal, answers: Sequence[Answer], *, name: str | None = None, notes: tuple[str, ...] = ()
+) -> Accounts:
+    """Return what answers of schedulers report of the tasks of a journal.
+
+    Parameters
+    ----------
+    answers
+        The oldest first.
+    name
+        As for `read_accounts`.
+    notes
+        On answers that could not be read.
+    """
     tasks = [(task, points) for submission in journal.submissions for task, points in submission.tasks()]
-    known = _known(answers, (_shipped() if parsers is None else parsers) if answers else {}, name)
-    gone = _gone(misses)
+    misses = [answer for answer in answers if answer.kind == GONE]
+    missed = _missed(misses)
     return Accounts(
-        submissions=journal.submissions,
+        journal=journal,
+        answers=tuple(answers),
+        name=name,
         submitted={index: task for task, points in tasks for index in points},
-        runs=known,
-        gone=gone.gone,
-        missed={misse.scheduler: frozenset(gone.since.get(misse.scheduler, ())) for misse in misses},
-        looked={misse.scheduler: misse.at for misse in misses},
-        cancelled=journal.cancelled,
         earlier=_earlier(tasks),
+        runs=_runs([answer for answer in answers if answer.kind != GONE], name),
+        gone=missed.gone,
+        missed={miss.scheduler: frozenset(missed.since.get(miss.scheduler, ())) for miss in misses},
+        missed_at={miss.scheduler: miss.at for miss in misses},
         packed=frozenset(task for task, points in tasks if len(points) > 1),
-        unanswered=journal.unanswered,
-        left=journal.left,
-        buried=journal.buried,
-        notes=journal.notes + more,
+        notes=journal.notes + notes,
     )
-
-
-def ended_tasks(accounts: Accounts) -> frozenset[Task]:
-    """Return the tasks that are known to have ended, or to be gone."""
-    over = (task for task, runs in accounts.runs.items() if runs[-1].ended)
-    return frozenset(accounts.gone) | {
-        task for task in over if accounts.runs[task][-1].outcome not in RETURNING
-    }
 
 
 def _earlier(tasks: Sequence[tuple[Task, tuple[int, ...]]]) -> dict[int, tuple[Task, ...]]:
@@ -164,31 +189,6 @@ def _earlier(tasks: Sequence[tuple[Task, tuple[int, ...]]]) -> dict[int, tuple[T
     return earlier
 
 
-GONE = "gone"
-"""The kind of a line of ``accounting.jsonl`` that says which tasks the queue did not hold."""
-CHANGES, FOUND = ("changes",), "-"
-"""The ``argv`` of such a line that names only what has changed since the one before: tasks that were
-missed, and, with a minus, found again. Naming all of them each time made the file grow as their square."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    at: str
-    kind: str
-    scheduler: str
-    completed: Completed
-
-
-def _answer(line: str, where: str) -> _Answer:
-    data = parse_object(line, where)
-    try:
-        argv = tuple(str(word) for word in data["argv"])
-        done = Completed(argv, int(data["status"]), str(data["stdout"]), str(data["stderr"]))
-        return _Answer(str(data["at"]), str(data["kind"]), str(data["scheduler"]), done)
-    except (KeyError, TypeError, ValueError) as error:
-        raise JobkitError(f"{where}: not an answer: {error!r}") from error
-
-
 @dataclass(slots=True)
 class _Missed:
     """Tasks that the queue did not hold, by scheduler, and since when; those of them that are gone."""
@@ -197,16 +197,16 @@ class _Missed:
     gone: dict[Task, str] = field(default_factory=dict)
 
 
-def _gone(lines: list[_Answer]) -> _Missed:
-    """Return the tasks that were missed, and those missed in every look from one to another long after."""
+def _missed(lines: Sequence[Answer]) -> _Missed:
+    """Return the tasks that were missed, and those missed by every query for long enough to be gone."""
     found = _Missed()
     waiting: dict[Task, str] = {}  # missed, and not gone yet
     for line in lines:
         since = found.since.setdefault(line.scheduler, {})
         missed, again = _changes(line, since)
-        for task in again:  # one that was found again is not gone
-            for known in (since, found.gone, waiting):
-                known.pop(task, None)
+        for task in again:  # it was found again, so it is not gone
+            for tasks in (since, found.gone, waiting):
+                tasks.pop(task, None)
         for task in missed:
             waiting[task] = since[task] = line.at
         at_once = runs_here(line.scheduler)  # a process that is gone does not come back
@@ -221,20 +221,20 @@ def _gone(lines: list[_Answer]) -> _Missed:
     return found
 
 
-def _changes(line: _Answer, since: Mapping[Task, str]) -> tuple[set[Task], set[Task]]:
+def _changes(line: Answer, since: Mapping[Task, str]) -> tuple[set[Task], set[Task]]:
     """Return the tasks that a line misses for the first time, and those that were found again."""
     words = line.completed.stdout.split()
     missed = _tasks(line.scheduler, (word for word in words if not word.startswith(FOUND)))
     if line.completed.argv == CHANGES:
         again = _tasks(line.scheduler, (word[1:] for word in words if word.startswith(FOUND)))
     else:
-        again = since.keys() - missed  # a line of jobkit 0.1 names all
+        again = since.keys() - missed  # a line of jobkit 0.1 lists all
     return missed - since.keys(), again
 
 
 def _tasks(scheduler: str, words: Iterable[str]) -> set[Task]:
-    found = (word.rpartition(".") for word in words)
-    return {Task(scheduler, job, int(task)) for job, _, task in found if job and task.isdecimal()}
+    parts = (word.rpartition(".") for word in words)
+    return {Task(scheduler, job, int(task)) for job, _, task in parts if job and task.isdecimal()}
 
 
 def _apart(first: str, last: str) -> bool:
@@ -244,49 +244,49 @@ def _apart(first: str, last: str) -> bool:
         return False
 
 
-def _known(
-    answers: list[_Answer], parsers: Mapping[str, Parser], name: str | None
-) -> dict[Task, tuple[Accounted, ...]]:
-    """Return the newest word on every task; that it ended is not unsaid by a queue, late as it may be.
+def _runs(answers: Sequence[Answer], name: str | None) -> dict[Task, tuple[Accounted, ...]]:
+    """Return the latest information on every task.
 
-    The accounting itself may unsay it: a task that was preempted runs again.
+    A stale queue answer never reverts a task that the accounting has reported as ended. The accounting
+    itself may: a task that was preempted runs again.
     """
-    known: dict[Task, tuple[Accounted, ...]] = {}
+    runs: dict[Task, tuple[Accounted, ...]] = {}
     accounted: set[Task] = set()
-    # Newest first, and of the same question only the newest answer: the file grows with every poll.
-    # What asks nothing is a driver here, which tells of one point a line.
-    asked: set[tuple[str, ...]] = set()
+    # The newest first, and of the same question only the newest answer: the file grows with every query.
+    # An answer without a command comes from a driver here, which reports one point a line.
+    questions: set[tuple[str, ...]] = set()
     for answer in reversed(answers):
         question = (answer.scheduler, answer.kind, *answer.completed.argv)
-        if question in asked or answer.scheduler not in parsers:
+        if question in questions or answer.scheduler not in SCHEDULERS:
             continue
-        told = _by_task(answer, parsers[answer.scheduler], name)
-        if told and answer.completed.argv:
-            asked.add(question)
-        for task, items in told.items():
-            newer = known.get(task)
+        reported = _by_task(answer, name)
+        if reported and answer.completed.argv:
+            questions.add(question)
+        for task, accounts in reported.items():
+            newer = runs.get(task)
             if newer is not None and not answer.completed.argv:
-                known[task] = items + newer  # a driver here ran the point again
-            elif newer is None or (task not in accounted and items[-1].ended and not newer[-1].ended):
-                known[task] = items
-        accounted |= told.keys() if answer.kind == "accounting" else set()
-    return known
+                runs[task] = accounts + newer  # a driver here ran the point again
+            elif newer is None or (task not in accounted and accounts[-1].ended and not newer[-1].ended):
+                runs[task] = accounts
+        accounted |= reported.keys() if answer.kind == "accounting" else set()
+    return runs
 
 
-def _by_task(answer: _Answer, parser: Parser, name: str | None) -> dict[Task, tuple[Accounted, ...]]:
-    told: dict[Task, tuple[Accounted, ...]] = {}
-    for item in _told(answer, parser):
-        if not name or not item.name or item.name == name:
-            task = Task(answer.scheduler, item.job_id, item.task)
-            told[task] = (*told.get(task, ()), item)
-    return told
+def _by_task(answer: Answer, name: str | None) -> dict[Task, tuple[Accounted, ...]]:
+    reported: dict[Task, tuple[Accounted, ...]] = {}
+    for account in _parse(answer):
+        if not name or not account.name or account.name == name:
+            task = Task(answer.scheduler, account.job_id, account.task)
+            reported[task] = (*reported.get(task, ()), account)
+    return reported
 
 
-def _told(answer: _Answer, parser: Parser) -> Iterator[Accounted]:
+def _parse(answer: Answer) -> Iterator[Accounted]:
+    scheduler = SCHEDULERS[answer.scheduler]
     if answer.kind == "accounting":
-        yield from parser.parse_accounting(answer.completed) or ()
+        yield from scheduler.parse_accounting(answer.completed) or ()
         return
-    for queued in parser.parse_queue(answer.completed) or ():
+    for queued in scheduler.parse_queue(answer.completed) or ():
         reason = f" ({queued.reason})" if queued.reason else ""
         yield Accounted(
             job_id=queued.job_id,
@@ -296,8 +296,3 @@ def _told(answer: _Answer, parser: Parser) -> Iterator[Accounted]:
             outcome=Outcome.QUEUE_ERROR if queued.state is State.ERROR else None,
             evidence=f"queue at {format_moment(answer.at)}: {queued.state}{reason}",
         )
-
-
-def _shipped() -> Mapping[str, Parser]:
-    registry: Any = importlib.import_module("jobkit.schedulers.registry")
-    return cast("Mapping[str, Parser]", registry.SCHEDULERS)

@@ -1,7 +1,7 @@
-"""Which process runs the points of a run here, and whether it still lives.
+"""The lock of the process that runs the points of a run here, and whether that process lives.
 
-A process id comes again: in a container jobkit is process 1 each time. So a driver has a job id of its
-own, and holds a lock for as long as it lives; where a file system has no locks, its start time tells.
+Process ids are reused: in a container jobkit is process 1 each time. So a driver has a job id of its
+own, and holds a lock for as long as it lives; on a file system without locks, its start time decides.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from jobkit.schedulers import local
 from jobkit.schedulers.types import JobId
 
 PATIENCE_S, POLL_S = 2.0, 0.05
-"""Who looks whether the lock is held holds it for a moment."""
+"""A process that checks the lock holds it for a moment."""
 _START = 19
-"""The place of the start time in ``/proc/PID/stat`` behind the name, in ticks since the boot (proc(5))."""
+"""The place of the start time in ``/proc/PID/stat`` after the name, in ticks since the boot (proc(5))."""
 
 
 class Life(StrEnum):
@@ -49,7 +49,7 @@ class Driver:
     job_id
         Its process id and a random word: no other driver ever has it.
     start, boot
-        When the process started, and the boot that it did so after; empty where that is not known.
+        When the process started, and the id of the boot before; empty if that is not known.
     space
         Its space of process ids: a container has its own.
     locked
@@ -77,14 +77,14 @@ class Driver:
 
 @contextmanager
 def driving(run_dir: Path) -> Iterator[str]:
-    """Be the one driver of a run, for the time of the block; yield its job id.
+    """Hold the driver's lock of a run for the time of the block; yield the job id.
 
     Raises
     ------
     JobkitError
-        Where another process is.
+        If another process holds it.
     OSError
-        Where the run folder cannot be written.
+        If the run folder cannot be written.
     """
     path = run_dir / DRIVER_LOCK
     handle = open_regular(path, os.O_RDWR | os.O_CREAT)
@@ -139,14 +139,14 @@ def _me(*, locked: bool) -> Driver:
 
 
 def last_driver(run_dir: Path) -> Driver | None:
-    """Return the driver that a run had last; ``None`` where there was none, or its file is spoilt."""
+    """Return the last driver of a run; ``None`` if there was none, or its file is damaged."""
     with suppress(OSError, ValueError, TypeError):
         return Driver(**json.loads(read_text(run_dir / DRIVER_LOCK)))
     return None
 
 
 def is_held(run_dir: Path) -> bool | None:
-    """Tell whether a driver holds the lock of a run; ``None`` where locks cannot tell."""
+    """Tell whether a driver holds the lock of a run; ``None`` if the file system has no locks."""
     try:
         handle = open_regular(run_dir / DRIVER_LOCK)
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def _own_disk(run_dir: Path) -> bool:
 
 
 def _by_process(known: Driver) -> Life:
-    """Return what the process table tells of a driver, where no lock does."""
+    """Return what is known of a driver by the process table, without a lock."""
     if known.reachable:
         start = _start_of(known.pid)
         return Life.ALIVE if start is not None and start in {known.start, _HIDDEN} else Life.DEAD
@@ -201,11 +201,11 @@ def _by_process(known: Driver) -> Life:
 
 
 def _by_ps(job: JobId) -> Life:
-    """Return what ps tells of a process id, where there is no more to go by: a driver of jobkit 0.1."""
+    """Return what is known of a process id by ps(1): a driver of jobkit 0.1 left nothing else."""
     if job.cluster not in {"", platform.node()}:
         return Life.UNKNOWN
     if job.id == str(os.getpid()):
-        return Life.DEAD  # that is this process, which has only got its number
+        return Life.DEAD  # this process has got the same number
     found = local.parse_queue(shell.run(local.queue_argv((job,))))
     if found is None:
         return Life.UNKNOWN
@@ -216,7 +216,7 @@ _HIDDEN = "hidden"
 
 
 def _start_of(pid: int) -> str | None:
-    """Return when a process started; ``None`` where there is none, or it has ended and is not waited for."""
+    """Return when a process started; ``None`` if there is none, or it is a zombie."""
     try:
         words = (
             Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
@@ -227,7 +227,7 @@ def _start_of(pid: int) -> str | None:
 
 
 def _start_by_ps(pid: int) -> str | None:
-    """Return when a process started by ps(1), or that it is there and who asks may not see it."""
+    """Return when a process started by ps(1), or `_HIDDEN` if this user may not see it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -250,7 +250,7 @@ def _space() -> str:
 
 
 def elsewhere(run_dir: Path, machine: str) -> JobkitError:
-    """Return why nothing can be done to a run whose driver may live on another machine."""
+    """Return the error for a run whose driver may live on another machine."""
     run = shell_path(run_dir)
     return JobkitError(
         f"its points were started on {machine}, and jobkit cannot see from here whether they still run",

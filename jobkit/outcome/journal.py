@@ -1,4 +1,4 @@
-"""`journal.jsonl`: what jobkit did to the scheduler, written and read."""
+"""Write and read ``journal.jsonl``: what jobkit did to the scheduler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import append_line, parse_object, read_lines, read_text, read_tolerantly
+from jobkit.core.files import append_line, parse_object, read_text, read_tolerantly
 from jobkit.core.layout import JOURNAL_FILE
 from jobkit.schedulers.types import JobId
 
@@ -32,26 +32,19 @@ def note(run_dir: Path, event: str, **fields: Any) -> None:  # noqa: ANN401 - wh
     append_line(run_dir / JOURNAL_FILE, json.dumps({"at": at, "event": event, **fields}, ensure_ascii=False))
 
 
-def events(run_dir: Path) -> Iterator[dict[str, Any]]:
-    """Yield the events of a run in order; a half-written last line is left out."""
-    path = run_dir / JOURNAL_FILE
-    if not path.is_file():
-        return
-    for _, line in read_lines(path):
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict):
-            yield event
-
-
 class Role(StrEnum):
     """What a job of a run is for."""
 
     POINTS = "points"
     FIND = "find"
     FOLLOW = "follow"
+
+
+PURPOSES = {
+    Role.FOLLOW: "runs again what the policy says",
+    Role.FIND: "tries the largest batch",
+}
+"""What a job that waits for the points does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +58,20 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A job that a scheduler took: a line of the journal.
+    """A job that a scheduler accepted: a line of the journal.
 
     Attributes
     ----------
     at
         When, UTC, ISO 8601.
     first, last, offset
-        Task k of ``first`` to ``last`` runs point k + offset; where there is a list, its line k + offset.
+        Task k of ``first`` to ``last`` runs point k + offset; with a list, its line k + offset.
     round
         Which submission of the run it belongs to: 1 is the sweep.
     only
-        The tasks that there are, where not all from ``first`` to ``last`` are; empty for all.
+        The tasks that exist, if not all from ``first`` to ``last`` do; empty for all.
     lines
-        Of the list, the points of each line; empty where there is none.
+        Of the list, the points of each line; empty if there is no list.
     given
         ``key=value`` of each ``--set`` that a person gave with it, or with an earlier one of its points.
     """
@@ -96,7 +89,7 @@ class Submission:
     given: tuple[str, ...] = ()
 
     def points_of(self, task: int) -> tuple[int, ...]:
-        """Return the points that a task runs, in order; none where it is no task of this job."""
+        """Return the points that a task runs, in order; none if it is no task of this job."""
         if self.role is Role.FOLLOW or not self.first <= task <= self.last:
             return ()
         if not self.lines:
@@ -112,24 +105,24 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """What a run's journal tells.
+    """What a run's journal reports.
 
     Attributes
     ----------
     submissions
-        Those that were taken, in order.
+        The accepted jobs, in order.
     unanswered
         The fields of a ``submitting`` that neither ``submitted`` nor ``refused`` follows: the
         client died in between, and the job may be in the queue.
     cancelled
-        The tasks that `jobkit cancel` or a refused sweep took back, and when, UTC.
+        The tasks that `jobkit cancel` or a refused sweep cancelled, and when, UTC.
     left
-        The fields of a ``left`` after which no points were submitted: what the job that follows could
-        not do waits for a person.
+        The fields of a ``left`` after which no points were submitted: a person must do what the job that
+        follows could not do.
     rounds
-        How many rounds were begun, those refused too.
+        How many rounds were begun, refused rounds included.
     buried
-        The ids of drivers of which a person said that their machine is gone.
+        The ids of drivers whose machine is gone, by the word of a person.
     notes
         Lines that could not be read.
     """
@@ -181,7 +174,7 @@ def _number(value: object) -> int:
 
 
 MOST_TASKS = 1_000_000
-"""A line that tells of more tasks, or of numbers far beyond, is spoilt: no array is so long."""
+"""A line with more tasks, or with numbers far beyond, is damaged: no array is so long."""
 
 
 def _event(run: Path, line: str, where: str) -> tuple[dict[str, Any], Submission | None]:
@@ -214,12 +207,12 @@ def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
         round=int(event.get("round") or 1),
         only=frozenset(int(task) for task in event.get("only") or ()),
         lines=read_list(run / listed) if listed else (),
-        given=tuple(str(one) for one in event.get("given") or ()),
+        given=tuple(str(word) for word in event.get("given") or ()),
     )
 
 
 def _cancelled(event: Mapping[str, Any], submissions: Sequence[Submission]) -> Iterator[Task]:
-    """Yield the tasks that were taken back: those named, or all of the job."""
+    """Yield the tasks that were cancelled: those named, or all of the job."""
     named = event.get("tasks")
     for submission in submissions:
         if submission.job.id == event.get("job_id"):
@@ -234,8 +227,8 @@ def read_list(path: Path) -> tuple[tuple[int, ...], ...]:
     Raises
     ------
     ValueError
-        Where a word is no number.
+        If a word is no number.
     OSError
-        Where it cannot be read.
+        If it cannot be read.
     """
     return tuple(tuple(int(word) for word in line.split()) for line in read_text(path).splitlines())

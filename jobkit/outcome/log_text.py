@@ -1,4 +1,4 @@
-"""What a job's log says of how it ended, where nothing better is left: the schedulers' own words. Pure."""
+"""How a job ended by its log, if nothing better is left: the schedulers' own words. Pure."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import re
 from jobkit.core.records import Outcome
 from jobkit.schedulers.registry import SCHEDULERS
 
-_SAID: tuple[tuple[re.Pattern[str], Outcome], ...] = (
-    # The job script's own words, where it could not write its exit file.
+_ENDS: tuple[tuple[re.Pattern[str], Outcome], ...] = (
+    # The job script's message, if it could not write its exit file.
     (re.compile(r"job(?:-\d+)?\.sh: (?P<outcome>[a-z_]+): "), Outcome.LOST),
     (re.compile(r"No space left on device|Disk quota exceeded"), Outcome.SCRATCH_FULL),
 )
-"""From the most telling to the least."""
+"""From the most specific to the least."""
 
 
-def told(text: str) -> tuple[Outcome, str] | None:
-    """Return the outcome that a log tells, and the line that tells it; ``None`` where none does.
+def reported_outcome(text: str) -> tuple[Outcome, str] | None:
+    """Return the outcome that a log reports, and the line that reports it; ``None`` if no line does.
 
     Parameters
     ----------
     text
-        The end of the log. A task that ran twice writes into one log, so the last line that
-        tells counts.
+        The end of the log. A task that ran twice writes into one log, so the last line counts.
     """
     lines = [line.strip() for line in text.splitlines()]
     of_schedulers = (pair for scheduler in SCHEDULERS.values() for pair in scheduler.LOG_OUTCOMES)
-    for pattern, outcome in (*of_schedulers, *_SAID):
+    for pattern, outcome in (*of_schedulers, *_ENDS):
         for line in reversed(lines):
             if found := pattern.search(line):
-                return _own(found) or outcome, line[-300:]
+                word = found.groupdict().get("outcome")  # of the job script
+                return Outcome(word) if word in set(Outcome) else outcome, line[-300:]
     return None
 
 
@@ -47,13 +47,16 @@ def is_fault(line: str) -> bool:
     return any(pattern.search(line) for pattern in patterns)
 
 
-def _own(found: re.Match[str]) -> Outcome | None:
-    """Return the outcome that the job script named."""
-    word = found.groupdict().get("outcome")
-    return Outcome(word) if word in set(Outcome) else None
+_CRASH = re.compile(
+    r": line \d+: +\d+ (?P<signal>[A-Z][a-z]+(?: [a-z]+)*(?: +\(core dumped\))?)(?: {2,}| *\( )"
+)
+"""How bash reports a process that a signal ended: behind it, the command as written in the script."""
 
 
 def last_words(text: str) -> str:
-    """Return the last line of a log that says something: of a traceback, the error."""
+    """Return the last line of a log that is not empty: of a traceback the error, of a crash the signal."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][-300:] if lines else ""
+    last = lines[-1] if lines else ""
+    if crash := _CRASH.search(last):
+        return f"the worker crashed: {' '.join(crash['signal'].split())}"
+    return last[-300:]

@@ -1,4 +1,4 @@
-"""Find the log of a point's try: through the try itself where one has begun, else through the journal."""
+"""Find the log of a point's try: through the try itself if it has begun, else through the journal."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import EXIT_FILE, LOGS_FOLDER, TRY_PREFIX, point_folder, try_numbers
+from jobkit.core.layout import EXIT_FILE, LOGS_FOLDER, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import did_you_mean
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.journal import Task
-from jobkit.outcome.results import read_points
-from jobkit.outcome.tries import TryResult, read_tries
+from jobkit.outcome.results import read_result
+from jobkit.outcome.tries import TryResult
 from jobkit.schedulers.registry import SCHEDULERS
 
 MOST_NAMES = 8
@@ -26,19 +26,19 @@ class Log:
     Attributes
     ----------
     number
-        Of the try; 0 where none of the task has begun.
+        Of the try; 0 if no try of the task has begun.
     task
-        That runs it; ``None`` where it is of none.
+        That runs it; ``None`` if it is not known.
     path
-        ``None`` where there is none, or it is not known.
+        ``None`` if there is no log, or it is not known.
     by_hand
-        Whether a person ran it, whose terminal has the output.
+        Whether a person ran it: the output went to that terminal.
     tries
         The numbers of all the point's tries that the log holds.
     others
-        The points that share it, for they share the task.
+        The points that share it, because they share the task.
     exit
-        The file that is there once the try has ended; ``None`` where none has begun.
+        The file that is there once the try has ended; ``None`` if no try has begun.
     """
 
     point: Point
@@ -66,34 +66,30 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
     word
         The point: its index, its id, or how that begins, if no other begins so.
     number
-        The try; by default the latest, or the one to come where it was submitted since.
+        The try; by default the latest, or the next if the point was submitted since.
 
     Raises
     ------
     JobkitError
-        Where there is no such run, point or try.
+        If there is no such run, point or try.
     """
     points, _ = read_points(run)
     if not points:
         raise JobkitError(f"{run}: not a run folder", hint="jobkit status lists the runs")
     point = point_named(points, word)
     accounts = read_accounts(run, name=point.run_id)
-    home = Path(point_folder(run, point.point_id))
-    tries = list(read_tries(str(home), point, accounts, try_numbers(str(home))))
+    tries = read_result(run, point, accounts, []).all_tries
     tried = _chosen(point, tries, number)
-    task = tried.task if tried else accounts.submitted.get(point.index)
-    begun = tried.files.number if tried else 0
+    same_task = (other.files.number for other in tries if other.task == tried.task)
     return Log(
         point=point,
-        number=begun,
-        task=task,
-        path=log_path(run, point, task),
-        by_hand=tried is not None and tried.files.by_hand,
-        tries=tuple(
-            sorted(tried.files.number for tried in tries if tried.files.number and tried.task == task)
-        ),
-        others=_others(accounts, points, point, task),
-        exit=home / f"{TRY_PREFIX}{begun}" / EXIT_FILE if begun else None,
+        number=tried.files.number,
+        task=tried.task,
+        path=log_path(run, point, tried.task),
+        by_hand=tried.files.by_hand,
+        tries=tuple(sorted(filter(None, same_task))),
+        others=_others(accounts, points, point, tried.task),
+        exit=Path(tried.files.folder, EXIT_FILE) if tried.files.number else None,
     )
 
 
@@ -103,11 +99,11 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     Raises
     ------
     JobkitError
-        Where there is none, or there are several.
+        If there is none, or there are several.
     """
-    for one in points:
-        if word in {one.point_id, str(one.index)}:
-            return one
+    for point in points:
+        if word in {point.point_id, str(point.index)}:
+            return point
     begun = [point for point in points if word and point.point_id.startswith(word)]
     if len(begun) == 1:
         return begun[0]
@@ -115,25 +111,25 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     hint = f"points are named by number, 1 to {points[-1].index}, or by id, such as {known[0]}"
     if begun:
         more = f" and {len(begun) - MOST_NAMES} more" if len(begun) > MOST_NAMES else ""
-        listed = ", ".join(one.point_id for one in begun[:MOST_NAMES])
+        listed = ", ".join(point.point_id for point in begun[:MOST_NAMES])
         raise JobkitError(f"{word!r} begins {len(begun)} points: {listed}{more}", hint=hint)
     close = did_you_mean(word, known)
     raise JobkitError(f"no point {word!r}{f'; {close}' if close else ''}", hint=hint)
 
 
-def _chosen(point: Point, tries: Sequence[TryResult], number: int | None) -> TryResult | None:
+def _chosen(point: Point, tries: Sequence[TryResult], number: int | None) -> TryResult:
     if number is None:
-        return tries[0] if tries else None
-    for one in tries:
-        if number and one.files.number == number:
-            return one
+        return tries[0]
+    for tried in tries:
+        if number and tried.files.number == number:
+            return tried
     known = ", ".join(str(tried.files.number) for tried in reversed(tries) if tried.files.number)
     there = f"there is {known}" if known else "none has begun"
     raise JobkitError(f"{point.point_id} has no try {number}: {there}", hint="leave --try out for the latest")
 
 
 def log_path(run: Path, point: Point, task: Task | None) -> Path | None:
-    """Return where the log of a point's task is, or will be; ``None`` where that is not known."""
+    """Return where the log of a point's task is, or will be; ``None`` if that is not known."""
     scheduler = SCHEDULERS.get(task.scheduler) if task else None
     name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler and task else ""
     return run / LOGS_FOLDER / name if name else None
@@ -145,9 +141,9 @@ def _others(accounts: Accounts, points: Sequence[Point], point: Point, task: Tas
         return ()
     together = {
         index
-        for submission in accounts.submissions
-        for each, some in submission.tasks()
-        if each == task
-        for index in some
+        for submission in accounts.journal.submissions
+        for other, indices in submission.tasks()
+        if other == task
+        for index in indices
     }
-    return tuple(one.point_id for one in points if one.index in together - {point.index})
+    return tuple(other.point_id for other in points if other.index in together - {point.index})

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from jobkit.core.records import Outcome
 from jobkit.core.torch_build import cuda_install_command
 from jobkit.run.failure import CPU_BUILD, NO_DRIVER, NO_GPU_ASSIGNED, NO_GPU_REQUESTED, OLD_DRIVER
+
+
+class Kind(StrEnum):
+    """What a step is for."""
+
+    CHANGE = "change"
+    """It changes the run: jobkit runs or cancels points, or the scheduler releases them."""
+    FIX = "fix"
+    """It fixes the cause: the points get what they lacked."""
+    LOOK = "look"
+    LOG = "log"
+    WATCH = "watch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,21 +29,22 @@ class Step:
 
     command: str
     does: str
+    kind: Kind = Kind.CHANGE
 
 
 RESUME = "jobkit resume {run}"
 AGAIN = (Step(RESUME, "run it again"),)
-LOG = Step("jobkit logs {run} {point}", "read its log")
+LOG = Step("jobkit logs {run} {point}", "read its log", Kind.LOG)
 FIXED = Step(f"{RESUME} {{point}}", "once it is fixed")
-LOOK = Step("jobkit doctor --submit", "check from inside a job what is missing")
-CUDA = Step("nvidia-smi", "check there that the driver answers, and which CUDA it supports")
+LOOK = Step("jobkit doctor --submit", "check from inside a job what is missing", Kind.LOOK)
+CUDA = Step("nvidia-smi", "check there that the driver answers, and which CUDA it supports", Kind.LOOK)
 
 REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
     Outcome.OK: (),
     Outcome.GPU_OOM: (),
     Outcome.PRUNED: (Step(f"{RESUME} {{point}}", "run it anyway"),),
-    Outcome.RAM_OOM: (Step(f"{RESUME} --set resources.memory=SIZE", "again with more memory"),),
-    Outcome.TIMEOUT: (Step(f"{RESUME} --set resources.walltime=HH:MM:SS", "again with more time"),),
+    Outcome.RAM_OOM: (Step(f"{RESUME} --set resources.memory=SIZE", "again with more memory", Kind.FIX),),
+    Outcome.TIMEOUT: (Step(f"{RESUME} --set resources.walltime=HH:MM:SS", "again with more time", Kind.FIX),),
     **dict.fromkeys((Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LOST), AGAIN),
     Outcome.GPU_BUSY: (Step(RESUME, "once no other process uses the GPU, run it again"),),
     Outcome.QUEUE_ERROR: (
@@ -40,7 +54,7 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
     Outcome.NO_GPU: (LOOK, Step(RESUME, "once a job gets a GPU")),
     Outcome.ENVIRONMENT: (
         LOG,
-        Step(f"{RESUME} --set environment.venv=FOLDER", "in another environment"),
+        Step(f"{RESUME} --set environment.venv=FOLDER", "in another environment", Kind.FIX),
         Step(RESUME, "or once this one is fixed"),
     ),
     Outcome.MODEL_MISSING: (LOG, Step(RESUME, "once the model is whole")),
@@ -55,10 +69,10 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
 """By outcome; ``{run}`` and ``{point}`` stand for the run folder and the point's number."""
 
 NO_GPU = {
-    NO_GPU_REQUESTED: (Step(f"{RESUME} --set resources.gpus=1", "again with a GPU"),),
+    NO_GPU_REQUESTED: (Step(f"{RESUME} --set resources.gpus=1", "again with a GPU", Kind.FIX),),
     NO_DRIVER: (
         CUDA,
-        Step(f"{RESUME} --set resources.queue=NAME", "on nodes with an NVIDIA driver"),
+        Step(f"{RESUME} --set resources.queue=NAME", "on nodes with an NVIDIA driver", Kind.FIX),
     ),
     NO_GPU_ASSIGNED: (LOOK, Step(RESUME, "once `requests.gpus` in the site file asks for one")),
 }
@@ -80,7 +94,7 @@ def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool 
         Whether to run this point alone, and not all that failed.
     """
     pairs = ((step, _of_point(step.command) if alone else step.command) for step in _steps(outcome, message))
-    return tuple(Step(command.format(run=run, point=point), step.does) for step, command in pairs)
+    return tuple(replace(step, command=command.format(run=run, point=point)) for step, command in pairs)
 
 
 KEPT = "kept in "
@@ -88,6 +102,7 @@ KEPT = "kept in "
 FETCH = Step(
     "jobkit status {run} {point}",
     "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it",
+    Kind.LOOK,
 )
 
 
@@ -102,13 +117,12 @@ def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:
     if outcome is not Outcome.NO_GPU:
         return REMEDIES[outcome]
     if build := CPU_BUILD.search(message):
-        return Step(_plain(cuda_install_command(build["python"])), "install a torch for CUDA"), Step(
-            RESUME, "then run it again"
-        )
+        new_torch = Step(_plain(cuda_install_command(build["python"])), "install a torch for CUDA", Kind.FIX)
+        return (new_torch, Step(RESUME, "then run it again"))
     if OLD_DRIVER in message:
         return (
             CUDA,
-            Step(_plain(cuda_install_command("python")), "a torch for that CUDA"),
+            Step(_plain(cuda_install_command("python")), "a torch for that CUDA", Kind.FIX),
             Step(RESUME, "then run it again"),
         )
     return next((steps for words, steps in NO_GPU.items() if words in message), REMEDIES[outcome])

@@ -1,69 +1,106 @@
-"""Read a run folder: its points, the try that counts for each, and what became of it."""
+"""Read a run folder: its points, the tries of each, and the try that counts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_tolerantly
-from jobkit.core.json_codec import from_json
-from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, point_folder, read_batches, try_numbers
-from jobkit.core.records import Batch, Point, Record
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import (
+    POINTS_FILE,
+    RESULTS_FOLDER,
+    point_folder,
+    read_batches,
+    read_points,
+    try_numbers,
+)
+from jobkit.core.records import Batch, Outcome, Point, Record
 from jobkit.outcome.accounting import Accounts, read_accounts
-from jobkit.outcome.trials import is_trial
-from jobkit.outcome.tries import counting, not_started, read_tries
+from jobkit.outcome.tries import TryResult, counting, not_started, read_tries
 from jobkit.outcome.verdict import TryFiles, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointResult:
-    """A point and the try that counts (`jobkit.outcome.tries.counting`), begun or not.
+    """A point and its tries.
 
     Attributes
     ----------
-    tries
-        How many tries the scheduler (or the local driver) ran.
-    by_hand
-        The numbers of the tries that a person ran with ``bash job.sh K``, the latest first.
-    chosen
-        ``None`` where there is none, or the point was submitted again and has not begun.
+    all_tries
+        As `jobkit.outcome.tries.read_tries` yields them; one of number 0 if none has begun.
     batches
-        Of the chosen try, read only where it has no record: how far it came.
-    node
-        Where it ran, as far as is known, else empty.
+        Of the try that counts, read only if it has no record: how far it came.
     """
 
     point: Point
-    tries: int
-    chosen: TryFiles | None
-    verdict: Verdict
-    batches: tuple[Batch, ...] = ()
-    node: str = ""
-    by_hand: tuple[int, ...] = ()
+    all_tries: tuple[TryResult, ...]
+    batches: Sequence[Batch] = ()
+
+    @property
+    def tries(self) -> tuple[TryResult, ...]:
+        """The tries that the scheduler or the local driver ran, the latest first."""
+        return tuple(tried for tried in self.all_tries if tried.files.number and not tried.files.by_hand)
+
+    @property
+    def by_hand(self) -> tuple[TryResult, ...]:
+        """The tries that a person ran with ``bash job.sh K``, the latest first."""
+        return tuple(tried for tried in self.all_tries if tried.files.by_hand)
+
+    @property
+    def latest(self) -> TryResult:
+        """The latest try; number 0 if the point was submitted again and has not begun."""
+        return self.all_tries[0]
+
+    @property
+    def counts(self) -> TryResult:
+        """The try that counts (`jobkit.outcome.tries.counting`), begun or not."""
+        return counting(self.all_tries)
+
+    @property
+    def chosen(self) -> TryFiles | None:
+        """The files of the try that counts; ``None`` if it has not begun."""
+        files = self.counts.files
+        return files if files.number else None
 
     @property
     def record(self) -> Record | None:
         """The record of the try that counts; ``None`` if it left none."""
-        return self.chosen.record if self.chosen else None
+        return self.counts.files.record
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the try that counts."""
+        return self.counts.verdict
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The outcome of the try that counts."""
+        return self.counts.verdict.outcome
+
+    @property
+    def node(self) -> str:
+        """Where the try that counts ran, as far as is known, else empty."""
+        return self.counts.node
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run folder as read; ``notes`` name what in it could not be."""
+    """A run folder as read; ``notes`` name what in it could not be read."""
 
     folder: Path
     points: tuple[PointResult, ...]
+    accounts: Accounts
     notes: tuple[str, ...]
 
 
 def read_run(folder: Path) -> Run:
-    """Read everything that a run has brought home so far."""
+    """Read all results that are home so far."""
     notes: list[str] = []
-    points = tuple(each_point(folder, notes))
-    return Run(folder, points, tuple(notes))
+    points, accounts = _read_plan(folder, notes)
+    results = tuple(_read_results(folder, points, accounts, notes))
+    return Run(folder, results, accounts, tuple(notes))
 
 
 def each_point(folder: Path, notes: list[str]) -> Iterator[PointResult]:
@@ -76,9 +113,20 @@ def each_point(folder: Path, notes: list[str]) -> Iterator[PointResult]:
     notes
         Gets, until the last point has come, what could not be read.
     """
-    points, told = read_points(folder)
+    points, accounts = _read_plan(folder, notes)
+    return _read_results(folder, points, accounts, notes)
+
+
+def _read_plan(folder: Path, notes: list[str]) -> tuple[list[Point], Accounts]:
+    points, unreadable = read_points(folder)
     accounts = read_accounts(folder, name=points[0].run_id if points else None)
-    notes += told + accounts.notes
+    notes += unreadable + accounts.notes
+    return points, accounts
+
+
+def _read_results(
+    folder: Path, points: Sequence[Point], accounts: Accounts, notes: list[str]
+) -> Iterator[PointResult]:
     if not points:
         notes.append(f"{folder}: {POINTS_FILE} holds no point")
         return
@@ -86,11 +134,11 @@ def each_point(folder: Path, notes: list[str]) -> Iterator[PointResult]:
     foreign = sorted(present - {point.point_id for point in points})
     notes += [f"{folder / RESULTS_FOLDER / name}: of no point of this run: skipped" for name in foreign]
     for point in points:
-        yield _read_point(folder, point, accounts, present, notes)
+        yield read_result(folder, point, accounts, notes, begun=point.point_id in present)
 
 
 def _listed(folder: str, notes: list[str]) -> set[str]:
-    """Return the names in a folder, and add to the notes where it is there and cannot be read."""
+    """Return the names in a folder, and add to the notes if it is there and cannot be read."""
     try:
         return set(os.listdir(folder))  # noqa: PTH208 - as `jobkit.core.layout.names`
     except FileNotFoundError:
@@ -100,41 +148,41 @@ def _listed(folder: str, notes: list[str]) -> set[str]:
         return set()
 
 
-def read_points(folder: Path) -> tuple[list[Point], tuple[str, ...]]:
-    """Return the points of a run, and a note on the lines that are none."""
-    return read_tolerantly(folder / POINTS_FILE, _point, growing=False)
-
-
-def _point(line: str, where: str) -> Point:
-    point = from_json(Point, line, where=where)
-    if not all(isinstance(value, int) for value in point.params.values()):
-        raise JobkitError(f"{where}: params are not whole numbers")
-    # Older runs name a trial in the point's id alone.
-    return replace(point, trial=True) if not point.trial and is_trial(point.point_id) else point
-
-
-def _read_point(
-    folder: Path, point: Point, accounts: Accounts, present: set[str], problems: list[str]
+def read_result(
+    folder: Path, point: Point, accounts: Accounts, notes: list[str], *, begun: bool = True
 ) -> PointResult:
-    """Return a point's result, and add to ``problems`` what could not be read."""
+    """Return the tries of a point.
+
+    Parameters
+    ----------
+    folder
+        The run folder.
+    accounts
+        What journal and accounting report of the run.
+    notes
+        Gets what could not be read.
+    begun
+        Whether the point may have a folder: if not, nothing is read.
+    """
     home = point_folder(folder, point.point_id)  # a Path costs as much as to open the file
-    numbers = try_numbers(home) if point.point_id in present else []
-    if not numbers and point.point_id in present:
-        _listed(home, problems)
-    tries = tuple(read_tries(home, point, accounts, numbers))
-    problems += [tried.files.problem for tried in tries if tried.files.problem]
-    by_hand = tuple(tried.files.number for tried in tries if tried.files.by_hand)
-    counts = counting(tries) or not_started(point, accounts)
-    chosen = counts.files if counts.files.number else None
-    return PointResult(
-        point=point,
-        tries=len(numbers) - len(by_hand),
-        chosen=chosen,
-        verdict=counts.verdict,
-        batches=() if chosen is None or chosen.record else read_batches(home, chosen.number, problems),
-        node=counts.node,
-        by_hand=by_hand,
-    )
+    numbers = try_numbers(home) if begun else []
+    if not numbers and begun:
+        _listed(home, notes)
+    tries = tuple(read_tries(home, point, accounts, numbers)) or (not_started(point, accounts),)
+    notes += [tried.files.problem for tried in tries if tried.files.problem]
+    files = counting(tries).files
+    batches: Sequence[Batch] = ()
+    if files.number and files.record is None:
+        batches, unreadable = read_batches(files.folder)
+        notes += unreadable
+    return PointResult(point=point, all_tries=tries, batches=batches)
+
+
+def exit_code(*, failed: bool, to_come: bool) -> ExitCode:
+    """Return the exit code for the points of a run: still to come goes before failed."""
+    if to_come:
+        return ExitCode.TO_COME
+    return ExitCode.FAILED if failed else ExitCode.DONE
 
 
 def runs_below(path: Path) -> Iterator[Path]:

@@ -1,11 +1,10 @@
-"""Predictions that were tried: the nouns of `jobkit.fit.search`, and the files that hold them.
+"""Trials of predicted batch sizes, and the files that hold them.
 
 Standard library only.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -14,15 +13,12 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
-from jobkit.core.layout import POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE
-from jobkit.core.records import RESULTS, Outcome, Point
+from jobkit.core.layout import SEARCH_GOAL_FILE, TRIAL_SUFFIX, TRIALS_FILE, read_points
+from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.units import format_memory
 
 ALLOCATOR = "of the allocator, the CUDA context on top"
 PROCESS = "of the process"
-SUFFIX = "-verify"
-"""Ends the id of a point that tries a prediction; a number follows where the same batch is tried again."""
-_TRIAL = re.compile(rf".*{SUFFIX}(-[0-9]+)?")
 NOT_TRIED = "the largest batch was not tried"
 MOST_TRIALS = 3
 CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
@@ -31,19 +27,19 @@ CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchGoal:
-    """What is to be found: ``find_max.json``.
+    """What the search is to find: ``find_max.json``.
 
     Attributes
     ----------
     memory_bytes
         The most that torch's allocator may take, or on a CPU the process; ``None`` for all that
-        the card has, or on a CPU ``ram_bytes``.
+        the GPU has, or on a CPU ``ram_bytes``.
     ram_bytes
-        What the job asks of the scheduler.
+        What the job requests from the scheduler.
     ledger
         The user's ledger of predictions, absolute.
     after
-        How many trials there were when it was asked for: these are not counted again.
+        How many trials there were at the start: these are not counted again.
     """
 
     memory_bytes: int | None
@@ -59,7 +55,7 @@ class Trial:
     Attributes
     ----------
     index
-        Of its point; 0 where nothing could be tried.
+        Of its point; 0 if nothing could be tried.
     batch_size, load
         What was tried.
     capacity_bytes
@@ -67,7 +63,7 @@ class Trial:
     expected_bytes, bound_bytes
         By the line and by its bound, before it ran.
     outcome
-        ``None`` while it runs, or where nothing could be tried.
+        ``None`` while it runs, or if nothing could be tried.
     measured_bytes
         What it needed.
     memory
@@ -75,8 +71,7 @@ class Trial:
     message
         Why nothing (more) could be tried; of a trial that never began, how to run it.
     killed
-        Whether it left no record, for it was killed and nobody told the job script why: most likely
-        for its memory.
+        Whether it left no record because it was killed for an unknown reason, most likely its memory.
     proved
         Whether it was not run because the run had measured that batch already.
     """
@@ -96,12 +91,12 @@ class Trial:
 
     @property
     def under_way(self) -> bool:
-        """Whether it was begun and is not known to have ended."""
+        """Whether it has begun and is not known to have ended."""
         return bool(self.index) and self.outcome is None
 
     @property
     def error(self) -> float | None:
-        """(expected - measured) / measured; ``None`` where nothing was measured."""
+        """(expected - measured) / measured; ``None`` if nothing was measured."""
         return prediction_error(self.expected_bytes, self.measured_bytes)
 
     @property
@@ -126,34 +121,24 @@ def prediction_error(expected_bytes: float, measured_bytes: int | None) -> float
 
 
 def trials(run_dir: Path) -> list[Trial]:
-    """Return what was tried so far, in order.
+    """Return the trials of a run, in order.
 
-    A trial is written before its point. Where the point is missing, the process was killed between
-    the two: it never began, and does not count.
+    A trial is written before its point. If the point is missing, the process was killed between
+    the two: the trial never began, and does not count.
     """
     lines, _ = read_tolerantly(run_dir / TRIALS_FILE, lambda line, where: from_json(Trial, line, where=where))
-    # A message is of no point, and each stands for itself: `Wanted.after` counts them.
-    found = list({one.index or -number: one for number, one in enumerate(lines, 1)}.values())
-    if not any(one.under_way for one in found):
+    # A message belongs to no point, and each counts by itself: `SearchGoal.after` counts them.
+    found = list({trial.index or -number: trial for number, trial in enumerate(lines, 1)}.values())
+    if not any(trial.under_way for trial in found):
         return found
-    begun = _listed(run_dir)
-    return [one for one in found if not one.under_way or one.index in begun]
-
-
-def _listed(run_dir: Path) -> frozenset[int]:
-    """Return the indices of the points of a run."""
-    lines, _ = read_tolerantly(run_dir / POINTS_FILE, lambda line, where: from_json(Point, line, where=where))
-    return frozenset(line.index for line in lines)
+    points, _ = read_points(run_dir)
+    begun = {point.index for point in points}
+    return [trial for trial in found if not trial.under_way or trial.index in begun]
 
 
 def answers(outcome: str, *, trial: bool) -> bool:
-    """Tell whether an outcome answers what a point asked: a trial asks whether memory suffices."""
+    """Tell whether an outcome is a result of a point: of a trial also that memory does not suffice."""
     return outcome in RESULTS or (trial and outcome == Outcome.RAM_OOM)
-
-
-def is_trial(point_id: str) -> bool:
-    """Tell whether a point tries a prediction, by its id."""
-    return SUFFIX in point_id and _TRIAL.fullmatch(point_id) is not None
 
 
 def trial_id(setting: str, taken: Container[str]) -> str:
@@ -164,39 +149,39 @@ def trial_id(setting: str, taken: Container[str]) -> str:
     setting
         Such as ``batch_size-100``.
     taken
-        Ids that there are: two points of one id would share their results.
+        Ids in use: two points of one id would share their results.
     """
-    names = (f"{setting}{SUFFIX}{f'-{number}' if number > 1 else ''}" for number in count(1))
+    names = (f"{setting}{TRIAL_SUFFIX}{f'-{number}' if number > 1 else ''}" for number in count(1))
     return next(name for name in names if name not in taken)
 
 
 def settled_trials(
     found: Sequence[Trial], outcomes: Mapping[int, Outcome | None], idle: Mapping[int, str] | None = None
 ) -> list[Trial]:
-    """Return the trials, those that nobody settled with what became of their points.
+    """Return the trials, those under way with the outcomes of their points.
 
     Parameters
     ----------
     outcomes
         By the point's index.
     idle
-        Of those that never began and nothing will begin, how to run them; by the point's index.
+        How to run the trials that never began and that nothing will begin; by the point's index.
     """
     idle = idle or {}
     return [
-        replace(one, outcome=outcomes.get(one.index), message=idle.get(one.index, ""))
-        if one.under_way
-        else one
-        for one in found
+        replace(trial, outcome=outcomes.get(trial.index), message=idle.get(trial.index, ""))
+        if trial.under_way
+        else trial
+        for trial in found
     ]
 
 
 def describe_trials(found: Sequence[Trial]) -> tuple[str, ...]:
-    """Return what was tried in sentences, one a trial and none twice, without a full stop."""
-    return tuple(dict.fromkeys(_said(one) for one in found))
+    """Return a sentence for each trial, none twice, without a full stop."""
+    return tuple(dict.fromkeys(map(_describe, found)))
 
 
-def _said(trial: Trial) -> str:
+def _describe(trial: Trial) -> str:
     if not trial.index:
         return f"{NOT_TRIED}: {trial.message}"
     within = f"batch_size {trial.batch_size:,} within {format_memory(trial.capacity_bytes)} {trial.memory}"
@@ -221,12 +206,12 @@ def finished(run_dir: Path) -> bool:
     JobkitError
         If the run folder has no ``find_max.json``.
     """
-    done = trials(run_dir)[read_wanted(run_dir).after :]
+    done = trials(run_dir)[read_goal(run_dir).after :]
     return bool(done) and not done[-1].under_way and not goes_on(done)
 
 
-def read_wanted(run_dir: Path) -> SearchGoal:
-    """Read what is to be found.
+def read_goal(run_dir: Path) -> SearchGoal:
+    """Read what the search is to find.
 
     Raises
     ------
@@ -241,7 +226,7 @@ def read_wanted(run_dir: Path) -> SearchGoal:
 
 
 def goes_on(done: Sequence[Trial]) -> bool:
-    """Tell whether a smaller batch makes sense: the last one ran out of memory, or took too much."""
+    """Tell whether a smaller batch makes sense: the last trial ran out of memory, or took too much."""
     last = done[-1]
     silent = last.outcome is Outcome.OK and last.measured_bytes is None
     return (

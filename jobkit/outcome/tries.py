@@ -18,32 +18,31 @@ from jobkit.core.layout import (
     LOGS_FOLDER,
     RECORD_FILE,
     TRY_PREFIX,
-    try_numbers,
 )
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
-from jobkit.outcome.log_text import last_words, told
+from jobkit.outcome.log_text import last_words, reported_outcome
 from jobkit.outcome.verdict import Circumstances, TryFiles, Verdict, decide_outcome
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Accounted
 
 LOG_TAIL_BYTES = 16 * 2**10
-"""How much of a log is read: its end tells how it ended."""
+"""How much of a log is read: its end shows how the try ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class TryResult:
-    """A try: what it left, and what became of it.
+    """A try: what it left, and its outcome.
 
     Attributes
     ----------
     files
-        ``begin`` is read only where there is no record.
+        ``begin`` is read only if there is no record.
     node
         Where it ran, as far as is known.
     account
-        What the scheduler's accounting, or its queue, tells of it; ``None`` where nothing.
+        What the scheduler's accounting, or its queue, reports of it; ``None`` if nothing.
     """
 
     files: TryFiles
@@ -54,9 +53,10 @@ class TryResult:
 
 
 def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[TryResult]:
-    """Yield the tries of a point: those of the scheduler, the latest first, then those by hand.
+    """Yield a point's tries, the latest first, and then those by hand.
 
-    Before them comes one of number 0 if the point was submitted since. `counting` says which counts.
+    If the point was submitted again and has not begun, a placeholder with number 0 comes first.
+    `counting` decides which try counts.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
     -----
     The scheduler may run a task again by itself: then one task has several tries and several
     accounts, both in order. Its last try goes with the last account, and so on backwards; an
-    account of a start that failed (``queue_error``), or of none, goes with none. Where there are
+    account of a start that failed (``queue_error``), or of none, goes with no try. If there are
     fewer accounts than times that the scheduler began it, the latest are still to come.
     """
     every = [read_try(home, number, point) for number in numbers]
@@ -95,31 +95,32 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
             yield TryResult(files, decide_outcome(files, None, Circumstances()), node=_node(files, None))
 
 
-def counting(tries: Sequence[TryResult]) -> TryResult | None:
-    """Return the try that counts: the one that went well, else the latest; ``None`` if there is none.
+def counting(tries: Sequence[TryResult]) -> TryResult:
+    """Return the try that counts: the one that succeeded, else the latest.
 
     A try by hand counts only while no other try of the point has begun: a person runs it where and
     when they like, so it is no measurement of the sweep.
     """
+    if len(tries) == 1:
+        return tries[0]
     own = [tried for tried in tries if not tried.files.by_hand]
     among = own if any(tried.files.number for tried in own) else tries
-    return next((tried for tried in among if tried.verdict.outcome is Outcome.OK), next(iter(among), None))
+    return next((tried for tried in among if tried.verdict.outcome is Outcome.OK), among[0])
 
 
 def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: Task | None) -> Verdict:
-    """Return a verdict on a try that left no record, with what its log says: the last source asked."""
+    """Return a verdict on a try that left no record, with what its log reports: the last source."""
     if files.record is not None or task is None or verdict.outcome not in {Outcome.LOST, Outcome.BUG}:
         return verdict
     scheduler = SCHEDULERS.get(task.scheduler)
     name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler else ""
     text = _tail(f"{logs}/{name}") if name else ""
-    said = told(text) if verdict.outcome is Outcome.LOST else None
-    if said:
-        return replace(verdict, outcome=said[0], evidence=f"{verdict.evidence}; log: {said[1]}")
-    words = last_words(text)
-    return (
-        replace(verdict, evidence=f"{verdict.evidence}; last words of the log: {words}") if words else verdict
-    )
+    reported = reported_outcome(text) if verdict.outcome is Outcome.LOST else None
+    if reported:
+        return replace(verdict, outcome=reported[0], evidence=f"{verdict.evidence}; log: {reported[1]}")
+    if words := last_words(text):
+        return replace(verdict, evidence=f"{verdict.evidence}; last words of the log: {words}")
+    return verdict
 
 
 def _tail(path: str) -> str:
@@ -132,7 +133,7 @@ def _tail(path: str) -> str:
 
 
 def _task_of(files: TryFiles, accounts: Accounts, point: Point, *, latest: bool) -> Task | None:
-    """Return the task that ran a try: as the try says, else for the latest one as the journal says."""
+    """Return the task that ran a try: by its own files, else, for the latest try, by the journal."""
     if files.record is not None and files.record.job.job_id:
         job = files.record.job
         return Task(job.scheduler, job.job_id, int(job.task_id)) if job.task_id.isdecimal() else None
@@ -149,18 +150,13 @@ def _restart(files: TryFiles) -> int:
     return files.begin.restart if files.begin else 0
 
 
-def _runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
-    return accounts.runs.get(task, ()) if task else ()
-
-
 def _begun_runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
-    return tuple(
-        run for run in _runs(accounts, task) if run.outcome is not Outcome.QUEUE_ERROR and not run.never_began
-    )
+    runs = accounts.runs.get(task, ()) if task else ()
+    return tuple(run for run in runs if run.outcome is not Outcome.QUEUE_ERROR and not run.never_began)
 
 
 def _account(runs: Sequence[Accounted], own: Sequence[TryFiles], later: int) -> Accounted | None:
-    """Return the account of one of a task's own tries, after which there were so many later ones."""
+    """Return the account of one of a task's own tries, given the number of later tries."""
     late = max(0, len(own) - len(runs)) if any(map(_restart, own)) else 0
     return runs[late - 1 - later] if 0 <= later - late < len(runs) else None
 
@@ -174,51 +170,42 @@ def _circumstances(accounts: Accounts, task: Task | None, *, superseded: bool) -
         return Circumstances(superseded=superseded)
     return Circumstances(
         gone=accounts.gone.get(task, ""),
-        cancelled=accounts.cancelled.get(task, ""),
+        cancelled=accounts.journal.cancelled.get(task, ""),
         packed=task in accounts.packed,
         superseded=superseded,
     )
 
 
 def _node(files: TryFiles, accounted: Accounted | None) -> str:
-    told = (
-        accounted.node if accounted else "",  # the scheduler's name for it, which it takes back in --exclude
-        files.record.environment.get("HOSTNAME", "")
-        if files.record
-        else "",  # as the job's begin file has it
-        files.record.host if files.record else "",
+    record = files.record
+    names = (
+        accounted.node if accounted else "",  # the scheduler's name for it, which --exclude accepts
+        record.environment.get("HOSTNAME", "") if record else "",  # as in the begin file
+        record.host if record else "",
         files.begin.host if files.begin else "",
         files.exit.host if files.exit else "",
     )
-    return next(filter(None, told), "")
+    return next(filter(None, names), "")
 
 
 def not_started(point: Point, accounts: Accounts, earlier: Task | None = None) -> TryResult:
     """Return what is known of a point that has no try folder of its last task, or of an earlier one."""
     task = earlier or accounts.submitted.get(point.index)
-    accounted = next(reversed(_runs(accounts, task)), None)
+    accounted = accounts.runs.get(task, (None,))[-1] if task else None
     verdict = decide_outcome(None, accounted, _circumstances(accounts, task, superseded=False))
-    if accounted is None and verdict.outcome is not Outcome.CANCELLED:
-        told = f"{task.scheduler} job {task.job_id}, task {task.task}" if task else "not submitted"
-        words = f"{told}: {verdict.evidence}" if task else told
+    if task is None:
+        verdict = replace(verdict, evidence="not submitted")
+    elif accounted is None and verdict.outcome is not Outcome.CANCELLED:
+        words = f"{task.scheduler} job {task.job_id}, task {task.task}: {verdict.evidence}"
         verdict = Verdict(outcome=verdict.outcome, evidence=words)
     return TryResult(TryFiles(number=0), verdict, task, accounted.node if accounted else "", accounted)
 
 
-def latest_number(home: str) -> int:
-    """Return the number of the latest try that no person ran by hand; 0 if there is none."""
-    for number in try_numbers(home):
-        begin = _read_begin(f"{home}/{TRY_PREFIX}{number}/{BEGIN_FILE}")
-        if not TryFiles(number=number, begin=begin).by_hand:
-            return number
-    return 0
-
-
 def read_try(home: str, number: int, point: Point) -> TryFiles:
-    """Return what one try folder holds; what cannot be read is told, never raised."""
+    """Return what one try folder holds; a file that cannot be read is a `problem`, never an error."""
     folder = f"{home}/{TRY_PREFIX}{number}"
     problems: list[str] = []
-    record, exit_, begin = None, None, None
+    record, exit_ = None, None
     try:
         record = _read_record(f"{folder}/{RECORD_FILE}", point)
     except JobkitError as error:
@@ -227,10 +214,14 @@ def read_try(home: str, number: int, point: Point) -> TryFiles:
         exit_ = _read_exit(f"{folder}/{EXIT_FILE}")
     except JobkitError as error:
         problems.append(error.message)
-    if record is None:
-        begin = _read_begin(f"{folder}/{BEGIN_FILE}")
-    # A spoilt exit file matters only where there is no record.
-    return TryFiles(number=number, record=record, exit=exit_, begin=begin, problem="; ".join(problems))
+    return TryFiles(
+        number=number,
+        record=record,
+        exit=exit_,
+        begin=_read_begin(f"{folder}/{BEGIN_FILE}") if record is None else None,
+        problem="; ".join(problems),
+        folder=folder,
+    )
 
 
 def _read_record(path: str, point: Point) -> Record | None:
@@ -251,16 +242,16 @@ def _read_record(path: str, point: Point) -> Record | None:
 
 
 def _with_point(data: dict[str, Any], point: Point) -> dict[str, Any]:
-    """Return a record's JSON with its point as already read, where it is that one: a third less to read."""
-    told = data.get("point")
-    if not isinstance(told, dict):
+    """Return a record's JSON with its point as already read, if it is the same: a third less to read."""
+    own = data.get("point")
+    if not isinstance(own, dict):
         return data
-    same = (told.get("run_id"), told.get("index"), told.get("point_id")) == _identity(point)
+    same = (own.get("run_id"), own.get("index"), own.get("point_id")) == _identity(point)
     return {**data, "point": point} if same else data
 
 
 def _identity(point: Point) -> tuple[str, int, str]:
-    """Return what tells points apart: in old runs two trials of one batch share an id."""
+    """Return what distinguishes points: in old runs two trials of one batch share an id."""
     return point.run_id, point.index, point.point_id
 
 
@@ -274,7 +265,7 @@ def _read_exit(path: str) -> Exit | None:
 
 
 def _read_begin(path: str) -> Begin | None:
-    """Return who runs a try; ``None`` also where the file is not whole, for it only adds."""
+    """Return who runs a try; ``None`` also if the file is not complete, because it is optional."""
     try:
         return read_begin(path)
     except (OSError, JobkitError):

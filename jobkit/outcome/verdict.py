@@ -1,4 +1,4 @@
-"""What became of a try: its record, else its exit file, else the accounting. Pure; nothing is guessed."""
+"""Decide the outcome of a try: by its record, else its exit file, else the accounting. Pure; no guesses."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from jobkit.schedulers.types import Accounted
 OVERRULING = frozenset(
     {Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.RAM_OOM},
 )
-"""What the accounting may say against a provisional outcome: who sent the signal, it knows best."""
+"""Outcomes of the accounting that overrule a provisional one: it knows best who sent the signal."""
 
 SIGNALS = {"USR1": Outcome.TIMEOUT, "XCPU": Outcome.TIMEOUT, "KILL": Outcome.LOST}
-"""The walltime warnings that jobkit asks for, and a kill -9 of the job script, of which nobody says why;
+"""The walltime warnings that jobkit requests, and a kill -9 of the job script, for an unknown reason;
 any other signal is ``cancelled``, provisionally."""
 
 STAGES = {
@@ -23,22 +23,22 @@ STAGES = {
     "environment": Outcome.ENVIRONMENT,
     "stage_out": Outcome.STAGE_OUT,
 }
-"""A job script that failed in this step, with no better word of its own."""
+"""The outcome of a job script that failed in this step and names no outcome itself."""
 
 KILLED = 137
-"""128 + SIGKILL: walltime, memory or a person; the exit status does not tell which."""
+"""128 + SIGKILL: walltime, memory or a person; the exit status does not show which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of a try.
+    """The outcome of a try, and why.
 
     Attributes
     ----------
     outcome
         ``None`` while it is still to come.
     evidence
-        What says so, in a line for a person.
+        What it follows from, in a line for a person.
     provisional
         Whether the accounting may still overrule it.
     """
@@ -57,11 +57,13 @@ class TryFiles:
     number
         Of the try, from 1.
     record, exit
-        ``None`` where the file is not home, or cannot be read.
+        ``None`` if the file is not home, or cannot be read.
     begin
-        Who ran it; ``None`` where it is not known, or where the record tells.
+        Who ran it; ``None`` if that is not known, or if there is a record.
     problem
         Why a file that is there cannot be read, else empty.
+    folder
+        Where they are; empty if no try has begun.
     """
 
     number: int
@@ -69,6 +71,7 @@ class TryFiles:
     exit: Exit | None = None
     begin: Begin | None = None
     problem: str = ""
+    folder: str = ""
 
     @property
     def by_hand(self) -> bool:
@@ -92,7 +95,7 @@ class Circumstances:
     superseded
         Whether a later try of the point has begun.
     requeued
-        Whether the scheduler began the same task again after this try, by itself or at somebody's word.
+        Whether the scheduler began the same task again after this try, by itself or because of a person.
     """
 
     gone: str = ""
@@ -103,20 +106,20 @@ class Circumstances:
 
 
 NO_HOME = 73
-"""With this status the job script ends where it cannot write in the run folder (sysexits.h, EX_CANTCREAT)."""
+"""The status of a job script that cannot write in the run folder (sysexits.h, EX_CANTCREAT)."""
 
 
 def decide_outcome(
     tried: TryFiles | None, accounted: Accounted | None = None, known: Circumstances | None = None
 ) -> Verdict:
-    """Return what became of a try.
+    """Return the outcome of a try, and why.
 
     Parameters
     ----------
     tried
         Its files; ``None`` for a point that has no try folder.
     accounted
-        The accounting of the task that ran it, where it is known.
+        The accounting of the task that ran it, if it is known.
     known
         What else is known of that task.
     """
@@ -139,7 +142,7 @@ def _judge(tried: TryFiles | None, accounted: Accounted | None, known: Circumsta
         verdict = _by_exit(tried.exit, accounted)
     else:
         verdict = _by_accounting(accounted, "left no record", "no record yet: running, or not home yet")
-        verdict = _silent(_taken_back(verdict, known), known)
+        verdict = _without_end(_cancelled(verdict, known), known)
     if not tried.problem:
         return verdict
     # A record is written once, at the end: one that cannot be read is no try still to come.
@@ -148,45 +151,42 @@ def _judge(tried: TryFiles | None, accounted: Accounted | None, known: Circumsta
 
 
 def _not_begun(verdict: Verdict, accounted: Accounted | None, known: Circumstances) -> Verdict:
-    """Return what became of a point that left nothing, by what else is known of its task."""
-    verdict = _taken_back(verdict, known)
+    """Return the outcome of a point that left nothing, by what else is known of its task."""
+    verdict = _cancelled(verdict, known)
     if known.packed and accounted is not None and accounted.ended and verdict.outcome is Outcome.LOST:
         words = f"its job ended before its turn came ({_words(accounted)})"
         return Verdict(outcome=Outcome.STOPPED, evidence=words)
     if verdict.outcome is None and known.cancelled:
-        return Verdict(
-            outcome=Outcome.CANCELLED,
-            evidence=f"taken back by jobkit at {format_moment(known.cancelled)}, before it began",
-        )
-    return _silent(verdict, known)
+        words = f"by jobkit at {format_moment(known.cancelled)}, before it began"
+        return Verdict(outcome=Outcome.CANCELLED, evidence=words)
+    return _without_end(verdict, known)
 
 
-def _taken_back(verdict: Verdict, known: Circumstances) -> Verdict:
-    """Return ``cancelled`` where jobkit did it, and the accounting only knows that the task was killed.
+def _cancelled(verdict: Verdict, known: Circumstances) -> Verdict:
+    """Return ``cancelled`` if jobkit cancelled the task, and the accounting only reports that it was killed.
 
-    qacct tells no ``qdel`` from a ``kill -9`` (measured, Grid Engine 8.1.9).
+    qacct does not distinguish ``qdel`` from ``kill -9`` (measured, Grid Engine 8.1.9).
     """
     if verdict.outcome is not Outcome.LOST or not known.cancelled:
         return verdict
-    words = f"taken back by jobkit at {format_moment(known.cancelled)}; {verdict.evidence}"
+    words = f"by jobkit at {format_moment(known.cancelled)}; {verdict.evidence}"
     return Verdict(outcome=Outcome.CANCELLED, evidence=words)
 
 
-def _silent(verdict: Verdict, known: Circumstances) -> Verdict:
-    """Return a verdict on a try of which neither its files nor the accounting tell an end."""
+def _without_end(verdict: Verdict, known: Circumstances) -> Verdict:
+    """Return a verdict on a try of which neither its files nor the accounting report an end."""
     if verdict.outcome is not None:
         return verdict
     if known.superseded:
-        return Verdict(
-            outcome=Outcome.LOST, evidence="it was run again, and nothing tells how this try ended"
-        )
+        words = "it was run again, and nothing reports how this try ended"
+        return Verdict(outcome=Outcome.LOST, evidence=words)
     if not known.gone:
         return verdict
     gone = f"not in the queue since {format_moment(known.gone)}"
     if known.cancelled:
-        words = f"taken back by jobkit at {format_moment(known.cancelled)}, and {gone}"
+        words = f"by jobkit at {format_moment(known.cancelled)}, and {gone}"
         return Verdict(outcome=Outcome.CANCELLED, evidence=words)
-    words = f"{gone}, and no record, exit file or accounting tells why"
+    words = f"{gone}, and no record, exit file or accounting reports why"
     return Verdict(outcome=Outcome.LOST, evidence=words, provisional=True)
 
 
@@ -196,7 +196,7 @@ def _by_record(record: Record, exit_: Exit | None) -> Verdict:
         parts.append(f"signal {record.signal}")
     if exit_ is not None and exit_.scratch:
         parts.append(f"files kept in {_kept(exit_)}")
-    evidence = "; ".join(part for part in parts if part) or "its record says so"
+    evidence = "; ".join(filter(None, parts)) or "by its record"
     return Verdict(outcome=record.outcome, evidence=evidence, provisional=record.provisional)
 
 
@@ -205,7 +205,7 @@ def _kept(exit_: Exit) -> str:
 
 
 def _overruled(verdict: Verdict, accounted: Accounted | None) -> Verdict:
-    """Return the accounting's outcome over a provisional one, where it has one that counts."""
+    """Return the accounting's outcome instead of a provisional one, if it may overrule it."""
     if not verdict.provisional or accounted is None or not accounted.ended:
         return verdict
     evidence = f"{verdict.evidence}; accounting: {_words(accounted)}"
@@ -215,7 +215,7 @@ def _overruled(verdict: Verdict, accounted: Accounted | None) -> Verdict:
 
 
 def _by_exit(exit_: Exit, accounted: Accounted | None) -> Verdict:
-    """Return what the exit file says, and the accounting where that knows better."""
+    """Return the outcome by the exit file, or by the accounting if that knows better."""
     evidence = _exit_words(exit_)
     if exit_.signal:
         outcome = exit_.outcome or SIGNALS.get(exit_.signal.removeprefix("SIG"), Outcome.CANCELLED)
@@ -227,10 +227,9 @@ def _by_exit(exit_: Exit, accounted: Accounted | None) -> Verdict:
     if accounted is not None and accounted.ended and accounted.outcome in OVERRULING:
         return Verdict(outcome=accounted.outcome, evidence=f"{evidence}; accounting: {_words(accounted)}")
     if exit_.status == KILLED:
-        evidence += ": killed (walltime, memory, or a person); the accounting does not say by whom"
-        return Verdict(
-            outcome=Outcome.LOST, evidence=evidence, provisional=accounted is None or not accounted.ended
-        )
+        evidence += ": killed (walltime, memory, or a person); the accounting does not report by whom"
+        unsure = accounted is None or not accounted.ended
+        return Verdict(outcome=Outcome.LOST, evidence=evidence, provisional=unsure)
     outcome = Outcome.BUG if exit_.status else Outcome.LOST
     return Verdict(outcome=outcome, evidence=f"{evidence}, but no record is home")
 
@@ -246,7 +245,7 @@ def _exit_words(exit_: Exit) -> str:
 
 
 def _by_accounting(accounted: Accounted | None, left: str, silent: str) -> Verdict:
-    """Return what the accounting says of a try that left neither record nor exit file."""
+    """Return the outcome by the accounting, of a try that left neither record nor exit file."""
     if accounted is None:
         return Verdict(outcome=None, evidence=silent)
     words = _words(accounted)
@@ -254,9 +253,8 @@ def _by_accounting(accounted: Accounted | None, left: str, silent: str) -> Verdi
         # An outcome before the end is an error state of the queue, which a person may clear.
         return Verdict(outcome=accounted.outcome, evidence=words, provisional=accounted.outcome is not None)
     if accounted.outcome is None and accounted.exit_status == NO_HOME:
-        return Verdict(
-            outcome=Outcome.STAGE_OUT, evidence=f"the job could not write in the run folder ({words})"
-        )
+        evidence = f"the job could not write in the run folder ({words})"
+        return Verdict(outcome=Outcome.STAGE_OUT, evidence=evidence)
     if accounted.outcome in {None, Outcome.OK}:
         return Verdict(outcome=Outcome.LOST, evidence=f"it ended ({words}) and {left}")
     return Verdict(outcome=accounted.outcome, evidence=f"accounting: {words}")

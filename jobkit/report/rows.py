@@ -18,7 +18,7 @@ LOG = "tagger log"
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """A point: what was asked, what was measured, and where it stands in the tables.
+    """A point: what was planned, what was measured, and its place in the tables.
 
     A value that is not known is ``None``. The fields up to ``foreign``, in this
     order, are the columns of ``jobkit collect --format csv``.
@@ -129,7 +129,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         index=point.index,
         repeat=point.repeat,
         trial=point.trial,
-        tries=result.tries,
+        tries=len(result.tries),
         outcome=result.verdict.outcome,
         provisional=result.verdict.provisional,
         evidence=result.verdict.evidence,

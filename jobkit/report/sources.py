@@ -12,7 +12,6 @@ from jobkit.core.layout import SEARCH_GOAL_FILE, is_run_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.outcome.accounting import Accounts, read_accounts
-from jobkit.outcome.accounting import ended_tasks as over
 from jobkit.outcome.driver_lock import is_held, last_driver
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import PointResult, each_point, runs_below
@@ -123,18 +122,19 @@ def _search_over(folder: Path, accounts: Accounts) -> bool:
     """Tell whether what tries the largest batch is known to have ended: its job, or the driver here."""
     finds = [
         task
-        for submission in accounts.submissions
+        for submission in accounts.journal.submissions
         if submission.role is Role.FIND
         for task, _ in submission.tasks()
     ]
     if finds:
-        return finds[-1] in over(accounts) | accounts.cancelled.keys()
+        return finds[-1] in accounts.ended | accounts.journal.cancelled.keys()
     driver = last_driver(folder)
     return driver is not None and driver.reachable and is_held(folder) is False
 
 
 def _by_hand(result: PointResult) -> str:
-    return f"{result.point.point_id} (try {', '.join(map(str, reversed(result.by_hand)))})"
+    numbers = ", ".join(str(tried.files.number) for tried in reversed(result.by_hand))
+    return f"{result.point.point_id} (try {numbers})"
 
 
 def _some(points: Sequence[str]) -> str:

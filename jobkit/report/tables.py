@@ -22,6 +22,7 @@ from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import read_lengths
 from jobkit.fit.speed import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
+from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import Trial, answers
 from jobkit.report.rows import FIXED, LOG, MEASURES, SETTING, Row
 from jobkit.report.sources import read_sources
@@ -125,9 +126,7 @@ class Collected:
         """The exit code of `jobkit collect`: 2 nothing, 5 while points are to come, then 4 or 0."""
         if not self.rows:
             return ExitCode.USAGE
-        if self.to_come:
-            return ExitCode.TO_COME
-        return ExitCode.FAILED if self.failed else ExitCode.DONE
+        return exit_code(failed=self.failed > 0, to_come=self.to_come > 0)
 
     @property
     def point_columns(self) -> list[str]:

@@ -1,9 +1,9 @@
 """Decide, before anything is staged, whether a task is still worth running.
 
-``python -m jobkit.run.gate RUN POINT ROUND`` prints nothing, or ``pruned`` or ``stopped`` and the reason.
-A try that failed leaves an empty file in the run's ``flags/``, so that a task reads only those tries:
-otherwise a thousand tasks would read a million records. Standard library and jobkit only, because it
-runs on the node.
+``python -m jobkit.run.gate RUN POINT ROUND`` prints nothing, or ``pruned`` or ``stopped``, the point or the
+outcome that is the reason, and a message. A try that failed leaves an empty file in the run's ``flags/``,
+so that a task reads only those tries: otherwise a thousand tasks would read a million records. Standard
+library and jobkit only, because it runs on the node.
 """
 
 from __future__ import annotations
@@ -60,9 +60,16 @@ class FailedTry:
 
 @dataclass(frozen=True, slots=True)
 class EarlyExit:
-    """The outcome of a task that is not run, and the reason."""
+    """The outcome of a task that is not run, and the reason.
+
+    Attributes
+    ----------
+    because
+        The id of the point that ran out of memory, or the outcome of the points that failed.
+    """
 
     outcome: Outcome
+    because: str
     message: str
 
 
@@ -94,6 +101,7 @@ def check_still_needed(
             first = next(other for other in others if other.point.index in indices)
             return EarlyExit(
                 Outcome.STOPPED,
+                str(outcome),
                 f"{format_count(len(indices), 'point')} failed the same way: {outcome}: {first.message}",
             )
     if not prune or gpu is None:
@@ -102,9 +110,8 @@ def check_still_needed(
     cause = next(smaller, None)
     if cause is None:
         return None
-    return EarlyExit(
-        Outcome.PRUNED, f"{cause.point.point_id} ran out of memory on {gpu.name}, with a smaller load"
-    )
+    name = cause.point.point_id
+    return EarlyExit(Outcome.PRUNED, name, f"{name} ran out of memory on {gpu.name}, with a smaller load")
 
 
 def normalise_message(message: str) -> str:
@@ -180,7 +187,7 @@ def main() -> int:
     gpu = _task_gpu(point) if prune else None
     early = check_still_needed(point, failed, gpu, prune=prune, stop_after=arguments.stop_after)
     if early:
-        sys.stdout.write(f"{early.outcome} {' '.join(early.message.split())[:400]}\n")
+        sys.stdout.write(f"{early.outcome} {early.because} {' '.join(early.message.split())[:400]}\n")
     return 0
 
 

@@ -1,11 +1,10 @@
-"""Print the log of a point's try, follow it while it grows, and say why there is none."""
+"""Print the log of a point's try, follow it while it grows, and explain why there is none."""
 
 from __future__ import annotations
 
 import os
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,18 +14,19 @@ from jobkit.core.layout import point_folder, try_numbers
 from jobkit.core.terminal import LogSanitizer, Say, shell_quote
 from jobkit.outcome.log_text import is_fault
 from jobkit.outcome.logs import Log, find_log
-from jobkit.status.standing import PointStanding, Standing, read_standings, reason, state_of
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import PointStanding, Standing, find_point
 from jobkit.status.table import plain
 
 FIRST_PAUSE_S, SLOWEST_PAUSE_S, BACK_OFF = 0.2, 2.0, 1.3
 ASK_EVERY_S = 30.0
-"""Of silence: so often a scheduler is asked whether there is still something to wait for."""
+"""After so long without output, the scheduler is asked whether there is still something to wait for."""
 CHUNK_BYTES = 2**16
 TO_COME = frozenset({Standing.RUNNING, Standing.WAITING, Standing.STUCK, Standing.UNSETTLED})
 
 
 class ErrorFilter:
-    """Lets a log through: all of it, or from the first line on that tells of a fault.
+    """Passes a log on: all of it, or from the first line on that looks like an error.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class ErrorFilter:
         self._visible = LogSanitizer()
 
     def through(self, data: bytes) -> bytes:
-        """Return what of the next bytes is let through, safe for a terminal."""
+        """Return the part of the next bytes that passes, safe for a terminal."""
         return self._visible.through(self._let(data))
 
     def _let(self, data: bytes) -> bytes:
@@ -54,65 +54,65 @@ class ErrorFilter:
         return b""
 
     def end(self) -> bytes:
-        """Return what is let through of a last line that does not end."""
+        """Return the part of an unfinished last line that passes."""
         return self._visible.through(b"" if self.open else self._let(b"\n")[:-1], last=True)
 
 
-def show(run: Path, log: Log, sieve: ErrorFilter, out: BinaryIO, say: Say) -> None:
-    """Print a log as far as it is there.
+def show(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say) -> None:
+    """Print a log as far as it has been written.
 
     Parameters
     ----------
     run
         The run folder.
-    log, sieve
-        Which, and what of it.
+    log, errors
+        The log, and the part of it to print.
     out, say
         Get the log, and notes for a person.
 
     Raises
     ------
     JobkitError
-        Where there is none: exit code 5 where it is still to come.
+        If there is none: exit code 5 if it is still to come.
     """
     if log.path is None or not log.path.is_file():
         raise _missing(run, log)
     _note(log, say)
-    _copy(log.path, 0, sieve, out)
-    _end(run, log, sieve, out, say)
+    _copy(log.path, 0, errors, out)
+    _end(run, log, errors, out, say)
 
 
-def print_log(run: Path, log: Log, sieve: ErrorFilter, out: BinaryIO, say: Say) -> None:
-    """Print a log, and what is added to it until the try has ended; wait for one that is to come.
+def print_log(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say) -> None:
+    """Print a log, and what is added to it until the try has ended; wait for a log that is to come.
 
     Parameters
     ----------
-    run, log, sieve, out, say
+    run, log, errors, out, say
         As for `show`.
 
     Raises
     ------
     JobkitError
-        Where there will be none.
+        If there will be none.
     """
     path = _followed(run, log, say)
     place, pace = 0, _Pace(time.monotonic() + (ASK_EVERY_S if path.is_file() else 0))
     while not (log.exit is not None and log.exit.is_file()):
-        before, place = place, _copy(path, place, sieve, out)
+        before, place = place, _copy(path, place, errors, out)
         if place == before and pace.due() and not _to_come(run, log, say):
             break
         pace.wait(grew=place != before)
         log = _newer(run, log)
         if log.path != path:
             path, place = _followed(run, log, say), 0
-    place = _copy(path, place, sieve, out)
+    place = _copy(path, place, errors, out)
     if not place and not path.is_file():
         raise _missing(run, log)
-    _end(run, log, sieve, out, say)
+    _end(run, log, errors, out, say)
 
 
 def _followed(run: Path, log: Log, say: Say) -> Path:
-    """Say whose log is followed from now on; return where it is. A point submitted anew has another."""
+    """Report which log is followed from now on; return its path. A point submitted again has another."""
     if log.by_hand or log.path is None:
         raise _missing(run, log)
     _note(log, say)
@@ -121,66 +121,66 @@ def _followed(run: Path, log: Log, say: Say) -> Path:
 
 @dataclass(slots=True)
 class _Pace:
-    """How long to wait before the next look, and when to ask the scheduler."""
+    """How long to wait before the next reading, and when to ask the scheduler."""
 
     ask_at: float
     pause_s: float = FIRST_PAUSE_S
 
     def due(self) -> bool:
-        """Tell whether it is time to ask; it then is again only after as much silence."""
+        """Tell whether it is time to ask; then not again for as long."""
         if time.monotonic() < self.ask_at:
             return False
         self.ask_at = time.monotonic() + ASK_EVERY_S
         return True
 
     def wait(self, *, grew: bool) -> None:
-        """Wait: longer and longer while nothing comes."""
+        """Wait, longer and longer while nothing comes."""
         time.sleep(self.pause_s)
         self.pause_s = FIRST_PAUSE_S if grew else min(SLOWEST_PAUSE_S, self.pause_s * BACK_OFF)
         if grew:
             self.ask_at = time.monotonic() + ASK_EVERY_S
 
 
-def _copy(path: Path, place: int, sieve: ErrorFilter, out: BinaryIO) -> int:
-    """Print what a file has from a place on; return the place reached. One that shrank begins anew."""
+def _copy(path: Path, place: int, errors: ErrorFilter, out: BinaryIO) -> int:
+    """Print a file from a place on; return the place reached. A file that shrank is printed again."""
     try:
         with os.fdopen(open_regular(path), "rb") as stream:
             if place > stream.seek(0, 2):
                 place = 0
             stream.seek(place)
             while data := stream.read(CHUNK_BYTES):
-                out.write(sieve.through(data))
+                out.write(errors.through(data))
             out.flush()
             return stream.tell()
     except FileNotFoundError:
         return place
 
 
-def _end(run: Path, log: Log, sieve: ErrorFilter, out: BinaryIO, say: Say) -> None:
-    out.write(sieve.end())
+def _end(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say) -> None:
+    out.write(errors.end())
     out.flush()
     empty = log.path is not None and log.path.is_file() and not log.path.stat().st_size
-    if not sieve.open and not empty:
+    if not errors.open and not empty:
         say("nothing in it looks like an error; without --err all of it is printed")
-    if empty or not sieve.open:
-        say(f"{log.name}{' has printed nothing' if empty else ''}: {_known(run, log)}")
-        say(f"everything known: {_typed('status', run, log)}")
+    if empty or not errors.open:
+        say(f"{log.name}{' has printed nothing' if empty else ''}: {_outcome(run, log)}")
+        say(f"everything known: {_command('status', run, log)}")
 
 
-def _known(run: Path, log: Log) -> str:
+def _outcome(run: Path, log: Log) -> str:
     """Return the outcome of a try, what it follows from, and the message of its record."""
-    one, words = _looked(run, log)
-    tried = next((tried for tried in one.tries if tried.files.number == log.number), None)
+    point = _standing(run, log)
+    tried = next((tried for tried in point.tries if tried.files.number == log.number), None)
     if tried is None or tried.verdict.outcome is None:
-        return f"{state_of(one)}{f', {words}' if words else ''}"
+        return _state(point)
     record = tried.files.record
-    known = [str(tried.verdict.outcome), tried.verdict.evidence]
-    known += [record.message] if record and record.message not in tried.verdict.evidence else []
-    return plain("; ".join(filter(None, known)))
+    words = [str(tried.verdict.outcome), tried.verdict.evidence]
+    words += [record.message] if record and record.message not in tried.verdict.evidence else []
+    return plain("; ".join(filter(None, words)))
 
 
 def _note(log: Log, say: Say) -> None:
-    """Say whose log it is, and what else stands in it."""
+    """Report which log it is, and what else stands in it."""
     say(f"{log.name}: {_job(log)}, {log.path}")
     if len(log.tries) > 1:
         say(f"the log holds tries {', '.join(map(str, log.tries))}, one after the other")
@@ -193,51 +193,47 @@ def _job(log: Log) -> str:
 
 
 def _newer(run: Path, log: Log) -> Log:
-    """Return the log of the try that has begun since, where none had."""
-    home = Path(point_folder(run, log.point.point_id))
-    return find_log(run, log.point.point_id) if log.exit is None and try_numbers(str(home)) else log
+    """Return the log of the try that has begun since, if none had."""
+    home = point_folder(run, log.point.point_id)
+    return find_log(run, log.point.point_id) if log.exit is None and try_numbers(home) else log
 
 
-def _looked(run: Path, log: Log) -> tuple[PointStanding, str]:
-    """Ask where a point stands; return it, and why in words."""
-    (seen,) = read_standings([run.absolute()])
-    one = next(point for point in seen.points if point.point.index == log.point.index)
-    return one, reason(one, seen.silent, datetime.now(UTC))
+def _standing(run: Path, log: Log) -> PointStanding:
+    """Ask where a point stands."""
+    (standing,) = read_standings([run.absolute()])
+    return find_point(standing.points, log.point.point_id)
+
+
+def _state(point: PointStanding) -> str:
+    return f"{point.state}, {point.why}" if point.why else point.state
 
 
 def _to_come(run: Path, log: Log, say: Say) -> bool:
-    """Tell whether more of a log is to come; say how the point stands."""
-    one, words = _looked(run, log)
-    say(f"{log.name}: {state_of(one)}{f', {words}' if words else ''}")
-    return one.standing in TO_COME
+    """Tell whether more of a log is to come; report how the point stands."""
+    point = _standing(run, log)
+    say(f"{log.name}: {_state(point)}")
+    return point.standing in TO_COME
 
 
 def _missing(run: Path, log: Log) -> JobkitError:
     """Return why there is no log, and whether there will be one."""
     if log.by_hand:
-        told = f"{log.name} was run by hand: its output went to that terminal"
-        return JobkitError(told, hint=f"{_typed('logs', run, log)} --try N prints another try")
+        message = f"{log.name} was run by hand: its output went to that terminal"
+        return JobkitError(message, hint=f"{_command('logs', run, log)} --try N prints another try")
     if log.exit is not None and log.exit.is_file():
         where = f"{log.path} is not there" if log.path else "its job is not known"
-        ended = f"{log.name} has ended ({_known(run, log)}), but {where}"
-        return JobkitError(
-            ended, hint=f"it may have been moved or removed; {_typed('status', run, log)} shows the rest"
-        )
-    one, words = _looked(run, log)
-    state = f"{log.name} has no log{{}}: {state_of(one)}{f', {words}' if words else ''}"
+        hint = f"it may have been moved or removed; {_command('status', run, log)} shows the rest"
+        return JobkitError(f"{log.name} has ended ({_outcome(run, log)}), but {where}", hint=hint)
+    point = _standing(run, log)
+    job = f" ({_job(log)})" if log.task else ""
+    hint, yet, exit_code = f"{_command('status', run, log)} shows everything known", "", ExitCode.USAGE
     if log.task is None:
-        return JobkitError(
-            state.format(""), hint=f"{_typed('resume', run)} submits it", exit_code=ExitCode.TO_COME
-        )
-    if one.standing in TO_COME:
-        job = f" ({_job(log)})"
-        hint = "with -f the log is printed as soon as it comes"
-        return JobkitError(state.format(" yet") + job, hint=hint, exit_code=ExitCode.TO_COME)
-    return JobkitError(
-        f"{state.format('')} ({_job(log)})", hint=f"{_typed('status', run, log)} shows everything known"
-    )
+        hint, exit_code = f"{_command('resume', run)} submits it", ExitCode.TO_COME
+    elif point.standing in TO_COME:
+        hint, yet, exit_code = "with -f the log is printed as soon as it comes", " yet", ExitCode.TO_COME
+    return JobkitError(f"{log.name} has no log{yet}: {_state(point)}{job}", hint=hint, exit_code=exit_code)
 
 
-def _typed(command: str, run: Path, log: Log | None = None) -> str:
+def _command(command: str, run: Path, log: Log | None = None) -> str:
     """Return a command about a run, or the point of a log, as a person types it."""
     return f"jobkit {command} {shell_quote(run)}{f' {log.point.index}' if log else ''}"

@@ -1,4 +1,4 @@
-"""Which text or JSON `jobkit status` shows."""
+"""What `jobkit status` prints: text or JSON, of runs or of points."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jobkit.core import terminal
+from jobkit.core.layout import names
 from jobkit.core.units import format_count
 from jobkit.outcome.journal import Task
+from jobkit.outcome.tries import TryResult
 from jobkit.status.advice import advice
+from jobkit.status.details import listed_tries, log_of, progress_of_try, render_point
 from jobkit.status.progress import Progress
-from jobkit.status.standing import Standing, find_point
-from jobkit.status.summary import JobStatus, PointStatus, RunStatus, TryStatus, tries_of
-from jobkit.status.table import headline, plain, render, render_point
+from jobkit.status.standing import JobStanding, PointStanding, RunStanding, Standing, find_point
+from jobkit.status.table import headline, plain, render
 from jobkit.status.which_run import Glance, glance
 
 Json = dict[str, object]
 
 
-def run_json(status: RunStatus, folder: str) -> Json:
+def run_json(run: RunStanding, folder: str) -> Json:
     """Return a run as JSON takes it.
 
     Parameters
@@ -29,53 +31,49 @@ def run_json(status: RunStatus, folder: str) -> Json:
     folder
         The run folder as a person types it.
     """
-    said = advice(status, folder)
+    advised = advice(run, folder)
+    standings = Counter(point.standing for point in run.points)
     return {
-        "run": status.name,
-        "folder": str(status.seen.folder),
-        "schedulers": sorted({submission.scheduler for submission in status.seen.submissions}),
-        "silent": list(status.seen.silent),
-        "exit_code": status.exit_code,
-        "standings": _standings(status),
-        "to_go_s": _finite(status.to_go_s),
-        "saved_s": _finite(status.saved.seconds if status.saved else None),
-        "gpus": status.asked.gpus,
-        "points": [point_json(point) for point in status.points],
-        "jobs": [_job(job) for job in status.jobs],
-        "notices": list(said.notices),
-        "next": [{"command": step.command, "does": step.does} for step in said.steps],
-        "notes": list(status.seen.notes),
+        "run": run.name,
+        "folder": str(run.folder),
+        "schedulers": run.schedulers,
+        "silent": list(run.silent),
+        "exit_code": run.exit_code,
+        "standings": {str(standing): standings[standing] for standing in Standing},
+        "to_go_s": _finite(run.to_go_s),
+        "saved_s": _finite(run.saved.seconds if run.saved else None),
+        "gpus": run.requested.gpus,
+        "points": [point_json(run, point) for point in run.points],
+        "jobs": [_job(job) for job in run.jobs],
+        "notices": list(advised.notices),
+        "next": [{"command": step.command, "does": step.does} for step in advised.steps],
+        "notes": list(run.notes),
     }
 
 
-def _standings(status: RunStatus) -> Json:
-    standings = Counter(point.standing for point in status.seen.points)
-    return {str(one): standings[one] for one in Standing}
-
-
-def point_json(one: PointStatus, tries: Sequence[TryStatus] | None = None) -> Json:
-    """Return a point as JSON takes it; with its tries where they are given."""
-    point, look = one.look.point, one.look
+def point_json(run: RunStanding, point: PointStanding, *, with_tries: bool = False) -> Json:
+    """Return a point as JSON takes it."""
     found: Json = {
-        "index": point.index,
-        "point": point.point_id,
-        "params": dict(point.params),
-        "repeat": point.repeat,
-        "state": one.state,
-        "standing": str(look.standing),
-        "outcome": _word(look.outcome),
-        "provisional": look.counts.verdict.provisional,
-        "evidence": look.counts.verdict.evidence,
-        "why": one.why,
-        **_task(look.task),
-        "start_at": look.queued.start_at or None if look.queued else None,
-        "node": look.counts.node or (look.queued.node if look.queued else "") or None,
-        "gpu": one.gpu or None,
-        "tries": len(look.tries),
-        "elapsed_s": _finite(one.elapsed_s),
-        **_progress(one.progress),
+        "index": point.point.index,
+        "point": point.point.point_id,
+        "params": dict(point.point.params),
+        "repeat": point.point.repeat,
+        "state": point.state,
+        "standing": str(point.standing),
+        "outcome": _word(point.outcome),
+        "provisional": point.verdict.provisional,
+        "evidence": point.verdict.evidence,
+        "why": point.why,
+        **_task(point.task),
+        "start_at": point.queued.start_at or None if point.queued else None,
+        "node": point.node or (point.queued.node if point.queued else "") or None,
+        "gpu": run.gpu_of(point) or None,
+        "tries": len(point.tries),
+        "elapsed_s": _finite(point.elapsed_s),
+        **_progress(point.progress),
     }
-    return found if tries is None else {**found, "all_tries": [_try(tried) for tried in tries]}
+    tries = listed_tries(point) if with_tries else ()
+    return {**found, "all_tries": [_try(run, point, tried) for tried in tries]} if tries else found
 
 
 def _task(task: Task | None) -> Json:
@@ -94,37 +92,36 @@ def _progress(progress: Progress | None) -> Json:
     }
 
 
-def _try(one: TryStatus) -> Json:
-    tried = one.tried
-    exit_, account = tried.files.exit, tried.account
+def _try(run: RunStanding, point: PointStanding, tried: TryResult) -> Json:
+    files, account = tried.files, tried.account
     return {
-        "try": tried.files.number,
+        "try": files.number,
         "outcome": _word(tried.verdict.outcome),
         "provisional": tried.verdict.provisional,
         "evidence": tried.verdict.evidence,
         **_task(tried.task),
         "node": tried.node or None,
-        "elapsed_s": _finite(one.elapsed_s),
-        **_progress(one.progress),
-        "exit_status": exit_.status if exit_ else None,
-        "stage": exit_.stage if exit_ else None,
-        "message": exit_.message if exit_ else None,
-        "scratch": exit_.scratch or None if exit_ else None,
+        "elapsed_s": _finite(point.elapsed_of(tried)),
+        **_progress(progress_of_try(tried)),
+        "exit_status": files.exit.status if files.exit else None,
+        "stage": files.exit.stage if files.exit else None,
+        "message": files.exit.message if files.exit else None,
+        "scratch": files.exit.scratch or None if files.exit else None,
         "accounting": account.evidence if account else None,
-        "log": one.log or None,
-        "folder": one.folder or None,
-        "files": list(one.files),
+        "log": log_of(run, point, tried) or None,
+        "folder": files.folder or None,
+        "files": sorted(names(files.folder)) if files.folder else [],
     }
 
 
-def _job(one: JobStatus) -> Json:
+def _job(job: JobStanding) -> Json:
     return {
-        "role": str(one.job.role),
-        "round": one.job.round,
-        "scheduler": one.job.scheduler,
-        "job": one.job.job.id,
-        "state": one.state,
-        "why": one.why,
+        "role": str(job.submission.role),
+        "round": job.submission.round,
+        "scheduler": job.submission.scheduler,
+        "job": job.submission.job.id,
+        "state": job.state,
+        "why": job.why,
     }
 
 
@@ -141,7 +138,7 @@ MOST_OTHERS = 10
 
 
 def text(
-    found: Sequence[RunStatus], runs: Sequence[Path], points: Sequence[str], *, width: int, most: int
+    standings: Sequence[RunStanding], runs: Sequence[Path], points: Sequence[str], *, width: int, most: int
 ) -> str:
     """Return runs, or points of one, as printed.
 
@@ -154,66 +151,61 @@ def text(
     width
         Columns of the terminal.
     most
-        Of a run of more points only those are listed that want to be looked at.
+        Of more points than this, only those that a person wants to see are listed.
 
     Raises
     ------
     JobkitError
-        Where a word names no point.
+        If a word names no point.
     """
     if points:
-        (run,), (folder,) = found, runs
-        looks = [_point(run, word) for word in points]
-        parts = [render_point(run, look, tries_of(run, look), str(folder), width=width) for look in looks]
-        return "\n".join(parts)
-    heads = "".join(f"{headline(one)}\n" for one in found) + "\n" if len(found) > 1 else ""
-    pairs = zip(found, runs, strict=True)
-    return heads + "\n".join(render(one, str(run), width=width, most=most) for one, run in pairs)
+        (run,), (folder,) = standings, runs
+        named = [find_point(run.points, word) for word in points]
+        return "\n".join(render_point(run, point, str(folder), width=width) for point in named)
+    heads = "".join(f"{headline(run)}\n" for run in standings) + "\n" if len(standings) > 1 else ""
+    pairs = zip(standings, runs, strict=True)
+    return heads + "\n".join(render(run, str(folder), width=width, most=most) for run, folder in pairs)
 
 
 def others(runs: Sequence[Path]) -> str:
-    """Return the other runs of a folder, a line each, the latest first; nothing where there are none."""
+    """Return the other runs of a folder, a line each, the latest first; empty if there are none."""
     if not runs:
         return ""
     glances = [glance(run) for run in runs[:MOST_OTHERS]]
-    longest = max(len(str(one.folder)) for one in glances)
-    lines = [f"  {plain(str(one.folder)).ljust(longest)}  {_begun(one)}" for one in glances]
+    longest = max(len(str(run.folder)) for run in glances)
+    lines = [f"  {plain(str(run.folder)).ljust(longest)}  {_begun(run)}" for run in glances]
     older = len(runs) - len(glances)
     lines += [f"  and {older:,} older"] if older else []
     return "".join(f"{line}\n" for line in ["", "other runs", *lines])
 
 
-def _begun(one: Glance) -> str:
-    begun = "all begun" if one.begun == one.points > 1 else f"{one.begun:,} begun"
-    return f"{format_count(one.points, 'point')}, {begun}"
+def _begun(run: Glance) -> str:
+    begun = "all begun" if run.begun == run.points > 1 else f"{run.begun:,} begun"
+    return f"{format_count(run.points, 'point')}, {begun}"
 
 
 def as_json(
-    found: Sequence[RunStatus], runs: Sequence[Path], points: Sequence[str], others: Sequence[Path] = ()
+    standings: Sequence[RunStanding],
+    runs: Sequence[Path],
+    points: Sequence[str],
+    others: Sequence[Path] = (),
 ) -> str:
-    """Return the same for programs, on one line; docs/commands.md tells the keys.
+    """Return the same for programs, on one line; docs/commands.md lists the keys.
 
     Raises
     ------
     JobkitError
-        Where a word names no point.
+        If a word names no point.
     """
     data: dict[str, object] = {"schema": SCHEMA, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     if points:
-        (run,) = found
-        looks = [_point(run, word) for word in points]
-        data |= {"run": run.name, "points": [point_json(look, tries_of(run, look)) for look in looks]}
+        (run,) = standings
+        named = [find_point(run.points, word) for word in points]
+        data |= {"run": run.name, "points": [point_json(run, point, with_tries=True) for point in named]}
     else:
-        data["runs"] = [run_json(one, str(run)) for one, run in zip(found, runs, strict=True)]
-        glances = [glance(run) for run in others]
+        data["runs"] = [run_json(run, str(folder)) for run, folder in zip(standings, runs, strict=True)]
         data["others"] = [
-            {"run": one.folder.name, "folder": str(one.folder), "points": one.points, "begun": one.begun}
-            for one in glances
+            {"run": run.folder.name, "folder": str(run.folder), "points": run.points, "begun": run.begun}
+            for run in map(glance, others)
         ]
     return terminal.as_json(data)
-
-
-def _point(run: RunStatus, word: str) -> PointStatus:
-    """Return the point that a word names."""
-    index = find_point(run.seen.points, word).point.index
-    return next(point for point in run.points if point.look.point.index == index)

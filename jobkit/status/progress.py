@@ -1,27 +1,25 @@
-"""How far a run is, how long it still takes, and what pruning saved."""
+"""How far a try is, how long a run has to go, and how much time pruning saved."""
 
 from __future__ import annotations
 
 import heapq
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.records import Batch, Outcome
+from jobkit.outcome.results import PointResult
 from jobkit.outcome.timing import elapsed_s
-from jobkit.outcome.verdict import TryFiles
-from jobkit.status.standing import PointStanding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a try has done of all that it has to do.
+    """What a try has done of its work.
 
     Attributes
     ----------
     batches, batches_total
-        Calls of the workload; the total is ``None`` where the batches do not tell it.
+        Calls of the workload; the total is ``None`` if the batches do not report it.
     characters, characters_total
         As read.
     work_s
@@ -36,10 +34,10 @@ class Progress:
 
     @property
     def left_s(self) -> float | None:
-        """How long the characters that are left take at the speed of those that are done.
+        """How long the rest of the characters takes at the speed of those that are done.
 
-        ``None`` where that is not known. Loading the model and what comes after the last batch are
-        not in it.
+        ``None`` if that is not known. It does not include loading the model and what comes after the
+        last batch.
         """
         if self.characters_total is None or self.characters <= 0 or not 0 < self.work_s < math.inf:
             return None
@@ -47,31 +45,33 @@ class Progress:
         return left * (self.work_s / self.characters)
 
 
-def progress_of(batches: Iterable[Batch]) -> Progress | None:
-    """Return how far a try is by the batches that are home; ``None`` where none is.
+def progress_of(batches: Sequence[Batch]) -> Progress | None:
+    """Return how far a try is by the batches that are home; ``None`` if there is none.
 
-    The last batch that tells a total is believed: it is the same in all.
+    The total is that of the last batch that reports it: it is the same in all.
     """
-    done = list(batches)
-    if not done:
+    if not batches:
         return None
+    latest_first = batches[::-1]
     return Progress(
-        batches=len(done),
-        batches_total=next((one.batches_total for one in reversed(done) if one.batches_total), None),
-        characters=sum(one.characters for one in done),
-        characters_total=next((one.characters_total for one in reversed(done) if one.characters_total), None),
-        work_s=math.fsum(one.seconds for one in done),
+        batches=len(batches),
+        batches_total=next((batch.batches_total for batch in latest_first if batch.batches_total), None),
+        characters=sum(batch.characters for batch in batches),
+        characters_total=next(
+            (batch.characters_total for batch in latest_first if batch.characters_total), None
+        ),
+        work_s=math.fsum(batch.seconds for batch in batches),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """A point as far as time goes.
+    """How long a point takes.
 
     Attributes
     ----------
     setting
-        What points share that take as long as each other.
+        Points of one setting take equally long.
     standing
         ``done``, ``running``, ``waiting``; any other counts for nothing.
     elapsed_s
@@ -96,15 +96,10 @@ class Pace:
 DONE, RUNNING, WAITING = "done", "running", "waiting"
 
 
-def setting_of(params: Mapping[str, object]) -> str:
-    """Return what points share that take as long as each other."""
-    return repr(sorted(params.items()))
-
-
 def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
     """Return how long a sweep has to go, if as many points go on running at a time as now.
 
-    A point that waits is taken to need what its like needed, else what all did in the mean.
+    A point that waits is expected to need the mean of its setting, else the mean of all points.
 
     Parameters
     ----------
@@ -121,9 +116,9 @@ def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
     """
     expected = _expected(points)
     running = [_left_s(point, expected) for point in points if point.standing == RUNNING]
-    waiting = [_long(point, expected) for point in points if point.standing == WAITING]
-    slots = [one for one in running if one is not None]
-    to_come = [one for one in waiting if one is not None]
+    waiting = [_whole_s(point, expected) for point in points if point.standing == WAITING]
+    slots = [seconds for seconds in running if seconds is not None]
+    to_come = [seconds for seconds in waiting if seconds is not None]
     if waiting:
         slots += [0.0] * (at_a_time - len(running))
     if len(slots) + len(to_come) < len(running) + len(waiting) or not slots:
@@ -134,15 +129,15 @@ def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
     return max(slots)
 
 
-def _left_s(one: Pace, expected: Mapping[str, float]) -> float | None:
-    if one.left_s is not None:
-        return one.left_s
-    long = _long(one, expected)
-    return None if long is None or one.elapsed_s is None else max(0.0, long - one.elapsed_s)
+def _left_s(point: Pace, expected: Mapping[str, float]) -> float | None:
+    if point.left_s is not None:
+        return point.left_s
+    whole_s = _whole_s(point, expected)
+    return None if whole_s is None or point.elapsed_s is None else max(0.0, whole_s - point.elapsed_s)
 
 
-def _long(one: Pace, expected: Mapping[str, float]) -> float | None:
-    return expected.get(one.setting, expected.get(ALL))
+def _whole_s(point: Pace, expected: Mapping[str, float]) -> float | None:
+    return expected.get(point.setting, expected.get(ALL))
 
 
 ALL = ""
@@ -156,7 +151,7 @@ def _expected(points: Sequence[Pace]) -> dict[str, float]:
         if point.whole_s is not None:
             for name in (point.setting, ALL):
                 spans.setdefault(name, []).append(point.whole_s)
-    return {name: mean(some) for name, some in spans.items()}
+    return {name: mean(seconds) for name, seconds in spans.items()}
 
 
 def mean(seconds: Sequence[float]) -> float:
@@ -164,52 +159,37 @@ def mean(seconds: Sequence[float]) -> float:
     return math.fsum(seconds) / len(seconds)
 
 
-_PRUNED = re.compile(r"(?P<cause>\S+) ran out of memory ")
-_STOPPED = re.compile(r"[\d,]+ points? failed the same way: (?P<outcome>[a-z_]+): ")
-"""As `jobkit.run.gate` says it into the exit file."""
-
-
 @dataclass(frozen=True, slots=True)
 class SkippedTime:
-    """Job time that was not spent.
+    """Job time that pruning saved.
 
     Attributes
     ----------
     points
-        How many points were left out and are counted here.
+        How many pruned points are counted here.
     seconds
-        Of all of them, if each had taken as long as the try for whose sake it was left out.
+        Of all of them, if each had taken as long as the point that ran out of memory.
     """
 
     points: int
     seconds: float
 
 
-def skipped_time(points: Sequence[PointStanding]) -> SkippedTime | None:
-    """Return what the points saved that ended as ``pruned`` or ``stopped``; ``None`` where none can tell."""
-    took = _took(points)
-    each = [took.get(cause) for point in points if (cause := _cause(point.counts.files, point.outcome))]
-    known = [seconds for seconds in each if seconds is not None]
-    return SkippedTime(len(known), sum(known)) if known else None
+def skipped_time(points: Sequence[PointResult]) -> SkippedTime | None:
+    """Return the time that pruned points would have taken; ``None`` if that is not known of any.
+
+    A ``stopped`` point saves nothing: it is still to be measured.
+    """
+    pruned = [point.chosen for point in points if point.outcome is Outcome.PRUNED]
+    causes = {files.exit.because for files in pruned if files and files.exit}
+    took = {point.point.point_id: _failed_s(point) for point in points if point.point.point_id in causes}
+    known = [took.get(files.exit.because) for files in pruned if files and files.exit]
+    seconds = [span for span in known if span is not None]
+    return SkippedTime(len(seconds), sum(seconds)) if seconds else None
 
 
-def _took(points: Sequence[PointStanding]) -> Mapping[str, float]:
-    """Return by point id how long its failed tries took, and the same by outcome; the mean of several."""
-    spans: dict[str, list[float]] = {}
-    for point in points:
-        for tried in point.tries:
-            outcome, seconds = tried.verdict.outcome, elapsed_s(tried)
-            if seconds is not None and outcome is not None and outcome is not Outcome.OK:
-                spans.setdefault(point.point.point_id, []).append(seconds)
-                spans.setdefault(f"outcome {outcome}", []).append(seconds)
-    return {name: mean(some) for name, some in spans.items()}
-
-
-def _cause(files: TryFiles, outcome: Outcome | None) -> str:
-    """Return for whose sake a point was left out, as a key of `_took`; empty where nobody says."""
-    message = files.exit.message if files.exit else ""
-    if outcome is Outcome.PRUNED and (found := _PRUNED.match(message)):
-        return found["cause"]
-    if outcome is Outcome.STOPPED and (found := _STOPPED.match(message)):
-        return f"outcome {found['outcome']}"
-    return ""
+def _failed_s(point: PointResult) -> float | None:
+    """Return the mean time of the tries of a point that did not succeed."""
+    failed = (tried for tried in point.tries if tried.verdict.outcome not in {None, Outcome.OK})
+    spans = [seconds for tried in failed if (seconds := elapsed_s(tried)) is not None]
+    return mean(spans) if spans else None

@@ -9,18 +9,19 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from jobkit.core import files, shell
+from jobkit.core.errors import JobkitError
 from jobkit.core.files import exclusive_lock
 from jobkit.core.layout import ACCOUNTING_FILE
 from jobkit.core.paths import cache_dir
 from jobkit.core.shell import Completed
-from jobkit.outcome.accounting import CHANGES, FOUND, GONE, Accounts
+from jobkit.outcome.accounting import CHANGES, FOUND, GONE, Accounts, Answer, parse_answer
 from jobkit.outcome.journal import Task
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import SCHEDULERS
@@ -30,7 +31,7 @@ FOLDER = "answers"
 
 
 def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s: float) -> Completed:
-    """Return a command's answer, the one that somebody got a moment ago where that is young enough.
+    """Return a command's answer, or the one that another process got if that is young enough.
 
     Two terminals that watch the same run then cost the controller one call, not two.
 
@@ -41,7 +42,7 @@ def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s
     ask
         Runs it.
     max_age_s
-        How old an answer may be; 0 asks anew, always.
+        How old an answer may be; 0 always runs the command.
     """
     if max_age_s <= 0:
         return ask()
@@ -50,18 +51,18 @@ def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with exclusive_lock(path.with_suffix(".lock"), lambda: None):
             return _young(path, argv, max_age_s) or _kept(path, ask())
-    except OSError:  # no place to keep it: everybody asks for himself
+    except OSError:  # no place to keep it: every process asks for itself
         return ask()
 
 
 def _key(argv: tuple[str, ...]) -> str:
-    """Return a name for who is asked what: a home may be seen from two clusters, with the same job ids."""
+    """Return a name for a command on a cluster: two clusters may share a home, and use the same job ids."""
     patterns = [scheduler.CLUSTER_VARIABLES for scheduler in SCHEDULERS.values()]
     cluster = {
         name: value for name, value in os.environ.items() if any(pattern.match(name) for pattern in patterns)
     }
-    asked = [platform.node(), shutil.which(argv[0]), sorted(cluster.items()), argv]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+    identity = [platform.node(), shutil.which(argv[0]), sorted(cluster.items()), argv]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
 
 def _young(path: Path, argv: tuple[str, ...], max_age_s: float) -> Completed | None:
@@ -83,51 +84,48 @@ TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)
-class QueryOptions:
-    """How a scheduler is asked, and what could not be kept of what it said.
+class Query:
+    """How the schedulers are asked, and what they answered.
 
     Attributes
     ----------
     max_age_s
-        An answer so young that somebody else got on this machine will do.
-    unsaved
-        Lines that could not be appended to a run's ``accounting.jsonl``: it may be somebody else's.
+        How old an answer may be that another process on this machine got.
+    answers
+        By run folder, the oldest first. They are kept here because ``accounting.jsonl`` may belong to
+        another user, and so that it need not be read again.
     """
 
     max_age_s: float = 0
-    unsaved: dict[Path, list[str]] = field(default_factory=dict)
+    answers: dict[Path, list[Answer]] = field(default_factory=dict)
 
 
 def ask_queue(
-    scheduler: Scheduler,
-    jobs: tuple[JobId, ...],
-    runs: Path | Sequence[Path],
-    asking: QueryOptions | None = None,
+    scheduler: Scheduler, jobs: tuple[JobId, ...], runs: Sequence[Path], query: Query | None = None
 ) -> tuple[Queued, ...] | None:
     """Return the tasks of these jobs that are still in the queue.
 
     Parameters
     ----------
     runs
-        The run folders that the jobs are of, whose ``accounting.jsonl`` keeps the evidence.
-    asking
-        Gets what could not be kept there.
+        The run folders of the jobs, whose ``accounting.jsonl`` keeps the evidence.
+    query
+        Gets the answer if it is evidence.
 
     Returns
     -------
     tuple of Queued, or None
-        Empty where nothing is left; ``None`` where the queue did not answer: unknown, not gone.
+        Empty if nothing is left; ``None`` if the queue did not answer: unknown, not gone.
     """
     if not jobs:
         return ()
-    asking = asking or QueryOptions()
-    argv = scheduler.queue_argv(jobs, _owners(runs))
-    answer = cached_answer(argv, lambda: _run(scheduler, argv), asking.max_age_s)
-    told = scheduler.parse_queue(answer)
+    query = query or Query()
+    answer = _ask("queue", scheduler, scheduler.queue_argv(jobs, _owners(runs)), query)
+    parsed = scheduler.parse_queue(answer.completed)
     ids = {job.id for job in jobs}
-    tasks = None if told is None else tuple(task for task in told if task.job_id in ids)
+    tasks = None if parsed is None else tuple(task for task in parsed if task.job_id in ids)
     if tasks is None or any(task.state is State.ERROR for task in tasks):
-        _keep(runs, _said("queue", scheduler.NAME, answer), asking)
+        _keep(runs, answer, query)
     return tasks
 
 
@@ -136,8 +134,8 @@ def ask_accounting(
     jobs: tuple[JobId, ...],
     since: str,
     name: str,
-    runs: Path | Sequence[Path],
-    asking: QueryOptions | None = None,
+    runs: Sequence[Path],
+    query: Query | None = None,
 ) -> tuple[Accounted, ...] | None:
     """Return what the accounting knows of the tasks of these jobs.
 
@@ -147,45 +145,44 @@ def ask_accounting(
         Local ISO time of the first submission, ``2026-01-02T03:04:05``.
     name
         The job name that the jobs share: the run id; empty for jobs of several runs.
-    runs, asking
+    runs, query
         As for `ask_queue`.
 
     Returns
     -------
     tuple of Accounted, or None
-        A task that is missing is not known yet; ``None`` where the accounting did not answer.
+        A task that is missing is not known yet; ``None`` if the accounting did not answer.
     """
     argv = scheduler.accounting_argv(jobs, since, name, _owners(runs)) if jobs else ()
     if not argv:
         return ()
-    asking = asking or QueryOptions()
-    answer = cached_answer(argv, lambda: _run(scheduler, argv), asking.max_age_s)
-    _keep(runs, _said("accounting", scheduler.NAME, answer), asking)
-    told = scheduler.parse_accounting(answer)
+    query = query or Query()
+    answer = _ask("accounting", scheduler, argv, query)
+    _keep(runs, answer, query)
+    parsed = scheduler.parse_accounting(answer.completed)
     ids = {job.id for job in jobs}
-    return None if told is None else tuple(task for task in told if task.job_id in ids)
+    return None if parsed is None else tuple(task for task in parsed if task.job_id in ids)
 
 
 def log_missing_tasks(
-    scheduler: str, missed: AbstractSet[Task], known: Accounts, run: Path, asking: QueryOptions
+    scheduler: str, missed: AbstractSet[Task], known: Accounts, run: Path, query: Query
 ) -> None:
-    """Keep which tasks neither queue nor accounting knows, so that a later look can tell for how long.
+    """Note which tasks neither queue nor accounting knows, so that it is known later for how long.
 
     Parameters
     ----------
     missed
         The tasks, of this scheduler.
     known
-        What the run knew before: what is gone for good, and what was missed last, need no further line.
+        What the run knew before: tasks that are gone, and those of the last line, need no further line.
     """
     before = known.missed.get(scheduler, frozenset())
     if missed == before and (missed <= known.gone.keys() or not known.due(scheduler, _now())):
         return
     words = sorted(f"{task.job_id}.{task.task}" for task in missed - before)
     words += sorted(f"{FOUND}{task.job_id}.{task.task}" for task in before - missed)
-    said = {"kind": GONE, "scheduler": scheduler, "argv": [*CHANGES], "status": 0}
-    said |= {"stdout": " ".join(words), "stderr": ""}
-    _keep(run, said, asking, repeat=True)
+    answer = Answer(_now(), GONE, scheduler, Completed(CHANGES, 0, " ".join(words), ""))
+    _keep([run], answer, query, repeat=True)
 
 
 def local_time(at: str) -> str:
@@ -193,56 +190,40 @@ def local_time(at: str) -> str:
     return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _owners(runs: Path | Sequence[Path]) -> tuple[str, ...]:
-    """Return whose runs they are; nobody, that is oneself, where a folder's owner has no name here."""
+def _owners(runs: Sequence[Path]) -> tuple[str, ...]:
+    """Return the owners of the run folders; empty (the current user) if a uid has no name on this host."""
     try:
-        return tuple(sorted({run.owner() for run in ([runs] if isinstance(runs, Path) else runs)}))
+        return tuple(sorted({run.owner() for run in runs}))
     except (OSError, KeyError):
         return ()
 
 
-def _run(scheduler: Scheduler, argv: tuple[str, ...]) -> shell.Completed:
-    return shell.run(argv, env={**os.environ, **scheduler.ENVIRONMENT}, timeout_s=TIMEOUT_S)
+def _ask(kind: str, scheduler: Scheduler, argv: tuple[str, ...], query: Query) -> Answer:
+    def run() -> Completed:
+        return shell.run(argv, env={**os.environ, **scheduler.ENVIRONMENT}, timeout_s=TIMEOUT_S)
+
+    return Answer(_now(), kind, scheduler.NAME, cached_answer(argv, run, query.max_age_s))
 
 
-def _said(kind: str, scheduler: str, answer: shell.Completed) -> dict[str, object]:
-    return {
-        "kind": kind,
-        "scheduler": scheduler,
-        "argv": list(answer.argv),
-        "status": answer.status,
-        "stdout": answer.stdout,
-        "stderr": answer.stderr,
-    }
-
-
-def _keep(
-    runs: Path | Sequence[Path],
-    said: Mapping[str, object],
-    asking: QueryOptions,
-    *,
-    repeat: bool = False,
-) -> None:
-    """Append an answer, unless the last one kept is the same: polling must not swell the file."""
-    line = json.dumps({"at": _now(), **said}, ensure_ascii=False)
-    for run in [runs] if isinstance(runs, Path) else runs:
-        path = run / ACCOUNTING_FILE
-        if not repeat and _last_said(path) == said:
+def _keep(runs: Sequence[Path], answer: Answer, query: Query, *, repeat: bool = False) -> None:
+    """Append an answer, unless the last one is the same: polling must not let the file grow."""
+    for run in runs:
+        last = None if repeat else _last_answer(run / ACCOUNTING_FILE)
+        if last is not None and replace(last, at=answer.at) == answer:
+            query.answers.setdefault(run, []).append(last)
             continue
-        try:
-            files.append_line(path, line)
-        except OSError:
-            asking.unsaved.setdefault(run, []).append(line)
+        query.answers.setdefault(run, []).append(answer)
+        with contextlib.suppress(OSError):
+            files.append_line(run / ACCOUNTING_FILE, answer.as_line())
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _last_said(path: Path) -> dict[str, object] | None:
-    """Return the last answer in the file without its time, ``None`` where there is none to read."""
+def _last_answer(path: Path) -> Answer | None:
+    """Return the last answer in the file; ``None`` if there is none to read."""
     try:
-        last = json.loads(files.last_line(path))
-    except (OSError, ValueError):
+        return parse_answer(files.last_line(path), str(path))
+    except (OSError, JobkitError):
         return None
-    return {key: value for key, value in last.items() if key != "at"} if isinstance(last, dict) else None

@@ -1,10 +1,10 @@
-"""Look at runs again and again until nothing is to come: in place on a terminal, else at each change."""
+"""Show runs again and again until nothing is to come: in place on a terminal, else at each change."""
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,15 +13,18 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import for_terminal
 from jobkit.core.units import format_count
+from jobkit.outcome.journal import Role
+from jobkit.outcome.trials import finished
+from jobkit.schedulers.types import State
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import load_spec
-from jobkit.status.progress_bars import BACK_OFF, FIRST_POLL_S, SLOWEST_POLL_S, Failures, over
-from jobkit.status.summary import PointStatus, RunStatus, status
-from jobkit.status.table import cut
+from jobkit.status.reader import read_standings
+from jobkit.status.retry import due
+from jobkit.status.standing import PointStanding, RunStanding, Standing, first_task, followers
+from jobkit.status.table import cut, plain
 
+FIRST_POLL_S, SLOWEST_POLL_S, BACK_OFF = 2.0, 30.0, 1.3
 STOP = "Ctrl-C ends the watch, not the run"
-
-Statuses = Sequence[RunStatus]
 
 
 @dataclass(slots=True)
@@ -33,9 +36,9 @@ class Screen:
     write
         Takes text, as it is.
     in_place
-        Whether each look is drawn over the one before: on a terminal.
+        Whether each text is drawn over the one before: on a terminal.
     plain
-        Whether nothing is added to what is shown: for programs.
+        Whether nothing is added to the text: for programs.
     note
         Takes a line for a person: a failure.
     """
@@ -58,14 +61,14 @@ class Screen:
         return f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
 
     def show(self, text: str, key: Hashable, pause_s: float | None) -> None:
-        """Show a look: in place always, else where it differs from the one before.
+        """Show a text: in place always, else if it differs from the one before.
 
         Parameters
         ----------
         key
-            What a change is told by.
+            Two texts differ if their keys do.
         pause_s
-            Until the next look; ``None`` where there is none.
+            Until the next text; ``None`` if it is the last.
         """
         text = for_terminal(text)
         if self.in_place:
@@ -88,49 +91,51 @@ class Screen:
         self._drawn = len(lines)
 
 
-def watch(folders: Sequence[Path], shown: Callable[[Statuses], str], screen: Screen) -> Statuses:
-    """Look again and again, ever more seldom, until nothing is to come; return the last look.
+def watch(
+    folders: Sequence[Path], shown: Callable[[Sequence[RunStanding]], str], screen: Screen
+) -> Sequence[RunStanding]:
+    """Show runs at growing intervals until nothing is to come; return where they stand at the end.
 
-    It ends too where something is to come only if a person acts.
-    Two who watch the same run share the scheduler's answers: one asks, and the other takes what is
-    younger than its own pause.
+    It ends too if something is to come only after a person acts.
+    Two people who watch the same run share the scheduler's answers: one asks, and the other takes an
+    answer that is younger than its own pause.
 
     Parameters
     ----------
     folders
         Run folders.
     shown
-        Returns a look as text.
+        Returns runs as text.
     """
     pause_s = FIRST_POLL_S
     policies = {folder: _policy(folder) for folder in folders}
     failures: dict[Path, Failures] = {}
     while True:
-        found = status(folders, max_age_s=pause_s)
-        done = all(over(one.seen, policies[one.seen.folder]) for one in found)
-        for run in found:
-            screen.report(failures.setdefault(run.seen.folder, Failures(run.seen)).lines(run.seen))
-        screen.show(shown(found), changes(found), None if done else pause_s)
+        runs = read_standings(folders, max_age_s=pause_s)
+        done = all(is_over(run, policies[run.folder]) for run in runs)
+        for run in runs:
+            screen.report(failures.setdefault(run.folder, Failures(run)).lines(run))
+        screen.show(shown(runs), changes(runs), None if done else pause_s)
         if done:
-            return found
+            return runs
         time.sleep(pause_s)
         pause_s = min(SLOWEST_POLL_S, pause_s * BACK_OFF)
 
 
-def changes(found: Statuses) -> Hashable:
-    """Return what a change between two looks is told by: not the clock, and not each batch."""
+def changes(runs: Sequence[RunStanding]) -> Hashable:
+    """Return a key that changes with the standings, not with the clock or each batch."""
     return tuple(
         (
             tuple(map(_change, run.points)),
-            tuple((job.job.job.id, job.state) for job in run.jobs),
-            (run.seen.silent, run.seen.unanswered is None, run.seen.left is None),
+            tuple((job.submission.job.id, job.state) for job in run.jobs),
+            (run.silent, run.unanswered is None, run.left is None),
         )
-        for run in found
+        for run in runs
     )
 
 
-def _change(one: PointStatus) -> Hashable:
-    return one.state, one.look.queued.reason if one.look.queued else "", len(one.look.tries)
+def _change(point: PointStanding) -> Hashable:
+    return point.state, point.queued.reason if point.queued else "", len(point.tries)
 
 
 def _policy(folder: Path) -> Policy:
@@ -138,3 +143,47 @@ def _policy(folder: Path) -> Policy:
         return load_spec(folder / SPEC_FILE).policy
     except (JobkitError, OSError):
         return Policy()
+
+
+class Failures:
+    """Lines about failed tries, one for each.
+
+    Parameters
+    ----------
+    before
+        The run before: what had failed by then gets no line.
+    """
+
+    def __init__(self, before: RunStanding | None = None) -> None:
+        self._known: set[Hashable] = set()
+        if before is not None:
+            list(self.lines(before))
+
+    def lines(self, run: RunStanding) -> Iterator[str]:
+        """Yield a line for each point that has failed since: its outcome, and what led to it."""
+        for point in run.points:
+            key = (point.point.index, point.counts.files.number, point.task)
+            if point.standing is Standing.FAILED and not point.cancelled and key not in self._known:
+                self._known.add(key)
+                why = point.why.removeprefix("exit file: ")
+                yield f"{point.point.point_id:<20} {plain(f'{point.state}: {why}')}"
+
+
+def is_over(run: RunStanding, policy: Policy) -> bool:
+    """Tell whether nothing of a run is to come unless a person acts."""
+    moving = {Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED}
+    if any(point.standing in moving for point in run.points):
+        return False
+    if _is_pending(run, Role.FIND) and not finished(run.folder):
+        return False
+    return not (due(run, policy) and _is_pending(run, Role.FOLLOW))
+
+
+def _is_pending(run: RunStanding, role: Role) -> bool:
+    """Tell whether the last job of a role has not ended, and will begin without a person."""
+    jobs = followers(run, role)
+    if not jobs:
+        return False
+    submission, queued = jobs[-1]
+    in_error = queued is not None and queued.state is State.ERROR
+    return first_task(submission) not in run.ended and not in_error

@@ -1,4 +1,4 @@
-"""The runs of a folder of runs, the latest first, and what the command line means by a RUN and a POINT."""
+"""Which run and points the words of a command line name; the runs of a folder, the latest first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RunAndPoints:
     runs
         Run folders; nothing for the latest of ``folder``.
     points
-        Of the one run, numbers or ids.
+        Numbers or ids, of a single run.
     folder
         A folder of runs.
     """
@@ -42,7 +42,7 @@ class RunAndPoints:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A run at a glance: no scheduler is asked, and no record is read.
+    """A run at a glance, without its records and without its scheduler.
 
     Attributes
     ----------
@@ -58,19 +58,19 @@ class Glance:
 
 
 def resolve_words(words: Sequence[str]) -> RunAndPoints:
-    """Return what words name: a word that is no run folder is a point of the run before it.
+    """Return what words name; a word that is no run folder is a point of the run before it.
 
     Parameters
     ----------
     words
-        Run folders, names of runs as for `run_named`, and behind a single run numbers or ids of points;
+        Run folders, names of runs as for `run_named`, and after a single run numbers or ids of points;
         or one folder that holds runs; or nothing, for the folder where sweeps go from here. A number
         that is no run is a point of the latest run.
 
     Raises
     ------
     JobkitError
-        Where the first word is no run, or points are behind several runs.
+        If the first word is no run, or points follow several runs.
     """
     if not words:
         return RunAndPoints(folder=usual())
@@ -89,7 +89,7 @@ def resolve_words(words: Sequence[str]) -> RunAndPoints:
         else:
             raise _no_run(word)
     if points and len(runs) > 1:
-        message = f"{points[0]}: not a run folder, and a point is named behind one run alone"
+        message = f"{points[0]}: not a run folder, and points can be named after one run only"
         raise JobkitError(message, hint="jobkit status RUN POINT")
     return RunAndPoints(tuple(runs), tuple(points))
 
@@ -99,16 +99,13 @@ def _is_point(word: str) -> bool:
 
 
 def usual() -> Path:
-    """Return where a sweep from here puts its runs: where the site says, else ``runs/``.
-
-    It is ``runs/`` too while only that is there.
-    """
-    told = _told()
-    return told if told and (told.is_dir() or not RUNS.is_dir()) else RUNS
+    """Return the folder of the runs: that of the site file if it exists or ``runs/`` does not."""
+    folder = _site_folder()
+    return folder if folder and (folder.is_dir() or not RUNS.is_dir()) else RUNS
 
 
-def _told() -> Path | None:
-    """Return where the user's site file says that runs go, if it does."""
+def _site_folder() -> Path | None:
+    """Return the folder of runs that the user's site file names; ``None`` if it names none."""
     if not (config_folder() / "site.yaml").is_file():
         return None
     # Imported here: a site file takes pydantic, which a run that is named does not need.
@@ -116,10 +113,10 @@ def _told() -> Path | None:
     from jobkit.spec.site import load_site
 
     try:
-        told = load_site("auto", choose_scheduler("auto")[0]).runs_dir
+        folder = load_site("auto", choose_scheduler("auto")[0]).runs_dir
     except JobkitError:
         return None
-    return Path(relative_path(Path(os.path.expandvars(told)).expanduser())) if told else None
+    return Path(relative_path(Path(os.path.expandvars(folder)).expanduser())) if folder else None
 
 
 def run_named(word: Path | str) -> Path:
@@ -128,12 +125,12 @@ def run_named(word: Path | str) -> Path:
     Parameters
     ----------
     word
-        A run folder, or the name of a run under ``runs/`` or where the site says that runs go.
+        A run folder, or the name of a run in ``runs/`` or in the folder that the site file names.
 
     Raises
     ------
     JobkitError
-        Where it names none.
+        If it names none.
     """
     found = find_run(word)
     if found is None:
@@ -164,31 +161,30 @@ def run_and_point(words: Sequence[str]) -> tuple[Path, str]:
 
 
 def find_run(word: Path | str) -> Path | None:
-    """Return the same, or ``None`` where a word names no run."""
+    """Return the run folder that a word names, as `run_named`; ``None`` if it names none."""
     return next((path for path in _places(word) if is_run_folder(path)), None)
 
 
 def _places(word: Path | str) -> Iterator[Path]:
     yield Path(word)
     yield RUNS / word
-    if told := _told():
-        yield told / word
+    if folder := _site_folder():
+        yield folder / word
 
 
 def refuse_runs(words: Iterable[str]) -> None:
-    """Refuse a run where a point is named: a command that changes things takes one run at a time.
+    """Refuse a run in the place of a point: a command that changes things takes one run at a time.
 
     Raises
     ------
     JobkitError
-        With what to do.
+        If one of the words is a run.
     """
     for word in words:
         here = is_run_folder(Path(word)) or is_run_folder(RUNS / word)
         if here or (_STAMP.search(word) and find_run(word)):
-            raise JobkitError(
-                f"{word}: a second run", hint="one run at a time: what follows it is of that run"
-            )
+            hint = "one run at a time: the words after it name its points"
+            raise JobkitError(f"{word}: a second run", hint=hint)
 
 
 def _no_run(word: str) -> JobkitError:
@@ -203,18 +199,18 @@ def _no_run(word: str) -> JobkitError:
 
 
 def how_to_begin() -> str:
-    """Return what to type where there is no run yet, wherever jobkit is installed."""
+    """Return what to type if there is no run yet, wherever jobkit is installed."""
     demo = shell_path(shipped_folder("sweeps") / "demo.yaml")
     return f"make one first: jobkit sweep {demo}; on a cluster begin with jobkit init"
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Return the run folders in a folder, the latest first: by the time in the name, else of the folder.
+    """Return the run folders in a folder, the latest first, by the time in the name, else of the folder.
 
     Raises
     ------
     JobkitError
-        Where the folder cannot be read.
+        If the folder cannot be read, or holds no run.
     """
     try:
         found = [path for path in folder.iterdir() if is_run_folder(path)]

@@ -11,7 +11,8 @@ from jobkit.core.files import read_text
 from jobkit.core.job_files import Begin, read_begin
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import Outcome, Record
-from jobkit.status.standing import IN_QUEUE, PointStanding, Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import IN_QUEUE, PointStanding, Standing
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 
 Wait = Callable[[Callable[[], bool], float], None]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.status.standing import Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import Standing
 from tests.cluster.holds import HOLD, RELEASE
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here

@@ -11,7 +11,8 @@ import pytest
 from jobkit.core.job_files import Exit
 from jobkit.core.records import Outcome
 from jobkit.planning.prepare import Options, prepare
-from jobkit.status.standing import Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import Standing
 from jobkit.submit import sweep as submit
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here

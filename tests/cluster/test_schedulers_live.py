@@ -74,13 +74,13 @@ class Sweep:
 
     def states(self, job: JobId) -> dict[int, State]:
         """Return what the queue says, by task."""
-        tasks = ask_queue(self.scheduler, (job,), self.folder)
+        tasks = ask_queue(self.scheduler, (job,), [self.folder])
         assert tasks is not None
         return {task.task: task.state for task in tasks}
 
     def accounted(self, job: JobId) -> dict[int, Accounted]:
         """Return what the accounting knows of the tasks that have ended."""
-        tasks = ask_accounting(self.scheduler, (job,), self.since, self.name, self.folder)
+        tasks = ask_accounting(self.scheduler, (job,), self.since, self.name, [self.folder])
         return {task.task: task for task in tasks or () if task.ended}
 
 
@@ -139,8 +139,8 @@ def test_a_whole_job_is_cancelled(sweep: Sweep, wait_until: Wait) -> None:
 def test_an_unknown_job_is_in_no_queue_and_no_accounting(sweep: Sweep) -> None:
     unknown = (JobId("999999"),)
 
-    assert ask_queue(sweep.scheduler, unknown, sweep.folder) == ()
-    assert ask_accounting(sweep.scheduler, unknown, sweep.since, "no-such-name", sweep.folder) == ()
+    assert ask_queue(sweep.scheduler, unknown, [sweep.folder]) == ()
+    assert ask_accounting(sweep.scheduler, unknown, sweep.since, "no-such-name", [sweep.folder]) == ()
 
 
 @both

@@ -42,11 +42,13 @@ def test_whatever_needs_the_cache_says_so(in_the_way: Path) -> None:
 
 
 def test_lengths_that_cannot_be_kept_are_found_all_the_same(
-    in_the_way: Path, tmp_path: Path, tiny_model: ModelRef
+    in_the_way: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    model = ModelRef(path="/m", name="en", size="tiny", stand_in=True, fingerprint="f", size_bytes=1)
+    monkeypatch.setattr("jobkit.planning.text_lengths.run_in_child", lambda *_, **__: [[1]] * 9)
     text = find_text("sample:9", base=tmp_path, cache=tmp_path / "other")
     said: list[str] = []
-    found = text_lengths("stanza-ner", text, tiny_model, cache=in_the_way, say=said.append)
+    found = text_lengths("stanza-ner", text, model, cache=in_the_way, say=said.append)
     assert len(found.paragraphs) == 9
     assert "could not be kept" in said[-1]
     assert "JOBKIT_CACHE" in said[-1]

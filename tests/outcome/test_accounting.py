@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from jobkit.core.layout import ACCOUNTING_FILE
 from jobkit.core.records import Outcome
-from jobkit.outcome.accounting import CHANGES, GONE, read_accounts
-from jobkit.outcome.journal import Task
+from jobkit.core.shell import Completed
+from jobkit.outcome.accounting import CHANGES, GONE, Answer, join_answers, read_accounts
+from jobkit.outcome.journal import Journal, Task
 from tests.support.builders import grid, write_answer, write_event, write_points, write_submitted
 
 ROW = "77_1|{}|0:0|60||50M|1|node1|None|{}\n"
@@ -42,26 +43,28 @@ def miss(run: Path, at: str, *tasks: str, scheduler: str = "slurm") -> None:
 def test_an_answer_without_news_leaves_the_word_to_the_one_before(run: Path) -> None:
     write_answer(run, "slurm", "accounting", ENDED)
     write_answer(run, "slurm", "accounting", "")
-    assert read_accounts(run).accounted[1].outcome is Outcome.TIMEOUT
+    assert read_accounts(run).runs[ONE][-1].outcome is Outcome.TIMEOUT
 
 
-def test_an_older_queue_does_not_unsay_the_end(run: Path) -> None:
-    write_answer(run, "slurm", "queue", QUEUED, argv=["squeue"])
-    write_answer(run, "slurm", "accounting", ENDED, argv=["sacct"])
-    told = read_accounts(run).accounted[1]
-    assert (told.ended, told.outcome) == (True, Outcome.TIMEOUT)
+@pytest.mark.parametrize("order", [1, -1])
+def test_neither_an_older_nor_a_newer_queue_reverts_the_end(run: Path, order: int) -> None:
+    for kind, text in [("queue", QUEUED), ("accounting", ENDED)][::order]:
+        write_answer(run, "slurm", kind, text, argv=[kind])
+    account = read_accounts(run).runs[ONE][-1]
+    assert (account.ended, account.outcome) == (True, Outcome.TIMEOUT)
 
 
-def test_a_newer_queue_does_not_unsay_the_end_either(run: Path) -> None:
-    write_answer(run, "slurm", "accounting", ENDED, argv=["sacct"])
-    write_answer(run, "slurm", "queue", QUEUED, argv=["squeue"])
-    assert read_accounts(run).accounted[1].outcome is Outcome.TIMEOUT
+def test_an_error_in_the_queue_is_an_outcome_with_its_reason(run: Path) -> None:
+    write_answer(run, "slurm", "queue", "77_1|PENDING|BadConstraints\n")
+    account = read_accounts(run).runs[ONE][-1]
+    assert (account.outcome, account.ended) == (Outcome.QUEUE_ERROR, False)
+    assert account.evidence.endswith("error (BadConstraints)")
 
 
 def test_of_two_words_that_are_no_end_the_newer_stands(run: Path) -> None:
     write_answer(run, "slurm", "queue", QUEUED, argv=["squeue"])
     write_answer(run, "slurm", "accounting", RUNNING, argv=["sacct"])
-    assert read_accounts(run).accounted[1].evidence.startswith("sacct: RUNNING")
+    assert read_accounts(run).runs[ONE][-1].evidence.startswith("sacct: RUNNING")
 
 
 @pytest.mark.parametrize("asked_anew", [["sacct"], ["sacct", "-j", "77,78"]])
@@ -80,8 +83,8 @@ def test_each_line_of_a_driver_here_is_of_another_point(tmp_path: Path) -> None:
     for index in (1, 2, 3):
         row = {"job_id": "99", "task": index, "evidence": f"end of {index}", "host": "n", "elapsed_s": 1}
         write_answer(folder, "local", "accounting", json.dumps(row), argv=[])
-    told = read_accounts(folder).accounted
-    assert {index: one.evidence for index, one in told.items()} == {
+    runs = read_accounts(folder).runs
+    assert {task.task: account.evidence for task, (account,) in runs.items()} == {
         index: f"end of {index}" for index in (1, 2, 3)
     }
 
@@ -97,20 +100,13 @@ def test_each_line_of_a_driver_here_is_of_another_point(tmp_path: Path) -> None:
 def test_a_line_that_is_no_answer_is_named(run: Path, line: dict[str, object]) -> None:
     (run / ACCOUNTING_FILE).write_text(json.dumps(line) + "\n")
     accounts = read_accounts(run)
-    assert not accounts.accounted
+    assert not accounts.runs
     assert f"{run / ACCOUNTING_FILE}:1: not an answer: " in accounts.notes[0]
 
 
 def test_answers_of_a_scheduler_that_is_not_there_are_passed_over(run: Path) -> None:
     write_answer(run, "pbs", "accounting", ENDED)
-    assert not read_accounts(run).accounted
-
-
-def test_an_answer_that_could_not_be_kept_counts_all_the_same(run: Path) -> None:
-    line = {"at": after(0), "kind": "accounting", "scheduler": "slurm", "argv": ["sacct"], "status": 0}
-    unsaved = [json.dumps({**line, "stdout": ENDED, "stderr": ""})]
-    assert read_accounts(run, unsaved=unsaved).accounted[1].outcome is Outcome.TIMEOUT
-    assert not read_accounts(run).accounted
+    assert not read_accounts(run).runs
 
 
 @pytest.mark.parametrize(
@@ -127,7 +123,7 @@ def test_a_number_given_again_to_a_job_of_another_name_is_of_another_job(
 ) -> None:
     row = ROW.format("TIMEOUT", name) if kind == "accounting" else f"77_1|RUNNING|None|n1|1:00|N/A|{name}\n"
     write_answer(run, "slurm", kind, row)
-    assert bool(read_accounts(run, name=wanted).accounted) is known
+    assert bool(read_accounts(run, name=wanted).runs) is known
 
 
 def test_tasks_of_several_points_and_of_points_submitted_again(tmp_path: Path) -> None:
@@ -144,7 +140,7 @@ def test_tasks_of_several_points_and_of_points_submitted_again(tmp_path: Path) -
 
 def test_what_jobkit_took_back(run: Path) -> None:
     write_event(run, "cancelled", at=after(5), job_id="77", status=0)
-    assert read_accounts(run).cancelled == {ONE: after(5)}
+    assert read_accounts(run).journal.cancelled == {ONE: after(5)}
 
 
 def test_a_task_is_gone_when_two_looks_a_minute_apart_did_not_find_it(run: Path) -> None:
@@ -193,7 +189,7 @@ def test_schedulers_miss_tasks_apart_from_each_other(run: Path) -> None:
     miss(run, after(60), "77.1")
     accounts = read_accounts(run)
     assert accounts.gone == {ONE: after(0)}
-    assert accounts.looked == {"slurm": after(60), "sge": after(30)}
+    assert accounts.missed_at == {"slurm": after(60), "sge": after(30)}
     assert accounts.due("local", after(0)), "never looked"
 
 
@@ -224,12 +220,11 @@ def test_gone_is_what_all_looks_of_a_minute_missed_and_none_found_since(
     looks: list[tuple[int, set[int]]],
 ) -> None:
     times = [(sum(pause for pause, _ in looks[: n + 1]), missed) for n, (_, missed) in enumerate(looks)]
-    line = {"kind": GONE, "scheduler": "slurm", "argv": [], "status": 0, "stderr": ""}
-    lines = [
-        json.dumps({**line, "at": after(at), "stdout": " ".join(f"77.{task}" for task in missed)})
+    answers = [
+        Answer(after(at), GONE, "slurm", Completed((), 0, " ".join(f"77.{task}" for task in missed), ""))
         for at, missed in times
     ]
-    accounts = read_accounts(Path("/nowhere"), unsaved=lines)
+    accounts = join_answers(Journal(submissions=()), answers)
     for task in (1, 2, 3):
         at: list[int] = []
         for moment, missed in times:

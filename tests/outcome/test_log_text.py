@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.records import Outcome
-from jobkit.outcome.log_text import is_fault, last_words, told
+from jobkit.outcome.log_text import is_fault, last_words, reported_outcome
 
 CANCELLED = "slurmstepd-n1: error: *** JOB 99 ON n1 CANCELLED AT 2026-01-02T03:04:05"
 LINES = {
@@ -28,25 +28,39 @@ LINES = {
 
 @pytest.mark.parametrize(("line", "outcome"), LINES.items())
 def test_a_line_that_tells(line: str, outcome: Outcome) -> None:
-    assert told(f"hello\n{line}\nbye\n") == (outcome, line)
+    assert reported_outcome(f"hello\n{line}\nbye\n") == (outcome, line)
 
 
 def test_the_more_telling_line_counts_and_of_two_alike_the_last() -> None:
     first, last = f"{CANCELLED} DUE TO TIME LIMIT ***", f"{CANCELLED[:-1]}9 DUE TO TIME LIMIT ***"
     text = f"No space left on device\n{first}\n{last}\n{CANCELLED} ***\n"
-    assert told(text) == (Outcome.TIMEOUT, last)
+    assert reported_outcome(text) == (Outcome.TIMEOUT, last)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Lu", "Cs"]), max_size=200))
 def test_other_text_tells_nothing_and_is_cut(text: str) -> None:
     if "job" not in text and "oom" not in text:
-        assert told(text) is None
+        assert reported_outcome(text) is None
     assert len(last_words(text)) <= 300
 
 
 def test_last_words() -> None:
     assert last_words("a\nValueError: on purpose\n\n  \n") == "ValueError: on purpose"
     assert last_words("\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("ended", "signal"),
+    [
+        ("Segmentation fault      ", "Segmentation fault"),
+        ("Aborted                 (core dumped) ", "Aborted (core dumped)"),
+        ("Floating point exception", "Floating point exception"),
+    ],
+)
+def test_a_crash_of_the_worker_is_named_without_the_code_of_the_script(ended: str, signal: str) -> None:
+    command = "( trap '' USR1 USR2; exec \"$python\" -m jobkit.run )"
+    log = f"loading\n/runs/x/job.sh: line 245: 12444 {ended}{command}\n"
+    assert last_words(log) == f"the worker crashed: {signal}"
 
 
 @pytest.mark.parametrize(

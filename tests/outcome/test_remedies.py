@@ -16,7 +16,8 @@ from jobkit.core.records import Outcome
 from jobkit.core.torch_build import INDEX
 from jobkit.outcome.remedies import REMEDIES, Step, remedy
 from jobkit.run import failure
-from jobkit.status.standing import PointStanding, Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import PointStanding, Standing
 from tests.support.swept import Sweep
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture is found by its name here
 from tests.whole.test_scheduler_faults import Lab

@@ -7,7 +7,7 @@ import pytest
 
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import POINTS_FILE, TRIALS_FILE
+from jobkit.core.layout import POINTS_FILE, TRIALS_FILE, read_points
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.outcome.trials import (
@@ -16,12 +16,11 @@ from jobkit.outcome.trials import (
     Trial,
     answers,
     describe_trials,
-    is_trial,
     settled_trials,
     trial_id,
     trials,
 )
-from tests.support.builders import point
+from tests.support.builders import point, write_points
 
 TRIED = Trial(
     index=6,
@@ -130,5 +129,10 @@ def test_a_batch_that_is_tried_again_has_an_id_of_its_own() -> None:
     second = trial_id("batch_size-9", {first})
     third = trial_id("batch_size-9", {first, second})
     assert [first, second, third] == [f"batch_size-9-verify{more}" for more in ("", "-2", "-3")]
-    assert all(map(is_trial, (first, second, third)))
-    assert not any(map(is_trial, ("batch_size-9-r2", "batch_size-9", "batch_size-9-verify-r2")))
+
+
+def test_a_trial_of_an_earlier_version_is_known_by_its_id(tmp_path: Path) -> None:
+    ids = {"batch_size-9-verify": True, "batch_size-9-verify-2": True, "batch_size-9-verify-r2": False}
+    planned = [replace(point(n), point_id=name) for n, name in enumerate([*ids, "batch_size-9-r2"], 1)]
+    points, _ = read_points(write_points(tmp_path / "run", planned))
+    assert [each.trial for each in points] == [*ids.values(), False]

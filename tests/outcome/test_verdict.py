@@ -138,7 +138,7 @@ def test_what_jobkit_took_back_is_cancelled_where_the_accounting_only_knows_that
 ) -> None:
     verdict = decide_outcome(tried, accounted(None, status=137), replace(TAKEN_BACK, packed=packed))
     assert (verdict.outcome, verdict.provisional) == (Outcome.CANCELLED, False)
-    assert f"taken back by jobkit at {format_moment('2026-01-02T10:00:00+00:00')}" in verdict.evidence
+    assert f"by jobkit at {format_moment('2026-01-02T10:00:00+00:00')}" in verdict.evidence
     assert "State WORDS" in verdict.evidence
 
 
@@ -195,7 +195,7 @@ def test_nobody_says_why_a_job_script_was_killed_outright() -> None:
 
 def test_a_result_needs_no_word_of_a_task_that_began_again() -> None:
     again = Circumstances(requeued=True)
-    assert decide_outcome(TryFiles(number=1, record=FULL), None, again).evidence == "its record says so"
+    assert decide_outcome(TryFiles(number=1, record=FULL), None, again).evidence == "by its record"
     assert decide_outcome(TryFiles(number=1, record=CUT), None, again).evidence.endswith(
         "; the scheduler began the task again"
     )
@@ -248,4 +248,4 @@ def test_what_is_gone_without_a_trace_is_lost_as_far_as_one_knows() -> None:
 def test_a_try_that_others_followed_is_over() -> None:
     verdict = decide_outcome(TryFiles(number=1), None, Circumstances(superseded=True))
     assert (verdict.outcome, verdict.provisional) == (Outcome.LOST, False)
-    assert verdict.evidence == "it was run again, and nothing tells how this try ended"
+    assert verdict.evidence == "it was run again, and nothing reports how this try ended"

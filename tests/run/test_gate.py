@@ -70,7 +70,9 @@ SMALL, LARGE = load(1, 10), load(2, 20)
 
 def test_the_message_names_the_smaller_load_and_the_card() -> None:
     told = check_still_needed(LARGE, [failed(SMALL)], GPU, prune=True, stop_after=0)
-    assert told == EarlyExit(Outcome.PRUNED, "p001 ran out of memory on NVIDIA H200, with a smaller load")
+    assert told == EarlyExit(
+        Outcome.PRUNED, "p001", "p001 ran out of memory on NVIDIA H200, with a smaller load"
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_the_message_names_the_fault() -> None:
     failures = [failed(load(n, n), Outcome.BUG, f"ValueError: batch {n} at 0x7f{n}a") for n in (1, 2, 4)]
     told = check_still_needed(load(3, 3), failures, None, prune=True, stop_after=2)
     assert told == EarlyExit(
-        Outcome.STOPPED, "3 points failed the same way: bug: ValueError: batch 1 at 0x7f1a"
+        Outcome.STOPPED, "bug", "3 points failed the same way: bug: ValueError: batch 1 at 0x7f1a"
     )
 
 
@@ -210,8 +212,8 @@ def test_a_line_for_the_job_script_or_none(run: Path) -> None:
         one = load(index, 10 * index)
         write_record(run, replace(record(one), outcome=Outcome.BUG, message=message))
     line = ask(run, 1, "--stop-after", "2")
-    assert line.startswith("stopped 2 points failed the same way: bug: ValueError: on purpose xxx")
-    assert (line.count("\n"), len(line)) == (1, len("stopped ") + 400 + 1)
+    assert line.startswith("stopped bug 2 points failed the same way: bug: ValueError: on purpose xxx")
+    assert (line.count("\n"), len(line)) == (1, len("stopped bug ") + 400 + 1)
 
 
 @pytest.mark.parametrize(("device", "asked"), [("cuda", True), ("cpu", False)])
@@ -238,7 +240,7 @@ def test_the_card_is_asked_for_only_where_it_matters(
     monkeypatch.setattr(sys, "argv", ["gate", str(run), "3", "2", *(["--prune"] if prune else [])])
     assert gate.main() == 0
     assert described == (["GPU-9"] if asked and prune else [])
-    assert capsys.readouterr().out.startswith("pruned p001 ran out") is (asked and prune)
+    assert capsys.readouterr().out.startswith("pruned p001 p001 ran out") is (asked and prune)
     (run / FLAGS_FOLDER / "1-1").unlink()
     described.clear()
     assert gate.main() == 0

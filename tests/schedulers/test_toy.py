@@ -13,7 +13,7 @@ import pytest
 
 from jobkit.cli import _exit_code
 from jobkit.core.errors import ExitCode
-from jobkit.outcome.log_text import is_fault, told
+from jobkit.outcome.log_text import is_fault, reported_outcome
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler
 from jobkit.submit.controller import submission_environment
@@ -112,7 +112,7 @@ def test_the_doctor_asks_it_about_its_site(queue: Callable[..., tuple[int, str]]
 
 
 def test_its_logs_its_variables_and_its_reserved_options(queue: Callable[..., tuple[int, str]]) -> None:
-    assert told("toyq: out of time") == ("timeout", "toyq: out of time")
+    assert reported_outcome("toyq: out of time") == ("timeout", "toyq: out of time")
     assert is_fault("toyq: no such job")
     assert "TOY_JOB" not in submission_environment()
     status, said = queue("sweep", "spec.yaml", "--set", "resources.options={toy: [name=x]}")

@@ -1,126 +1,128 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from jobkit.core.records import Outcome
 from jobkit.outcome.journal import Role
+from jobkit.outcome.remedies import Kind
 from jobkit.schedulers.types import State
 from jobkit.status.advice import advice, job_line
-from jobkit.status.standing import Standing
-from jobkit.status.summary import JobStatus, PointStatus
-from tests.support.statuses import a_job, a_point, a_run, waits
+from jobkit.status.standing import PointStanding, RunStanding, Standing
+from tests.support.statuses import a_point, a_run, waits, with_job
 
 DONE = a_point(1, Standing.DONE, Outcome.OK)
-FOLLOW = a_job(Role.FOLLOW, "waiting", waits(State.PENDING, "Dependency"))
+RESUME = "jobkit resume runs/demo"
+COLLECT = "jobkit collect runs/demo"
+BOTH = "runs again the point that failed and the 2 points that were cancelled"
 
 
-def commands(*points: object, **known: object) -> list[str]:
-    return [step.command for step in advice(a_run(points, **known), "runs/demo").steps]  # type: ignore[arg-type]
+def commands(run: RunStanding, folder: str = "runs/demo") -> list[str]:
+    return [step.command for step in advice(run, folder).steps]
 
 
-def test_what_is_done_is_collected() -> None:
-    assert commands(DONE) == ["jobkit collect runs/demo"]
+def failed(index: int, outcome: Outcome = Outcome.BUG) -> PointStanding:
+    return a_point(index, Standing.FAILED, outcome)
 
 
-def test_what_failed_is_explained_and_run_again() -> None:
-    failed = [a_point(n, Standing.FAILED, Outcome.BUG) for n in (2, 3)]
-    said = advice(a_run([DONE, *failed, a_point(4, Standing.MISSING)]), "runs/demo")
-    assert [(step.command, step.does) for step in said.steps] == [
-        ("jobkit status runs/demo 2", "all about p002, and why it failed"),
+@pytest.mark.parametrize(
+    ("points", "typed"),
+    [
+        ([DONE], [COLLECT]),
+        ([DONE, failed(2)], ["jobkit status runs/demo 2", RESUME, COLLECT]),
+        ([failed(2, Outcome.CANCELLED)], [RESUME]),
         (
-            "jobkit resume runs/demo",
+            [failed(2, Outcome.TIMEOUT)],
+            ["jobkit status runs/demo 2", f"{RESUME} --set resources.walltime=HH:MM:SS", RESUME],
+        ),
+        ([failed(2, Outcome.TIMEOUT), failed(3)], ["jobkit status runs/demo 2", RESUME]),
+        (
+            [a_point(7, Standing.RUNNING)],
+            ["jobkit logs runs/demo 7 -f", "jobkit status runs/demo --watch"],
+        ),
+    ],
+)
+def test_what_to_type_next(points: list[PointStanding], typed: list[str]) -> None:
+    assert commands(a_run(points)) == typed
+
+
+@pytest.mark.parametrize(
+    ("points", "does"),
+    [
+        (
+            [failed(2), failed(3), a_point(4, Standing.MISSING)],
             "runs again the 2 points that failed and submits the point never submitted",
         ),
-        ("jobkit collect runs/demo", "the table of what is done"),
-    ]
-    assert said.notices == ()
-
-
-def test_what_was_cancelled_did_not_fail_and_runs_again_all_the_same() -> None:
-    cancelled = [a_point(n, Standing.FAILED, Outcome.CANCELLED) for n in (2, 3)]
-    failed, missing = a_point(4, Standing.FAILED, Outcome.BUG), a_point(5, Standing.MISSING)
-
-    def told(*points: PointStatus) -> list[tuple[str, str]]:
-        return [(step.command, step.does) for step in advice(a_run(points), "runs/demo").steps]
-
-    again = "jobkit resume runs/demo"
-    both = "runs again the point that failed and the 2 points that were cancelled"
-    assert told(*cancelled) == [(again, "runs again the 2 points that were cancelled")]
-    assert told(cancelled[0]) == [(again, "runs again the point that was cancelled")]
-    assert told(*cancelled, failed, missing) == [
-        ("jobkit status runs/demo 4", "all about p004, and why it failed"),
+        ([failed(2, Outcome.CANCELLED)], "runs again the point that was cancelled"),
         (
-            again,
-            f"{both}, and submits the point never submitted",
+            [
+                failed(2, Outcome.CANCELLED),
+                failed(3, Outcome.CANCELLED),
+                failed(4),
+                a_point(5, Standing.MISSING),
+            ],
+            f"{BOTH}, and submits the point never submitted",
         ),
-    ]
+    ],
+)
+def test_what_a_resume_does(points: list[PointStanding], does: str) -> None:
+    (step,) = (step for step in advice(a_run(points), "runs/demo").steps if step.command == RESUME)
+    assert step.does == does
 
 
-def test_what_runs_can_be_followed() -> None:
-    assert commands(a_point(7, Standing.RUNNING)) == [
-        "jobkit logs runs/demo 7 -f",
-        "jobkit status runs/demo --watch",
-    ]
-    assert commands(DONE, jobs=()) == commands(DONE)
-    assert "jobkit status runs/demo --watch" in [
-        step.command for step in advice(a_run([DONE], [a_job(Role.FIND, "running")]), "runs/demo").steps
-    ]
+def test_a_job_that_is_running_can_be_followed() -> None:
+    run = with_job(a_run([DONE]), Role.FIND, State.RUNNING)
+    assert "jobkit status runs/demo --watch" in commands(run)
 
 
 def test_a_folder_is_quoted_as_the_shell_needs_it() -> None:
-    (step,) = advice(a_run([DONE]), "my runs/$(x)").steps
-    assert step.command == "jobkit collect 'my runs/$(x)'"
+    assert commands(a_run([DONE]), "my runs/$(x)") == ["jobkit collect 'my runs/$(x)'"]
 
 
-def test_a_task_in_error_is_mended_by_a_command_and_holds_the_job_that_follows() -> None:
-    stuck = [
-        a_point(n, Standing.STUCK, why="Eqw: why", queued=waits(State.ERROR, "Eqw")) for n in (3, 4, 6, 9)
-    ]
-    run = a_run([DONE, *stuck], [FOLLOW])
-    said = advice(run, "runs/demo")
-    assert said.steps[0].command == "qmod -cj 77.3-4 77.6 77.9"
-    assert said.steps[0].does == "lets 4 points go on"
-    assert said.notices == ("waiting for somebody: p003, p004, p006 and 1 more (Eqw: why)",)
-    assert job_line(run, FOLLOW) == (
-        "job 79, which runs again what the policy says, begins when the points have ended: never, "
-        "unless somebody sees to those"
-    )
+def test_a_task_in_error_is_released_by_a_command_and_holds_the_job_that_follows() -> None:
+    stuck = [a_point(n, Standing.STUCK, queued=waits(State.ERROR, "Eqw")) for n in (3, 4, 6, 9)]
+    run = with_job(a_run([DONE, *stuck]), Role.FOLLOW, State.PENDING, "Dependency")
+    assert commands(run)[0] == "qmod -cj 77.3-4 77.6 77.9"
+    (notice,) = advice(run, "runs/demo").notices
+    assert "p003, p004, p006 and 1 more (Eqw: " in notice
+    assert "a person must release them" in job_line(run, run.jobs[0])
 
 
-def test_tasks_that_wait_for_different_reasons_are_mended_apart() -> None:
-    held = a_point(3, Standing.WAITING, why="held", queued=waits(State.HELD, "JobHeldUser"))
-    asked = a_point(4, Standing.STUCK, queued=waits(State.ERROR, "PartitionTimeLimit"))
-    other = a_point(5, Standing.STUCK, queued=waits(State.ERROR, "DependencyNeverSatisfied"))
+def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
+    held = a_point(3, Standing.WAITING, queued=waits(State.HELD, "JobHeldUser"))
+    long = a_point(4, Standing.STUCK, queued=waits(State.ERROR, "PartitionTimeLimit"))
+    never = a_point(5, Standing.STUCK, queued=waits(State.ERROR, "DependencyNeverSatisfied"))
     admin = a_point(6, Standing.WAITING, queued=waits(State.HELD, "JobHeldAdmin"))
-    said = advice(a_run([held, asked, other, admin]), "runs/demo")
-    assert [step.command for step in said.steps if "watch" not in step.command] == [
+    advised = advice(a_run([held, long, never, admin]), "runs/demo")
+    assert [step.command for step in advised.steps if step.kind is not Kind.WATCH] == [
         "scontrol release 77_3",
         "jobkit cancel runs/demo 4",
-        "jobkit resume runs/demo --set resources.walltime=...",
+        f"{RESUME} --set resources.walltime=...",
         "jobkit cancel runs/demo 5",
-        "jobkit resume runs/demo",
+        RESUME,
     ]
-    assert said.notices[1] == "waiting for somebody: p004 (stuck)", "without a reason the state is told"
-    assert len(said.notices) == 4
+    assert len(advised.notices) == 4
 
 
-def test_a_scheduler_that_is_silent_is_told_and_nothing_is_submitted() -> None:
-    points = [a_point(1, Standing.UNSETTLED), a_point(2, Standing.FAILED, Outcome.BUG)]
-    run = a_run(points, [a_job(Role.FOLLOW, "unsettled")], silent=("slurm",))
-    said = advice(run, "runs/demo")
-    assert said.notices == ("slurm does not answer: what is home is told, what it holds is not known",)
-    assert [step.command for step in said.steps] == ["jobkit status runs/demo 2"]
+def test_without_a_reason_the_state_of_a_point_that_waits_is_named() -> None:
+    stuck = a_point(4, Standing.STUCK, queued=waits(State.ERROR))
+    (notice,) = advice(a_run([stuck]), "runs/demo").notices
+    assert "p004 (stuck)" in notice
+
+
+def test_a_scheduler_that_does_not_answer_is_named_and_nothing_is_submitted() -> None:
+    points = [a_point(1, Standing.UNSETTLED), failed(2)]
+    run = with_job(a_run(points, silent=("slurm",)), Role.FOLLOW)
+    advised = advice(run, "runs/demo")
+    assert len(advised.notices) == 1
+    assert "slurm does not answer" in advised.notices[0]
+    assert commands(run) == ["jobkit status runs/demo 2"]
     assert job_line(run, run.jobs[0]) == ""
 
 
 def test_a_submission_without_an_answer_is_found_by_resume() -> None:
-    said = advice(a_run([DONE, a_point(2, Standing.MISSING)], unanswered={"at": "noon"}), "runs/demo")
-    assert said.notices == ("a submission at noon got no answer: its job may be in the queue",)
-    assert ("jobkit resume runs/demo", "finds the job by the run's name, and submits what is missing") in [
-        (step.command, step.does) for step in said.steps
-    ]
+    run = a_run([DONE], unanswered={"at": "noon"})
+    assert "a submission at noon" in advice(run, "runs/demo").notices[0]
+    assert RESUME in commands(run)
     (notice,) = advice(a_run([DONE], unanswered={}), "runs/demo").notices
     assert "at an unknown time" in notice
 
@@ -134,62 +136,62 @@ def test_a_submission_without_an_answer_is_found_by_resume() -> None:
         ({"points": "?"}, "could not submit again: "),
     ],
 )
-def test_what_the_job_that_follows_left_is_told(left: dict[str, object], words: str) -> None:
+def test_what_the_job_that_follows_could_not_submit_is_reported(left: dict[str, object], words: str) -> None:
     (notice,) = advice(a_run([DONE], left=left), "runs/demo").notices
-    assert notice == f"the job that follows the sweep {words}"
+    assert notice.endswith(words)
 
 
-def test_somebody_elses_run_is_only_looked_at() -> None:
-    run = replace(a_run([DONE, a_point(2, Standing.FAILED, Outcome.BUG)]), mine=False)
-    said = advice(run, "runs/demo")
-    assert [step.command for step in said.steps] == ["jobkit status runs/demo 2", "jobkit collect runs/demo"]
-    assert said.notices[-1] == "the run folder cannot be written from here: only its owner can change the run"
+def test_nobody_is_told_to_change_the_run_of_another_user() -> None:
+    run = a_run([DONE, failed(2, Outcome.TIMEOUT)], mine=False)
+    assert commands(run) == ["jobkit status runs/demo 2", COLLECT]
+    assert "only its owner" in advice(run, "runs/demo").notices[-1]
 
 
 @pytest.mark.parametrize(
-    ("job", "words"),
+    ("role", "state", "reason", "words"),
     [
-        (a_job(Role.FIND, "running"), "job 79, which tries the largest batch, is at work"),
-        (a_job(Role.FIND, "unsettled"), "has left the queue; how it ended is not known yet"),
-        (a_job(Role.FOLLOW, "stuck", waits(State.ERROR, "Eqw"), why="Eqw: x"), "is stuck: Eqw: x"),
+        (Role.FIND, State.RUNNING, "", "job 79, which tries the largest batch, is running"),
+        (Role.FIND, None, "", "has left the queue; how it ended is not known yet"),
         (
-            a_job(Role.FOLLOW, "waiting", waits(State.PENDING, "Dependency")),
-            "begins when the points have ended",
+            Role.FOLLOW,
+            State.ERROR,
+            "BadConstraints",
+            "is stuck: BadConstraints: no node has what it asks for",
         ),
+        (Role.FOLLOW, State.PENDING, "Dependency", "begins when the points have ended"),
         (
-            a_job(Role.FOLLOW, "waiting", waits(State.HELD, "hqw"), why="hqw: held"),
-            "waits though the points have ended: hqw: held",
+            Role.FOLLOW,
+            State.HELD,
+            "JobHeldUser",
+            "waits though the points have ended: JobHeldUser: held by its owner",
         ),
     ],
 )
-def test_how_a_job_that_waits_for_the_points_stands(job: JobStatus, words: str) -> None:
-    assert job_line(a_run([DONE], [job]), job).endswith(words)
+def test_how_a_job_that_waits_for_the_points_stands(
+    role: Role, state: State | None, reason: str, words: str
+) -> None:
+    run = with_job(a_run([DONE]), role, state, reason)
+    assert job_line(run, run.jobs[0]).endswith(words)
 
 
-def test_of_jobs_that_have_ended_the_last_is_said_to_and_how() -> None:
-    first = a_job(Role.FOLLOW, "ended", why="sacct: COMPLETED, ExitCode 0:0")
-    last = a_job(Role.FOLLOW, "ended", why="sacct: TIMEOUT, ExitCode 0:0", job="80")
-    run = a_run([DONE], [first, last])
-    assert [job_line(run, job) for job in run.jobs] == [
-        "",
-        "job 80, which runs again what the policy says, has ended (sacct: TIMEOUT, ExitCode 0:0)",
-    ]
+def test_of_jobs_that_have_ended_the_last_has_a_line() -> None:
+    run = with_job(a_run([DONE]), Role.FOLLOW, end="sacct: COMPLETED, ExitCode 0:0")
+    run = with_job(run, Role.FOLLOW, end="sacct: TIMEOUT, ExitCode 0:0", job="80")
+    first, last = (job_line(run, job) for job in run.jobs)
+    assert first == ""
+    assert last.startswith("job 80, ")
+    assert last.endswith("has ended (sacct: TIMEOUT, ExitCode 0:0)")
 
 
 def test_a_job_that_is_held_while_points_run_waits_as_it_should() -> None:
-    job = a_job(Role.FOLLOW, "waiting", waits(State.HELD, "hqw"))
-    run = a_run([a_point(1, Standing.RUNNING)], [job])
-    assert job_line(run, job).endswith("begins when the points have ended")
-    assert not any("qrls" in step.command for step in advice(run, "runs/demo").steps)
+    run = with_job(a_run([a_point(1, Standing.RUNNING)]), Role.FOLLOW, State.HELD, "hqw")
+    assert job_line(run, run.jobs[0]).endswith("begins when the points have ended")
+    assert not any("qrls" in command for command in commands(run))
 
 
-def test_a_job_that_is_stuck_itself_is_mended_too() -> None:
-    stuck = a_job(Role.FOLLOW, "stuck", waits(State.ERROR, "Eqw"))
-    held = a_job(Role.FIND, "waiting", waits(State.HELD, "JobHeldUser"), job="80")
-    never = a_job(Role.FIND, "stuck", waits(State.ERROR, "DependencyNeverSatisfied"), job="81")
-    said = advice(a_run([DONE], [stuck, held, never]), "runs/demo")
-    assert [(step.command, step.does) for step in said.steps[:2]] == [
-        ("qmod -cj 79.1", "lets job 79 go on"),
-        ("scontrol release 80_1", "lets job 80 go on"),
-    ]
-    assert not any("81" in step.command for step in said.steps)
+def test_a_job_that_is_stuck_itself_is_released_too() -> None:
+    run = with_job(a_run([DONE]), Role.FOLLOW, State.ERROR, "Eqw")
+    run = with_job(run, Role.FIND, State.HELD, "JobHeldUser", job="80")
+    run = with_job(run, Role.FIND, State.ERROR, "DependencyNeverSatisfied", job="81")
+    assert commands(run)[:2] == ["scontrol release 80_1", "qmod -cj 79.1"]
+    assert not any("81" in command for command in commands(run))

@@ -81,11 +81,6 @@ def test_a_log_is_printed_whole_and_it_is_said_whose_it_is(run: Path) -> None:
     assert said == [f"p001 try 1: slurm job 77, task 1, {path}"]
 
 
-def test_err_begins_at_the_first_error(run: Path) -> None:
-    (run / "logs" / "77_1.out").write_bytes(TEXT)
-    assert printed(run, err=True) == TEXT[TEXT.index(b"Traceback") :]
-
-
 def test_a_log_without_an_error_has_nothing_for_err(run: Path) -> None:
     (run / "logs" / "77_1.out").write_bytes(b"all is well\nbye")
     said = Said()
@@ -181,7 +176,7 @@ def test_a_point_that_was_taken_back_before_it_began_is_told_once_and_in_local_t
     with pytest.raises(JobkitError) as raised:
         printed(folder, "2")
     assert raised.value.message == (
-        f"p002 has no log: cancelled, taken back by jobkit at {format_moment(at)}, before it began "
+        f"p002 has no log: cancelled, by jobkit at {format_moment(at)}, before it began "
         "(slurm job 40, task 2)"
     )
     assert raised.value.hint == f"jobkit status '{folder}' 2 shows everything known"
@@ -254,14 +249,6 @@ def test_following_goes_on_with_the_job_that_a_point_was_submitted_again_as(run:
     thread.join()
     assert out.getvalue() == b"hello\n"
     assert said[-1] == f"p002 try 1: slurm job 78, task 1, {run / 'logs' / '78_1.out'}"
-
-
-def test_following_what_has_ended_prints_it(run: Path) -> None:
-    (run / "logs" / "77_1.out").write_bytes(TEXT)
-    write_exit(run, POINTS[0], Exit(status=0, stage="done"))
-    start = time.monotonic()
-    assert printed(run, how=print_log) == SHOWN
-    assert time.monotonic() - start < 1
 
 
 def test_following_stops_where_nothing_is_to_come(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

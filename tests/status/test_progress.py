@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.status.progress import Pace, Progress, progress_of, to_go
-from tests.support.builders import batch
+from jobkit.core.job_files import Exit
+from jobkit.core.records import Outcome
+from jobkit.outcome.verdict import TryFiles
+from jobkit.status.progress import Pace, Progress, SkippedTime, progress_of, skipped_time, to_go
+from jobkit.status.standing import PointStanding, Standing
+from tests.support.builders import batch, point, record
+from tests.support.statuses import a_point, tried
 
 SECONDS = st.floats(0, 1e6)
 
@@ -111,3 +116,36 @@ def test_it_takes_no_less_than_the_longest_and_no_more_than_one_after_another(
     assert took is not None
     assert took >= max([*running, (math.fsum(running) + math.fsum(waiting)) / len(running)]) * (1 - 1e-9)
     assert took <= (max(running) + math.fsum(waiting)) * (1 + 1e-9) + 1e-9
+
+
+def left_out(index: int, outcome: Outcome, because: str) -> PointStanding:
+    exit_ = Exit(status=0, stage="gate", outcome=outcome, because=because)
+    files = TryFiles(number=1, exit=exit_)
+    return a_point(index, Standing.DONE, outcome, tries=[replace(tried(1, outcome), files=files)])
+
+
+def test_a_pruned_point_saves_the_time_of_the_point_that_ran_out_of_memory() -> None:
+    out = tried(1, Outcome.GPU_OOM, record=record(point(2)))  # a minute
+    small = tried(1, Outcome.OK, record=record(point(1)))
+    points = [
+        a_point(1, Standing.DONE, Outcome.OK, tries=[small]),
+        a_point(2, Standing.DONE, Outcome.GPU_OOM, tries=[out, small]),
+    ]
+    assert skipped_time(points) is None
+    pruned = [left_out(n, Outcome.PRUNED, "p002") for n in (3, 4)]
+    assert skipped_time([*points, *pruned]) == SkippedTime(2, 120.0)
+
+
+@pytest.mark.parametrize(
+    "skipped",
+    [
+        left_out(3, Outcome.STOPPED, "p002"),
+        left_out(3, Outcome.PRUNED, ""),
+        left_out(3, Outcome.PRUNED, "p001"),
+        a_point(3, Standing.DONE, Outcome.PRUNED),
+    ],
+)
+def test_what_is_still_to_be_measured_or_has_no_known_cause_saves_nothing(skipped: PointStanding) -> None:
+    took = tried(1, Outcome.GPU_OOM, record=record(point(2)))
+    out = a_point(2, Standing.DONE, Outcome.GPU_OOM, tries=[took])
+    assert skipped_time([a_point(1, Standing.DONE, Outcome.GPU_OOM), out, skipped]) is None

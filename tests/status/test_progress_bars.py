@@ -2,28 +2,37 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobkit.core import json_codec
-from jobkit.core.records import Batch, Outcome, Point, TextRef
-from jobkit.outcome.journal import Role, Submission, Task
+from jobkit.core.job_files import Exit
+from jobkit.core.records import Job, Outcome, Point, TextRef
+from jobkit.outcome.driver_lock import driving, last_driver
+from jobkit.outcome.journal import Task
 from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.planning.points import Inputs, plan
-from jobkit.schedulers.types import JobId, Queued, State
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status import progress_bars
+from jobkit.status.reader import read_standings
 from jobkit.status.standing import PointStanding, RunStanding, Standing
-from tests.support.builders import record
+from tests.support.builders import (
+    batch,
+    record,
+    try_folder,
+    write_batches,
+    write_begin,
+    write_exit,
+    write_record,
+    write_submitted,
+)
 
 AT = "2026-01-02T03:04:05+00:00"
-
-BATCH = Batch(index=0, first_item=0, items=3, characters=9, load=9, seconds=1.0)
 
 
 @pytest.fixture
@@ -39,51 +48,78 @@ def points(tmp_path: Path) -> tuple[Point, ...]:
     return found
 
 
-def tried(run: Path, point: Point, *lines: str, number: int = 1) -> Path:
-    folder = run / "results" / point.point_id / f"try-{number}"
-    folder.mkdir(parents=True)
-    (folder / "batches.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    return folder
+def job_of(run: Path) -> str:
+    driver = last_driver(run)
+    assert driver
+    return driver.job_id
 
 
-def test_a_point_is_finished_when_its_exit_file_is_home(tmp_path: Path, points: tuple[Point, ...]) -> None:
-    with progress_bars.Progress(tmp_path, points) as progress:
-        assert progress.refresh() == {1, 2}
-        folder = tried(tmp_path, points[0], json_codec.to_json(BATCH), '{"index": 1, "first')
-        assert progress.refresh() == {1, 2}
-        (folder / "exit").write_text("status=0\n", encoding="utf-8")
-        assert progress.refresh() == {2}
+def begin(run: Path, point: Point, number: int = 1) -> Path:
+    write_begin(run, point, number, scheduler="local", job=job_of(run))
+    return try_folder(run, point, number)
 
 
-def ends(run: Path, point: Point, took_s: float, outcome: Outcome = Outcome.OK) -> None:
+def end(run: Path, point: Point, outcome: Outcome = Outcome.OK, number: int = 1, took_s: float = 7.0) -> None:
     """Let a try end whose worker took no time: staging and environment took it all."""
-    folder = tried(run, point)
-    ended = replace(record(point), outcome=outcome, ended_at=record(point).started_at)
-    (folder / "record.json").write_text(json_codec.to_json(ended), encoding="utf-8")
+    folder = begin(run, point, number)
+    ended = replace(record(point), outcome=outcome, ended_at=record(point).started_at, try_number=number)
+    write_record(
+        run, replace(ended, job=Job(scheduler="local", job_id=job_of(run), task_id=str(point.index)))
+    )
+    write_exit(run, point, Exit(status=0, stage="done"), number)
     for name, at in (("begin", 1000.0), ("exit", 1000.0 + took_s)):
-        (folder / name).write_text("status=0\n", encoding="utf-8")
         os.utime(folder / name, (at, at))
 
 
+@pytest.fixture
+def driven(tmp_path: Path, points: tuple[Point, ...]) -> Iterator[Path]:
+    """Return the folder of a run whose points this process runs."""
+    with driving(tmp_path) as job_id:
+        write_submitted(tmp_path, "local", job_id, first=1, last=len(points))
+        yield tmp_path
+
+
 def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reason(
-    tmp_path: Path, points: tuple[Point, ...], capsys: pytest.CaptureFixture[str]
+    driven: Path, points: tuple[Point, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with progress_bars.Progress(tmp_path, points) as progress:
-        ends(tmp_path, points[0], 7.0)
-        assert progress.refresh() == {2}
-        ends(tmp_path, points[1], 7.0, Outcome.BUG)
-        assert progress.refresh() == progress.refresh() == set()
+    with progress_bars.Progress(driven, points) as progress:
+        progress.tick(points[0])
+        begin(driven, points[0])
+        write_batches(driven, points[0], [batch(0)])
+        progress.refresh(*read_standings([driven]))
+        end(driven, points[0])
+        assert progress.refresh(*read_standings([driven])) == {2}
+        end(driven, points[1], Outcome.BUG)
+        assert progress.refresh(*read_standings([driven])) == set()
     assert [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()] == [
         "batch_size-1-r1 1/2 points, about 7 s to go",
         "batch_size-1-r2 2/2 points",
-        "batch_size-1-r2 bug: its record says so",
+        "batch_size-1-r2 bug: by its record",
     ]
 
 
-def test_a_text_that_cannot_be_read_leaves_the_total_open(tmp_path: Path, points: tuple[Point, ...]) -> None:
-    Path(points[0].text.path).unlink()
-    with progress_bars.Progress(tmp_path, points) as progress:
-        assert progress.refresh() == {1, 2}
+def test_a_run_folder_is_read_no_more_often_than_is_cheap(
+    driven: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings: list[float] = []
+    clock = iter((100.0, 100.0, 103.0, 103.0, 129.0, 131.0, 131.0, 131.5, 131.5))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    progress = progress_bars.Progress(driven, points)
+    monkeypatch.setattr(progress, "_read", lambda **_: readings.append(0))
+    for _ in range(3):  # a reading takes 3 s, so the next is due 27 s after it
+        progress.tick(points[0])
+    assert len(readings) == 2
+
+
+def test_a_try_from_before_a_point_was_submitted_again_is_old(
+    driven: Path, points: tuple[Point, ...]
+) -> None:
+    end(driven, points[0], Outcome.BUG)
+    (before,) = read_standings([driven])
+    with progress_bars.Progress(driven, points[:1], before) as progress:
+        assert progress.refresh(before) == {1}
+        end(driven, points[0], number=2)
+        assert progress.refresh(*read_standings([driven])) == set()
 
 
 class Looks:
@@ -92,7 +128,7 @@ class Looks:
     def __init__(self, *seen: RunStanding) -> None:
         self.seen = list(seen)
 
-    def look(self, _: object) -> tuple[RunStanding]:
+    def look(self, _: object, **__: object) -> tuple[RunStanding]:
         return (self.seen.pop(0) if len(self.seen) > 1 else self.seen[0],)
 
 
@@ -105,21 +141,16 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
-FIND = Submission(at=AT, scheduler="slurm", job=JobId("8"), first=1, last=1, offset=2, role=Role.FIND)
-FOLLOW = Submission(at=AT, scheduler="slurm", job=JobId("9"), first=1, last=1, role=Role.FOLLOW)
-
-
 def seen(
     run: Path,
     points: Sequence[Point],
     standing: Standing,
     outcome: Outcome | None = None,
-    **more: object,
 ) -> RunStanding:
     """Return a look at a run whose points all stand alike."""
-    tried = TryResult(TryFiles(number=1), Verdict(outcome=outcome, evidence=""), Task("slurm", "7", 1))
-    looks = [PointStanding(point=point, standing=standing, counts=tried, tries=(tried,)) for point in points]
-    return replace(RunStanding(folder=run, points=tuple(looks), submissions=()), **more)  # type: ignore[arg-type]  # as the test says
+    tries = (TryResult(TryFiles(number=1), Verdict(outcome=outcome, evidence=""), Task("slurm", "7", 1)),)
+    looks = tuple(PointStanding(point=point, standing=standing, all_tries=tries) for point in points)
+    return RunStanding(folder=run, points=looks, submissions=())
 
 
 def wait(run: Path, points: tuple[Point, ...], looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,82 +165,3 @@ def test_it_waits_as_long_as_a_point_is_to_come_and_more_and_more_seldom(
     wait(tmp_path, points, Looks(*(seen(tmp_path, points, standing) for standing in standings)), monkeypatch)
     assert len(slept) == 3
     assert slept == sorted(slept)
-
-
-def test_a_try_from_before_a_point_was_submitted_again_is_old(
-    tmp_path: Path, points: tuple[Point, ...]
-) -> None:
-    (tried(tmp_path, points[0]) / "exit").write_text("status=1\n", encoding="utf-8")
-    with progress_bars.Progress(
-        tmp_path, points[:1], seen(tmp_path, points[:1], Standing.FAILED)
-    ) as progress:
-        assert progress.refresh() == {1}
-        tried(tmp_path, points[0], number=2).joinpath("exit").write_text("status=0\n", encoding="utf-8")
-        assert progress.refresh() == set()
-
-
-def test_a_failed_try_has_one_line_and_one_that_was_cancelled_none(
-    tmp_path: Path, points: tuple[Point, ...]
-) -> None:
-    def lines(outcome: Outcome, *, try_: int = 1, failures: progress_bars.Failures) -> list[str]:
-        evidence = Verdict(outcome=outcome, evidence="exit file: no\x1b[31m text")
-        counts = TryResult(TryFiles(number=try_), evidence, Task("slurm", "7", 1))
-        look = PointStanding(point=points[0], standing=Standing.FAILED, counts=counts, task=counts.task)
-        return list(failures.lines(RunStanding(folder=tmp_path, points=(look,), submissions=())))
-
-    failures = progress_bars.Failures()
-    (line,) = lines(Outcome.STAGE_IN, failures=failures)
-    assert " ".join(line.split()) == r"batch_size-1-r1 stage_in: no\x1b[31m text"
-    assert lines(Outcome.STAGE_IN, failures=failures) == []
-    assert len(lines(Outcome.STAGE_IN, try_=2, failures=failures)) == 1
-    assert lines(Outcome.CANCELLED, try_=3, failures=failures) == []
-
-
-def test_points_that_wait_for_a_person_are_not_waited_for(
-    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
-) -> None:
-    wait(tmp_path, points, Looks(seen(tmp_path, points, Standing.STUCK)), monkeypatch)
-    assert slept == []
-
-
-def test_the_trials_of_the_largest_batch_are_waited_for_until_their_job_ends(
-    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
-) -> None:
-    monkeypatch.setattr(progress_bars, "finished", lambda _: False)
-    done = seen(tmp_path, points, Standing.DONE, Outcome.OK, submissions=(FIND,))
-    ended = replace(done, ended=frozenset({Task("slurm", "8", 1)}))
-    wait(tmp_path, points, Looks(done, done, ended), monkeypatch)
-    assert len(slept) == 2
-
-
-def test_the_trials_are_over_when_the_last_is_home(
-    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
-) -> None:
-    monkeypatch.setattr(progress_bars, "finished", lambda _: True)
-    done = seen(tmp_path, points, Standing.DONE, Outcome.OK, submissions=(FIND,))
-    wait(tmp_path, points, Looks(done), monkeypatch)
-    assert slept == []
-
-
-@pytest.mark.parametrize(("outcome", "times"), [(Outcome.RAM_OOM, 1), (Outcome.BUG, 0)])
-def test_a_retry_that_the_policy_wants_is_waited_for(
-    tmp_path: Path,
-    points: tuple[Point, ...],
-    monkeypatch: pytest.MonkeyPatch,
-    slept: list[float],
-    outcome: Outcome,
-    times: int,
-) -> None:
-    failed = seen(tmp_path, points, Standing.FAILED, outcome, submissions=(FOLLOW,))
-    ended = replace(failed, ended=frozenset({Task("slurm", "9", 1)}))
-    wait(tmp_path, points, Looks(failed, ended), monkeypatch)
-    assert len(slept) == times
-
-
-def test_a_job_that_follows_and_is_in_error_is_not_waited_for(
-    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
-) -> None:
-    stuck = {Task("slurm", "9", 1): Queued(job_id="9", task=1, state=State.ERROR)}
-    failed = seen(tmp_path, points, Standing.FAILED, Outcome.TIMEOUT, submissions=(FOLLOW,), queued=stuck)
-    wait(tmp_path, points, Looks(failed), monkeypatch)
-    assert slept == []

@@ -16,7 +16,8 @@ from jobkit.core.files import append_line
 from jobkit.core.layout import JOURNAL_FILE
 from jobkit.core.records import Job, Outcome, Point
 from jobkit.outcome.journal import Task
-from jobkit.status.standing import Standing, history, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import Standing, history
 from tests.support.asked import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep
 from tests.support.asked import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.asked import queue as queue  # noqa: PLC0414 - the same
@@ -170,17 +171,6 @@ def test_a_point_that_was_submitted_again_is_looked_for_there(tmp_path: Path, pr
     ]
 
 
-def test_a_try_by_hand_leaves_the_task_where_it_is(tmp_path: Path, programs: Programs) -> None:
-    run = tmp_path / "run"
-    (one,) = sweep(run, 1)
-    write_begin(run, one, scheduler="hand", job=4711, task="")
-    write_exit(run, one, FAILED)
-    programs.squeue("77_1 PENDING Priority")
-    assert standings(run) == [Standing.WAITING]
-    write_record(run, replace(record(one), try_number=2))
-    assert standings(run) == [Standing.DONE]
-
-
 def test_what_ran_by_hand_is_done_once_the_queue_has_let_the_point_go(
     tmp_path: Path, programs: Programs
 ) -> None:
@@ -193,18 +183,6 @@ def test_what_ran_by_hand_is_done_once_the_queue_has_let_the_point_go(
     assert (seen_one.tries, len(seen_one.by_hand), history(seen_one)) == ((), 1, ())
     programs.squeue()
     assert standings(run) == [Standing.DONE]
-
-
-def test_a_queue_that_is_empty_for_a_moment_now_and_then_loses_nothing(
-    tmp_path: Path, programs: Programs
-) -> None:
-    """nextflow#1007: here twice, ten minutes apart."""
-    run = tmp_path / "run"
-    sweep(run, 1)
-    for minute, tasks in enumerate(([], ["77_1 RUNNING"], [], ["77_1 RUNNING"])):
-        programs.at(600 * minute)
-        programs.squeue(*tasks)
-        assert standings(run) == [Standing.RUNNING if tasks else Standing.UNSETTLED]
 
 
 def test_what_is_gone_stays_gone_while_others_are_missed(tmp_path: Path, programs: Programs) -> None:
@@ -256,15 +234,6 @@ def test_a_driver_here_lives_or_is_gone_at_once(tmp_path: Path, driver: subproce
     driver.wait()
     assert outcomes(run) == [Outcome.OK, Outcome.LOST, Outcome.LOST]
     assert standings(run) == [Standing.DONE, Standing.FAILED, Standing.FAILED]
-
-
-def test_a_process_that_has_got_the_drivers_number_is_not_it(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    write_points(run, grid([1]))
-    with subprocess.Popen(["sleep", "60"]) as other:
-        write_submitted(run, "local", str(other.pid), first=1, last=1)
-        assert outcomes(run) == [Outcome.LOST]
-        other.kill()
 
 
 SHARED = (

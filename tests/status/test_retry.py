@@ -18,8 +18,8 @@ from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.spec.policy import Change
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status.retry import Group, Overrides, changed, groups, merge_overrides, select_points
-from jobkit.status.standing import PointStanding, Standing, find_point
-from tests.support.builders import grid, point
+from jobkit.status.standing import PointStanding, Standing
+from tests.support.builders import point
 
 IN_QUEUE = [Standing.RUNNING, Standing.WAITING, Standing.STUCK, Standing.UNSETTLED]
 FAILURES = [outcome for outcome in Outcome if outcome not in RESULTS]
@@ -60,8 +60,9 @@ def tried(outcome: Outcome | None, node: str = "n1", number: int = 1) -> TryResu
 def one_look(index: int, standing: Standing, *ended: Outcome | None) -> PointStanding:
     """Return a look at a point; its outcomes the oldest first."""
     tries = tuple(tried(outcome, number=number) for number, outcome in enumerate(ended, 1))[::-1]
-    counts = tries[0] if tries else tried(None, number=0)
-    return PointStanding(point=point(index), standing=standing, counts=counts, tries=tries, task=TASK)
+    return PointStanding(
+        point=point(index), standing=standing, all_tries=tries or (tried(None, number=0),), task=TASK
+    )
 
 
 def looks_of(*standings: Standing) -> list[PointStanding]:
@@ -140,13 +141,6 @@ def test_a_point_that_was_left_out_may_be_run_by_name_alone() -> None:
         select_points([one_look(1, Standing.DONE, Outcome.GPU_OOM)], ["p001"])
 
 
-def test_a_word_that_names_no_point() -> None:
-    with pytest.raises(JobkitError, match="no point 'p0002'") as caught:
-        find_point(looks_of(*[Standing.FAILED] * 3), "p0002")
-    assert "p002" in caught.value.message
-    assert caught.value.hint == "points are named by number, 1 to 3, or by id, such as p001"
-
-
 HISTORIES = st.lists(st.lists(st.sampled_from(Outcome), min_size=1, max_size=4), max_size=12)
 
 
@@ -177,12 +171,6 @@ def test_what_a_person_wants_is_not_counted_but_grows_as_the_policy_says() -> No
     assert (plain.points, plain.change) == ((2, 3), Change())
 
 
-def test_a_point_that_ran_out_of_memory_and_then_crashed_keeps_its_memory() -> None:
-    """The bug may come of anything, but 200 MiB were too little."""
-    (group,) = again([one_look(1, Standing.FAILED, Outcome.RAM_OOM, Outcome.BUG)], strictly=False)
-    assert group.change == Change(memory=1.5)
-
-
 def test_what_a_group_gets_beyond_the_spec() -> None:
     got = changed(SPEC, Change(memory=1.5, walltime=2.0, exclude=("n1", "n9"))).resources
     assert (got.memory, got.walltime, list(got.exclude)) == (300 * 2**20, 240, ["n9", "n1"])
@@ -191,11 +179,6 @@ def test_what_a_group_gets_beyond_the_spec() -> None:
     assert (kept.memory, kept.walltime) == (200 * 2**20, 240)
     kept = changed(SPEC, Change(memory=2.0, walltime=2.0), keep=["resources.walltime"]).resources
     assert (kept.memory, kept.walltime) == (400 * 2**20, 120)
-
-
-def test_points_are_named_by_the_id_too() -> None:
-    looks = looks_of(*[Standing.FAILED] * len(grid([1, 2])))
-    assert find_point(looks, "2") is find_point(looks, "p002") is looks[1]
 
 
 def test_where_a_site_cannot_stay_away_from_a_node_points_run_again_anywhere() -> None:
@@ -216,7 +199,7 @@ def test_what_a_person_gave_stays_and_grows_from_there() -> None:
     earlier, later = Task("slurm", "76", 1), TASK
     out = replace(tried(Outcome.RAM_OOM), task=earlier)
     look = one_look(1, Standing.FAILED, Outcome.RAM_OOM)
-    look = replace(look, tries=(*look.tries, out, out))
+    look = replace(look, all_tries=(*look.tries, out, out))
     (group,) = groups([look], spec_of, {later: LARGE}, (), strictly=True)
     assert (group.given, group.change.memory) == (LARGE, 1.5)
     assert group.spec.resources.memory == 24 * 2**30
@@ -250,3 +233,9 @@ def test_a_walltime_that_a_person_gave_does_not_hide_what_is_known_of_memory() -
 )
 def test_of_one_key_the_last_counts(before: Overrides, now: Overrides, both: Overrides) -> None:
     assert merge_overrides(before, now) == both
+
+
+def test_a_word_that_names_no_point_gets_the_words_that_only_takes() -> None:
+    with pytest.raises(JobkitError, match="no point 'p0002'") as caught:
+        select_points(looks_of(*[Standing.FAILED] * 3), ["p0002"])
+    assert "--only takes failed, cancelled, missing" in caught.value.hint

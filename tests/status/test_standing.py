@@ -1,222 +1,403 @@
-"""Where points stand; the real schedulers are asked in tests/cluster."""
-
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import append_line
-from jobkit.core.layout import JOURNAL_FILE
-from jobkit.core.records import Job, Outcome
-from jobkit.outcome.journal import Role
+from jobkit.core.files import append_line, write_atomically
+from jobkit.core.job_files import Begin, Exit
+from jobkit.core.json_codec import to_json
+from jobkit.core.layout import JOURNAL_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE
+from jobkit.core.records import Outcome, Point
+from jobkit.outcome.journal import Task
+from jobkit.outcome.verdict import TryFiles
 from jobkit.schedulers.types import Queued, State
-from jobkit.status.standing import Standing, followers, history, read_standings
-from tests.support.asked import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep
-from tests.support.asked import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
-from tests.support.asked import queue as queue  # noqa: PLC0414 - the same
+from jobkit.status.progress import Progress
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import (
+    PointStanding,
+    RunStanding,
+    Standing,
+    count_by_state,
+    explain_wait,
+    find_point,
+)
 from tests.support.builders import (
+    batch,
     grid,
+    point,
     record,
     try_folder,
-    write_begin,
+    write_answer,
+    write_batches,
     write_exit,
     write_points,
     write_record,
     write_submitted,
 )
+from tests.support.queues import RUN_ID, Queue, write_begin, write_follower
+from tests.support.queues import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.statuses import TASK, a_run, tried, waits
+
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+LOCAL = Task("local", "77", 1)
 
 
-def follow(run: Path, job: str, role: Role) -> None:
-    line = {"at": "2026-01-02T10:15:01+00:00", "event": "submitted", "scheduler": "slurm", "job_id": job}
-    append_line(run / JOURNAL_FILE, json.dumps({**line, "first": 1, "last": 1, "offset": 1, "role": role}))
+def stands(
+    standing: Standing,
+    outcome: Outcome | None = None,
+    *,
+    queued: Queued | None = None,
+    task: Task | None = TASK,
+    index: int = 1,
+    silent: bool = False,
+) -> PointStanding:
+    return PointStanding(
+        point=point(index),
+        all_tries=(tried(0, outcome, evidence="so it is", task=task),),
+        standing=standing,
+        task=task,
+        queued=queued,
+        silent=silent,
+        now=NOW,
+    )
 
 
-def test_a_further_trial_of_the_largest_batch_is_of_the_job_that_made_it(tmp_path: Path, queue: Path) -> None:
-    points = grid([50, 900, 800])
-    run = write_points(tmp_path / "run", points)
-    write_submitted(run, "slurm", "77", first=1, last=1)
-    follow(run, "78", Role.FIND)
-    write_record(run, record(points[0]))
-    write_record(run, replace(record(points[1]), outcome=Outcome.GPU_OOM))
-    begin = "scheduler=slurm\njob=78\ntask=1\nrestart=0\nround=1\nhost=n1\npid=1\nat=2026-01-02T10:20:00Z\n"
-    (try_folder(run, points[2]) / "begin").write_text(begin, encoding="utf-8")
-    queue.write_text(f"78_1|RUNNING|None|n1|1:00|2026-01-02T10:19:00|{RUN_ID}\n", encoding="utf-8")
-    last = seen(run).points[2]
-    assert (last.standing, last.task and last.task.job_id) == (Standing.RUNNING, "78")
-    assert (tmp_path / "asked").read_text().split()[-1] == "78"
+def local(moment: datetime) -> str:
+    return moment.astimezone().strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def test_a_job_that_follows_and_was_taken_back_has_ended_without_an_account(
-    tmp_path: Path, queue: Path
+BUG, CANCELLED = stands(Standing.FAILED, Outcome.BUG), stands(Standing.FAILED, Outcome.CANCELLED)
+RUNNING, OK = stands(Standing.RUNNING), stands(Standing.DONE, Outcome.OK)
+
+
+@pytest.mark.parametrize(
+    ("points", "words"),
+    [
+        (
+            [BUG, stands(Standing.FAILED, Outcome.TIMEOUT), BUG, RUNNING],
+            "4 points: 3 failed (2 bug, 1 timeout), 1 running",
+        ),
+        ([RUNNING], "1 point: 1 running"),
+        (
+            [CANCELLED, RUNNING, CANCELLED, BUG, OK],
+            "5 points: 1 done, 1 failed (1 bug), 2 cancelled, 1 running",
+        ),
+        ([CANCELLED], "1 point: 1 cancelled"),
+    ],
+)
+def test_points_are_counted_by_where_they_stand(points: list[PointStanding], words: str) -> None:
+    assert count_by_state(a_run(points)) == words
+
+
+@pytest.mark.parametrize(
+    ("standing", "code"),
+    [
+        ((Standing.DONE,), 0),
+        ((Standing.DONE, Standing.FAILED), 4),
+        ((Standing.STUCK,), 4),
+        *(((standing, Standing.FAILED), 5) for standing in (Standing.RUNNING, Standing.WAITING)),
+        *(((standing, Standing.FAILED), 5) for standing in (Standing.UNSETTLED, Standing.MISSING)),
+    ],
+)
+def test_the_exit_code_is_that_of_what_is_most_to_come(standing: tuple[Standing, ...], code: int) -> None:
+    assert a_run([stands(each) for each in standing]).exit_code == code
+
+
+def test_a_point_is_named_by_number_or_id() -> None:
+    points = [stands(Standing.DONE, Outcome.OK, index=n) for n in (1, 2, 3)]
+    assert find_point(points, "2") is find_point(points, "p002") is points[1]
+    with pytest.raises(JobkitError, match="p002"):
+        find_point(points, "p0002")
+    with pytest.raises(JobkitError, match=r"no point 'nothing like it'\n") as caught:
+        find_point(points, "nothing like it")
+    assert "1 to 3" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("point", "word"),
+    [
+        (stands(Standing.DONE, Outcome.GPU_OOM), "gpu_oom"),
+        (stands(Standing.FAILED, Outcome.BUG), "bug"),
+        (stands(Standing.WAITING, queued=waits()), "waiting"),
+        (stands(Standing.WAITING, queued=waits(State.HELD)), "held"),
+        (stands(Standing.STUCK, Outcome.QUEUE_ERROR, queued=waits(State.ERROR)), "stuck"),
+        (stands(Standing.MISSING, task=None), "missing"),
+    ],
+)
+def test_the_word_for_where_a_point_stands(point: PointStanding, word: str) -> None:
+    assert point.state == word
+
+
+@pytest.mark.parametrize(
+    ("point", "words"),
+    [
+        (stands(Standing.DONE, Outcome.OK), ""),
+        (stands(Standing.DONE, Outcome.PRUNED), "so it is"),
+        (stands(Standing.FAILED, Outcome.BUG, queued=waits()), "so it is"),
+        (stands(Standing.MISSING, task=None), "never submitted"),
+        (stands(Standing.UNSETTLED), "left the queue: so it is"),
+        (stands(Standing.UNSETTLED, silent=True), "slurm does not answer"),
+        (stands(Standing.WAITING, queued=waits(reason="Priority")), "Priority: others are before it"),
+        (
+            stands(Standing.WAITING, queued=waits(State.RUNNING)),
+            "the job that it shares has begun, and its turn is to come",
+        ),
+        (
+            stands(Standing.WAITING, queued=waits(State.RUNNING, task=0), task=LOCAL),
+            "one point at a time runs here",
+        ),
+        (stands(Standing.RUNNING, queued=waits(State.RUNNING)), ""),
+        (stands(Standing.RUNNING, queued=waits(State.RUNNING, task=0), task=LOCAL), ""),
+        (
+            stands(Standing.RUNNING, queued=waits(State.RUNNING, "s: suspended"), task=Task("sge", "77", 1)),
+            "s: suspended",
+        ),
+    ],
+)
+def test_why_a_point_stands_where_it_does(point: PointStanding, words: str) -> None:
+    assert point.why == words
+
+
+SOON, LATER = NOW + timedelta(minutes=5), NOW + timedelta(days=40)
+
+
+@pytest.mark.parametrize(
+    ("queued", "words"),
+    [
+        (waits(start_at=local(SOON)), f"to begin about {SOON.astimezone():%H:%M}"),
+        (waits(start_at=local(LATER)), f"to begin about {LATER.astimezone():%Y-%m-%d %H:%M}"),
+        (
+            waits(reason="Priority", start_at=local(SOON)),
+            f"Priority: others are before it; to begin about {SOON.astimezone():%H:%M}",
+        ),
+        (waits(start_at="N/A"), ""),
+        (waits(start_at=local(NOW - timedelta(hours=1))), ""),
+        (waits(State.RUNNING, start_at=local(SOON)), ""),
+    ],
+)
+def test_when_a_task_is_to_begin(queued: Queued, words: str) -> None:
+    assert explain_wait("slurm", queued, NOW) == words
+
+
+BEGIN = Begin(scheduler="slurm", job="77", task=1, restart=0, round=1, at="2026-01-02T11:59:00Z")
+SINCE = local(NOW - timedelta(seconds=67))
+
+
+@pytest.mark.parametrize(
+    ("queued", "shared", "begin", "elapsed_s"),
+    [
+        (waits(State.RUNNING, elapsed_s=7.0), False, BEGIN, 7),
+        (waits(State.RUNNING, start_at=SINCE), False, BEGIN, 67),
+        (waits(State.RUNNING, start_at=local(SOON)), False, BEGIN, 0),
+        (waits(State.RUNNING), False, BEGIN, None),
+        (waits(State.RUNNING, elapsed_s=700.0), True, BEGIN, 60),
+        (waits(State.RUNNING, task=0), False, BEGIN, 60),
+        (None, False, BEGIN, 60),
+        (None, False, None, None),
+        (None, False, replace(BEGIN, at="2026-01-02T12:30:00Z"), 0),
+    ],
+)
+def test_how_long_a_point_has_been_running(
+    queued: Queued | None,
+    shared: bool,  # noqa: FBT001 - pytest passes by name
+    begin: Begin | None,
+    elapsed_s: float | None,
 ) -> None:
-    (one,) = points = grid([50])
-    run = write_points(tmp_path / "run", points)
-    write_submitted(run, "slurm", "77", first=1, last=1)
-    follow(run, "79", Role.FOLLOW)
-    write_record(run, record(one))
-    queue.write_text(f"79_1|PENDING|Dependency|||N/A|{RUN_ID}\n", encoding="utf-8")
-    ((_, waits),) = followers(seen(run), Role.FOLLOW)
-    assert waits is not None
-    assert waits.state is State.PENDING
-    gone = {"at": "2026-01-02T10:30:00+00:00", "event": "cancelled", "job_id": "79", "refused": ""}
-    append_line(run / JOURNAL_FILE, json.dumps(gone))
-    (tmp_path / "asked").unlink()
-    after = seen(run)
-    assert [task.job_id for task in after.ended] == ["79"]
-    assert not (tmp_path / "asked").exists(), "there is nothing more to ask"
+    """By the scheduler's clock; a point that shares its task by the node's, since its own try began."""
+    point = stands(Standing.RUNNING, queued=queued)
+    begun = replace(tried(1), files=TryFiles(number=1, begin=begin))
+    packed = frozenset({TASK}) if shared else frozenset()
+    assert replace(point, all_tries=(begun,), shared_tasks=packed).elapsed_s == elapsed_s
 
 
-def test_what_is_refused_was_not_taken_back(tmp_path: Path, queue: Path) -> None:
-    run = write_points(tmp_path / "run", grid([50]))
-    write_submitted(run, "slurm", "77", first=1, last=1)
-    queue.write_text(f"77_1|PENDING|Resources|||N/A|{RUN_ID}\n", encoding="utf-8")
-    for event in ({"status": 1, "refused": "denied"}, {"status": 1}):
-        line = {"at": "2026-01-02T10:30:00+00:00", "event": "cancelled", "job_id": "77", **event}
-        append_line(run / JOURNAL_FILE, json.dumps(line))
-    assert seen(run).points[0].standing is Standing.WAITING
-    queue.write_text("", encoding="utf-8")
-    assert seen(run).points[0].standing is Standing.UNSETTLED
-    line = {
-        "at": "2026-01-02T10:31:00+00:00",
-        "event": "cancelled",
-        "job_id": "77",
-        "tasks": [1],
-        "status": 1,
-    }
-    append_line(run / JOURNAL_FILE, json.dumps({**line, "refused": ""}))
-    assert (seen(run).points[0].standing, seen(run).points[0].outcome) == (
-        Standing.FAILED,
-        Outcome.CANCELLED,
-    )
+def run_of(folder: Path, points: list[Point], scheduler: str = "slurm") -> Path:
+    run = write_points(folder, points)
+    write_submitted(run, scheduler, "77", first=1, last=len(points))
+    (run / "sweep.yaml").write_text("name: demo\nresources: {gpus: 2, gpu_type: h200}\n", encoding="utf-8")
+    return run
 
 
-def test_a_trial_that_ran_out_of_memory_has_its_answer(tmp_path: Path, queue: Path) -> None:
+def one(run: Path) -> RunStanding:
+    (found,) = read_standings([run])
+    return found
+
+
+def point_of(run: Path, index: int = 1) -> PointStanding:
+    return one(run).points[index - 1]
+
+
+def test_a_point_that_runs_tells_how_far_it_is_and_for_how_long(tmp_path: Path, queue: Queue) -> None:
     points = grid([50])
-    trial = replace(points[0], index=2, point_id="batch_size-900-verify")
-    run = write_points(tmp_path / "run", [*points, trial])
-    for one in (points[0], trial):
-        write_record(run, replace(record(one), outcome=Outcome.RAM_OOM))
-    assert queue.read_text() == ""
-    assert [point.standing for point in seen(run).points] == [Standing.FAILED, Standing.DONE]
+    run = run_of(tmp_path / "run", points)
+    write_begin(run, points[0])
+    write_batches(
+        run,
+        points[0],
+        [replace(batch(n), batches_total=10, characters_total=50_000) for n in range(4)],
+        half="{",
+    )
+    queue.holds("77_1|RUNNING|None|n2|1:07|2026-01-02T10:19:00")
+    found = point_of(run)
+    assert (found.state, found.elapsed_s, found.why) == ("running", 67, "")
+    assert found.progress == Progress(
+        batches=4, batches_total=10, characters=20_000, characters_total=50_000, work_s=2.0
+    )
+    assert one(run).to_go_s == pytest.approx(3.0)
+    assert one(run).exit_code == 5
 
 
-def test_what_the_journal_leaves_to_a_person_is_told(tmp_path: Path, queue: Path) -> None:
-    run = write_points(tmp_path / "run", grid([50]))
-    write_submitted(run, "slurm", "77", first=1, last=1)
-    append_line(run / JOURNAL_FILE, json.dumps({"event": "left", "points": [1], "why": "no submit host"}))
-    append_line(run / JOURNAL_FILE, json.dumps({"event": "submitting", "scheduler": "slurm"}))
-    queue.write_text("", encoding="utf-8")
-    told = seen(run)
-    assert told.left is not None
-    assert (told.left["points"], told.left["why"]) == ([1], "no submit host")
-    assert told.unanswered is not None
-    follow(run, "79", Role.FOLLOW)
-    assert (seen(run).unanswered, seen(run).left is None) == (None, False)
-    write_submitted(run, "slurm", "80", first=1, last=1)
-    assert seen(run).left is None, "what was left has been submitted"
-
-
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match="not a run folder"):
-        read_standings([tmp_path])
-
-
-def test_a_run_of_which_all_is_known_asks_nobody(tmp_path: Path, programs: Programs) -> None:
-    good, bad = sweep(tmp_path / "run", 2)
-    write_record(tmp_path / "run", record(good))
-    write_exit(tmp_path / "run", bad, FAILED)
-    assert standings(tmp_path / "run") == [Standing.DONE, Standing.FAILED]
-    assert programs.asked() == []
-
-
-def test_files_alone_tell_where_nobody_is_to_be_asked(tmp_path: Path, programs: Programs) -> None:
-    sweep(tmp_path / "run", 1)
-    programs.squeue("77_1 RUNNING")
-    ((found,),) = ([standing.points for standing in read_standings([tmp_path / "run"], ask=False)],)
-    assert (found[0].standing, programs.asked()) == (Standing.UNSETTLED, [])
-
-
-def test_where_points_stand(tmp_path: Path, programs: Programs) -> None:
-    run = tmp_path / "run"
-    points = sweep(run, 8)
-    write_points(tmp_path / "more", grid(range(1, 10)))
-    (run / "points.jsonl").write_bytes((tmp_path / "more" / "points.jsonl").read_bytes())
+def test_a_point_that_has_ended_tells_its_card_and_how_long_it_took(tmp_path: Path, queue: Queue) -> None:
+    points = grid([50, 100])
+    run = run_of(tmp_path / "run", points)
     write_record(run, record(points[0]))
-    write_exit(run, points[1], FAILED)
-    write_begin(run, points[3])
-    write_exit(run, points[7], FAILED)
-    programs.squeue(
-        "77_3 PENDING Resources",
-        "77_4 RUNNING",
-        "77_5 RUNNING",
-        "77_6 PENDING BadConstraints",
-        "77_8 COMPLETING",
-    )
-    assert standings(run) == [
-        Standing.DONE,
-        Standing.FAILED,
-        Standing.WAITING,
-        Standing.RUNNING,
-        Standing.RUNNING,
-        Standing.STUCK,
-        Standing.UNSETTLED,
-        Standing.FAILED,
-        Standing.MISSING,
-    ]
-    assert seen(run).points[2].queued == Queued(
-        job_id="77", task=3, state=State.PENDING, reason="Resources", name=RUN_ID, node="n1"
-    )
+    write_exit(run, points[1], Exit(status=1, stage="stage_in", message="no text"))
+    found = one(run)
+    first, second = found.points
+    assert (first.state, first.elapsed_s, found.gpu_of(first)) == ("ok", 60, "NVIDIA H200")
+    assert (second.state, second.elapsed_s, found.gpu_of(second)) == ("stage_in", None, "h200")
+    assert second.why == "exit file: no text"
+    assert (found.exit_code, found.to_go_s, found.saved) == (4, None, None)
+    assert queue.asked == {}, "where nothing is open nobody is asked"
 
 
-def test_points_that_share_a_task(tmp_path: Path, programs: Programs) -> None:
-    run = tmp_path / "run"
-    points = grid([1, 2, 3])
-    write_points(run, points)
-    (run / "tasks-1.txt").write_text("1 2 3\n", encoding="utf-8")
-    write_submitted(run, "slurm", "77", first=1, last=1, list="tasks-1.txt")
-    job = Job(scheduler="slurm", job_id="77", task_id="1")
-    write_record(run, replace(record(points[0]), outcome=Outcome.BUG, job=job))
-    write_begin(run, points[1], task=1)
-    programs.squeue("77_1 RUNNING")
-    assert standings(run) == [Standing.FAILED, Standing.RUNNING, Standing.WAITING]
-    write_record(run, replace(record(points[1]), job=job))
-    programs.squeue()
-    programs.sacct("77_1 TIMEOUT 0:0")
-    found = seen(run).points
-    assert [one.standing for one in found] == [Standing.FAILED, Standing.DONE, Standing.FAILED]
-    assert found[2].outcome is Outcome.TIMEOUT
-    programs.sacct("77_1 FAILED 1:0")
-    last = seen(run).points[2]
-    assert last.outcome is Outcome.TIMEOUT, "what is known is not asked again"
+def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(tmp_path: Path, queue: Queue) -> None:
+    points = grid([50], 4)
+    run = run_of(tmp_path / "run", points)
+    write_record(run, record(points[0]))
+    rows = ["77_2|RUNNING|None|n2|0:20|2026-01-02T10:19:00", "77_3|PENDING|Priority|||N/A"]
+    queue.holds(*rows, "77_4|PENDING|Priority|||N/A")
+    assert one(run).to_go_s == pytest.approx(40 + 60 + 60)
+    queue.holds(*rows, "77_4|PENDING|JobHeldUser|||N/A")
+    assert (one(run).to_go_s, point_of(run, 4).state) == (None, "held")
+    queue.holds(*rows, "77_4|PENDING|BadConstraints|||N/A")
+    assert (one(run).to_go_s, point_of(run, 4).state) == (None, "stuck")
 
 
-def test_a_turn_that_never_came_is_told(tmp_path: Path, programs: Programs) -> None:
-    run = tmp_path / "run"
-    write_points(run, grid([1, 2]))
+def test_the_time_to_go_counts_staging_and_environment(tmp_path: Path, queue: Queue) -> None:
+    """A task of a worker that took a minute took 100 s in all: so will its like."""
+    points = grid([50], 3)
+    run = run_of(tmp_path / "run", points)
+    write_record(run, record(points[0]))
+    folder = try_folder(run, points[0])
+    for name, at in (("begin", 1000), ("exit", 1100)):
+        (folder / name).touch()
+        os.utime(folder / name, (at, at))
+    queue.holds("77_2|RUNNING|None|n2|0:20|2026-01-02T10:19:00", "77_3|PENDING|Priority|||N/A")
+    assert one(run).to_go_s == pytest.approx(80 + 100)
+    assert point_of(run).elapsed_s == 60
+
+
+def test_points_that_share_a_job_are_timed_one_by_one(tmp_path: Path, queue: Queue) -> None:
+    points = grid([50], 2)
+    run = write_points(tmp_path / "run", points)
     (run / "tasks-1.txt").write_text("1 2\n", encoding="utf-8")
-    write_submitted(run, "slurm", "77", first=1, last=1, list="tasks-1.txt")
-    programs.sacct("77_1 FAILED 1:0")
-    assert outcomes(run) == [Outcome.STOPPED] * 2
+    line = {"at": "2026-01-02T10:15:00+00:00", "event": "submitted", "scheduler": "slurm", "job_id": "77"}
+    append_line(
+        run / JOURNAL_FILE, json.dumps(line | {"first": 1, "last": 1, "offset": 0, "list": "tasks-1.txt"})
+    )
+    write_begin(run, points[0])
+    queue.holds("77_1|RUNNING|None|n2|1:00:00|2026-01-02T10:19:00")
+    first, second = one(run).points
+    assert first.elapsed_s is not None
+    assert first.elapsed_s > 3600, "since its own try began, long ago"
+    assert (second.state, second.elapsed_s) == ("waiting", None)
+    assert second.why == "the job that it shares has begun, and its turn is to come"
 
 
-def test_each_try_of_a_task_goes_with_its_own_account(tmp_path: Path, programs: Programs) -> None:
-    run = tmp_path / "run"
-    (one,) = sweep(run, 1)
-    for number in (1, 2, 3):
-        write_begin(run, one, number, restart=number - 1)
-    programs.sacct("77_1 NODE_FAIL 0:0", "77_1 PREEMPTED 0:0", "77_1 TIMEOUT 0:0")
-    (found,) = seen(run).points
-    assert [tried.verdict.outcome for tried in found.tries] == [
-        Outcome.TIMEOUT,
-        Outcome.PREEMPTED,
-        Outcome.NODE_FAIL,
-    ]
-    assert [(one.verdict.outcome, one.node) for one in history(found)] == [
-        (Outcome.NODE_FAIL, "n1"),
-        (Outcome.PREEMPTED, "n1"),
-        (Outcome.TIMEOUT, "n1"),
-    ]
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        ("78_1|PENDING|Dependency|||N/A", "waiting"),
+        ("78_1|RUNNING|None|n1|0:01|N/A", "running"),
+        ("78_1|PENDING|DependencyNeverSatisfied|||N/A", "stuck"),
+        ("78_1|STRANGE|None|||N/A", "unsettled"),
+        ("77_1|PENDING|Priority|||N/A", "unsettled"),
+    ],
+)
+def test_how_the_job_that_follows_stands(tmp_path: Path, queue: Queue, row: str, state: str) -> None:
+    run = run_of(tmp_path / "run", grid([50]))
+    write_follower(run, "78")
+    queue.holds(row)
+    assert [job.state for job in one(run).jobs] == [state]
+
+
+def test_a_job_that_follows_and_has_ended_is_known_to_have(tmp_path: Path, queue: Queue) -> None:
+    points = grid([50])
+    run = run_of(tmp_path / "run", points)
+    write_record(run, record(points[0]))
+    write_follower(run, "78")
+    queue.says("sacct", "78_1|COMPLETED|0:0|3|||1|n1|None|demo-20260102-101530-3f9a")
+    assert [job.state for job in one(run).jobs] == ["ended"]
+    queue.asked.clear()
+    assert [job.state for job in one(run).jobs] == ["ended"]
+    assert queue.asked == {}, "what is known to have ended is not asked about again"
+
+
+SACCT = f"78_2|TIMEOUT|0:0|3|||1|n1|None|{RUN_ID}"
+QACCT = f"""\
+==============================================================
+jobname      {RUN_ID}
+jobnumber    78
+taskid       2
+failed       100 : assumedly after job
+exit_status  137"""
+TRIAL = {"index": 2, "batch_size": 64, "load": 9, "capacity_bytes": 9, "expected_bytes": 8, "bound_bytes": 9}
+
+
+def write_trial(run: Path, trial: Point, outcome: str | None) -> None:
+    """Write a trial that has begun, or has ended, as its job does; a killed one leaves no outcome."""
+    append_line(run / POINTS_FILE, to_json(trial))
+    if outcome:
+        write_record(run, record(trial))
+    write_atomically(run / SEARCH_GOAL_FILE, '{"memory_bytes": null, "ram_bytes": 9, "ledger": "/l"}')
+    append_line(run / TRIALS_FILE, json.dumps(TRIAL | {"outcome": outcome, "measured_bytes": 8}))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "program", "answer", "end"),
+    [
+        pytest.param("ok", "sacct", "", "its last trial has ended", id="home"),
+        pytest.param(None, "sacct", SACCT, "sacct: TIMEOUT, ExitCode 0:0", id="slurm"),
+        pytest.param(None, "qacct", QACCT, "qacct: failed 100 : assumedly after job", id="sge"),
+    ],
+)
+def test_how_the_job_that_tries_the_largest_batch_ended(
+    tmp_path: Path, queue: Queue, outcome: str | None, program: str, answer: str, end: str
+) -> None:
+    points = grid([50])
+    scheduler = "slurm" if program == "sacct" else "sge"
+    run = run_of(tmp_path / "run", points, scheduler)
+    write_record(run, record(points[0]))
+    write_follower(run, "78", role="find", scheduler=scheduler, task=2)
+    write_trial(run, replace(points[0], index=2, point_id="batch_size-64-verify"), outcome)
+    queue.says("qstat", "<job_info/>")
+    queue.says(program, answer)
+    (job,) = one(run).jobs
+    assert job.state == "ended"
+    assert job.why.startswith(end)
+
+
+def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone(tmp_path: Path, queue: Queue) -> None:
+    run = run_of(tmp_path / "run", grid([50]))
+    write_follower(run, "78")
+    for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):
+        write_answer(run, "slurm", "gone", "78.1", argv=[], at=at)
+    (job,) = one(run).jobs
+    assert job.why.startswith("neither the queue nor the accounting has listed it since 2026-01-02")
+    assert queue.asked == {"squeue": 1, "sacct": 1}, "about the point alone"
+
+
+def test_a_job_that_follows_and_was_cancelled_is_said_to_be(tmp_path: Path, queue: Queue) -> None:
+    run = run_of(tmp_path / "run", grid([50]))
+    write_follower(run, "78")
+    line = {"at": "2026-01-02T11:00:00+00:00", "event": "cancelled", "job_id": "78", "status": 0}
+    append_line(run / JOURNAL_FILE, json.dumps(line))
+    (job,) = one(run).jobs
+    assert (job.state, job.why[:12]) == ("ended", "cancelled at")
+    assert queue.asked

@@ -10,13 +10,17 @@ from types import SimpleNamespace
 import pytest
 
 from jobkit.core.records import Outcome
+from jobkit.outcome.journal import Role, Task
+from jobkit.schedulers.types import State
+from jobkit.spec.policy import Policy
 from jobkit.status import watch as status_watch
-from jobkit.status.summary import RunStatus
-from jobkit.status.watch import Screen, watch
-from tests.status.test_summary import run_of
+from jobkit.status.standing import RunStanding, Standing
+from jobkit.status.watch import Failures, Screen, is_over, watch
+from tests.status.test_standing import run_of
 from tests.support.builders import grid, record, write_points, write_record, write_submitted
 from tests.support.queues import Queue, write_follower
 from tests.support.queues import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.statuses import a_point, a_run, tried, with_job
 
 PENDING = "77_1|PENDING|Priority|||N/A"
 RUNNING = "77_1|RUNNING|None|n2|1:07|2026-01-02T10:19:00"
@@ -46,7 +50,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Clock:
     return made
 
 
-def words(found: Sequence[RunStatus]) -> str:
+def words(found: Sequence[RunStanding]) -> str:
     return "".join(f"{one.points[0].state}\n" for one in found)
 
 
@@ -62,7 +66,7 @@ def test_it_looks_ever_more_seldom_until_nothing_is_to_come(
     }
     out: list[str] = []
     (last,) = watch([run], words, Screen(out.append, in_place=False))
-    assert last.points[0].look.outcome is Outcome.OK
+    assert last.points[0].outcome is Outcome.OK
     assert [text.splitlines()[1] for text in out] == ["waiting", "running", "ok"], "a block a change"
     assert clock.pauses[0] == 2
     assert clock.pauses == sorted(clock.pauses)
@@ -142,3 +146,54 @@ def test_two_who_watch_share_the_answers(
     watch([run], words, Screen(lambda _: None, in_place=False))
     assert len(other.pauses) == 1
     assert queue.asked["squeue"] == 1
+
+
+def test_a_failed_try_has_one_line_and_one_that_was_cancelled_none() -> None:
+    def lines(outcome: Outcome, number: int) -> list[str]:
+        end = tried(number, outcome, evidence="exit file: no\x1b[31m text")
+        return list(failures.lines(a_run([a_point(1, Standing.FAILED, outcome, tries=[end])])))
+
+    failures = Failures()
+    (line,) = lines(Outcome.STAGE_IN, 1)
+    assert " ".join(line.split()) == r"p001 stage_in: no\x1b[31m text"
+    assert lines(Outcome.STAGE_IN, 1) == []
+    assert len(lines(Outcome.STAGE_IN, 2)) == 1
+    assert lines(Outcome.CANCELLED, 3) == []
+
+
+def test_nothing_is_to_come_once_no_point_moves() -> None:
+    moving = {Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED}
+    over = {standing for standing in Standing if is_over(a_run([a_point(1, standing)]), Policy())}
+    assert over == set(Standing) - moving
+
+
+@pytest.mark.parametrize(
+    ("tried_all", "ended", "over"), [(False, False, False), (False, True, True), (True, False, True)]
+)
+def test_the_trials_of_the_largest_batch_are_waited_for_until_the_last_or_until_their_job_ends(
+    monkeypatch: pytest.MonkeyPatch,
+    tried_all: bool,  # noqa: FBT001 - pytest passes by name
+    ended: bool,  # noqa: FBT001 - the same
+    over: bool,  # noqa: FBT001 - the same
+) -> None:
+    monkeypatch.setattr(status_watch, "finished", lambda _: tried_all)
+    run = with_job(a_run([a_point(1, Standing.DONE, Outcome.OK)]), Role.FIND, State.RUNNING)
+    run = replace(run, ended=frozenset({Task("slurm", "79", 1)} if ended else ()))
+    assert is_over(run, Policy()) is over
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "over"),
+    [
+        (Outcome.RAM_OOM, State.PENDING, False),
+        (Outcome.RAM_OOM, State.ERROR, True),
+        (Outcome.BUG, State.PENDING, True),
+    ],
+)
+def test_a_retry_that_the_policy_wants_is_waited_for_unless_its_job_is_in_error(
+    outcome: Outcome,
+    state: State,
+    over: bool,  # noqa: FBT001 - pytest passes by name
+) -> None:
+    run = with_job(a_run([a_point(1, Standing.FAILED, outcome)]), Role.FOLLOW, state)
+    assert is_over(run, Policy()) is over

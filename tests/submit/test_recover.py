@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.outcome.journal import events, read_journal
-from jobkit.status.standing import read_standings
+from jobkit.outcome.journal import read_journal
+from jobkit.status.reader import read_standings
 from jobkit.submit.recover import reconcile_submission
-from tests.support.builders import grid, point, write_event, write_points, write_submitted
+from tests.support.builders import events, grid, point, write_event, write_points, write_submitted
 
 RUN_ID = point().run_id
 QSTAT = "<?xml version='1.0'?><job_info><queue_info>{rows}</queue_info></job_info>"

@@ -14,14 +14,15 @@ from jobkit.core.job_files import Exit
 from jobkit.core.layout import DRIVER_LOCK
 from jobkit.core.records import Outcome
 from jobkit.outcome.driver_lock import driving, last_driver
-from jobkit.outcome.journal import events, note, read_journal
+from jobkit.outcome.journal import note, read_journal
 from jobkit.planning.prepare import Options, prepare
-from jobkit.status.standing import Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import Standing
 from jobkit.submit import resume
 from jobkit.submit import sweep as submit
 from jobkit.submit.cancel import cancel
 from jobkit.submit.resume import run_again, run_follow_up
-from tests.support.builders import write_begin, write_event, write_exit
+from tests.support.builders import events, write_begin, write_event, write_exit
 from tests.support.swept import BUG, LATE, OK, OOM, SPEC, Clock, Sweep
 from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
@@ -138,7 +139,8 @@ def test_here_it_can_be_interrupted(
 
     failed_here(local, OOM)
     monkeypatch.setattr("jobkit.submit.local.drive", interrupted)
-    assert doing(local) == 130
+    with pytest.raises(KeyboardInterrupt):
+        doing(local)
     event = list(events(local))[-1]
     driver = last_driver(local)
     assert driver is not None

@@ -12,7 +12,8 @@ import pytest
 from jobkit.core.job_files import Exit
 from jobkit.core.records import Outcome, Point
 from jobkit.status import queue as states
-from jobkit.status.standing import RunStanding, Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import RunStanding, Standing
 from tests.support.builders import grid, point, write_points, write_submitted
 
 RUN_ID = point().run_id

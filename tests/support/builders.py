@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from jobkit.core.files import append_line, write_atomically
 from jobkit.core.job_files import Exit
@@ -153,6 +154,7 @@ def write_exit(run: Path, of: Point, what: Exit, number: int = 1) -> None:
         "outcome": what.outcome or "",
         "signal": what.signal or "",
         "message": what.message,
+        "because": what.because,
         "scratch": what.scratch,
         "host": what.host,
     }
@@ -178,6 +180,12 @@ def write_event(run: Path, event: str, **fields: object) -> None:
     """Note an event in the journal."""
     line = {"at": "2026-01-02T10:15:00+00:00", "event": event, **fields}
     append_line(run / JOURNAL_FILE, json.dumps(line))
+
+
+def events(run: Path) -> list[dict[str, Any]]:
+    """Return the events of the journal."""
+    path = run / JOURNAL_FILE
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def write_answer(

@@ -1,21 +1,24 @@
-"""How runs stand, for tests of what is said of it: made from parts, no run folder behind it."""
+"""Standings of runs, made from parts: no run folder is behind them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from jobkit.core.records import Outcome
+from jobkit.core.records import Outcome, Record
 from jobkit.outcome.journal import Role, Submission, Task
 from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.schedulers.types import JobId, Queued, State
-from jobkit.status.standing import PointStanding, RunStanding, Standing, state_of
-from jobkit.status.summary import JobStatus, PointStatus, RequestedGpus, RunStatus
-from tests.support.builders import point
+from jobkit.status.standing import PointStanding, RequestedGpus, RunStanding, Standing
+from tests.support.builders import batch, point
 
 AT = "2026-01-02T10:15:00+00:00"
+TASK = Task("slurm", "77", 1)
+HALF = tuple(replace(batch(n), batches_total=40, characters_total=15_000) for n in range(2))
+"""2 batches of 40, in a second, with a second to go."""
 
 
 def submission(
@@ -24,15 +27,21 @@ def submission(
     return Submission(at=AT, scheduler=scheduler, job=JobId(job), first=1, last=last, role=role)
 
 
-def waits(state: State, reason: str = "", task: int = 1) -> Queued:
-    return Queued(job_id="77", task=task, state=state, reason=reason)
+def waits(state: State = State.PENDING, reason: str = "", **fields: object) -> Queued:
+    return replace(Queued(job_id="77", task=1, state=state, reason=reason), **fields)  # type: ignore[arg-type]
 
 
 def tried(
-    number: int = 1, outcome: Outcome | None = None, *, evidence: str = "", task: Task | None = None
+    number: int = 1,
+    outcome: Outcome | None = None,
+    *,
+    evidence: str = "",
+    task: Task | None = TASK,
+    record: Record | None = None,
 ) -> TryResult:
-    """Return a try on node1; its files and its account are for the test to add."""
-    return TryResult(TryFiles(number=number), Verdict(outcome=outcome, evidence=evidence), task, "node1")
+    """Return a try on node1; number 0 has not begun."""
+    files = TryFiles(number=number, record=record)
+    return TryResult(files, Verdict(outcome=outcome, evidence=evidence), task, "node1" if number else "")
 
 
 def a_point(
@@ -41,52 +50,55 @@ def a_point(
     outcome: Outcome | None = None,
     *,
     why: str = "",
-    queued: Queued | None = None,
     tries: Sequence[TryResult] = (),
-) -> PointStatus:
+    **fields: Any,
+) -> PointStanding:
     """Return a point: the task of its number of job 77, unless it is missing; with a try if it has begun."""
+    queued: Queued | None = fields.pop(
+        "queued", waits(State.RUNNING) if standing is Standing.RUNNING else None
+    )
     task = None if standing is Standing.MISSING else Task(_scheduler(queued), "77", index)
-    if not tries and (outcome is not None or standing is Standing.RUNNING):
-        tries = (tried(1, outcome, evidence=why, task=task),)
-    counts = tries[0] if tries else replace(tried(0, outcome, task=task), node="")
-    look = PointStanding(
+    number = 1 if outcome is not None or standing is Standing.RUNNING else 0
+    return PointStanding(
         point=point(index),
         standing=standing,
-        counts=counts,
-        tries=tuple(tries),
+        all_tries=tuple(tries) or (tried(number, outcome, evidence=why, task=task),),
         task=task,
         queued=replace(queued, task=index) if queued else None,
+        **fields,
     )
-    return PointStatus(look=look, state=state_of(look), why=why)
 
 
 def _scheduler(queued: Queued | None) -> str:
     return "sge" if queued and queued.reason.endswith("qw") else "slurm"
 
 
-def a_job(
-    role: Role, state: str, queued: Queued | None = None, *, why: str = "", job: str = "79"
-) -> JobStatus:
-    return JobStatus(job=submission(job, role, _scheduler(queued)), state=state, why=why, queued=queued)
+def a_run(points: Sequence[PointStanding], **fields: object) -> RunStanding:
+    """Return a run of job 77; ``fields`` are fields of RunStanding."""
+    schedulers = sorted({point.task.scheduler for point in points if point.task}) or ["slurm"]
+    known: dict[str, object] = {
+        "folder": Path("runs/demo"),
+        "points": tuple(points),
+        "submissions": tuple(submission(scheduler=scheduler) for scheduler in schedulers),
+        "requested": RequestedGpus(1, "h200"),
+    }
+    return RunStanding(**known | fields)  # type: ignore[arg-type]  # as the test says
 
 
-def a_run(points: Sequence[PointStatus], jobs: Sequence[JobStatus] = (), **known: object) -> RunStatus:
-    """Return a run; ``known`` are fields of RunLook."""
-    schedulers = sorted({one.look.task.scheduler for one in points if one.look.task}) or ["slurm"]
-    seen = RunStanding(
-        folder=Path("runs/demo"),
-        points=tuple(one.look for one in points),
-        submissions=(
-            *(submission(scheduler=scheduler) for scheduler in schedulers),
-            *(job.job for job in jobs),
-        ),
-        **known,  # type: ignore[arg-type]
-    )
-    return RunStatus(
-        seen=seen,
-        asked=RequestedGpus(1, "h200"),
-        points=tuple(points),
-        jobs=tuple(jobs),
-        to_go_s=None,
-        saved=None,
+def with_job(
+    run: RunStanding,
+    role: Role,
+    state: State | None = None,
+    reason: str = "",
+    *,
+    job: str = "79",
+    end: str = "",
+) -> RunStanding:
+    """Return a run with a job that waits for its points: what the queue holds of it, or how it ended."""
+    sent = submission(job, role, "sge" if reason.endswith("qw") else "slurm", last=1)
+    task = Task(sent.scheduler, job, 1)
+    queued = {task: waits(state, reason, job_id=job)} if state else {}
+    ends = {task: end} if end else {}
+    return replace(
+        run, submissions=(*run.submissions, sent), queued={**run.queued, **queued}, ends={**run.ends, **ends}
     )

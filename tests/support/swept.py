@@ -12,13 +12,13 @@ import pytest
 
 from jobkit.core.job_files import Exit
 from jobkit.core.records import Outcome, Point
-from jobkit.outcome.journal import events
 from jobkit.planning.prepare import Options, prepare
 from jobkit.status import queue as states
-from jobkit.status.standing import Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import Standing
 from jobkit.submit import resubmit as stage
 from jobkit.submit import sweep as submit
-from tests.support.builders import record, write_begin, write_exit, write_record, write_submitted
+from tests.support.builders import events, record, write_begin, write_exit, write_record, write_submitted
 
 SPEC = """\
 name: t

@@ -16,7 +16,8 @@ from jobkit.core.records import Outcome
 from jobkit.outcome.timing import worker_s
 from jobkit.report.tables import collect
 from jobkit.run.staged import fingerprint
-from jobkit.status.standing import Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import Standing
 from tests.support.builders import MODEL, MODEL_FILES, write_model
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here

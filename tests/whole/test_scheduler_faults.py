@@ -14,7 +14,8 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.outcome import accounting
-from jobkit.status.standing import PointStanding, RunStanding, Standing, read_standings
+from jobkit.status.reader import read_standings
+from jobkit.status.standing import PointStanding, RunStanding, Standing
 from jobkit.submit import resubmit
 from jobkit.submit.resume import run_again
 from tests.fakes.cluster import FakeCluster

@@ -76,16 +76,15 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
 
 def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: str) -> int:
     from jobkit.planning.resolve import DEFAULT_RUNS_DIR
-    from jobkit.schedulers.registry import by_name, choose_scheduler
     from jobkit.submit.fetch_job import submit_fetch, wait_for_fetch
 
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
-    run_dir, job = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
-    chosen = choose_scheduler(scheduler)[0]
-    note(f"submitted: {chosen} job {job}; run folder {run_dir}; waiting for it (Ctrl-C does not cancel it)")
-    succeeded, log = wait_for_fetch(run_dir, job, by_name(chosen))
+    errand = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
+    what = f"{errand.scheduler.NAME} job {errand.job}; run folder {errand.run_dir}"
+    note(f"submitted: {what}; waiting for it (Ctrl-C does not cancel it)")
+    succeeded, log = wait_for_fetch(errand)
     terminal.say(log.rstrip())
-    note("fetched" if succeeded else f"the download failed; its log is above and in {run_dir}/logs")
+    note("fetched" if succeeded else f"the download failed; its log is above and in {errand.run_dir}/logs")
     return ExitCode.DONE if succeeded else ExitCode.FAILED
 
 

@@ -14,7 +14,7 @@ from jobkit.commands.shared import json_option, note
 from jobkit.core import terminal
 
 if TYPE_CHECKING:
-    from jobkit.status.summary import RunStatus
+    from jobkit.status.standing import RunStanding
 
 MAX_LISTED = 40
 """Points of a run that are listed without --all."""
@@ -61,9 +61,9 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
     if watch:
         return _watch(runs, what.points, whole=whole, as_json=as_json)
     from jobkit.status import output
-    from jobkit.status.summary import status as status_of
+    from jobkit.status.reader import read_standings
 
-    found = status_of([run.absolute() for run in runs])
+    found = read_standings([run.absolute() for run in runs])
     if as_json:
         terminal.say(output.as_json(found, runs, what.points, here[1:]))
     else:
@@ -76,7 +76,7 @@ def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json:
     from jobkit.status import output
     from jobkit.status.watch import Screen, watch
 
-    def shown(found: Sequence[RunStatus]) -> str:
+    def shown(found: Sequence[RunStanding]) -> str:
         if as_json:
             return f"{output.as_json(found, runs, points)}\n"
         most = _most(whole=whole, in_place=in_place)

@@ -62,9 +62,11 @@ def sweep(
     """
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")
+    from jobkit.commands.results.collect import print_table
     from jobkit.planning.prepare import Options, prepare
     from jobkit.schedulers.registry import runs_here
     from jobkit.submit import guards, launch
+    from jobkit.submit.resume import run_follow_up
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
     say = launch.say
@@ -85,16 +87,6 @@ def sweep(
     elif detach:
         code = launch.detached(prepared, check)
     else:
-        code = _stay(prepared.run_dir, launch.here(prepared, check))
-    from jobkit.commands.results.collect import print_table
-
+        launch.here(prepared, check)
+        code = run_follow_up(prepared.run_dir) or None
     return print_table(Path(relative_path(prepared.run_dir))) if code is None else code
-
-
-def _stay(run_dir: Path, code: int | None) -> int | None:
-    """Run points again as the policy says, unless the run ended early."""
-    if code is not None:
-        return code
-    from jobkit.submit.resume import run_follow_up
-
-    return run_follow_up(run_dir) or None

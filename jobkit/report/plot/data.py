@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean, stdev
 
-from jobkit.core.layout import point_folder, read_batches
+from jobkit.core.layout import read_batches
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_setting
 from jobkit.fit.loads import loads_of
@@ -32,7 +32,7 @@ class SpeedSeries:
     Attributes
     ----------
     name
-        The other knobs in words; empty where none varies by itself.
+        The other knobs in words; empty if none varies by itself.
     sizes
         Values of the knob, ascending.
     items_per_s, items_per_s_sd
@@ -58,7 +58,7 @@ class SpeedPanel:
     knob
         The name of the knob.
     series
-        One for each setting of the other knobs; empty where no speed is known.
+        One for each setting of the other knobs; empty if no speed is known.
     fastest_items_per_s
         The highest mean.
     knee
@@ -159,9 +159,7 @@ def _batches(rows: Iterable[Row]) -> dict[str, Sequence[Batch]]:
     lines: dict[str, list[Batch]] = defaultdict(list)
     for row in rows:
         if row.device != "cpu" and row.result and row.result.chosen:
-            lines[row.point] += read_batches(
-                point_folder(row.folder, row.point), row.result.chosen.number, []
-            )
+            lines[row.point] += read_batches(row.result.chosen.folder)[0]
     return dict(lines)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, is_run_folder, point_folder, read_batches, try_numbers
+from jobkit.core.layout import SPEC_FILE, is_run_folder, read_batches
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import RESULTS, Batch, Outcome, Record
 from jobkit.core.terminal import shell_quote
@@ -15,7 +15,6 @@ from jobkit.fit.loads import read_lengths
 from jobkit.outcome.results import PointResult, read_run
 from jobkit.outcome.timing import worker_s
 from jobkit.outcome.trials import describe_trials, settled_trials, trials
-from jobkit.outcome.tries import read_try
 from jobkit.report.recommend.types import RunData
 from jobkit.report.sources import never_began
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
@@ -34,7 +33,7 @@ def read_material(folder: Path) -> RunData:
     Raises
     ------
     JobkitError
-        Where it is no run folder, such as an old log.
+        If it is no run folder, such as an old log.
     """
     if not is_run_folder(folder):
         raise JobkitError(
@@ -54,9 +53,9 @@ def read_material(folder: Path) -> RunData:
     return RunData(
         run=str(folder),
         records=records,
-        batches=_batches(folder, sweep),
+        batches=_batches(sweep),
         lengths=read_lengths(folder),
-        seconds=tuple(_seconds(folder, sweep)),
+        seconds=tuple(_seconds(sweep)),
         resources=spec.resources if spec else None,
         site=site,
         plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)],
@@ -80,11 +79,11 @@ def _spec(folder: Path) -> tuple[SweepSpec | None, list[str]]:
         return load_spec(folder / SPEC_FILE), []
     except JobkitError as error:
         first, *_ = error.message.splitlines()
-        return None, [f"no request can be told without the spec: {first}"]
+        return None, [f"no request can be made without the spec: {first}"]
 
 
 def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
-    """Return the site of a run; ``None`` where it ran without a scheduler."""
+    """Return the site of a run; ``None`` if it ran without a scheduler."""
     if spec is None or spec.scheduler == "auto" or runs_here(spec.scheduler):
         return None, []
     try:
@@ -93,24 +92,17 @@ def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
         return None, [f"{error.message}: the lines are a plain {spec.scheduler}'s"]
 
 
-def _batches(folder: Path, sweep: Iterable[PointResult]) -> dict[str, Sequence[Batch]]:
+def _batches(sweep: Iterable[PointResult]) -> dict[str, Sequence[Batch]]:
     """Return the batches of the tries that count, if memory on a GPU was measured by them."""
     return {
-        result.point.point_id: read_batches(
-            point_folder(folder, result.point.point_id), result.chosen.number, []
-        )
+        result.point.point_id: read_batches(result.chosen.folder)[0]
         for result in sweep
         if result.chosen and result.record and result.point.device != "cpu"
     }
 
 
-def _seconds(folder: Path, sweep: Iterable[PointResult]) -> Iterator[float | None]:
+def _seconds(sweep: Iterable[PointResult]) -> Iterator[float | None]:
     """Yield how long each try of the sweep ran, less those that a person ran; ``None`` if unknown."""
     for result in sweep:
-        home = point_folder(folder, result.point.point_id)
-        for number in reversed(try_numbers(home) if result.tries else []):
-            if number in result.by_hand:
-                continue
-            chosen = result.chosen if result.chosen and result.chosen.number == number else None
-            record = (chosen or read_try(home, number, result.point)).record
-            yield worker_s(record) if record else None
+        for tried in reversed(result.tries):
+            yield worker_s(tried.files.record) if tried.files.record else None

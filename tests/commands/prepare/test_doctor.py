@@ -93,7 +93,7 @@ def test_a_file_system_that_fails_is_a_finding(capsys: pytest.CaptureFixture[str
     assert run("spec.yaml", "--scheduler", "local", "--set", f"text={'a' * 5000}") == 4
     out = capsys.readouterr().out
     assert out.count("File name too long") == 2
-    assert out.splitlines()[-1].startswith("mend what is missing")
+    assert out.splitlines()[-1].startswith("fix what is missing")
 
 
 def shell(env: dict[str, str], *args: str, deadline_s: float = 60) -> subprocess.CompletedProcess[str]:

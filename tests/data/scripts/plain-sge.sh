@@ -55,7 +55,7 @@ home=$run/results/$point_id/try-$try
 } || { rm -rf "$home"; no_home "no room in $run/results"; }
 
 # Whatever happens next: results come home, the exit status is kept, scratch goes last.
-stage=scratch outcome='' message='' signal='' work='' own='' shared='' inputs='' worker='' ender='' sync='' watch=''
+stage=scratch outcome='' because='' message='' signal='' work='' own='' shared='' inputs='' worker='' ender='' sync='' watch=''
 alone() { own=$scratch shared=''; echo "job.sh: this task makes its own copy of the inputs: $1" >&2 || true; }
 fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2 || true; exit 1; }
 copy() { rsync -a "$@"; }
@@ -109,7 +109,7 @@ finish() {
         if [[ $stage == run ]]; then stage='done'; elif [[ $outcome != pruned ]]; then status=1; fi
     fi
     text=$(printf '%s\n' "status=$status" "stage=$stage" "outcome=$outcome" "signal=$signal" \
-        "message=$message" "scratch=$kept" "host=$HOSTNAME")
+        "message=$message" "because=$because" "scratch=$kept" "host=$HOSTNAME")
     printf '%s\n' "$text" 1<>"$home/exit.part" &&          # in place: where home is full there is room for this
         truncate -s "$(wc -c <<<"$text")" "$home/exit.part" && mv "$home/exit.part" "$home/exit" || true
     case $outcome in
@@ -193,7 +193,7 @@ if [[ $scheduler != hand && -d $run/flags ]]; then
     told=$("$python" -m jobkit.run.gate "$run" "$point" "$round" --prune --stop-after 2) ||
         fail environment "$python cannot run jobkit.run.gate on $HOSTNAME"
     if [[ $told ]]; then
-        outcome=${told%% *} message=${told#* }
+        read -r outcome because message <<<"$told"
         echo "job.sh: $outcome: $message" >&2 || true
         exit 0
     fi

@@ -1,0 +1,163 @@
+"""One point as text: all its tries, with every source of their outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from jobkit.core.job_files import Begin, Exit
+from jobkit.core.layout import names, read_batches
+from jobkit.core.records import Outcome
+from jobkit.core.terminal import shell_quote
+from jobkit.core.units import format_bytes_gib, format_clock
+from jobkit.outcome.journal import Task
+from jobkit.outcome.logs import log_path
+from jobkit.outcome.remedies import Kind, Step, remedy
+from jobkit.outcome.timing import moment
+from jobkit.outcome.tries import TryResult
+from jobkit.schedulers.types import Accounted
+from jobkit.status.advice import HARMLESS, releases
+from jobkit.status.progress import Progress, progress_of
+from jobkit.status.standing import PointStanding, RunStanding, Standing
+from jobkit.status.table import far_words, plain, steps
+
+MARGIN = 12
+
+
+def render_point(run: RunStanding, point: PointStanding, folder: str, *, width: int) -> str:
+    """Return all about a point, in lines that end with a newline.
+
+    Parameters
+    ----------
+    folder
+        The run folder as a person types it.
+    width
+        Columns of the terminal.
+    """
+    params = ", ".join(f"{name} {value}" for name, value in point.point.params.items())
+    lines = [
+        f"{plain(point.point.point_id)}: point {point.point.index} of {len(run.points)} of {run.name}",
+        f"{params}, repeat {point.point.repeat}",
+        plain(f"{point.state}: {point.why}" if point.why else point.state),
+    ]
+    for tried in listed_tries(point):
+        lines += ["", *_describe_try(run, point, tried)]
+    lines += steps(_next(run, point, folder), width)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def listed_tries(point: PointStanding) -> tuple[TryResult, ...]:
+    """Return the tries of a point, the latest first, tasks that left none included as number 0."""
+    waits = () if point.counts.files.number else (point.counts,)
+    begun = sorted((*point.tries, *point.by_hand), key=lambda tried: -tried.files.number)
+    return (*waits, *begun, *reversed(point.vanished))
+
+
+def progress_of_try(tried: TryResult) -> Progress | None:
+    """Return how far a try is, or how far it came; ``None`` if no batch is home."""
+    return progress_of(read_batches(tried.files.folder)[0]) if tried.files.folder else None
+
+
+def log_of(run: RunStanding, point: PointStanding, tried: TryResult) -> str:
+    """Return the log of a try; empty if there is none."""
+    path = log_path(run.folder, point.point, tried.task)
+    return str(path) if path is not None and path.is_file() else ""
+
+
+def _describe_try(run: RunStanding, point: PointStanding, tried: TryResult) -> Iterator[str]:
+    """Yield what is known of a try, source by source, the most trusted first.
+
+    A try without an outcome is the latest: it stands where its point does.
+    """
+    files, verdict = tried.files, tried.verdict
+    title = f"try {files.number}" if files.number else "no try"
+    if files.by_hand:
+        title += ", by hand (it counts only while no other try has begun)"
+    provisional = " (provisional)" if verdict.provisional else ""
+    yield f"{title}: {verdict.outcome or point.state}{provisional}"
+    yield from _field("because", verdict.evidence)
+    yield from _field("ran", _ran(tried, point.elapsed_of(tried)))
+    over = point.standing is not Standing.RUNNING or verdict.outcome is not None
+    progress = progress_of_try(tried)
+    yield from _field("batches", far_words(progress, over=over) if progress else "")
+    yield from _field("record", _record(tried))
+    yield from _field("exit file", _exit(files.exit) if files.exit else "")
+    yield from _field("accounting", _account(tried.account) if tried.account else "")
+    if files.exit and files.exit.scratch:
+        host = f"{files.exit.host}:" if files.exit.host else ""
+        yield from _field("kept in", f"{host}{files.exit.scratch} on that node's scratch")
+    yield from _field("log", log_of(run, point, tried).removeprefix(f"{run.folder}/"))
+    below = files.folder.removeprefix(f"{run.folder}/")
+    yield from _field("files", f"{below}/ {' '.join(sorted(names(files.folder)))}" if below else "")
+
+
+def _field(name: str, text: str) -> Iterator[str]:
+    if text:
+        yield f"  {name.ljust(MARGIN)}{plain(text)}"
+
+
+def _ran(tried: TryResult, elapsed_s: float | None) -> str:
+    """Return where, as what, when and how long a try ran."""
+    parts = [_as(tried, tried.task)] if tried.task else []
+    parts += [f"on {tried.node}"] if tried.node else []
+    began = _began(tried)
+    parts += [f"from {began}"] if began else []
+    parts += [f"for {format_clock(elapsed_s)}"] if elapsed_s is not None else []
+    return ", ".join(parts)
+
+
+def _as(tried: TryResult, task: Task) -> str:
+    begin, record = tried.files.begin, tried.files.record
+    restart = record.job.restart if record else begin.restart if begin else 0
+    again = f", started again {restart} time{'s' if restart > 1 else ''}" if restart else ""
+    return f"{task.scheduler} job {task.job_id}, task {task.task}{_round(begin)}{again}"
+
+
+def _round(begin: Begin | None) -> str:
+    return f", round {begin.round}" if begin and begin.round > 1 else ""
+
+
+def _began(tried: TryResult) -> str:
+    record, begin = tried.files.record, tried.files.begin
+    began = moment(record.started_at if record else begin.at if begin else "")
+    return f"{began:%Y-%m-%d %H:%M:%S}" if began else ""
+
+
+def _record(tried: TryResult) -> str:
+    record = tried.files.record
+    if record is None:
+        return tried.files.problem or ("none is home" if tried.files.number else "")
+    words = [str(record.outcome), record.message, f"signal {record.signal}" if record.signal else ""]
+    words += [f"on {record.gpu.name}"] if record.gpu else []
+    return "; ".join(filter(None, words))
+
+
+def _exit(exit_: Exit) -> str:
+    where = f"status {exit_.status} in step {exit_.stage or 'unknown'}"
+    signal = f"signal {exit_.signal}" if exit_.signal else ""
+    return "; ".join(filter(None, [where, str(exit_.outcome or ""), exit_.message, signal]))
+
+
+def _account(account: Accounted) -> str:
+    words = [account.evidence or "no words"]
+    words += [] if account.exit_status is None else [f"exit status {account.exit_status}"]
+    if account.max_rss_bytes:
+        words.append(f"at most {format_bytes_gib(account.max_rss_bytes)} resident")
+    return "; ".join(words)
+
+
+def _next(run: RunStanding, point: PointStanding, folder: str) -> Sequence[Step]:
+    """Return what to type next for a point: its log, and what releases it or runs it again."""
+    typed, index = shell_quote(folder), point.point.index
+    found = [Step(f"jobkit logs {typed} {index}", "prints its log", Kind.LOG)] if point.tries else []
+    if point.standing is Standing.MISSING:
+        found.append(Step(f"jobkit resume {typed} {index}", "runs it"))
+    elif point.standing in {Standing.STUCK, Standing.WAITING}:
+        found += releases(run, [point], typed)
+    elif point.standing in {Standing.FAILED, Standing.DONE}:
+        outcome = point.outcome or Outcome.LOST
+        found += [
+            step
+            for step in remedy(outcome, point.verdict.evidence, run=typed, point=index, alone=True)
+            if step.kind is not Kind.LOG
+        ]
+    return [step for step in found if run.mine or step.kind in HARMLESS]

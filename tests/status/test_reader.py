@@ -1,0 +1,214 @@
+"""Where points stand; the real schedulers are asked in tests/cluster."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line
+from jobkit.core.layout import JOURNAL_FILE
+from jobkit.core.records import Job, Outcome
+from jobkit.outcome.journal import Role
+from jobkit.schedulers.types import Queued, State
+from jobkit.status.reader import read_requested, read_standings
+from jobkit.status.standing import RequestedGpus, Standing, followers
+from tests.support.asked import FAILED, RUN_ID, Programs, seen, standings, sweep
+from tests.support.asked import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.asked import queue as queue  # noqa: PLC0414 - the same
+from tests.support.builders import (
+    grid,
+    record,
+    try_folder,
+    write_begin,
+    write_exit,
+    write_points,
+    write_record,
+    write_submitted,
+)
+
+
+def follow(run: Path, job: str, role: Role) -> None:
+    line = {"at": "2026-01-02T10:15:01+00:00", "event": "submitted", "scheduler": "slurm", "job_id": job}
+    append_line(run / JOURNAL_FILE, json.dumps({**line, "first": 1, "last": 1, "offset": 1, "role": role}))
+
+
+def test_a_further_trial_of_the_largest_batch_is_of_the_job_that_made_it(tmp_path: Path, queue: Path) -> None:
+    points = grid([50, 900, 800])
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "slurm", "77", first=1, last=1)
+    follow(run, "78", Role.FIND)
+    write_record(run, record(points[0]))
+    write_record(run, replace(record(points[1]), outcome=Outcome.GPU_OOM))
+    begin = "scheduler=slurm\njob=78\ntask=1\nrestart=0\nround=1\nhost=n1\npid=1\nat=2026-01-02T10:20:00Z\n"
+    (try_folder(run, points[2]) / "begin").write_text(begin, encoding="utf-8")
+    queue.write_text(f"78_1|RUNNING|None|n1|1:00|2026-01-02T10:19:00|{RUN_ID}\n", encoding="utf-8")
+    last = seen(run).points[2]
+    assert (last.standing, last.task and last.task.job_id) == (Standing.RUNNING, "78")
+    assert (tmp_path / "asked").read_text().split()[-1] == "78"
+
+
+def test_a_job_that_follows_and_was_taken_back_has_ended_without_an_account(
+    tmp_path: Path, queue: Path
+) -> None:
+    (one,) = points = grid([50])
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "slurm", "77", first=1, last=1)
+    follow(run, "79", Role.FOLLOW)
+    write_record(run, record(one))
+    queue.write_text(f"79_1|PENDING|Dependency|||N/A|{RUN_ID}\n", encoding="utf-8")
+    ((_, waits),) = followers(seen(run), Role.FOLLOW)
+    assert waits is not None
+    assert waits.state is State.PENDING
+    gone = {"at": "2026-01-02T10:30:00+00:00", "event": "cancelled", "job_id": "79", "refused": ""}
+    append_line(run / JOURNAL_FILE, json.dumps(gone))
+    (tmp_path / "asked").unlink()
+    after = seen(run)
+    assert [task.job_id for task in after.ended] == ["79"]
+    assert not (tmp_path / "asked").exists(), "there is nothing more to ask"
+
+
+def test_what_is_refused_was_not_taken_back(tmp_path: Path, queue: Path) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    write_submitted(run, "slurm", "77", first=1, last=1)
+    queue.write_text(f"77_1|PENDING|Resources|||N/A|{RUN_ID}\n", encoding="utf-8")
+    for event in ({"status": 1, "refused": "denied"}, {"status": 1}):
+        line = {"at": "2026-01-02T10:30:00+00:00", "event": "cancelled", "job_id": "77", **event}
+        append_line(run / JOURNAL_FILE, json.dumps(line))
+    assert seen(run).points[0].standing is Standing.WAITING
+    queue.write_text("", encoding="utf-8")
+    assert seen(run).points[0].standing is Standing.UNSETTLED
+    line = {
+        "at": "2026-01-02T10:31:00+00:00",
+        "event": "cancelled",
+        "job_id": "77",
+        "tasks": [1],
+        "status": 1,
+    }
+    append_line(run / JOURNAL_FILE, json.dumps({**line, "refused": ""}))
+    assert (seen(run).points[0].standing, seen(run).points[0].outcome) == (
+        Standing.FAILED,
+        Outcome.CANCELLED,
+    )
+
+
+def test_a_trial_that_ran_out_of_memory_has_its_answer(tmp_path: Path, queue: Path) -> None:
+    points = grid([50])
+    trial = replace(points[0], index=2, point_id="batch_size-900-verify")
+    run = write_points(tmp_path / "run", [*points, trial])
+    for one in (points[0], trial):
+        write_record(run, replace(record(one), outcome=Outcome.RAM_OOM))
+    assert queue.read_text() == ""
+    assert [point.standing for point in seen(run).points] == [Standing.FAILED, Standing.DONE]
+
+
+def test_what_the_journal_leaves_to_a_person_is_told(tmp_path: Path, queue: Path) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    write_submitted(run, "slurm", "77", first=1, last=1)
+    append_line(run / JOURNAL_FILE, json.dumps({"event": "left", "points": [1], "why": "no submit host"}))
+    append_line(run / JOURNAL_FILE, json.dumps({"event": "submitting", "scheduler": "slurm"}))
+    queue.write_text("", encoding="utf-8")
+    told = seen(run)
+    assert told.left is not None
+    assert (told.left["points"], told.left["why"]) == ([1], "no submit host")
+    assert told.unanswered is not None
+    follow(run, "79", Role.FOLLOW)
+    assert (seen(run).unanswered, seen(run).left is None) == (None, False)
+    write_submitted(run, "slurm", "80", first=1, last=1)
+    assert seen(run).left is None, "what was left has been submitted"
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="not a run folder"):
+        read_standings([tmp_path])
+
+
+def test_a_run_of_which_all_is_known_asks_nobody(tmp_path: Path, programs: Programs) -> None:
+    good, bad = sweep(tmp_path / "run", 2)
+    write_record(tmp_path / "run", record(good))
+    write_exit(tmp_path / "run", bad, FAILED)
+    assert standings(tmp_path / "run") == [Standing.DONE, Standing.FAILED]
+    assert programs.asked() == []
+
+
+def test_where_points_stand(tmp_path: Path, programs: Programs) -> None:
+    run = tmp_path / "run"
+    points = sweep(run, 8)
+    write_points(tmp_path / "more", grid(range(1, 10)))
+    (run / "points.jsonl").write_bytes((tmp_path / "more" / "points.jsonl").read_bytes())
+    write_record(run, record(points[0]))
+    write_exit(run, points[1], FAILED)
+    write_begin(run, points[3])
+    write_exit(run, points[7], FAILED)
+    programs.squeue(
+        "77_3 PENDING Resources",
+        "77_4 RUNNING",
+        "77_5 RUNNING",
+        "77_6 PENDING BadConstraints",
+        "77_8 COMPLETING",
+    )
+    assert standings(run) == [
+        Standing.DONE,
+        Standing.FAILED,
+        Standing.WAITING,
+        Standing.RUNNING,
+        Standing.RUNNING,
+        Standing.STUCK,
+        Standing.UNSETTLED,
+        Standing.FAILED,
+        Standing.MISSING,
+    ]
+    assert seen(run).points[2].queued == Queued(
+        job_id="77", task=3, state=State.PENDING, reason="Resources", name=RUN_ID, node="n1"
+    )
+
+
+def test_points_that_share_a_task(tmp_path: Path, programs: Programs) -> None:
+    run = tmp_path / "run"
+    points = grid([1, 2, 3])
+    write_points(run, points)
+    (run / "tasks-1.txt").write_text("1 2 3\n", encoding="utf-8")
+    write_submitted(run, "slurm", "77", first=1, last=1, list="tasks-1.txt")
+    job = Job(scheduler="slurm", job_id="77", task_id="1")
+    write_record(run, replace(record(points[0]), outcome=Outcome.BUG, job=job))
+    write_begin(run, points[1], task=1)
+    programs.squeue("77_1 RUNNING")
+    assert standings(run) == [Standing.FAILED, Standing.RUNNING, Standing.WAITING]
+    write_record(run, replace(record(points[1]), job=job))
+    programs.squeue()
+    programs.sacct("77_1 TIMEOUT 0:0")
+    found = seen(run).points
+    assert [one.standing for one in found] == [Standing.FAILED, Standing.DONE, Standing.FAILED]
+    assert found[2].outcome is Outcome.TIMEOUT
+    programs.sacct("77_1 FAILED 1:0")
+    last = seen(run).points[2]
+    assert last.outcome is Outcome.TIMEOUT, "what is known is not asked again"
+
+
+@pytest.mark.parametrize(
+    ("text", "requested"),
+    [
+        (None, RequestedGpus()),
+        ("[", RequestedGpus()),
+        ("resources: 3", RequestedGpus()),
+        ("resources: {gpus: many, gpu_type: null}", RequestedGpus()),
+        ("resources: {gpus: 1}", RequestedGpus()),
+        ("resources: {gpus: 1, gpu_type: null}", RequestedGpus(1)),
+    ],
+)
+def test_what_cannot_be_read_of_a_spec_is_not_known(
+    tmp_path: Path, text: str | None, requested: RequestedGpus
+) -> None:
+    if text is not None:
+        (tmp_path / "sweep.yaml").write_text(text, encoding="utf-8")
+    assert read_requested(tmp_path) == requested
+
+
+def test_a_run_of_another_user_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    assert seen(run).mine
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    assert not seen(run).mine
