@@ -26,11 +26,12 @@ from typing import Any
 from jobkit.core.measurements import Need
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome
+from jobkit.fit.lengths import Lengths
 from jobkit.fit.line import Observation, fit_memory
-from jobkit.fit.loads import Lengths, Loads, measuring_sizes
+from jobkit.fit.loads import Loads
 from jobkit.fit.observations import ALLOCATED, NEED, MemoryObservations
 from jobkit.fit.predict import predict
-from jobkit.planning.batch_sizes import share
+from jobkit.planning.batch_sizes import share, sizes
 from jobkit.planning.models import find_model
 from jobkit.planning.sample import sample_text
 from jobkit.run.failure import outcome_of
@@ -207,31 +208,31 @@ def below(truth: int, safe: int) -> range:
 def jobkit(bench: Bench, cap_bytes: int, up_to: float | None = None) -> tuple[Search, dict[str, Any]]:
     """Measure a few small points, fit, and verify with one run."""
     largest_load = (cap_bytes - SIZE_BYTES) / SIZE_BYTES_PER_LOAD
-    sizes = measuring_sizes(bench.loads, largest_load, share=up_to or share(cap_bytes))
+    chosen = sizes(bench.loads, largest_load, share=up_to or share(cap_bytes)).batch_sizes
     start = time.perf_counter()
-    told_by = {batch: needs(bench, batch) for batch in sizes}
+    told_by = {batch: needs(bench, batch) for batch in chosen}
     need_s = time.perf_counter() - start
     slack = max(one.reserved_bytes / one.allocated_bytes for many in told_by.values() for one in many)
     fit = fit_memory(
         [
             Observation(one.load, _bytes(bench, one, slack), f"{batch}")
-            for batch in sizes
+            for batch in chosen
             for one in told_by[batch]
         ],
         in_steps=bench.order == "load",
     )
     kind = NEED if bench.order == "load" else ALLOCATED
     found = predict(
-        MemoryObservations(kind=kind, fit=fit, load_by_batch={}, points=len(sizes)), cap_bytes, bench.loads
+        MemoryObservations(kind=kind, fit=fit, load_by_batch={}, points=len(chosen)), cap_bytes, bench.loads
     )
     done = [
         Trial(batch, bench.loads.load(batch), passed=True, seconds=sum(one.seconds for one in told_by[batch]))
-        for batch in sizes
+        for batch in chosen
     ]
     if found.safe_batch:
         done.append(bench.trial(found.safe_batch, cap_bytes))
     told = asdict(found) | {"fit": fit if isinstance(fit, str) else asdict(fit), "slack": slack}
-    points = [{"batch": batch, "needs": [asdict(one) for one in told_by[batch]]} for batch in sizes]
+    points = [{"batch": batch, "needs": [asdict(one) for one in told_by[batch]]} for batch in chosen]
     return Search("jobkit", found.safe_batch, done), told | {"points": points, "need_s": need_s}
 
 

@@ -43,7 +43,7 @@ PAGE = """\
 
 jobkit predicts the largest batch from five small points and runs it once. Here its answer stands beside what \
 searching finds: bisection over all batch sizes, and the two modes of Lightning's batch-size finder; under caps \
-on one {gpu} with nobody else on it, with the full-size stand-in model, torch {torch}, stanza {stanza}, {date}.
+on one {gpu} without other users, with the full-size stand-in model, torch {torch}, stanza {stanza}, {date}.
 
 <!-- not run: needs a GPU -->
 ```sh
@@ -164,7 +164,7 @@ trial is a job of its own, as the points of a jobkit sweep are.
 
 Who searches inside one process, as Lightning's finder does, pays one start: `binsearch` then takes {one_start} s in \
 the cells that count, and jobkit's six jobs take {six_starts} s, which is more in {more} of {counted}. \
-With one process for everybody, one start comes on top of each figure of *work*. \
+With one process for all searches, one start comes on top of each figure of *work*. \
 What jobkit's points give besides is a line that answers for other caps and other texts.
 """
 

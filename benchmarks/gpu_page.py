@@ -22,9 +22,9 @@ WIDTH = 110
 GIB = 2**30
 
 PAGE = """\
-# On a GPU: where the memory goes
+# On a GPU: the parts of the memory
 
-`sweeps/stanza.yaml`, whole, on one NVIDIA H200 with nobody else on it, with the full-size stand-in \
+`sweeps/stanza.yaml`, whole, on one NVIDIA H200 without other users, with the full-size stand-in \
 model; once with expandable segments (jobkit's default, 3 repeats) and once with PyTorch's own \
 allocator setting (2 repeats):
 
@@ -57,7 +57,7 @@ is the allocator's slack, and with it the sum is within {worst:.1f} % of NVML ev
 The line through the points (memory against load) misses them by 0.004 GiB with expandable segments \
 and by 0.6 GiB without, which is why expandable segments are the default.
 
-## Four instruments, told apart
+## Four instruments compared
 
 GiB at the peak, means over the repeats.
 
@@ -65,7 +65,7 @@ GiB at the peak, means over the repeats.
 
 - *torch allocated* is what tensors held; *torch reserved* adds the allocator's cache.
 - *NVML process* adds the CUDA context and kernels.
-- *NVML device* is the whole card (call v2, which leaves out the driver's own reserve), with everybody on it.
+- *NVML device* is the whole GPU, with all processes (call v2, which excludes the driver's reserve).
 """
 
 

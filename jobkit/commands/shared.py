@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from jobkit.core import terminal
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -58,21 +60,29 @@ def _latest(ctx: click.Context) -> str:
     return f" A command that changes a run needs the run; for the latest: {words}"
 
 
-def changed_run(command: F) -> F:
-    """Add the argument RUN of a command that changes the run."""
-    kind = click.Path(file_okay=False, path_type=Path)
-    return click.argument("run", type=kind, cls=NamedRun)(command)
-
-
-def set_option(command: F) -> F:
-    """Add ``--set``."""
-    return click.option(
-        "--set",
-        "overrides",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Override a key of the spec, such as resources.memory=16GiB; may be repeated.",
-    )(command)
+changed_run = click.argument("run", type=click.Path(file_okay=False, path_type=Path), cls=NamedRun)
+"""The argument RUN of a command that changes the run."""
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key of the spec, such as resources.memory=16GiB; may be repeated.",
+)
+site_option = click.option(
+    "--site", metavar="NAME|FILE", help="The site: a name, or a site file. Default: the one in the spec."
+)
+runs_dir_option = click.option(
+    "--runs-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for run folders. Default: the site's runs_dir, else runs/.",
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."
+)
+wait_option = click.option(
+    "--wait", is_flag=True, help="Wait until the last point has ended, then print the table."
+)
 
 
 def scheduler_option(command: F) -> F:
@@ -87,24 +97,8 @@ def scheduler_option(command: F) -> F:
     )(command)
 
 
-def site_option(command: F) -> F:
-    """Add ``--site``."""
-    return click.option(
-        "--site", metavar="NAME|FILE", help="The site: a name, or a site file. Default: the one in the spec."
-    )(command)
-
-
-def runs_dir_option(command: F) -> F:
-    """Add ``--runs-dir``."""
-    return click.option(
-        "--runs-dir",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="Folder for run folders. Default: the site's runs_dir, else runs/.",
-    )(command)
-
-
 def gpu_memory_option(old: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """Add ``--gpu-memory``."""
+    """Return the decorator that adds ``--gpu-memory``."""
     return click.option(
         "--gpu-memory",
         cls=OldNames,
@@ -114,15 +108,6 @@ def gpu_memory_option(old: tuple[str, ...] = ()) -> Callable[[F], F]:
     )
 
 
-def json_option(command: F) -> F:
-    """Add ``--json``."""
-    return click.option(
-        "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."
-    )(command)
-
-
-def wait_option(command: F) -> F:
-    """Add ``--wait``."""
-    return click.option(
-        "--wait", is_flag=True, help="Wait until the last point has ended, then print the table."
-    )(command)
+def note(line: str) -> None:
+    """Print a message or progress, on standard error."""
+    terminal.say(line, err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 
@@ -29,7 +29,7 @@ DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)", re.ASCII)
 _COUNT = re.compile(r"(\d{1,18}) ?([smhd])", re.ASCII)
-_CLOCK = re.compile(r"(?:(\d{1,18})-)?(\d{1,4}):([0-5]\d):([0-5]\d)", re.ASCII)
+_CLOCK = re.compile(r"(?:(\d{1,18})-)?(\d{1,18}):([0-5]\d):([0-5]\d)", re.ASCII)
 
 
 def parse_size(text: str) -> int:
@@ -127,6 +127,14 @@ def format_moment(text: str) -> str:
         return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError):
         return text
+
+
+def pauses(first_s: float, slowest_s: float) -> Iterator[float]:
+    """Yield how long to wait before each look, each time 1.3 times as long, up to the slowest."""
+    pause_s = first_s
+    while True:
+        yield pause_s
+        pause_s = min(slowest_s, pause_s * 1.3)
 
 
 def format_setting(params: Mapping[str, int]) -> str:

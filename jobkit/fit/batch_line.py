@@ -52,9 +52,9 @@ class Estimate:
     Attributes
     ----------
     line
-        ``None`` where there is no estimate; ``reason`` then says why.
+        ``None`` if there is no estimate; ``reason`` then says why.
     capacity_bytes
-        What must not be exceeded; ``None`` where the card's size is unknown.
+        What must not be exceeded; ``None`` if the GPU's size is unknown.
     largest
         The largest size on the line; never capped, so that the warnings can say by how much.
     warnings
@@ -101,11 +101,11 @@ def largest_batch(
         One measurement each: batch size or load, and the total peak (context, weights and
         activations) there.
     capacity_bytes
-        What the card holds.
+        What the GPU holds.
     model_bytes
-        Context and weights, where known: a line that meets size 0 below them bends.
+        Context and weights, if known: a line that meets size 0 below them bends.
     failed_at
-        The smallest size that ran out of memory, where one did.
+        The smallest size that ran out of memory, if one did.
     """
     line = fit_line(sizes, peaks_bytes)
     if line is None:

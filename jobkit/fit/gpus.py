@@ -1,8 +1,8 @@
-"""What a program may have of each kind of card: data, with the report that each figure is from.
+"""What a program may have of each kind of GPU: data, with the report that each figure is from.
 
-A card holds less than its name says: the driver keeps a part, and on some cards error correction
-another. What is left is what CUDA tells (the "total capacity" of torch's out-of-memory message) or,
-where no such report was at hand, what nvidia-smi of a driver before 510 tells, which leaves the
+A GPU holds less than its name says: the driver keeps a part, and on some GPUs error correction
+another. What is left is what CUDA reports (the "total capacity" of torch's out-of-memory message) or,
+if no such report was available, what nvidia-smi of a driver before 510 reports, which leaves the
 driver's part out too. Drivers differ by up to 2 percent.
 """
 
@@ -21,7 +21,7 @@ MIG_H100 = "https://jbarrow.ai/field_notes/nvidia-mig/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuKind:
-    """A kind of card.
+    """A kind of GPU.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class GpuKind:
     usable_bytes
         What CUDA has on it, the context included.
     nvml_name
-        What stands in its name as NVML tells it; empty for a part of a card.
+        A part of its name as NVML reports it; empty for a part of a card.
     link
-        Where the figure is from.
+        If the figure is from.
     """
 
     name: str
@@ -78,11 +78,11 @@ CARDS: dict[str, GpuKind] = {
         _gib("a100-40", 39.50, "A100", "https://github.com/TianheWu/CoSeR/issues/10"),
         _gib("mig-3g.40gb", 39.50, "", MIG_H100),
         _gib("mig-4g.40gb", 39.50, "", MIG_H100),
-        # An L40, which holds as much; of an L40S 44.53 GiB were told.
+        # An L40, which holds as much; an L40S reported 44.53 GiB.
         _gib("l40s", 44.40, "L40", "https://github.com/QwenLM/Qwen3-VL/issues/2097"),
         _gib("h100", 79.11, "H100", "https://github.com/vllm-project/vllm/issues/27508"),
         _gib("a100-80", 79.14, "A100", "https://github.com/lianqi1008/Control-GIC/issues/6"),
-        # NVML's total of 140.40 GiB less the reserve of 0.601 GiB that it tells of an idle card.
+        # NVML's total of 140.40 GiB less the reserve of 0.601 GiB that it reports of an idle card.
         _gib("h200", 139.79, "H200", "docs/what-is-measured.md"),
     )
 }
@@ -100,51 +100,51 @@ COMMON_GPUS = (
     "h100",
     "h200",
 )
-"""The cards that are looked at where none is named."""
+"""The GPUs to look at if none is named."""
 
 NEAREST_SHARE = 0.95
-"""A card is one of the table where it holds at least this share of what NVML tells, and no more."""
+"""A GPU is one of the table if that has at least this share of what NVML reports, and no more."""
 
 
 def card(name: str) -> GpuKind:
-    """Return the card of a name, in any case.
+    """Return the GPU of a name, in any case.
 
     Raises
     ------
     JobkitError
-        With the nearest name where there is no such card.
+        With the nearest name if there is no such card.
     """
     key = name.strip().lower()
     if key not in CARDS:
-        hint = "any other card goes by what it holds: --gpu-memory 48GiB"
+        hint = "for any other GPU give its memory: --gpu-memory 48GiB"
         sizes = [one for one in CARDS if key and one.startswith(f"{key}-")]
         meant = f"; which one: {', '.join(sizes)}?" if sizes else suggest(key, list(CARDS))
-        raise JobkitError(f"--gpu {name.strip()!r}: no such card{meant}", hint=hint)
+        raise JobkitError(f"--gpu {name.strip()!r}: no such GPU{meant}", hint=hint)
     return CARDS[key]
 
 
 def gpu_kinds(names: str) -> tuple[GpuKind, ...]:
-    """Return the cards of names with commas between, each once; ``all`` for every one of the table.
+    """Return the GPUs of names with commas between, each once; ``all`` for every one of the table.
 
     Raises
     ------
     JobkitError
-        Where a name is of none, or there is no name.
+        If a name is of none, or there is no name.
     """
     named = [name.strip() for name in names.split(",") if name.strip()]
     if not named:
-        raise JobkitError(f"--gpu {names!r} names no card", hint="for instance --gpu v100-32,a100-40, or all")
+        raise JobkitError(f"--gpu {names!r} names no GPU", hint="for instance --gpu v100-32,a100-40, or all")
     found = [one for name in named for one in (CARDS.values() if name.lower() == "all" else [card(name)])]
     return tuple(dict.fromkeys(found))
 
 
 def common_gpus() -> Sequence[GpuKind]:
-    """Return the cards to look at where none is named, in ascending memory."""
+    """Return the GPUs to look at if none is named, in ascending memory."""
     return sorted(map(card, COMMON_GPUS), key=lambda one: one.usable_bytes)
 
 
 def usable_bytes(nvml_name: str | None, total_bytes: int) -> int:
-    """Return what CUDA has of a card that NVML tells of.
+    """Return what CUDA has of a GPU that NVML reports.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def usable_bytes(nvml_name: str | None, total_bytes: int) -> int:
     Returns
     -------
     int
-        The total itself where the card is none of the table.
+        The total itself if the GPU is not in the table.
     """
     same = (
         one.usable_bytes

@@ -29,8 +29,8 @@ class Entry:
     run_id, index
         The run, and the point that tried it: an entry is written once.
     model, gpu, torch, cuda
-        What the prediction is of: a model's fingerprint, a card's name, two versions; ``None``
-        where there is none.
+        What the prediction is of: a model's fingerprint, a GPU's name, two versions; ``None``
+        if there is none.
     allocator, order
         As in the point.
     batch_size, load
@@ -64,12 +64,12 @@ class Entry:
 
     @property
     def error(self) -> float | None:
-        """(expected - measured) / measured; ``None`` where nothing was measured."""
+        """(expected - measured) / measured; ``None`` if nothing was measured."""
         return prediction_error(self.expected_bytes, self.measured_bytes)
 
     @property
     def above_bound(self) -> bool:
-        """Whether it needed more than the bound said: one in twenty may."""
+        """Whether it needed more than the bound: one in twenty may."""
         return not self.held or (self.measured_bytes or 0) > self.bound_bytes
 
 
@@ -80,7 +80,7 @@ def entries(path: Path) -> list[Entry]:
 
 
 def note(path: Path, entry: Entry) -> None:
-    """Add an entry, once; where the ledger cannot be written, say so: the run folder still has it all."""
+    """Add an entry, once; print a message if the ledger cannot be written: the run folder has it too."""
     try:
         if any((one.run_id, one.index) == (entry.run_id, entry.index) for one in entries(path)):
             return

@@ -1,8 +1,8 @@
 """Memory as a straight line in the load, with a bound that a new measurement keeps. Pure.
 
 Least squares through what was measured; the bound is a one-sided 95 % *prediction* bound: it is
-about the next batch, not about the mean of many. What one point says is not independent of what
-else it says (`jobkit.fit.stats`), so the quantile is Student's with two degrees fewer than there
+about the next batch, not about the mean of many. The measurements of one point are not
+independent (`jobkit.fit.stats`), so the quantile is Student's with two degrees fewer than there
 are points. A variance clustered by point is too small with four or five of them (simulated: the
 bound then holds in 90 of 100 cases).
 
@@ -39,7 +39,7 @@ MIN_DISTINCT_LOADS = 4
 """Distinct loads below which nothing is fitted: two give a line, three hardly an error."""
 UPPER_PART = 0.1
 """Loads below this share of the largest are left out: fixed costs bend the line there (with Stanza
-below about 4,000 padded characters; the line of small tensors, LSTM weights laid out anew)."""
+below about 4,000 padded characters; the line of small tensors, LSTM weights laid out again)."""
 STRAIGHT = 0.98
 """R² below which a straight line is doubted."""
 MAX_EXTRAPOLATION = 5.0
@@ -94,13 +94,13 @@ class Fit(Line):
         What was measured; bounds from batches that ran out of memory are not counted.
     leave_largest_out
         (predicted - measured) / measured at the largest load, by the line without that point;
-        ``None`` where too few loads remain.
+        ``None`` if too few loads remain.
     lines, curves
         For `upper`, the largest of which counts: straight lines, and if memory grows faster than a
         line, the curves that count beyond the largest load measured.
     failed
-        The batches that ran out of memory: no load is called safe where one of that load, or a
-        smaller one, had as much memory and failed.
+        The batches that ran out of memory: no load is safe if a batch of that load, or a
+        smaller one, failed with as much memory.
     """
 
     theil_sen_slope_bytes: float
@@ -239,7 +239,7 @@ def _rounding_bytes(used: Sequence[Observation]) -> float:
 def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ...]:
     """Return the regressions on the load and its square, if memory grows faster than a line.
 
-    Either their last coefficient tells it, whichever way it scatters, or the largest point does.
+    Their last coefficient shows it, whichever way it scatters, or the largest point does.
     """
     curves = _both(used, CURVE)[: 1 if alone else 2]
     if all(curve.bends(BENDS) for curve in curves) or _jumps(used, alone=alone):

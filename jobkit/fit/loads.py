@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import BATCH_SIZE, Point
-from jobkit.fit.lengths import CUT_BY, NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
-
-__all__ = ["NONE", "PUNCTUATION", "TOKENIZER", "Cut", "Lengths", "Loads", "Sizes", "measuring_sizes", "sizes"]
-
+from jobkit.fit.lengths import CUT_BY, Cut, Lengths
 
 ALL_FOLLOWS = Cut()
 """Paragraphs a call and items a chunk are both the batch size."""
@@ -199,124 +194,12 @@ def _chunks(start: int, end: int, size: int) -> Iterator[tuple[int, int]]:
     return pairwise(chain(range(start, end, size), (end,)))
 
 
-MIN_LOAD = 4_000
-"""Padded characters below which fixed costs bend the line of memory over load (measured with Stanza)."""
-TOP_LOAD_SHARE = 0.25
-"""The largest size worth measuring takes this much of what the card, or else the text, could."""
-SIZES = 5
-MIN_DISTINCT_LOADS = 4
-"""Distinct loads below which no line can be judged."""
-ROUNDING_TOLERANCE = 0.1
-"""A rounder batch size is taken where its load is this near the wanted one, in gaps between loads."""
-
-
-class Sizes(NamedTuple):
-    """The batch sizes worth measuring, ascending, and why they are fewer than wanted where they are."""
-
-    batch_sizes: tuple[int, ...]
-    why: str = ""
-
-
-def measuring_sizes(
-    loads: Loads,
-    largest_load: float | None = None,
-    points: int = SIZES,
-    *,
-    floor: int = MIN_LOAD,
-    share: float = TOP_LOAD_SHARE,
-) -> tuple[int, ...]:
-    """Return the batch sizes worth measuring: the first part of `sizes`."""
-    return sizes(loads, largest_load, points, floor=floor, share=share).batch_sizes
-
-
-def sizes(
-    loads: Loads,
-    largest_load: float | None = None,
-    points: int = SIZES,
-    *,
-    floor: int = MIN_LOAD,
-    share: float = TOP_LOAD_SHARE,
-) -> Sizes:
-    """Return the batch sizes whose memory makes a line to rely on, at little cost.
-
-    Their loads are spread evenly from a small one up to a share of the largest load that
-    matters: the card's, or the whole text's in one call where that is less or the card is
-    unknown. Only sizes are taken whose own load is larger than that of all smaller ones, so that
-    no two measure the same. Where the share leaves too few above the floor it is doubled until
-    there are enough; where the whole text has too few, those below the floor are taken too.
-
-    Parameters
-    ----------
-    loads
-        Of the text.
-    largest_load
-        What the card takes, where that is known; no batch size beyond it is returned.
-    points
-        How many are wanted.
-    floor
-        The load below which the line bends; 0 where the load is the batch size.
-    share
-        What the largest size takes of what the card, or else the text, could.
-    """
-    floor = 0 if loads.lengths.source == NONE else floor
-    most = min(math.inf if largest_load is None else largest_load, loads.load(loads.limit))
-    top = share * most
-    usable = _between(loads, floor, top)
-    while len(usable) < points and top < most:
-        top = min(2 * top, most)
-        usable = _between(loads, floor, top)
-    if len(usable) < MIN_DISTINCT_LOADS:
-        usable = _between(loads, 0, top)
-    found = _spread(usable, points)
-    return Sizes(
-        found, _why_few(loads, found, largest_load) if len(found) < min(points, MIN_DISTINCT_LOADS) else ""
-    )
-
-
-def _between(loads: Loads, floor: float, top: float) -> dict[int, int]:
-    """Return load by batch size of the steps between two loads."""
-    return {size: load for size in loads.steps if floor <= (load := loads.load(size)) <= top}
-
-
-def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
-    """Return the sizes whose loads are nearest to evenly spread ones, rounder sizes first."""
-    left, gap = dict(usable), max(usable.values(), default=0) / points
-    found: list[int] = []
-    for share in range(points, 0, -1):
-        if not left:
-            break
-        wanted = gap * share
-        chosen = min(left, key=lambda size: _unfit(size, abs(left[size] - wanted) / gap))
-        found.append(chosen)
-        del left[chosen]
-    return tuple(sorted(found))
-
-
-def _unfit(size: int, gaps: float) -> tuple[int, float]:
-    """Return a key that is least for the best size: near what is wanted, then round, then nearest."""
-    roundness = next(step for step in (100, 50, 25, 10, 5, 1) if size % step == 0)
-    return (-roundness, gaps) if gaps <= ROUNDING_TOLERANCE else (0, gaps)
-
-
-def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -> str:
-    """Return in a sentence, without a full stop, why there are fewer sizes than a line needs."""
-    smallest = loads.load(1)
-    if largest_load is not None and largest_load < loads.load(loads.limit):
-        if largest_load <= 0:
-            return "what the model takes alone is more than there is"
-        if not found:
-            return f"not even a batch size of 1, a load of {smallest:,}, fits into {largest_load:,.0f}"
-        many = "batch sizes with loads of their own fit" if len(found) > 1 else "batch size fits"
-        return f"only {len(found)} {many} into {largest_load:,.0f}"
-    return f"the text makes too few distinct loads ({len(loads.steps)}) for a line: a longer text tells more"
-
-
 LOAD_TOLERANCE = 0.2
 """Lengths whose loads differ by more than this share from what was measured are of something else."""
 
 
 def read_lengths(folder: Path) -> Lengths | None:
-    """Return the lengths that a run folder holds; ``None`` where it holds none that can be read."""
+    """Return the lengths that a run folder holds; ``None`` if it holds none that can be read."""
     path = folder / LENGTHS_FILE
     try:
         return Lengths.from_json(read_text(path), where=str(path))
@@ -327,7 +210,7 @@ def read_lengths(folder: Path) -> Lengths | None:
 def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
     """Return the loads by batch size, other knobs that cut the text as the points have them.
 
-    ``None`` where there are no lengths, or where the batch size is no knob of the points.
+    ``None`` if there are no lengths, or where the batch size is no knob of the points.
     """
     params = [point.params for point in points]
     if lengths is None or not params or any(BATCH_SIZE not in param for param in params):
@@ -338,7 +221,7 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
 def agreeing(loads: Loads | None, load_by_batch: Mapping[int, int]) -> Loads | None:
     """Return the loads if they are those that were measured, else ``None``.
 
-    A workload that tells no lengths, but loads of its own, would otherwise have its loads taken
+    A workload that reports no lengths, but loads of its own, would otherwise have its loads taken
     for batch sizes.
     """
     if loads is None or all(

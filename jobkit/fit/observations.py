@@ -3,7 +3,7 @@
 On a GPU what binds is the *need* of a batch: the smallest cap on the allocator under which it
 passes (`jobkit.run.measure.need`). Where it was not measured, as in text order, torch's allocated peak of
 every batch is taken instead, times the worst ratio of reserved to allocated memory seen: reserved
-memory is a ratchet, so it tells the slack and not the slope. On a CPU it is the largest resident
+memory never shrinks, so it gives the slack and not the slope. On a CPU it is the largest resident
 memory of each try.
 """
 
@@ -36,7 +36,7 @@ MUST_MATCH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryObservations:
-    """What the points of a run say of memory.
+    """What the points of a run show about memory.
 
     Attributes
     ----------
@@ -45,17 +45,17 @@ class MemoryObservations:
     fit
         The line, or why there is none.
     allocated
-        The line of torch's allocated peaks, batch by batch, which stands beside it; ``None``
-        where there is none.
+        The line of torch's allocated peaks, batch by batch, which stands next to it; ``None``
+        if there is none.
     slack
         The worst ratio of reserved to allocated memory; 1 where need or RAM was measured.
     overhead_bytes
-        What comes on top of the allocator on the card: the context, and what the card held
-        before. 0 on a CPU; ``None`` where NVML did not tell.
+        What comes on top of the allocator on the GPU: the context, and what the GPU held
+        before. 0 on a CPU; ``None`` if NVML does not answer.
     card_bytes
-        The card's memory, or on a CPU ``None``.
+        The GPU's memory, or on a CPU ``None``.
     gpu
-        The card's name, or ``None``.
+        The GPU's name, or ``None``.
     load_by_batch
         Batch size to the largest load that was measured with it.
     points
@@ -76,26 +76,26 @@ class MemoryObservations:
     remarks: tuple[str, ...] = ()
 
     def allocator_bytes(self, card_bytes: float) -> float:
-        """Return what is left for the allocator on a card of a size."""
+        """Return what is left for the allocator on a GPU of a size."""
         return card_bytes - (self.overhead_bytes or 0)
 
 
 def observe_memory(
     records: Iterable[Record], batches: Mapping[str, Sequence[Batch]] | None = None
 ) -> MemoryObservations | str:
-    """Return what the records say of memory, or in a sentence why they say nothing.
+    """Return what the records show about memory, or in a sentence why they show nothing.
 
     Parameters
     ----------
     records
-        Of the points of one run; those that neither went well nor ran out of memory are ignored.
+        Of the points of one run; those that neither succeeded nor ran out of memory are ignored.
     batches
         By point id; only needed for the line of allocated memory.
 
     Returns
     -------
-    Evidence or str
-        A reason also where the records differ in one of `MUST_MATCH`: they are never mixed.
+    MemoryObservations or str
+        A reason also if the records differ in one of `MUST_MATCH`: they are never mixed.
     """
     told = [record for record in records if record.outcome in {Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM}]
     well = [one for one in told if one.outcome is Outcome.OK]
@@ -136,7 +136,7 @@ def others(params: Mapping[str, int], inert: Iterable[str] = ()) -> str:
     Returns
     -------
     str
-        ``sentences_per_ner_batch 50``; empty where there is no knob but the one that the line is about.
+        ``sentences_per_ner_batch 50``; empty if there is no knob but the one that the line is about.
     """
     own = next((knob for knob in (*LOAD_KNOBS, *sorted(params)) if knob in params), None)
     rest = sorted(params.keys() - {own, *inert})
@@ -246,7 +246,7 @@ def _censored(
 
 
 def _left_out(failed: Sequence[Record], bounds: Sequence[Censored]) -> tuple[str, ...]:
-    """Return a remark where a point that ran out of memory says nothing of how much it needs."""
+    """Return a remark on points that ran out of memory and do not show how much they need."""
     number = len(failed) - len(bounds)
     said = f"{number} of {format_count(len(failed), 'point')} that ran out of memory"
     are, their, they = ("is", "its", "it") if number == 1 else ("are", "their", "they")
@@ -261,12 +261,12 @@ def _remarks(well: Sequence[Record], *, needs: bool) -> tuple[str, ...]:
             "what the batches need was not measured: allocated memory and the worst slack stand in"
         )
     if _overhead(well) is None:
-        remarks.append("what the context takes of the card is unknown, so that nothing is kept free for it")
+        remarks.append("the size of the CUDA context is unknown, so no memory is kept free for it")
     points = format_count(len(well), "point")
     shared = sum(bool(one.gpu and one.gpu.foreign_processes) for one in well)
     if shared:
         remarks.append(
-            f"{shared} of {format_count(len(well), 'point')} ran beside other processes on the card"
+            f"{shared} of {format_count(len(well), 'point')} ran next to other processes on the GPU"
         )
     flushed = sum(bool(one.retries) for one in well)
     if flushed:

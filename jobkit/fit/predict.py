@@ -13,7 +13,7 @@ from jobkit.fit.observations import MemoryObservations
 from jobkit.outcome.trials import Trial
 
 TELLS = 2.0
-"""A load so many times the largest measured tells a curve from a line."""
+"""A load this many times the largest measured distinguishes a curve from a line."""
 
 ALIKE = 0.99
 """A trial that failed counts for capacities up to its own, and for those that differ by rounding."""
@@ -21,7 +21,7 @@ ALIKE = 0.99
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """How large a batch may be, or the reason why that cannot be said.
+    """How large a batch may be, or the reason why that is not known.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Prediction:
     largest_load, safe_load
         By the line, and by its bound, which a new batch keeps with 95 % confidence.
     largest_batch, safe_batch
-        The largest batch sizes of this text with such loads; 0 where not even 1 fits.
+        The largest batch sizes of this text with such loads; 0 if not even 1 fits.
     saturated
         Whether the whole text in one batch stays within the bound: then it is the text that
         ends the batch, not the memory.
@@ -39,7 +39,7 @@ class Prediction:
     doubts
         Sentences without a full stop, the weightiest first.
     reason
-        Why there is no prediction; empty where there is one.
+        Why there is no prediction; empty if there is one.
     """
 
     capacity_bytes: float
@@ -64,12 +64,12 @@ def predict(
     evidence
         What was measured.
     capacity_bytes
-        Of the allocator on a GPU (`Evidence.allocator_bytes` of a card), of the process on a CPU.
+        Of the allocator on a GPU (`MemoryObservations.allocator_bytes` of a GPU), of the process on a CPU.
     loads
-        Of the text; where they are unknown the load is taken to grow with the batch size as it
-        did at worst where it was measured, and that is said.
+        Of the text; if they are unknown the load is taken to grow with the batch size as it
+        did at worst in the measurements, with a doubt.
     margin
-        Share of the capacity to keep free beside what the bound keeps.
+        Share of the capacity to keep free besides what the bound keeps.
     """
     fit = evidence.fit
     if isinstance(fit, str):
@@ -141,7 +141,7 @@ def _batch(load: float, load_by_batch: Mapping[int, int], loads: Loads | None) -
 def _of_curve(
     evidence: MemoryObservations, fit: Fit, safe_load: float, loads: Loads | None
 ) -> tuple[str, ...]:
-    """Return that memory grows faster than a line, and which batch size would tell how much faster."""
+    """Return that memory grows faster than a line, and which batch size would show how much faster."""
     if not fit.curves:
         return ()
     batch = _batch(min(safe_load, TELLS * fit.load_max), evidence.load_by_batch, loads)
@@ -157,7 +157,7 @@ def _doubts(
         found.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
     elif loads.lengths.source != "tokenizer":
         found.append(
-            "the load is the batch size, for the workload tells no lengths: long texts hide in it"
+            "the load is the batch size, for the workload reports no lengths: it does not show long texts"
             if loads.lengths.source == "none"
             else "the lengths are estimated from punctuation"
         )

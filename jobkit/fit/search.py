@@ -49,15 +49,15 @@ STEP_DOWN = 0.95
 
 
 def next_trial(run_dir: Path) -> Point | None:
-    """Settle the last trial, and return the next point to run; ``None`` where all is done.
+    """Settle the last trial, and return the next point to run; ``None`` if all is done.
 
-    The point is appended to ``points.jsonl``. A trial of which nothing is known yet is the last: it
-    may still run, and one that was killed without a trace is not begun anew.
+    The point is appended to ``points.jsonl``. A trial without a result yet is the last: it
+    may still run, and a trial that was killed without a trace is not run again.
 
     Raises
     ------
     JobkitError
-        Where the run folder holds no ``find_max.json``.
+        If the run folder holds no ``find_max.json``.
     """
     wanted = read_goal(run_dir)
     with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
@@ -88,7 +88,7 @@ def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) 
 
 
 def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
-    """Tell whether an earlier point went well with the same batch: what is known is not predicted."""
+    """Return whether an earlier point succeeded with the same batch: what was measured is no prediction."""
     return any(
         result.point.index < trial.index
         and result.point.params.get(BATCH_SIZE) == trial.batch_size
@@ -206,14 +206,14 @@ def _predicted(
 def _tells(record: Record, asked: Container[int]) -> bool:
     """Tell whether a record goes into the prediction.
 
-    A trial of an earlier asking does so only where it failed: what was predicted and held is
-    predicted again, so that the run names one largest batch.
+    A trial of an earlier search does so only if it failed: what was predicted and held is
+    predicted again, so that the run has one largest batch.
     """
     return not record.point.trial or record.point.index in asked or record.outcome is not Outcome.OK
 
 
 def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
-    """Return a trial as one that is not run, where the run has measured its batch within the capacity."""
+    """Return a trial as one that is not run, if the run has measured its batch within the capacity."""
     same = [record for record in records if record.point.params[BATCH_SIZE] == trial.batch_size]
     needed = max((size for one in same if (size := _measured(one)) is not None), default=None)
     if needed is None or needed > trial.capacity_bytes:
@@ -225,14 +225,14 @@ def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
 
 
 def _load(batch: int, loads: Loads | None, evidence: MemoryObservations) -> int:
-    """Return the load that a batch will have; where no lengths are known, at the worst rate measured."""
+    """Return the load that a batch will have; if no lengths are known, at the worst rate measured."""
     if loads is not None:
         return loads.own(batch)
     return round(batch * max(load / size for size, load in evidence.load_by_batch.items()))
 
 
 def _not_one_knob(points: Sequence[Point]) -> str:
-    """Return why the points cannot be extended; empty where only the batch size varies."""
+    """Return why the points cannot be extended; empty if only the batch size varies."""
     fixed = {tuple(sorted((k, v) for k, v in point.params.items() if k != BATCH_SIZE)) for point in points}
     if any(BATCH_SIZE not in point.params for point in points) or len(fixed) > 1:
         return f"find_max needs a sweep of {BATCH_SIZE} in which no other knob varies"
@@ -240,7 +240,7 @@ def _not_one_knob(points: Sequence[Point]) -> str:
 
 
 def _another_card(results: Sequence[PointResult]) -> str:
-    """Return why this card will not do: the points ran on another kind. Empty also where NVML is dumb."""
+    """Return an error message if this GPU differs from the one the points ran on; else an empty string."""
     ran = (result.record.gpu for result in results if result.record)
     on = next((card.name for card in ran if card), None)
     uuid = nvml.visible_uuid(None) if on else None
@@ -261,7 +261,7 @@ def _capacity(wanted: SearchGoal, evidence: MemoryObservations) -> float | None:
 
 
 def _batch(prediction: Prediction, loads: Loads | None, done: Sequence[Trial]) -> int:
-    """Return the batch size to try: the safe one, or where one failed well below that."""
+    """Return the batch size to try: the safe one, or well below one that failed."""
     failed = [one for one in done if not one.held]
     if not failed:
         return prediction.safe_batch
@@ -310,7 +310,7 @@ def _entry(trial: Trial, record: Record) -> ledger.Entry:
 
 
 def main() -> int:
-    """Print the number of the next point to run, or nothing, and tell on stderr what was found."""
+    """Print the number of the next point to run, or nothing, and on stderr the trials."""
     run_dir = Path(sys.argv[1])
     try:
         point = next_trial(run_dir)

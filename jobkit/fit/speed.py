@@ -34,7 +34,7 @@ class Speed:
     params
         The knobs.
     load
-        The largest that was measured; ``None`` where none was.
+        The largest that was measured; ``None`` if none was.
     items_per_s, items_per_s_sd
         Paragraphs a second: mean and standard deviation; ``None`` for the latter of one repeat.
     seconds_per_item, seconds_per_character
@@ -95,7 +95,7 @@ class Corpus:
     Attributes
     ----------
     name
-        The file; empty where only a number of paragraphs is known.
+        The file; empty if only a number of paragraphs is known.
     paragraphs, characters
         How many; ``None`` for characters that are unknown.
     loads
@@ -110,7 +110,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where and when a point ran: ``place`` is its card, or on a CPU its host; times are ISO 8601."""
+    """Where and when a point ran: ``place`` is its GPU, or on a CPU its host; times are ISO 8601."""
 
     place: str
     started_at: object
@@ -118,7 +118,7 @@ class Span:
 
     @property
     def seconds(self) -> tuple[float, float] | None:
-        """From when to when; ``None`` where that is not known."""
+        """From when to when; ``None`` if that is not known."""
         try:
             began, ended = (
                 datetime.fromisoformat(str(at)).timestamp() for at in (self.started_at, self.ended_at)
@@ -129,7 +129,7 @@ class Span:
 
 
 def span(uuid: str | None, host: object, started_at: object, ended_at: object) -> Span:
-    """Return where and when a point ran that has a card, or on a CPU none."""
+    """Return where and when a point ran that has a GPU, or on a CPU none."""
     return Span(f"GPU {uuid}" if uuid else f"host {host}", started_at, ended_at)
 
 
@@ -143,7 +143,7 @@ def overlaps(spans: Sequence[Span]) -> list[int | None]:
     """Return for each point how many others ran at the same time at the same place.
 
     Points of one place that follow each other, as those that are packed in one job, do not overlap.
-    ``None`` where the times of a point are not known.
+    ``None`` if the times of a point are not known.
     """
     times = [one.seconds for one in spans]
     began: dict[str, list[float]] = defaultdict(list)
@@ -163,7 +163,7 @@ def overlaps(spans: Sequence[Span]) -> list[int | None]:
 
 
 def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
-    """Return a warning where points spoilt each other's speed, without a full stop; empty where none did.
+    """Return a warning if points slowed each other down, without a full stop; empty if none did.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
 
 
 def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
-    """Return the speed of every setting that went well, the smallest first."""
+    """Return the speed of every setting that succeeded, the smallest first."""
     groups: dict[tuple[tuple[str, int], ...], list[Record]] = {}
     for record in records:
         summary = record.summary
@@ -230,7 +230,7 @@ def recommended(found: Sequence[Speed], near: float = SPEED_TOLERANCE) -> Speed:
 def differ(one: Speed, other: Speed) -> bool | None:
     """Tell whether two means differ by more than their scatter explains, at 95 % (Welch's test).
 
-    ``None`` where a setting ran only once: nothing is known of its scatter.
+    ``None`` if a setting ran only once: nothing is known of its scatter.
     """
     if one.items_per_s_sd is None or other.items_per_s_sd is None:
         return None
@@ -255,7 +255,7 @@ def duration(speed: Speed, *, items: int, characters: int | None = None) -> Dura
     items
         Paragraphs of the text.
     characters
-        Of the text, where known: they tell the work better than the paragraphs do.
+        Of the text, if known: they predict the work better than the paragraphs do.
     """
     by_character = characters is not None and len(speed.seconds_per_character) == speed.repeats
     each = speed.seconds_per_character if by_character else speed.seconds_per_item

@@ -40,6 +40,13 @@ class Role(StrEnum):
     FOLLOW = "follow"
 
 
+PURPOSES = {
+    Role.FOLLOW: "runs again what the policy says",
+    Role.FIND: "tries the largest batch",
+}
+"""What a job that waits for the points does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """A task of a job, in the scheduler's names."""

@@ -2,48 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.fit.lengths import CUT_BY, NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
-from jobkit.fit.loads import TOP_LOAD_SHARE, Loads, Sizes, sizes
+from jobkit.fit.line import MIN_DISTINCT_LOADS
+from jobkit.fit.loads import Loads
 from jobkit.fit.stats import Line
 from jobkit.spec.axes import settings
 from jobkit.spec.fields import Auto
 from jobkit.spec.sweep_spec import Axes, SweepSpec
+
+MIN_LOAD = 4_000
+"""Padded characters below which fixed costs bend the line of memory over load (measured with Stanza)."""
+TOP_LOAD_SHARE = 0.25
+"""The largest size worth measuring takes this much of what the GPU, or else the text, could."""
+SIZES = 5
+ROUNDING_TOLERANCE = 0.1
+"""A rounder batch size is taken where its load is this near the wanted one, in gaps between loads."""
 
 UNITS = {TOKENIZER: "padded characters", PUNCTUATION: "padded characters", NONE: "paragraphs"}
 """What a load counts, by where the lengths are from."""
 SAID = {
     TOKENIZER: "lengths as the workload finds them",
     PUNCTUATION: "lengths ESTIMATED from punctuation",
-    NONE: "the workload tells no lengths",
+    NONE: "the workload reports no lengths",
 }
 
 
 TYPICAL = {("stanza-ner", "en", "full"): Line(intercept_bytes=970_000_000, slope_bytes=12_750)}
 """By workload, model and its size: the process's peak on one H200, with the stand-in of these dimensions,
 as docs/benchmarks-gpu.md has it.
-A rough guess of another card, good enough to choose what is measured there."""
+A rough guess of another GPU, good enough to choose what is measured there."""
 
 ASSUMED_BYTES = 24 * GIB
-"""The card where none is named: a quarter of it fits every card of 8 GiB and more."""
+"""The GPU if none is named: a quarter of it fits every GPU of 8 GiB and more."""
 
 
 GRAIN_HIDES_BYTES = 2 * GIB
-"""From here on a batch is large beside the blocks of 20 MiB that PyTorch's allocator takes. Below, they bend
+"""From here on a batch is large next to the blocks of 20 MiB that PyTorch's allocator takes. Below, they bend
 the line: on an H200, with PyTorch's default allocator under a cap of 4 GiB, the bound from batches of up to
 1 GiB was 91 % of the largest load that fits, and that from batches of up to 2 GiB 97 %."""
 MOST = 0.5
-"""The largest size worth measuring never takes more than this share of a card, which is known roughly."""
+"""The largest size worth measuring never takes more than this share of a GPU, which is known roughly."""
 
 
-def share(card_bytes: float) -> float:
+def share(gpu_bytes: float) -> float:
     """Return the share of a GPU that the largest size worth measuring takes: more of a small one."""
-    return min(MOST, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / card_bytes))
+    return min(MOST, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / gpu_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +68,17 @@ class Chosen:
     loads
         Of the text.
     largest_load
-        What the card would take by `TYPICAL`; ``None`` where nothing is known of it.
-    card
-        The card in words; empty where nothing is known.
+        What the GPU would take by `TYPICAL`; ``None`` if nothing is known of it.
+    gpu
+        The GPU in words; empty if nothing is known.
     share
-        What the largest size takes of the card, or else of the text.
+        What the largest size takes of the GPU, or else of the text.
     """
 
     sizes: Sizes
     loads: Loads
     largest_load: float | None
-    card: str
+    gpu: str
     share: float = TOP_LOAD_SHARE
 
     @property
@@ -86,44 +97,44 @@ class Chosen:
         most = self.loads.load(self.loads.limit)
         whole = f"of the {most:,} of the whole text in one call"
         if self.largest_load is not None and self.largest_load < most:
-            most, whole = int(self.largest_load), f"of the {self.largest_load:,.0f} that {self.card} may take"
+            most, whole = int(self.largest_load), f"of the {self.largest_load:,.0f} that {self.gpu} may take"
         part = "a quarter" if self.share == TOP_LOAD_SHARE else f"{self.share:.0%}"
         if last > self.share * most:
             return f"evenly spread and more than {part} {whole}: less has too few distinct loads"
         return f"evenly spread up to {part} {whole}"
 
 
-def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, card_bytes: int | None = None) -> Chosen:
+def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, gpu_bytes: int | None = None) -> Chosen:
     """Return the batch sizes worth measuring.
 
     Parameters
     ----------
     spec
-        Its workload, and its device: on a CPU there is no card to fill, unless one is named.
+        Its workload, and its device: on a CPU there is no GPU to fill, unless one is named.
     model
         For which there may be a line of earlier runs.
     loads
         Of the text.
-    card_bytes
-        What the card holds, where it is known.
+    gpu_bytes
+        What the GPU holds if it is known.
     """
-    line = None if spec.device == "cpu" and card_bytes is None else typical(spec.workload, model)
+    line = None if spec.device == "cpu" and gpu_bytes is None else typical(spec.workload, model)
     if line is None:
-        return Chosen(sizes=sizes(loads), loads=loads, largest_load=None, card="")
-    held = card_bytes or ASSUMED_BYTES
-    card = f"a card of {format_bytes_gib(held, 0) if held >= GIB else format_memory(held)}"
+        return Chosen(sizes=sizes(loads), loads=loads, largest_load=None, gpu="")
+    held = gpu_bytes or ASSUMED_BYTES
+    gpu = f"a GPU of {format_bytes_gib(held, 0) if held >= GIB else format_memory(held)}"
     limit = line.largest(held)
     return Chosen(
         sizes=sizes(loads, limit, share=share(held)),
         loads=loads,
         largest_load=limit,
-        card=card if card_bytes else f"{card}, as none is named,",
+        gpu=gpu if gpu_bytes else f"{gpu}, as none is named,",
         share=share(held),
     )
 
 
 def typical(workload: str, model: ModelRef | None) -> Line | None:
-    """Return the line of earlier runs for a workload and its model, where there is one."""
+    """Return the line of earlier runs for a workload and its model if there is one."""
     return TYPICAL.get((workload, model.name, model.size)) if model else None
 
 
@@ -132,10 +143,10 @@ def is_auto(spec: SweepSpec) -> bool:
     return isinstance(spec.sweep.product.get(BATCH_SIZE), Auto)
 
 
-def named_card_bytes(spec: SweepSpec) -> int | None:
-    """Return the memory of a card that a spec's ``find_max`` names, in bytes; ``None`` where it names none.
+def named_gpu_bytes(spec: SweepSpec) -> int | None:
+    """Return the memory of a GPU that a spec's ``find_max`` names, in bytes; ``None`` if it names none.
 
-    On a CPU what it names is the memory of the process, which no line of a card is about.
+    On a CPU what it names is the memory of the process, which no line of a GPU is about.
     """
     memory = spec.find_max.memory if spec.find_max and spec.device != "cpu" else None
     return memory if isinstance(memory, int) else None
@@ -147,7 +158,7 @@ def decided(spec: SweepSpec, found: Sequence[int]) -> SweepSpec:
     Raises
     ------
     JobkitError
-        Where there is nothing to replace it by.
+        If there is nothing to replace it by.
     """
     if not found:
         hint = "give batch sizes in numbers, or name a longer text, or more memory"
@@ -161,7 +172,7 @@ def decided(spec: SweepSpec, found: Sequence[int]) -> SweepSpec:
 def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
     """Return the loads by batch size, other knobs that cut the text as the spec fixes them.
 
-    Where such a knob has several values the largest counts: its batches are the largest.
+    If such a knob has several values the largest counts: its batches are the largest.
     """
     values = {**spec.sweep.zip, **spec.sweep.product}
     if BATCH_SIZE not in values:
@@ -173,3 +184,92 @@ def settings_of(spec: SweepSpec) -> tuple[dict[str, int], ...]:
     """Return the settings that a spec whose ``auto`` is decided sweeps."""
     axes = spec.sweep
     return settings(axes.product, axes.zip, axes.include, axes.exclude)
+
+
+class Sizes(NamedTuple):
+    """The batch sizes worth measuring, ascending, and why they are fewer than wanted, if they are."""
+
+    batch_sizes: tuple[int, ...]
+    why: str = ""
+
+
+def sizes(
+    loads: Loads,
+    largest_load: float | None = None,
+    points: int = SIZES,
+    *,
+    floor: int = MIN_LOAD,
+    share: float = TOP_LOAD_SHARE,
+) -> Sizes:
+    """Return the batch sizes whose memory makes a line to rely on, at little cost.
+
+    Their loads are spread evenly from a small one up to a share of the largest load that
+    matters: the GPU's, or the whole text's in one call where that is less or the GPU is
+    unknown. Only sizes are taken whose own load is larger than that of all smaller ones, so that
+    no two measure the same. Where the share leaves too few above the floor it is doubled until
+    there are enough; where the whole text has too few, those below the floor are taken too.
+
+    Parameters
+    ----------
+    loads
+        Of the text.
+    largest_load
+        What the GPU takes, if that is known; no batch size beyond it is returned.
+    points
+        How many are wanted.
+    floor
+        The load below which the line bends; 0 if the load is the batch size.
+    share
+        What the largest size takes of what the GPU, or else the text, could.
+    """
+    floor = 0 if loads.lengths.source == NONE else floor
+    most = min(math.inf if largest_load is None else largest_load, loads.load(loads.limit))
+    top = share * most
+    usable = _between(loads, floor, top)
+    while len(usable) < points and top < most:
+        top = min(2 * top, most)
+        usable = _between(loads, floor, top)
+    if len(usable) < MIN_DISTINCT_LOADS:
+        usable = _between(loads, 0, top)
+    found = _spread(usable, points)
+    return Sizes(
+        found, _why_few(loads, found, largest_load) if len(found) < min(points, MIN_DISTINCT_LOADS) else ""
+    )
+
+
+def _between(loads: Loads, floor: float, top: float) -> dict[int, int]:
+    """Return load by batch size of the steps between two loads."""
+    return {size: load for size in loads.steps if floor <= (load := loads.load(size)) <= top}
+
+
+def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
+    """Return the sizes whose loads are nearest to evenly spread ones, rounder sizes first."""
+    left, gap = dict(usable), max(usable.values(), default=0) / points
+    found: list[int] = []
+    for share in range(points, 0, -1):
+        if not left:
+            break
+        wanted = gap * share
+        chosen = min(left, key=lambda size: _unfit(size, abs(left[size] - wanted) / gap))
+        found.append(chosen)
+        del left[chosen]
+    return tuple(sorted(found))
+
+
+def _unfit(size: int, gaps: float) -> tuple[int, float]:
+    """Return a key that is least for the best size: near what is wanted, then round, then nearest."""
+    roundness = next(step for step in (100, 50, 25, 10, 5, 1) if size % step == 0)
+    return (-roundness, gaps) if gaps <= ROUNDING_TOLERANCE else (0, gaps)
+
+
+def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -> str:
+    """Return in a sentence, without a full stop, why there are fewer sizes than a line needs."""
+    smallest = loads.load(1)
+    if largest_load is not None and largest_load < loads.load(loads.limit):
+        if largest_load <= 0:
+            return "what the model takes alone is more than there is"
+        if not found:
+            return f"not even a batch size of 1, a load of {smallest:,}, fits into {largest_load:,.0f}"
+        many = "batch sizes with loads of their own fit" if len(found) > 1 else "batch size fits"
+        return f"only {len(found)} {many} into {largest_load:,.0f}"
+    return f"the text makes too few distinct loads ({len(loads.steps)}) for a line: a longer text has more"

@@ -1,7 +1,7 @@
 """Do one thing in a process of its own, which has ended before the caller goes on.
 
-What opens a card, takes much memory or runs code of the user's is done so: the jobkit process never
-imports torch, and a point starts on a card that is as empty as it was. The child is
+What opens a GPU, takes much memory or runs code of the user's is done so: the jobkit process never
+imports torch, and a point starts on a GPU that is as empty as it was. The child is
 ``python -m jobkit.planning.child MODULE:FUNCTION``. It takes its arguments as JSON from stdin, and
 writes a JSON object a line to stdout: what it has to say, then its result or its error.
 """
@@ -21,11 +21,11 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import Say
 from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING
 
-NO_CARDS = {"CUDA_VISIBLE_DEVICES": ""}
+NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 FIX = "jobkit doctor reports what this Python lacks"
 
 
-def run_in_child(function: str, *arguments: object, say: Say, what: str, cards: bool = False) -> Any:  # noqa: ANN401 - any JSON
+def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: bool = False) -> Any:  # noqa: ANN401 - any JSON
     """Call a function in a child process and return its result once the child has ended.
 
     Parameters
@@ -38,7 +38,7 @@ def run_in_child(function: str, *arguments: object, say: Say, what: str, cards: 
         Is passed each line that the function says, as it says it.
     what
         What is done, for the message of a failure: ``building the stand-in model``.
-    cards
+    gpus
         Whether the child may use GPUs.
 
     Raises
@@ -48,7 +48,7 @@ def run_in_child(function: str, *arguments: object, say: Say, what: str, cards: 
     """
     reply: dict[str, Any] = {}
     argv = (sys.executable, "-P", "-m", "jobkit.planning.child", function)
-    env = dict([SLEEP_WHILE_WAITING]) | os.environ | ({} if cards else NO_CARDS)
+    env = dict([SLEEP_WHILE_WAITING]) | os.environ | ({} if gpus else NO_GPUS)
     done = shell.run_streaming(argv, partial(_receive, reply, say), text=json.dumps(arguments), env=env)
     if "error" in reply:
         message, hint, exit_code = reply["error"]

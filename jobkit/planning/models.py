@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,7 +43,7 @@ def find_model(
     say: Say,
     build: bool = True,
 ) -> ModelRef:
-    """Return the model that a spec names, building a stand-in where that is allowed and needed.
+    """Return the model that a spec names, building a stand-in if that is allowed and needed.
 
     Looked for are the cache (what `fetch_model` wrote), ``$STANZA_RESOURCES_DIR``, then Stanza's
     own folder. A real model is ``full``; any other size is a stand-in's.
@@ -62,29 +61,29 @@ def find_model(
     say
         Told what takes time.
     build
-        Whether a stand-in is built where it is missing; without, it is described as it would be.
+        Whether a stand-in is built if it is missing; without, it is described as it would be.
 
     Raises
     ------
     JobkitError
-        Where there is no such model and no fallback, with the command that fetches it.
+        If there is no such model and no fallback, with the command that fetches it.
     """
     if size == FULL:
         for place in model_places(name, cache):
             if not missing_files(place, name):
-                return _real(place, name, size)
+                return _ref(place, name, size, stand_in=False)
     if fallback == STAND_IN and name == LANGUAGE:
         return build_stand_in(size, cache, say=say) if build else _as_is(size, cache)
     raise _not_found(name, size, cache)
 
 
 def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
-    """Return the stand-in of a size, built where it is not there yet.
+    """Return the stand-in of a size, built if it is not there yet.
 
     Raises
     ------
     JobkitError
-        Where there is no such size.
+        If there is no such size.
     """
     make_standin(size, cache, say)
     return _as_is(size, cache)
@@ -93,7 +92,7 @@ def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
 def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) -> ModelRef:
     """Download Stanza's tokenizer and tagger of a language into the cache, whole or not at all.
 
-    Stanza holds every file against its md5. What an interrupted fetch had whole is kept beside
+    Stanza holds every file against its md5. What an interrupted fetch had whole is kept next to
     the models, in ``.fetch-NAME``, and is not fetched again.
 
     Parameters
@@ -106,7 +105,7 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
     Raises
     ------
     JobkitError
-        Where it cannot be had; a model fetched before stays as it was.
+        If it cannot be had; a model fetched before stays as it was.
     """
     if not LANGUAGES.fullmatch(name):
         raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
@@ -132,7 +131,7 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
         with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
             _swap(made, folder, Path(scratch) / "old")
         share_with_group(folder)
-    return _real(folder, name, FULL)
+    return _ref(folder, name, FULL, stand_in=False)
 
 
 def model_places(name: str, cache: Path) -> tuple[Path, ...]:
@@ -146,7 +145,7 @@ def list_models(cache: Path) -> tuple[ModelRef, ...]:
     """Return the models that are on this machine: fetched ones, Stanza's own, stand-ins."""
     named = {place for name in _languages(cache) for place in model_places(name, cache)}
     real = [
-        _real(place, name, FULL)
+        _ref(place, name, FULL, stand_in=False)
         for place in sorted(named)
         for name in _languages(cache)
         if (place.parent != cache.absolute() / "models" or place.name == name)
@@ -163,10 +162,6 @@ def _languages(cache: Path) -> list[str]:
         path.name for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_dir()
     }
     return sorted(name for name in inside if re.fullmatch(r"[a-z]{2,3}(-[a-z]+)?", name))
-
-
-def _real(folder: Path, name: str, size: str) -> ModelRef:
-    return _ref(folder, name, size, stand_in=False)
 
 
 def _as_is(size: str, cache: Path) -> ModelRef:
@@ -188,26 +183,21 @@ def _as_is(size: str, cache: Path) -> ModelRef:
 
 
 def _spoilt(folder: Path) -> str:
-    """Return what a stand-in lacks; empty where it is whole."""
+    """Return what a stand-in lacks; empty if it is whole."""
     return missing_files(folder, LANGUAGE) if is_built(folder) else "not built"
 
 
 def _ref(folder: Path, name: str, size: str, *, stand_in: bool) -> ModelRef:
     resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
+    staged = [folder / RESOURCES_FILE, *(folder / name).rglob("*")]  # what a job copies
     return ModelRef(
         path=str(folder),
         name=name,
         size=size,
         stand_in=stand_in,
         fingerprint=fingerprint(folder, needed_files(resources, name)),
-        size_bytes=sum(path.stat().st_size for path in _staged(folder, name)),
+        size_bytes=sum(path.stat().st_size for path in staged if path.is_file()),
     )
-
-
-def _staged(folder: Path, language: str) -> Iterator[Path]:
-    """Yield the files that a job copies: the language's folder and the resources."""
-    yield folder / RESOURCES_FILE
-    yield from (path for path in (folder / language).rglob("*") if path.is_file())
 
 
 def _swap(new: Path, folder: Path, old: Path) -> None:

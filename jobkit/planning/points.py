@@ -13,7 +13,7 @@ from jobkit.spec.sweep_spec import SweepSpec
 
 ALLOCATOR = "expandable_segments:True"
 """PyTorch's allocator setting unless the spec's variables say otherwise: with it, reserved memory
-follows the load; without, it is a ratchet (measured: 6 to 19 % more batch on one card)."""
+follows the load; without, it is a ratchet (measured: 6 to 19 % more batch on one GPU)."""
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """The variable's name today, and in torch before 2.9."""
@@ -55,9 +55,11 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     Raises
     ------
     JobkitError
-        Where nothing is left to run, or ``auto`` is not decided yet.
+        If nothing is left to run, or ``auto`` is not decided yet.
     """
-    inputs = inputs or _not_found_yet(spec)
+    if inputs is None:  # nothing that the spec names has been looked up
+        text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
+        inputs = Inputs(run_id=spec.name, text=text, model=None, device=spec.device)
     axes = spec.sweep
     if any(isinstance(values, Auto) for values in axes.product.values()):
         raise JobkitError(
@@ -70,11 +72,6 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     ordered = sorted(rows, key=_size)
     pairs = [(row, repeat) for repeat in range(1, spec.repeats + 1) for row in ordered]
     return tuple(_point(spec, inputs, index, *pair) for index, pair in enumerate(pairs, 1))
-
-
-def _not_found_yet(spec: SweepSpec) -> Inputs:
-    text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
-    return Inputs(run_id=spec.name, text=text, model=None, device=spec.device)
 
 
 def _size(row: Mapping[str, int]) -> tuple[int, tuple[int, ...]]:

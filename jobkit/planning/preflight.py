@@ -59,9 +59,9 @@ class Size:
         The call that makes ``load``: where it begins, from 0, and at which batch size.
     efficiency, efficiency_sorted
         Characters over padded characters, as the text stands and if it were sorted by length;
-        ``None`` where no lengths are known.
+        ``None`` if no lengths are known.
     gpu_bytes
-        What the process may take on the card, roughly; ``None`` where nothing is known of it.
+        What the process may take on the GPU, roughly; ``None`` if nothing is known of it.
     in_spec, to_measure
         Whether the spec sweeps it, and whether it is worth measuring.
     """
@@ -93,11 +93,11 @@ class Preflight:
     Attributes
     ----------
     text, workload, model, stand_in, device
-        What the spec names; ``model`` is ``None`` where there is none.
+        What the spec names; ``model`` is ``None`` if there is none.
     source
         How the lengths were found: `jobkit.fit.lengths.TOKENIZER`, ``PUNCTUATION`` or ``NONE``.
     paragraphs, items, characters
-        How many; ``items`` is ``None`` where no lengths are known.
+        How many; ``items`` is ``None`` if no lengths are known.
     saturation, limit
         As in `jobkit.fit.loads.Loads`.
     measure
@@ -105,9 +105,9 @@ class Preflight:
     why
         What was chosen and why, in a line.
     gpu_memory_bytes
-        The card that was taken for it; ``None`` where nothing is known of it.
+        The GPU that was taken for it; ``None`` if nothing is known of it.
     gpu_memory_named
-        Whether the user named that card.
+        Whether the user named that GPU.
     """
 
     text: str
@@ -150,7 +150,7 @@ def preflight(
     fast
         Whether to estimate lengths from punctuation where they take a model.
     gpu_memory_bytes
-        What the card holds, where it is known.
+        What the GPU holds if it is known.
     say
         Told in a line what takes time.
 
@@ -160,7 +160,7 @@ def preflight(
         As `jobkit.planning.prepare.prepare`.
     """
     found = resolve(path, Options(overrides=overrides), fetch=True, build=not fast, say=say)
-    spec, card = found.spec, gpu_memory_bytes or batch_sizes.named_card_bytes(found.spec)
+    spec, gpu = found.spec, gpu_memory_bytes or batch_sizes.named_gpu_bytes(found.spec)
     lengths = text_lengths(
         spec.workload,
         found.text,
@@ -171,15 +171,13 @@ def preflight(
         folder=found.workload_folder,
     )
     loads = batch_sizes.loads_of(spec, lengths)
-    chosen = batch_sizes.choose(spec, found.model, loads, card)
+    chosen = batch_sizes.choose(spec, found.model, loads, gpu)
     if batch_sizes.is_auto(spec):
         spec = batch_sizes.decided(spec, chosen.sizes.batch_sizes)
-    return _gathered(found, spec, chosen, card)
+    return _gathered(found, spec, chosen, gpu)
 
 
-def _gathered(
-    found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, card: int | None
-) -> Preflight:
+def _gathered(found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, gpu: int | None) -> Preflight:
     loads, paragraphs = chosen.loads, paragraphs_of(found.text)
     lengths, model = loads.lengths, found.model
     known = chosen.largest_load is not None
@@ -199,8 +197,8 @@ def _gathered(
         limit=loads.limit,
         measure=chosen.sizes.batch_sizes,
         why=chosen.line,
-        gpu_memory_bytes=card or (batch_sizes.ASSUMED_BYTES if known else None),
-        gpu_memory_named=card is not None,
+        gpu_memory_bytes=gpu or (batch_sizes.ASSUMED_BYTES if known else None),
+        gpu_memory_named=gpu is not None,
         sizes=tuple(_sizes(found, spec, chosen)),
         settings=tuple(_settings(spec, Loads(lengths))),
     )

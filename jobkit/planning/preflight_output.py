@@ -15,9 +15,9 @@ from jobkit.planning.preflight import Preflight, Size
 
 SPECS_OWN, WORTH_MEASURING = "*", ">"
 WITHOUT_LENGTHS = (
-    "This workload tells no lengths, so its load is taken to be the batch size. What that costs: memory",
+    "This workload reports no lengths, so its load is taken to be the batch size. What that costs: memory",
     "that follows the longest paragraph of a batch shows as scatter about the line, and the largest batch",
-    "is right only for texts like this one. A static method `lengths` of its class mends it.",
+    "is right only for texts like this one. A static method `lengths` of its class fixes it.",
 )
 
 
@@ -116,6 +116,6 @@ def _answer(found: Preflight) -> Iterator[str]:
         sizes = ", ".join(map(str, found.measure))
         yield NoWrap(f"  or say so now:    --set 'sweep.batch_size=[{sizes}]'")
     if found.gpu_memory_named and all(size.gpu_bytes is None for size in found.sizes):
-        yield "  --gpu-memory changes nothing: what a load takes is not known of this workload and model."
+        yield "  --gpu-memory changes nothing: what a load takes is unknown for this workload and model."
     elif found.device != "cpu" and not found.gpu_memory_named:
-        yield "  What share of your card they take is known after the first point."
+        yield "  What share of your GPU they take is known after the first point."

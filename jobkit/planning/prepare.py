@@ -27,13 +27,13 @@ from jobkit.planning.resolve import (
 )
 from jobkit.planning.script import render, render_find, render_follow
 from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
-from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import Request
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
-__all__ = ["Options", "Prepared", "choose_scheduler", "prepare", "run_id"]
+__all__ = ["Options", "Prepared", "prepare", "run_id"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ def _sized(found: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Le
     if batch_sizes.is_auto(spec):
         lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
         chosen = batch_sizes.choose(
-            spec, model, batch_sizes.loads_of(spec, lengths), batch_sizes.named_card_bytes(spec)
+            spec, model, batch_sizes.loads_of(spec, lengths), batch_sizes.named_gpu_bytes(spec)
         )
         say(chosen.line)
         return batch_sizes.decided(spec, chosen.sizes.batch_sizes), lengths

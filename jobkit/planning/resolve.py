@@ -121,7 +121,7 @@ def resolve(
         "scheduler": name,
         "text": spec.text if SAMPLE.fullmatch(spec.text) or "://" in spec.text else text.path,
         "device": device(spec, name),
-        "pack": _pack(spec, site),
+        "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
         "site": lookup.site_name,
         "template": lookup.template,
     }
@@ -139,13 +139,6 @@ def resolve(
         model=model,
         workload_folder=None if spec.workload in SHIPPED else spec_folder(path),
     )
-
-
-def _pack(spec: SweepSpec, site: Site) -> int:
-    """Return how many points share a job: as the spec says, else the site; 1 on this machine."""
-    if runs_here(site.scheduler):
-        return 1
-    return spec.pack if "pack" in spec.model_fields_set else site.pack
 
 
 @dataclass(slots=True)
@@ -211,7 +204,7 @@ def _found(document: Document, key: str, find: Callable[[], T]) -> T | None:
 
 
 def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
-    """Return in a line which GPUs every point holds and none uses; empty where there are none.
+    """Return in a line which GPUs every point holds and none uses; empty if there are none.
 
     Parameters
     ----------
@@ -254,7 +247,7 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
     Raises
     ------
     JobkitError
-        With the commands that mend it.
+        With the commands that fix it.
     """
     if spec.device != "cuda" or not workload.needs_model or not (why := _wrong_torch(spec, site)):
         return

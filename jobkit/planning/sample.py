@@ -141,12 +141,12 @@ def generator_version() -> str:
 
 
 def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
-    """Have the sample text in a folder, and its gold entities beside it.
+    """Have the sample text in a folder, and its gold entities next to it.
 
     Parameters
     ----------
     folder
-        Made where it is not there.
+        Made if it is not there.
     paragraphs
         How many.
 
@@ -158,7 +158,7 @@ def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
     Raises
     ------
     JobkitError
-        Where the folder cannot be written.
+        If the folder cannot be written.
     """
     sample = generate(SEED, paragraphs)
     text = join_paragraphs(sample.paragraphs)

@@ -58,7 +58,7 @@ def find_template(name: str, base: Path) -> str:
     Raises
     ------
     JobkitError
-        Where there is no such file.
+        If there is no such file.
     """
     path = (base / os.path.expanduser(name)).absolute()  # noqa: PTH111 - a Path forgets the ./ of ./~
     if not path.is_file():

@@ -37,7 +37,7 @@ def paragraphs_of(text: TextRef) -> list[str]:
 
 
 def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Lengths | None:
-    """Return what `text_lengths` found earlier, ``None`` where it was never asked."""
+    """Return what `text_lengths` found earlier, ``None`` if it was never asked."""
     path = _kept_at(workload, text, model, cache)
     try:
         return Lengths.from_json(path.read_text(encoding="utf-8"), where=str(path)) if path else None
@@ -76,10 +76,10 @@ def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
     Raises
     ------
     JobkitError
-        Where the workload fails to find them.
+        If the workload fails to find them.
     """
     known, paragraphs = traits(workload, folder), paragraphs_of(text)
-    if not known.tells_lengths:
+    if not known.reports_lengths:
         return Lengths.unknown(len(paragraphs))
     if known.needs_model and (fast or model is None or model.fingerprint == NOT_BUILT):
         return estimated_lengths(paragraphs)
@@ -152,7 +152,7 @@ def _asked(
 
 
 def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Path | None:
-    """Return where lengths are kept; ``None`` where they are quick to find, or the code may change."""
+    """Return where lengths are kept; ``None`` if they are quick to find, or the code may change."""
     if workload not in SHIPPED or model is None:
         return None
     parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", "stanza"))]

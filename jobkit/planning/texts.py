@@ -46,7 +46,7 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
     Raises
     ------
     JobkitError
-        Where there is no such text, or it is a folder, empty, binary, not UTF-8, or white space.
+        If there is no such text, or it is a folder, empty, binary, not UTF-8, or white space.
     """
     texts = cache / "texts"
     if found := SAMPLE.fullmatch(name):
@@ -82,7 +82,7 @@ def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
 
 
 def _kept(texts: Path, note: Path) -> bytes | None:
-    """Return the text whose checksum a note holds; ``None`` where it is not there, or not as it was."""
+    """Return the text whose checksum a note holds; ``None`` if it is not there, or not as it was."""
     try:
         digest = note.read_text(encoding="ascii").strip()
         data = (texts / f"sample-{digest[:12]}.txt").read_bytes()
@@ -169,7 +169,7 @@ def _fetch(address: str, into: IO[bytes]) -> None:
     Raises
     ------
     OSError
-        Where it cannot be had whole.
+        If it cannot be had whole.
     """
     from urllib.request import Request, urlopen  # as above
 

@@ -15,7 +15,7 @@ class Traits(NamedTuple):
     """Whether a workload needs a model and tells the lengths of a text's items, and the knobs it has."""
 
     needs_model: bool
-    tells_lengths: bool
+    reports_lengths: bool
     knobs: Sequence[str]
 
 
@@ -33,7 +33,7 @@ def traits(name: str, folder: str | None = None) -> Traits:
     Raises
     ------
     JobkitError
-        Where there is no such class, it cannot be imported, or it lacks something.
+        If there is no such class, it cannot be imported, or it lacks something.
     """
     if name in SHIPPED:
         return Traits(*own.traits(name, None, say=print))

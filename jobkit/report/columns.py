@@ -22,7 +22,7 @@ LEGENDS = {
     "text": "text of padded: share of the padded characters that are text, not filling",
     "load": "load: characters of the largest batch once padded; memory follows it",
 }
-"""A line for each family of columns, shown where one of them is; ``part`` where a cell has `PART`."""
+"""A line for each family of columns, shown with its columns; ``part`` if a cell has `PART`."""
 PART = " (n="
 
 

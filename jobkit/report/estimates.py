@@ -33,13 +33,13 @@ class GroupEstimate:
     by_knob
         The line in the knob: the answer that a user asks for.
     by_load
-        The line in the load, what the framework pads to: ``None`` where a point has no load.
+        The line in the load, what the framework pads to: ``None`` if a point has no load.
     prediction
-        What to go by instead: from what the batches need; ``None`` where too few points tell.
+        What to go by instead: from what the batches need; ``None`` if too few points tell.
     run
         The folder of the first run of the group.
     others
-        The values of all other knobs that it holds for, in words; empty where none varies.
+        The values of all other knobs that it holds for, in words; empty if none varies.
     """
 
     group: int
@@ -59,7 +59,7 @@ def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tupl
     collected
         What was read.
     gpu_memory_bytes
-        The card to fit; by default the one that the group was measured on.
+        The GPU to fit; by default the one that the group was measured on.
     """
     with no_search_for_cycles():
         return tuple(

@@ -60,7 +60,7 @@ def load(run: Path | str) -> Loaded:
     Raises
     ------
     JobkitError
-        Where it is none.
+        If it is none.
     """
     folder = Path(run)
     if not is_run_folder(folder):

@@ -37,7 +37,7 @@ _GPU_REPORT = re.compile(r"^\| GPU ID: \d+|Max GPU Memory Used \(bytes\)", re.MU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRun:
-    """One run as a log tells it; what the log does not say is ``None``.
+    """One run as a log reports it; what the log does not have is ``None``.
 
     Attributes
     ----------

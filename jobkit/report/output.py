@@ -53,7 +53,7 @@ def render(
     width
         Columns of the terminal: the least important columns of a table give way. Only ``table``.
     gpu_memory_bytes
-        The card to estimate the largest batch for; by default the one measured on.
+        The GPU to estimate the largest batch for; by default the one measured on.
     color
         Whether titles carry terminal colours. Only ``table``.
     """

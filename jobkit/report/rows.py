@@ -18,7 +18,7 @@ LOG = "tagger log"
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """A point: what was asked, what was measured, and where it stands in the tables.
+    """A point: what was planned, what was measured, and its place in the tables.
 
     A value that is not known is ``None``. The fields up to ``foreign``, in this
     order, are the columns of ``jobkit collect --format csv``.

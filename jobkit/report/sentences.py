@@ -96,7 +96,7 @@ def _prediction_lines(found: Prediction, run: str) -> Iterator[str]:
         yield f"No estimate of the largest batch_size: {found.reason}."
     else:
         there = format_memory(found.capacity_bytes)
-        ends = "where the text ends" if found.saturated else f"by the line itself {found.largest_batch:,}"
+        ends = "which is the whole text" if found.saturated else f"by the line itself {found.largest_batch:,}"
         yield f"Largest safe batch_size: {found.safe_batch:,}, {ends}; {there} for the allocator"
         expected, bound = format_memory(found.expected_bytes), format_memory(found.bound_bytes)
         if found.safe_batch:

@@ -1,1 +1,1 @@
-"""The schedulers: one module each, argv out and text in."""
+"""The schedulers: argument lists out, text in. One folder each."""

@@ -1,4 +1,4 @@
-"""What a job script holds that its scheduler ignores, or takes for something else. Pure."""
+"""Find what a scheduler ignores in a job script, or reads differently. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.script import Finding, IsFolder, read_script
 
 PLACED = "late"
-"""The rule about where a line stands, which is the template's doing, whatever the line says."""
+"""The rule about the place of a line, for which the template is responsible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Linted:
-    """A script that was looked through.
+    """The findings in a script.
 
     Attributes
     ----------
     name
-        What to call it.
+        Its name.
     found
-        What was found, by the schedulers that its directives are for, in the order of lines.
+        The findings, by the schedulers that its directives are for, in the order of lines.
     """
 
     name: str
@@ -30,38 +30,38 @@ class Linted:
 
     @property
     def findings(self) -> list[tuple[str, Finding]]:
-        """All that was found, by line, each with its scheduler."""
-        pairs = [(scheduler, one) for scheduler, some in self.found.items() for one in some]
+        """All findings by line, each with its scheduler."""
+        pairs = [(scheduler, finding) for scheduler, some in self.found.items() for finding in some]
         return sorted(pairs, key=lambda pair: pair[1].line)
 
     def as_json(self) -> dict[str, object]:
-        """Return it for programs."""
-        findings = [{"scheduler": scheduler, **asdict(one)} for scheduler, one in self.findings]
+        """Return the findings for programs."""
+        findings = [{"scheduler": scheduler, **asdict(finding)} for scheduler, finding in self.findings]
         return {"script": self.name, "schedulers": list(self.found), "findings": findings}
 
     def lines(self) -> list[str]:
-        """Return it for a person: each finding with its place, what comes of it, and the mend."""
+        """Return the findings for a person: each with its place, its effect, and the fix."""
         told = []
-        for scheduler, one in self.findings:
+        for scheduler, finding in self.findings:
             of = f" ({SCHEDULERS[scheduler].TITLE})" if len(self.found) > 1 else ""
-            told.append(f"{self.name}:{one.line}: {one.text.strip()}")
-            told.append(f"    {one.effect}{of}: {one.told}")
-            told.append(f"    {one.mend}")
+            told.append(f"{self.name}:{finding.line}: {finding.text.strip()}")
+            told.append(f"    {finding.effect}{of}: {finding.told}")
+            told.append(f"    {finding.mend}")
         return told
 
 
 def lint(text: str, name: str = "job script", is_folder: IsFolder | None = None) -> Linted:
-    """Look through a job script.
+    """Return the findings in a job script.
 
     Parameters
     ----------
     text
-        The script. Its directives tell which schedulers it is for: one, several or none.
+        The script. Its directives decide which schedulers it is for: one, several or none.
     name
-        What to call it.
+        Its name.
     is_folder
-        Tells of a path whether it is a folder, from where the script is submitted; ``None`` where
-        folders are not to be looked for. The path may begin with ``~``, and hold ``$HOME`` and ``$USER``.
+        Returns whether a path is a folder, seen from the folder of the submission; ``None`` to
+        check no folders. The path may begin with ``~``, and hold ``$HOME`` and ``$USER``.
     """
     script = read_script(text, is_folder)
     results = ((name, scheduler.lint(script)) for name, scheduler in SCHEDULERS.items())
@@ -69,35 +69,35 @@ def lint(text: str, name: str = "job script", is_folder: IsFolder | None = None)
 
 
 def refuse_script(text: str, scheduler: str, template: str, origins: Mapping[str, str]) -> None:
-    """Raise where a rendered script holds what its scheduler would ignore, or take for something else.
+    """Raise if the scheduler would ignore something in a rendered script, or read it differently.
 
     Parameters
     ----------
     text
-        The script. Its log folder is made when it is submitted, so folders are not looked for.
+        The script. The submission makes its log folder, so folders are not checked.
     scheduler
-        The one that gets it.
+        The scheduler of the job.
     template
-        What the script was made from.
+        The template of the script.
     origins
-        Of header lines without their prefix: where they come from.
+        The origin of header lines, by the line without its prefix.
 
     Raises
     ------
     JobkitError
-        With all that was found, and how to mend the first.
+        With all findings, and the fix of the first.
     """
     found = lint(text).found.get(scheduler, ())
     if found:
         told = []
-        for one in found:
-            origin = "" if one.rule == PLACED else origins.get(one.text.partition(" ")[2], "")
-            told.append(f"{origin + ': ' if origin else ''}{one.text.strip()}: {one.told}")
+        for finding in found:
+            origin = "" if finding.rule == PLACED else origins.get(finding.text.partition(" ")[2], "")
+            told.append(f"{origin + ': ' if origin else ''}{finding.text.strip()}: {finding.told}")
         raise JobkitError("\n  ".join([f"{template}: {told[0]}", *told[1:]]), hint=found[0].mend)
 
 
 def summary(scripts: Sequence[Linted]) -> str:
-    """Return in a line what came of looking through some scripts."""
+    """Return a line with the number of findings in scripts."""
     found = sum(len(script.findings) for script in scripts)
     what = f"{found} finding{'' if found == 1 else 's'}" if found else "nothing found"
     return f"{what} in {len(scripts)} script{'' if len(scripts) == 1 else 's'}"

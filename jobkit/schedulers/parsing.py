@@ -1,4 +1,4 @@
-"""What more than one scheduler prints: lists of tasks, sizes, durations, names."""
+"""Parse what several schedulers print: lists of tasks, sizes, durations, job ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 def expand_tasks(text: str) -> tuple[int, ...]:
     """Return the task numbers of a list: ``3``, ``[1,4-8%2]`` (Slurm), ``1,3-9:2`` (Grid Engine).
 
-    A list that was cut off is read as far as it is whole: Slurm without ``SLURM_BITSTR_LEN=0``
+    A truncated list is read as far as it is complete: Slurm without ``SLURM_BITSTR_LEN=0``
     prints ``[1,4,7,3`` (no bracket, the last number perhaps half) or ``[1,4,...%2]``
     (measured, Slurm 22.05.8). Words that are no numbers are left out.
     """
@@ -34,24 +34,24 @@ def expand_tasks(text: str) -> tuple[int, ...]:
 
 
 def task_ranges(tasks: Iterable[int]) -> tuple[str, ...]:
-    """Return task numbers as ranges, in order: ``1-5``, ``9``; both schedulers write them so."""
+    """Return task numbers as ranges in order, as schedulers write them: ``1-5``, ``9``."""
     ranges: list[list[int]] = []
     for task in sorted(set(tasks)):
         if ranges and task == ranges[-1][-1] + 1:
             ranges[-1][1:] = [task]
         else:
             ranges.append([task])
-    return tuple("-".join(map(str, one)) for one in ranges)
+    return tuple("-".join(map(str, ends)) for ends in ranges)
 
 
 def refusal(answer: Completed, harmless: re.Pattern[str]) -> str | None:
-    """Return what a command refused, in its words; ``None`` where nothing was.
+    """Return the lines in which a command refuses something; ``None`` if it does not.
 
     Parameters
     ----------
     harmless
-        Found in the lines that report what was done, or that a task is over already: both may
-        stand beside a status other than 0.
+        Found in the lines that report what was done, or a task that is over already: a status
+        other than 0 does not exclude either.
     """
     if answer.ok:
         return None
@@ -62,10 +62,10 @@ def refusal(answer: Completed, harmless: re.Pattern[str]) -> str | None:
 
 
 def bytes_of(text: str) -> int | None:
-    """Return a size in bytes: ``323760K``, ``50M``, ``2G``, ``4.688MB``; ``None`` where it is none.
+    """Return a size in bytes: ``323760K``, ``50M``, ``2G``, ``4.688MB``; ``None`` if it is none.
 
     Both schedulers count in powers of two (sacct(1) MaxRSS; sge_types(1) memory_specifier,
-    whose lower-case multipliers are powers of ten and are not told apart here).
+    whose lower-case multipliers are powers of ten; this function ignores the case).
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)B?", text.strip().upper())
     return int(float(found[1]) * _UNITS[found[2]]) if found else None
@@ -91,7 +91,7 @@ def as_walltime(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a request, and the key to change; as a text both in a line."""
+    """A fault of a request, and the key to change; its text has both."""
 
     said: str
     key: str
@@ -101,7 +101,7 @@ class Fault:
 
 
 def no_such(kind: str, name: str, known: Iterable[str], key: str) -> Fault:
-    """Return what is wrong with a name that the cluster does not have, with the nearest it has."""
+    """Return the fault of a name that the cluster does not have, with the nearest name that it has."""
     names = sorted(set(known))
     listed = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
     meant = did_you_mean(name, names)
@@ -117,7 +117,7 @@ def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
     ----------
     patterns
         Tried in this order, each against the whole of every line from the last one up; the
-        groups ``id`` and, where there is one, ``cluster`` are the answer. Wrappers and hooks
+        groups ``id`` and, if there is one, ``cluster`` are the answer. Wrappers and hooks
         print lines of their own before the id (dask-jobqueue#227, MISO#105).
 
     Raises

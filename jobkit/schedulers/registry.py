@@ -1,4 +1,4 @@
-"""The schedulers that jobkit knows: a new one is a line here, in the order that ``auto`` looks."""
+"""The schedulers by name, in the order in which ``auto`` looks for them: a new one is a line here."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def runs_here(name: str) -> bool:
 
 
 def own_option(scheduler: str, line: str) -> str | None:
-    """Return what is wrong with a header line that sets what jobkit sets itself, else ``None``.
+    """Return the fault of a header line with an option that jobkit writes itself, else ``None``.
 
-    A line may hold several options; both schedulers read them all.
+    A line may hold several options; schedulers read them all.
     """
     own = SCHEDULERS[scheduler].RESERVED_OPTIONS if scheduler in SCHEDULERS else {}
     option = next(filter(None, (_meant(word, own) for word in _words(line))), None)
@@ -39,10 +39,10 @@ def _words(line: str) -> list[str]:
 
 
 def _meant(word: str, own: Mapping[str, str]) -> str | None:
-    """Return the option of jobkit's that a word stands for, else ``None``.
+    """Return the reserved option that a word stands for, else ``None``.
 
-    Where there are long options they are read as getopt_long(3) does: a long one may be cut
-    short, a short one has its value behind it (``--out=x``, ``-a1-3``).
+    Long options are read as by getopt_long(3): a long one may be abbreviated, a short one may have
+    its value attached (``--out=x``, ``-a1-3``).
     """
     name = word.partition("=")[0]
     if name in own or not any(option.startswith("--") for option in own):
@@ -58,7 +58,7 @@ def by_name(name: str) -> Scheduler:
     Raises
     ------
     JobkitError
-        With the nearest name, where there is none.
+        With the nearest name, if there is none of this name.
     """
     if name in SCHEDULERS:
         return SCHEDULERS[name]

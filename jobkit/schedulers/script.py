@@ -1,4 +1,4 @@
-"""A job script as schedulers read it, and what can be found in one. Pure."""
+"""A job script as schedulers read it, and the parts of a finding. Pure."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from enum import StrEnum
 from itertools import zip_longest
 
 IsFolder = Callable[[str], bool]
-"""Tells whether a folder exists, seen from where the script is submitted; ``~`` is the home folder."""
+"""Returns whether a folder exists, seen from the folder of the submission; ``~`` is the home folder."""
 
 
 class Effect(StrEnum):
-    """What a finding comes to."""
+    """The effect of a finding."""
 
     IGNORED = "ignored"
-    """What the line asks for is not done, and nobody says so."""
+    """The scheduler ignores the line without a message."""
     CHANGED = "changed"
-    """Something else is done than the line seems to ask, and nobody says so."""
+    """The scheduler does something else than the line seems to ask, without a message."""
     LOST = "lost"
-    """The job is taken, and then dies or waits for ever, without a log."""
+    """The scheduler accepts the job, which then dies or waits for ever, without a log."""
     REFUSED = "refused"
-    """The submit command refuses the script, aloud."""
+    """The submit command refuses the script with a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What can be found in a script.
+    """A kind of finding.
 
     Attributes
     ----------
     told
-        What the scheduler does with it; words in braces are filled in.
+        What the scheduler does; words in braces are filled in.
     mend
-        What to write instead, the same.
+        What to write instead; words in braces are filled in.
     """
 
     effect: Effect
@@ -45,16 +45,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something in a script that its scheduler ignores or takes for something else.
+    """A line that the scheduler ignores or reads differently.
 
     Attributes
     ----------
     line
         Its number, from 1.
     text
-        The line, as it stands.
+        The line.
     rule
-        The name of the rule by which it was found.
+        The name of its rule.
     told, mend
         As of the rule, filled in.
     """
@@ -76,9 +76,9 @@ class Line:
     text
         Without its line end.
     header
-        Whether it stands before the first command.
+        Whether it comes before the first command.
     here
-        Whether it stands in a here-document: it is text for another program.
+        Whether it is in a here-document, which is text for another program.
     """
 
     number: int
@@ -88,12 +88,12 @@ class Line:
 
     @property
     def comment(self) -> bool:
-        """Whether the shell takes it for a comment, or for nothing at all."""
+        """Whether it is a comment, or empty."""
         return not self.text.strip() or self.text.lstrip().startswith("#")
 
 
 def finding(rules: Mapping[str, Rule], line: Line, rule: str, /, **values: object) -> Finding:
-    """Return what a rule says of a line, the words in braces filled in."""
+    """Return the finding of a rule in a line, the words in braces filled in."""
     known = rules[rule]
     return Finding(
         line=line.number,
@@ -112,9 +112,9 @@ class Script:
     Attributes
     ----------
     crlf
-        The number of the first line that ends as on Windows; 0 where none does.
+        The number of the first line that ends in CRLF; 0 if none does.
     is_folder
-        ``None`` where folders are not to be looked for.
+        ``None`` to check no folders.
     """
 
     lines: tuple[Line, ...]
@@ -124,7 +124,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of a directive: its name without dashes, and its value, empty where it has none."""
+    """An option of a directive: its name without dashes, and its value or an empty text."""
 
     line: Line
     name: str
@@ -136,7 +136,7 @@ _HERE = re.compile(r"<<-?\s*(?:'(?P<single>[^']+)'|\"(?P<double>[^\"]+)\"|\\?(?P
 
 
 def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
-    """Return a script's lines, with what stands before the first command and in here-documents."""
+    """Return a script's lines, marked as header or as part of a here-document."""
     rows = text.split("\n")
     crlf = next((number for number, row in enumerate(rows, 1) if row.endswith("\r")), 0)
     rows = [row.removesuffix("\r") for row in rows]
@@ -156,7 +156,7 @@ def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
 
 
 def _here_words(row: str) -> Iterator[str]:
-    """Yield the words that end the here-documents which a line begins."""
+    """Yield the words that end the here-documents of a line."""
     for found in _HERE.finditer(row.replace("<<<", "")):
         yield next(filter(None, found.groups()))
 
@@ -191,9 +191,9 @@ def missing_folder(rules: Mapping[str, Rule], script: Script, line: Line, folder
         yield finding(rules, line, "folder", folder=folder, quoted=quoted)
 
 
-def followed(told: Sequence[str]) -> Iterator[tuple[str, str]]:
+def followed(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each word with the one after it, empty after the last."""
-    return zip_longest(told, told[1:], fillvalue="")
+    return zip_longest(words, words[1:], fillvalue="")
 
 
 _TRAP = re.compile(
@@ -204,7 +204,7 @@ _NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
 
 
 def traps(script: Script) -> dict[str, Line]:
-    """Return the signals that a script traps, and the first line that does; not those it ignores."""
+    """Return the signals that a script traps, each with the first line that does."""
     found: dict[str, Line] = {}
     for line in script.lines:
         trap = None if line.here or line.comment else _TRAP.match(line.text)

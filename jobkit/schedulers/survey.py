@@ -1,4 +1,4 @@
-"""A cluster as its scheduler describes it, and what is wrong with a request there."""
+"""A cluster as its scheduler describes it, and the faults of a request there."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Nodes:
     Attributes
     ----------
     number
-        How many there are; 0 where that is not known.
+        How many there are; 0 if unknown.
     names
-        What they are called, where the scheduler says it.
+        Their names, if the scheduler reports them.
     cpus, memory_bytes
-        Of one of them; ``None`` where that is not known.
+        Of one of them; ``None`` if unknown.
     gpus
         Of one of them, by type.
     """
@@ -36,7 +36,7 @@ class Nodes:
     gpus: Mapping[str, int] | None = None
 
     def lacks(self, request: Request) -> tuple[str, ...]:
-        """Return the keys of `resources` of which a request asks for more than such a node has."""
+        """Return the keys of `resources` that exceed such a node."""
         gpus = self.gpus
         most = request.gpus if gpus is None else max(gpus.values(), default=0)
         if gpus is not None and request.gpu_type:
@@ -59,26 +59,26 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue, as far as the scheduler tells of it.
+    """A queue as the scheduler describes it.
 
     Attributes
     ----------
     default
-        Whether jobs go there that name no queue.
+        Whether jobs without a queue go there.
     walltime_s
-        The longest that a job may ask for; ``None`` for no limit.
+        The longest walltime of a job; ``None`` for no limit.
     gpus
-        The largest number of GPUs on one node, by type; an empty type where none is told.
+        The largest number of GPUs on one node, by type; an empty type if unknown.
     nodes
         How many it has.
     cpus, memory_bytes
-        Of its largest node; ``None`` where that is not told.
+        Of its largest node; ``None`` if unknown.
     kinds
-        What its nodes have, each kind of node once; empty where that is not known.
+        Its kinds of nodes; empty if unknown.
     closed
-        Why it takes no job of this user; empty where nothing says so.
+        Why it accepts no job of this user; empty if it may.
     only
-        Whom it is for, where not for all; whether this user is one of them is not known.
+        Whom it is for, if not for all; this user may be among them.
     environments
         The parallel environments that it serves (Grid Engine).
     """
@@ -98,14 +98,14 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedQueues:
-    """The queues that a request names.
+    """The queues of a request.
 
     Attributes
     ----------
     queues
-        Those that there are.
+        Those that exist.
     unknown
-        The first name that no queue has; empty where all are known.
+        The first name that no queue has; empty if all exist.
     where
         All of them, for a person: ``partition 'gpu'``.
     """
@@ -123,7 +123,7 @@ def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> Requested
     names
         With commas between them; each may hold ``*`` and ``?`` and end in ``@host``, as Grid Engine
         has it (sge_types(1), wc_queue_list; a host alone means any queue). ``None`` for the default
-        queue, or where there is none for any.
+        queue, or for any queue if there is no default.
     noun
         What the scheduler calls a queue.
     """
@@ -144,13 +144,13 @@ def _matches(word: str, known: Iterable[Queue]) -> bool:
 
 
 def unknown_fault(asked: RequestedQueues, known: Iterable[Queue], noun: str) -> Fault | None:
-    """Return what is wrong with a name that no queue has, with the nearest one."""
+    """Return the fault of a queue that does not exist, with the nearest name."""
     names = [queue.name for queue in known]
     return no_such(noun, asked.unknown, names, "the queue") if asked.unknown else None
 
 
 def walltime_fault(request: Request, asked: RequestedQueues, limit: str = "") -> Fault | None:
-    """Return what is wrong with a walltime that none of the queues asked for allows.
+    """Return the fault of a walltime that none of the requested queues allows.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def walltime_fault(request: Request, asked: RequestedQueues, limit: str = "") ->
 
 
 def gpu_fault(request: Request, asked: RequestedQueues) -> Fault | None:
-    """Return what is wrong with GPUs that none of the queues asked for has."""
+    """Return the fault of GPUs that none of the requested queues has."""
     if not request.gpus or not asked.queues:
         return None
     where, offered = asked.where, offered_gpus(asked.queues)
@@ -189,7 +189,7 @@ def gpu_fault(request: Request, asked: RequestedQueues) -> Fault | None:
 
 
 def node_fault(request: Request, asked: RequestedQueues) -> Fault | None:
-    """Return what is wrong with CPUs, memory and GPUs that no node of the queues has together."""
+    """Return the fault of CPUs, memory and GPUs that no node of the queues has together."""
     kinds = [kind for queue in asked.queues for kind in queue.kinds]
     lacking = [kind.lacks(request) for kind in kinds]
     if not kinds or () in lacking or gpu_fault(request, asked):
@@ -197,8 +197,8 @@ def node_fault(request: Request, asked: RequestedQueues) -> Fault | None:
     never = [key for key in _WANTED if all(key in keys for keys in lacking)]
     wanted = never or [key for key in _WANTED if any(key in keys for keys in lacking)]
     words = " and ".join(_WANTED[key](request) for key in wanted)
-    told = list(dict.fromkeys(map(str, kinds)))
-    have = "; ".join(told[:_MOST_KINDS]) + ("; ..." if len(told) > _MOST_KINDS else "")
+    names = list(dict.fromkeys(map(str, kinds)))
+    have = "; ".join(names[:_MOST_KINDS]) + ("; ..." if len(names) > _MOST_KINDS else "")
     keys = " or ".join(f"resources.{key}" for key in wanted)
     return Fault(f"{asked.where} has no node with {words}: {have}", f"{keys}, or the queue")
 
@@ -221,11 +221,11 @@ def offered_gpus(queues: Iterable[Queue]) -> dict[str, int]:
 
 
 Answers = Mapping[str, Completed]
-"""What was answered, by the name of the question."""
+"""The answers, by the name of the question."""
 
 
 class Consumable(StrEnum):
-    """How much of a resource a job takes: nothing is kept account of, or so much for each slot or job."""
+    """How the scheduler accounts for a resource (``consumable`` in complex(5)): not, per slot, per job."""
 
     NOT = "not"
     SLOT = "slot"
@@ -234,7 +234,7 @@ class Consumable(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """Something that a job may ask for by a name that the site gave it.
+    """A resource that jobs request by a name that the site gave it.
 
     Attributes
     ----------
@@ -243,10 +243,10 @@ class Resource:
     counted
         See `Consumable`.
     exclusive
-        Whether a job that asks for it has the host to itself (complex(5), relation ``EXCL``).
+        Whether it gives a job the host to itself (complex(5), relation ``EXCL``).
     most
         The most that one node of a queue has left of it now, by the name of the queue; only queues
-        that have it, and only where the scheduler tells.
+        that have it, and only if the scheduler reports it.
     """
 
     name: str
@@ -259,12 +259,12 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountingStatus:
-    """Whether the scheduler keeps account of jobs that have ended.
+    """Whether the scheduler keeps account of ended jobs.
 
     Attributes
     ----------
     works
-        ``None`` where that could not be found out.
+        ``None`` if unknown.
     said
         In plain words.
     """
@@ -275,28 +275,28 @@ class AccountingStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What a scheduler says of its site; ``None`` stands for what it does not tell.
+    """A site as its scheduler describes it; ``None`` stands for unknown.
 
     Attributes
     ----------
     product, version
         ``Slurm``, ``22.05.8``.
     queue_noun, walltime_noun
-        What it calls a queue, and the longest walltime of one.
+        Its words for a queue, and for the longest walltime of one.
     trouble
-        Why the controller does not answer; empty where it does.
+        Why the controller does not answer; empty if it does.
     cluster
-        The site's own name for itself; empty where it has none.
+        The site's own name for itself; empty if it has none.
     queues
         All that there are.
     limits
-        What the scheduler says of its limits, as `Scheduler.parse_limit` reads it.
+        The scheduler's limits, as `Scheduler.parse_limit` reads them.
     accounts, account
-        What the user may have jobs charged to, and what they are charged to unless told.
+        The accounts of the user, and the default one.
     must_charge
         Whether a job that names no account, or a wrong one, is refused.
     resources
-        Names to ask by, where the site gives them (Grid Engine).
+        The resources that jobs request by name (Grid Engine).
     gpus
         The one of them that counts GPUs.
     memory
@@ -306,9 +306,9 @@ class Survey:
     one_node
         The parallel environments whose slots are all on one node.
     sources
-        Which commands told of ``queues``, ``resources``, ``environments`` and ``accounts``, for a person.
+        The commands that list ``queues``, ``resources``, ``environments`` and ``accounts``, for a person.
     silent
-        The questions that were not answered, and what was said instead.
+        The questions without an answer, each with the message.
     """
 
     product: str
@@ -334,11 +334,11 @@ class Survey:
 
 
 def unanswered(answers: Answers) -> dict[str, str]:
-    """Return the questions that were not answered well, and what was said instead."""
+    """Return the questions without an answer, each with the message."""
     return {name: answer.said for name, answer in answers.items() if not answer.ok}
 
 
 def text_of(answers: Answers, name: str) -> str | None:
-    """Return what was printed to a question, ``None`` where it was not asked, or not answered well."""
+    """Return the answer to a question, ``None`` if it was not asked or failed."""
     answer = answers.get(name)
     return answer.stdout if answer is not None and answer.ok else None

@@ -1,4 +1,4 @@
-"""The nouns that jobkit and its schedulers speak in."""
+"""The nouns that jobkit and its schedulers share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LogOutcomes = tuple[tuple[re.Pattern[str], Outcome], ...]
 
 
 class State(StrEnum):
-    """What the queue says of a task; ``UNKNOWN`` is not success."""
+    """The state of a task in the queue; ``UNKNOWN`` is not success."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -27,7 +27,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobId:
-    """The scheduler's name for a job; ``cluster`` only where several share one controller."""
+    """The scheduler's id of a job; ``cluster`` only if several clusters share one controller."""
 
     id: str
     cluster: str = ""
@@ -58,7 +58,7 @@ class Array:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The arguments by which the job script finds a task's points."""
+        """The arguments of the job script that select a task's points."""
         if self.listed:
             return ("--list", self.listed, str(self.offset))
         return ("--offset", str(self.offset)) if self.offset else ()
@@ -76,13 +76,13 @@ class Queued:
     reason
         Why it waits, in the scheduler's words.
     name
-        Of the job; empty where the scheduler does not tell.
+        The job's name; empty if unknown.
     node
-        Where it runs.
+        Its node.
     elapsed_s
-        How long it has been running.
+        Its running time so far.
     start_at
-        When it is to begin by the scheduler's own estimate, local ISO time; or when it began.
+        When it started, or will start by the scheduler's estimate: local ISO time.
     """
 
     job_id: str
@@ -97,21 +97,21 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounted:
-    """A task as the accounting tells it.
+    """A task in the accounting.
 
     Attributes
     ----------
     outcome
-        ``None`` where the accounting does not say why the task ended (an exit status of its
-        own), or where it has not ended.
+        ``None`` if the accounting does not report why the task ended (an exit status of its own),
+        or if it has not ended.
     ended
         Whether the task has ended for good.
     evidence
-        The words of the accounting that led here, for a person.
+        The accounting's words that led to the outcome, for a person.
     name
-        Of the job; empty where the accounting does not tell.
+        The job's name; empty if unknown.
     never_began
-        It ended before it began, as far as the accounting knew: that news may be older than its start.
+        Whether it ended before it started, by accounting data that may be older than its start.
     """
 
     job_id: str
@@ -129,14 +129,14 @@ class Accounted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """What a person can do for tasks that wait for one.
+    """What a person can do for tasks that wait.
 
     Attributes
     ----------
     argv
-        The command that lets them go on; nothing where there is none.
+        The command that lets them run; empty if there is none.
     key
-        What to change in the spec, where they will never begin as they are; empty where no key does it.
+        The key of the spec to change, if they would never start; empty if no key helps.
     """
 
     argv: tuple[str, ...] = ()
@@ -145,10 +145,10 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A question to ask before anything is submitted.
+    """A question before a submission.
 
-    ``refusal`` reads the answer and returns what is wrong, or ``None``; ``outlook`` what the
-    answer lets one expect, such as when the job would start, or nothing.
+    ``refusal`` reads the answer and returns why the job would be refused, or ``None``; ``outlook``
+    returns a forecast, such as the start of the job, or an empty text.
     """
 
     argv: tuple[str, ...]
@@ -158,12 +158,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a sweep asks of a scheduler, in the scheduler-free words of the spec.
+    """The resources of a job, in the words of the spec.
 
-    ``resources`` are the names that the site file requests them by, where the scheduler has
-    names for them (Grid Engine's ``-l``): they are checked to exist. ``walltime_s`` is the job's, for
+    ``resources`` are the names in its header lines, if the scheduler requests resources by name
+    (Grid Engine's ``-l``): checks compare them with the cluster. ``walltime_s`` is the job's, for
     all of the ``pack`` points that share it. ``slots`` is how many slots a node must have for it,
-    where the scheduler counts CPUs in slots (Grid Engine).
+    if the scheduler counts CPUs in slots (Grid Engine).
     """
 
     name: str

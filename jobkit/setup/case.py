@@ -1,7 +1,8 @@
-"""What `jobkit doctor` looks at: the spec, else a small one of its own; the scheduler; the site file."""
+"""What `jobkit doctor` checks: the user's spec or a small one, the scheduler, and the site file."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -23,29 +24,29 @@ from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 NAME = "doctor"
 SMALL = {"gpus": 0, "cpus": 1, "memory": "1GiB", "walltime": "00:10:00"}
-"""What is asked for where no spec says."""
+"""The resources of a point without a spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What is looked at.
+    """What the doctor checks.
 
     Attributes
     ----------
     spec
         The user's, else a small one.
     given
-        Whether it is the user's: then what it needs and is not there is missing.
+        Whether it is the user's: then everything that it needs must be there.
     base
         The folder of the spec.
     scheduler, why
-        The one that would be used, and why in a few words.
+        The scheduler of the points, and the reason in a few words.
     site, site_file
         The site, and its file.
     runs_dir
         Where run folders go.
     opening
-        What was found of spec and site while they were read.
+        The findings about spec and site.
     """
 
     spec: SweepSpec
@@ -70,7 +71,7 @@ class Case:
 
     @property
     def workload_folder(self) -> str:
-        """Where a workload of the user's own is looked for: the folder of the spec."""
+        """The folder of the spec, which may hold a workload of the user's own."""
         return os.path.abspath(self.base)  # noqa: PTH100 - without `..`, and links as they are
 
     def request(self) -> Request:
@@ -79,18 +80,18 @@ class Case:
         Raises
         ------
         JobkitError
-            Where the site file does not say how to ask for it.
+            If the site file does not spell one of the requests.
         """
         return request(NAME, self.spec, self.site)
 
 
 def open_case(path: Path | None, options: Options) -> Case:
-    """Return what there is to look at; a spec or a site file with faults is replaced, and told of.
+    """Return what to check. A spec or a site file with faults is a finding, and a default replaces it.
 
     Raises
     ------
     JobkitError
-        Where the command line names a scheduler that there is not.
+        If the command line names an unknown scheduler.
     """
     opening: list[Finding] = []
     spec = None if path is None else _spec(path, options, opening)
@@ -115,7 +116,7 @@ def _small(options: Options) -> SweepSpec:
 
 
 def _spec(path: Path, options: Options, opening: list[Finding]) -> SweepSpec | None:
-    """Return the user's spec, ``None`` where it has faults."""
+    """Return the user's spec, ``None`` if it has faults."""
     try:
         spec = load_spec(path, options.all_overrides)
     except JobkitError as error:
@@ -126,7 +127,7 @@ def _spec(path: Path, options: Options, opening: list[Finding]) -> SweepSpec | N
 
 
 def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path]:
-    """Return the site and its file; where it has faults, the shipped default of the scheduler."""
+    """Return the site and its file; if it has faults, the shipped default of the scheduler."""
     default = f"{scheduler}-default"
     try:
         site, file = find_site(name, scheduler)
@@ -134,9 +135,7 @@ def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path
         opening.append(missing("site file", error.message, error.hint))
         return find_site(default, scheduler)
     if name == "auto" and site.name == default and not runs_here(scheduler):
-        said = (
-            f"none of your own: the shipped {default} is used, which guesses what this cluster calls things"
-        )
+        said = f"none of your own: the shipped {default} is used, which guesses this cluster's names"
         opening.append(warning("site file", said, f"jobkit init   (it writes {own_site()})"))
     else:
         opening.append(fine("site file", f"{site.name} ({file})"))
@@ -144,9 +143,9 @@ def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path
 
 
 def with_gpus(case: Case, survey: Survey) -> Case:
-    """Return a case whose small spec asks for a GPU, where the site has them and says how to ask.
+    """Return a case whose small spec asks for a GPU, if the site has GPUs and spells how to ask.
 
-    Of this machine a GPU is always asked for: `Case.device` looks whether there is one.
+    On this machine it always asks for one: `Case.device` checks whether there is one.
     """
     asked = asked_for(case.site.queue, survey.queues or (), "")
     offered = case.site.requests.gpus is not None and any(queue.gpus for queue in asked.queues)
@@ -157,29 +156,29 @@ def with_gpus(case: Case, survey: Survey) -> Case:
 
 
 def inputs_of(case: Case) -> Iterator[Path]:
-    """Yield what a point of the user's spec reads and that is there: its text, its model."""
+    """Yield the files that a point of the user's spec reads, if they exist: its text, its model."""
+    if not case.given:
+        return
+    with contextlib.suppress(JobkitError):  # `check_machine.text` reports it
+        text = Path(find_text(case.spec.text, base=case.base, cache=cache_dir(), write=False).path)
+        if text.exists():
+            yield text
+    name = case.spec.model.name
+    if needs_model(case) and (place := model_place(name)):
+        yield place / name
+
+
+def model_place(name: str) -> Path | None:
+    """Return the first folder of models that has this one whole."""
     from jobkit.planning.models import model_places  # here, for a workload without a model
     from jobkit.run.staged import missing_files
 
-    if not case.given:
-        return
-    try:
-        text: Path | None = Path(
-            find_text(case.spec.text, base=case.base, cache=cache_dir(), write=False).path
-        )
-    except JobkitError:
-        text = None  # told where it is looked for
-    if text and text.exists():
-        yield text
-    name = case.spec.model.name
-    if needs_model(case):
-        yield from [
-            place / name for place in model_places(name, cache_dir()) if not missing_files(place, name)
-        ][:1]
+    places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))
+    return next(places, None)
 
 
 def needs_model(case: Case) -> bool:
-    """Tell whether the workload needs a model; of one that cannot be imported it is not known."""
+    """Return whether the workload needs a model; ``False`` if it cannot be imported."""
     try:
         return traits(case.spec.workload, case.workload_folder).needs_model
     except JobkitError:

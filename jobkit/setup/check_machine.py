@@ -1,4 +1,4 @@
-"""Look at this machine: jobkit itself, the scheduler's commands, folders, text, model."""
+"""Check this machine: jobkit itself, the scheduler's commands, folders, text, model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.units import format_bytes_gib
 from jobkit.planning.texts import find_text
 from jobkit.schedulers.protocol import Scheduler
+from jobkit.setup.case import model_place
 from jobkit.setup.findings import Finding, fine, missing, warning
 from jobkit.spec.sweep_spec import SweepSpec
 
 LITTLE_BYTES = 2**30
-"""Results of a sweep are a few MiB a point, a model some hundred MiB."""
+"""Results of a sweep take a few MiB a point, a model some hundred MiB."""
 MOUNTS = Path("/proc/self/mountinfo")
 
 
@@ -39,7 +40,7 @@ def commands(scheduler: Scheduler, why: str) -> Finding:
 
 
 def run_folders(folder: Path, *, shared: bool) -> Finding:
-    """Return whether run folders, logs in them, can be written where they are to go.
+    """Return whether run folders and their logs can be written.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def cache(*, shared: bool) -> Finding:
 
 
 def _folder(name: str, folder: Path, mend: str, *, shared: bool) -> Finding:
-    """Return whether a folder, or the nearest that there is above it, takes files, and has room."""
+    """Return whether a folder, or its nearest parent that exists, is writable and has room."""
     there = folder
     try:
         there = next(path for path in (folder, *folder.parents) if path.exists())
@@ -72,7 +73,7 @@ def _folder(name: str, folder: Path, mend: str, *, shared: bool) -> Finding:
     if free < LITTLE_BYTES:
         return warning(name, f"{folder}: only {format_bytes_gib(free)} free", f"make room, or {mend}")
     if shared and likely_shared(kind) is False:
-        seen = "jobkit doctor --submit tells; if they do not, "
+        seen = "jobkit doctor --submit checks it; if they do not, "
         return warning(
             name, f"{said}, on {kind}: a disk of this machine, which nodes may not see", f"{seen}{mend}"
         )
@@ -89,23 +90,17 @@ def text(spec: SweepSpec, base: Path) -> Finding:
 
 
 def model(spec: SweepSpec, *, needed: bool) -> Finding:
-    """Return whether the model of a spec is on this machine, for a job never downloads.
+    """Return whether the model of a spec is on this machine, since a job never downloads.
 
     Parameters
     ----------
     needed
-        Whether a sweep is at hand that needs it: else that it is absent is but told.
+        Whether a sweep needs it: if not, its absence is a warning.
     """
-    from jobkit.planning.models import model_places  # here, for a workload without a model
-    from jobkit.planning.standin.build import is_built, standin_path
-    from jobkit.run.staged import missing_files
+    from jobkit.planning.standin.build import is_built, standin_path  # here, for a workload without a model
 
     asked = spec.model
-    fetch = f"jobkit models fetch {asked.name}"
-    place = next(
-        (place for place in model_places(asked.name, cache_dir()) if not missing_files(place, asked.name)),
-        None,
-    )
+    place = model_place(asked.name)
     if place is not None and asked.size == "full":
         return fine("model", f"{asked.name} at {place}")
     if asked.fallback:
@@ -113,9 +108,8 @@ def model(spec: SweepSpec, *, needed: bool) -> Finding:
         said = f"the {asked.size} stand-in {'is built' if built else 'will be built by the sweep'}"
         return fine("model", f"{asked.name} is not here; {said}")
     if asked.size != "full":
-        return missing(
-            "model", f"only the stand-in has the size {asked.size!r}", "set model.fallback: stand-in"
-        )
+        said = f"only the stand-in has the size {asked.size!r}"
+        return missing("model", said, "set model.fallback: stand-in")
     said = f"{asked.name} is not on this machine; a job never downloads"
-    mend = f"{fetch}   (or in the spec: model.fallback: stand-in)"
-    return missing("model", said, mend) if needed else warning("model", said, mend)
+    mend = f"jobkit models fetch {asked.name}   (or in the spec: model.fallback: stand-in)"
+    return (missing if needed else warning)("model", said, mend)

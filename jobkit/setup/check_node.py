@@ -1,4 +1,4 @@
-"""What is checked on a node, and of its Python."""
+"""Check a node, and its Python."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobkit.core.terminal import shell_quote
 from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import format_bytes_gib
 from jobkit.setup.facts import PROGRAMS, Facts
@@ -15,7 +14,7 @@ from jobkit.setup.findings import Finding, fine, missing, unknown, warning
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRequest:
-    """What the points of a sweep would need of a machine.
+    """What the points of a sweep need on a machine.
 
     Attributes
     ----------
@@ -28,17 +27,17 @@ class NodeRequest:
     scratch_bytes
         Room for its inputs.
     seen
-        Files and folders that it reads.
+        Files and folders that a point reads.
     python
         What the job calls Python.
     on_node
-        Whether the machine that was looked at is one that points run on.
+        Whether the machine is one that runs points.
     jobkit
         The version that submits.
     given
-        Whether a spec asks for all this, and not jobkit for the sake of looking.
+        Whether the user's spec asks for all this.
     rsync
-        Whether the job script cannot do without it: on this machine alone cp will do.
+        Whether the job script needs it: on this machine cp replaces it.
     """
 
     device: str
@@ -57,14 +56,14 @@ Probe = Callable[[Facts, NodeRequest], Finding | None]
 
 
 def check_node(facts: Facts, wanted: NodeRequest, probes: Sequence[Probe]) -> Iterator[Finding]:
-    """Yield what the probes find; one that has nothing to say says nothing."""
+    """Yield the findings of the probes."""
     for probe in probes:
         if (found := probe(facts, wanted)) is not None:
             yield found
 
 
 def programs(facts: Facts, wanted: NodeRequest) -> Finding:
-    """Return whether the programs are there that a job script calls."""
+    """Return whether the programs that a job script calls are on PATH."""
     needed = [name for name in PROGRAMS if wanted.rsync or name != "rsync"]
     absent = [name for name in needed if not facts.said.get(f"program.{name}")]
     if not absent:
@@ -75,7 +74,7 @@ def programs(facts: Facts, wanted: NodeRequest) -> Finding:
 
 
 def scratch(facts: Facts, wanted: NodeRequest) -> Finding:
-    """Return whether scratch takes a folder, and has room for the inputs of a point."""
+    """Return whether scratch is writable, and has room for the inputs of a point."""
     folder, free = facts.said.get("scratch"), facts.number("scratch.free")
     key = "change `scratch` in the site file"
     if folder is None or free is None:
@@ -88,7 +87,7 @@ def scratch(facts: Facts, wanted: NodeRequest) -> Finding:
 
 
 def _shared(facts: Facts, folder: str, key: str) -> Finding | None:
-    """Return what is wrong with scratch as a place that several users and tasks share."""
+    """Return what is wrong with scratch as a folder that users and tasks share."""
     owner, mode = facts.said.get("scratch.owner", "0"), facts.said.get("scratch.mode", "")
     if owner not in {"0", facts.said.get("uid", owner)}:
         return missing("scratch", f"{folder} belongs to user {owner}, who can change the files in it", key)
@@ -96,14 +95,13 @@ def _shared(facts: Facts, folder: str, key: str) -> Finding | None:
         said = f"{folder} ({mode}) has no sticky bit: other users can rename the files in it"
         return warning("scratch", said, f'{key}, for instance to "{folder}/$USER"')
     if facts.said.get("scratch.locks", "yes") != "yes":
-        return warning(
-            "scratch", f"no file in {folder} can be locked: each task makes its own copy of the inputs"
-        )
+        said = f"no file in {folder} can be locked: each task makes its own copy of the inputs"
+        return warning("scratch", said)
     return None
 
 
 def inputs(facts: Facts, wanted: NodeRequest) -> Finding | None:
-    """Return whether the machine sees what a point reads."""
+    """Return whether the machine can read the inputs of a point."""
     if not wanted.seen:
         return None
     unseen = [path for n, path in enumerate(wanted.seen) if facts.said.get(f"seen.{n}") != "yes"]
@@ -117,7 +115,7 @@ def inputs(facts: Facts, wanted: NodeRequest) -> Finding | None:
 
 
 def cores(facts: Facts, wanted: NodeRequest) -> Finding | None:
-    """Return how many CPUs a process may use there."""
+    """Return how many CPUs a process may use on a node."""
     number = facts.python.get("cpus")
     return fine("CPUs", f"a process may use {number}") if wanted.on_node and number else None
 
@@ -127,166 +125,138 @@ MACHINE: tuple[Probe, ...] = (programs, scratch, inputs, cores)
 
 SLOW_IMPORT_S = 30.0
 FOR_CUDA = "another build, for the CUDA that the driver supports (jobkit help dependencies):"
-ON_NODE = "jobkit doctor --submit looks on a node"
+ON_NODE = "jobkit doctor --submit checks a node"
 
 
 def environment(facts: Facts, wanted: NodeRequest) -> Finding:
-    """Return whether the environment can be made ready, and has a Python."""
-    status = facts.status("activation")
+    """Return whether the environment can be activated, and has a Python."""
+    status, name = facts.number("activation"), "environment"
     if status is None:
-        return unknown("environment", "the look ended before it came to that")
+        return unknown(name, "the check ended before this step")
     if status:
-        said = facts.said.get("activation.said", "").strip() or f"status {status}"
-        return missing(
-            "environment",
-            f"it could not be activated: {said}",
-            "change `environment` in the spec, or `setup` in the site file",
-        )
+        said = f"it could not be activated: {facts.message('activation') or f'status {status}'}"
+        return missing(name, said, "change `environment` in the spec, or `setup` in the site file")
     if not facts.said.get("python"):
-        return missing(
-            "environment",
-            f"there is no {wanted.python} here",
-            "put it where the nodes see it, or name another: environment.venv, environment.conda",
-        )
+        mend = "put it where the nodes see it, or name another: environment.venv, environment.conda"
+        return missing(name, f"there is no {wanted.python} here", mend)
     version = facts.python.get("python")
-    return fine("environment", f"Python {version or ''} at {facts.said['python']}".replace("  ", " "))
+    return fine(name, f"Python {version or ''} at {facts.said['python']}".replace("  ", " "))
 
 
 def packages(facts: Facts, wanted: NodeRequest) -> Finding | None:
-    """Return whether that Python can run the worker, and the workload."""
-    status = facts.status("worker")
-    if not status and status is not None:
+    """Return whether that Python can run the worker and the workload."""
+    status = facts.number("worker")
+    if status == 0:
         return _workload(facts, wanted)
     if status is None or not facts.said.get("python"):
-        return None  # told as the environment
-    said = facts.said.get("worker.said", "").strip() or f"status {status}"
+        return None  # reported as the environment
+    said = facts.message("worker") or f"status {status}"
     if facts.hung("worker"):
         said = "it took too long: is the file system that holds it slow?"
-    return missing(
-        "jobkit",
-        f"this Python cannot run jobkit's worker: {said}",
-        f"{shell_quote(facts.said['python'])} -m pip install jobkit",
-    )
+    return missing("jobkit", f"this Python cannot run jobkit's worker: {said}", f"{facts.pip} jobkit")
 
 
 def _workload(facts: Facts, wanted: NodeRequest) -> Finding:
-    seen = facts.python
-    if not seen:
+    examined = facts.python
+    if not examined:
         if facts.hung("examine"):
             return warning("jobkit", "it runs, but looking at its packages took too long")
-        return missing(
-            "jobkit", f"looking at its packages failed: {facts.said.get('examine.said', '')}".strip(": ")
-        )
-    if error := seen.get("workload_error"):
-        mend = seen.get("workload_hint") or "install what it imports into that environment"
+        return missing("jobkit", f"looking at its packages failed: {facts.message('examine')}".strip(": "))
+    if error := examined.get("workload_error"):
+        mend = examined.get("workload_hint") or "install what it imports into that environment"
         return missing("jobkit", str(error), str(mend))
-    version = seen.get("jobkit")
-    if version != wanted.jobkit:
+    version, here = examined.get("jobkit"), wanted.jobkit
+    if version != here:
         return warning(
-            "jobkit",
-            f"it has jobkit {version}, and here it is {wanted.jobkit}",
-            f"{shell_quote(facts.said['python'])} -m pip install jobkit=={wanted.jobkit}",
+            "jobkit", f"it has jobkit {version}, and here it is {here}", f"{facts.pip} jobkit=={here}"
         )
-    stanza = f", stanza {seen['stanza']}" if seen.get("stanza") else ""
+    stanza = f", stanza {examined['stanza']}" if examined.get("stanza") else ""
     return fine("jobkit", f"jobkit {version}{stanza}; it can run {wanted.workload}")
 
 
 def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
-    """Return whether torch can be imported, where the work needs it."""
-    told = _torch(facts)
-    if told is None:
+    """Return whether torch can be imported, if the workload needs it."""
+    torch = _torch(facts)
+    if torch is None:
         return None
-    python = facts.said.get("python", "python")
-    if told.get("version") is None:
-        return missing(
-            "torch",
-            f"it cannot be imported: {told.get('error')}",
-            f"{shell_quote(python)} -m pip install torch",
-        )
-    built = f"for CUDA {told['built_for']}" if told.get("built_for") else "a CPU build"
-    said = f"torch {told['version']}, {built}, imported in {told.get('import_s')} s"
-    if wanted.device == "cuda" and not told.get("built_for"):
+    if torch.get("version") is None:
+        return missing("torch", f"it cannot be imported: {torch.get('error')}", f"{facts.pip} torch")
+    built = f"for CUDA {torch['built_for']}" if torch.get("built_for") else "a CPU build"
+    said = f"torch {torch['version']}, {built}, imported in {torch.get('import_s')} s"
+    if wanted.device == "cuda" and not torch.get("built_for"):
         asks = "the sweep asks for one" if wanted.given else "the cluster has some"
-        return _lacking(wanted)(
-            "torch",
-            f"{said}: it cannot use a GPU, and {asks}",
-            f"{FOR_CUDA}\n{cuda_install_command(python)}",
-        )
-    if (told.get("import_s") or 0) > SLOW_IMPORT_S:
-        return warning(
-            "torch", f"{said}: that is slow, and every point pays it", "put the environment on a faster disk"
-        )
+        said += f": it cannot use a GPU, and {asks}"
+        install = cuda_install_command(facts.said.get("python", "python"))
+        return _lacking(wanted)("torch", said, f"{FOR_CUDA}\n{install}")
+    if (torch.get("import_s") or 0) > SLOW_IMPORT_S:
+        said += ": that is slow, and every point pays it"
+        return warning("torch", said, "put the environment on a faster disk")
     return fine("torch", said)
 
 
 def _lacking(wanted: NodeRequest) -> Callable[[str, str, str], Finding]:
-    """Return what the lack of a thing is that only some sweeps need."""
+    """Return the status of a missing thing that only some sweeps need."""
     return missing if wanted.given else warning
 
 
 def _torch(facts: Facts) -> Mapping[str, Any] | None:
-    told = facts.python.get("torch")
-    return told if isinstance(told, dict) else None
+    torch = facts.python.get("torch")
+    return torch if isinstance(torch, dict) else None
 
 
 def cuda(facts: Facts, wanted: NodeRequest) -> Finding | None:
-    """Return whether a tensor can be put on a GPU, where the sweep asks for one."""
-    told = _torch(facts)
-    if wanted.device != "cuda" or told is None or not told.get("built_for"):
+    """Return whether torch can use a GPU, if the sweep asks for one."""
+    torch = _torch(facts)
+    if wanted.device != "cuda" or torch is None or not torch.get("built_for"):
         return None
-    if told.get("works"):
-        said = f"{told.get('devices')} x {told.get('name')}, {format_bytes_gib(told.get('total_bytes') or 0)}"
-        if (told.get("devices") or 0) < wanted.gpus:
+    if torch.get("works"):
+        devices, memory = torch.get("devices") or 0, format_bytes_gib(torch.get("total_bytes") or 0)
+        said = f"{devices} x {torch.get('name')}, {memory}"
+        if devices < wanted.gpus:
             return warning(
                 "CUDA", f"{said}; asked for: {wanted.gpus}", "change requests.gpus in the site file"
             )
         return fine("CUDA", said)
     if not wanted.on_node:
-        return unknown("CUDA", f"not on this machine: {told.get('why')}", ON_NODE)
-    return _lacking(wanted)(
-        "CUDA",
-        str(told.get("why")),
-        "does the site file's requests.gpus ask for a GPU, and the queue have one? nvidia-smi in a job tells",
-    )
+        return unknown("CUDA", f"not on this machine: {torch.get('why')}", ON_NODE)
+    mend = "does the site file's requests.gpus ask for a GPU, and the queue have one? See nvidia-smi in a job"
+    return _lacking(wanted)("CUDA", str(torch.get("why")), mend)
 
 
 def nvml(facts: Facts, wanted: NodeRequest) -> Finding | None:
-    """Return whether the driver tells about the cards: memory by process, use, power."""
+    """Return whether the driver reports memory by process, utilisation and power of the GPUs."""
     if wanted.device != "cuda" or not facts.python:
         return None
-    cards = _cards(facts)
-    if not cards:
-        if not wanted.on_node:
-            return unknown("NVML", "no NVIDIA driver here", ON_NODE)
-        return warning(
-            "NVML",
-            "the driver's library does not answer: memory is then told by torch alone",
-            "ask the cluster's support about libnvidia-ml.so on the nodes",
-        )
-    named = f"driver {cards[0].get('driver')}, {', '.join(str(card.get('name')) for card in cards)}"
-    busy = [card for card in cards if card.get("processes")]
-    if busy:
-        said = f"{named}; other processes compute on {len(busy)} of them: figures would be theirs too"
-        return warning("NVML", said, "ask for the card alone, if the site has a way (resources.options)")
-    return fine("NVML", named)
+    gpus = _gpus(facts)
+    if not gpus and not wanted.on_node:
+        return unknown("NVML", "no NVIDIA driver here", ON_NODE)
+    if not gpus:
+        said = "the driver's library does not answer: then only torch reports memory"
+        return warning("NVML", said, "ask the cluster's support about libnvidia-ml.so on the nodes")
+    said = f"driver {gpus[0].get('driver')}, {', '.join(str(gpu.get('name')) for gpu in gpus)}"
+    if busy := [gpu for gpu in gpus if gpu.get("processes")]:
+        said += f"; other processes compute on {len(busy)} of them: figures would be theirs too"
+        return warning("NVML", said, "ask for a GPU of your own, if the site has a way (resources.options)")
+    return fine("NVML", said)
 
 
 def accounting_mode(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether the driver keeps the peak of a process that was killed."""
-    cards = _cards(facts)
-    if wanted.device != "cuda" or not cards:
+    modes = [gpu.get("accounting") for gpu in _gpus(facts)]
+    if wanted.device != "cuda" or not modes:
         return None
-    if all(card.get("accounting") for card in cards):
-        return fine("GPU accounting", "on: the driver keeps the peak of a process that was killed")
-    if all(card.get("accounting") is None for card in cards):
-        return fine("GPU accounting", "these cards have none (MIG has not); jobkit samples memory itself")
     said = "off: fine, jobkit samples memory itself; on, a peak between two samples would be kept too"
-    return fine("GPU accounting", f"{said} (an administrator's nvidia-smi -am 1)")
+    said += " (an administrator's nvidia-smi -am 1)"
+    if all(modes):
+        said = "on: the driver keeps the peak of a process that was killed"
+    elif all(mode is None for mode in modes):
+        said = "these GPUs have none (MIG has not); jobkit samples memory itself"
+    return fine("GPU accounting", said)
 
 
-def _cards(facts: Facts) -> Sequence[Mapping[str, Any]]:
-    cards = facts.python.get("gpus")
-    return [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
+def _gpus(facts: Facts) -> Sequence[Mapping[str, Any]]:
+    gpus = facts.python.get("gpus")
+    return [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
 
 
 PYTHON: tuple[Probe, ...] = (environment, packages, torch, cuda, nvml, accounting_mode)

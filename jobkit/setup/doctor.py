@@ -1,4 +1,4 @@
-"""Everything that must be true on this machine before a sweep works, in the order that a newcomer reads."""
+"""Check everything that a sweep needs, in the order that a newcomer reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from jobkit.submit.controller import submission_environment
 
 BODY = "doctor.sh.j2"
 STEP_LIMIT_S = 60
-"""How long one step of a look may take: torch from a cold file server takes most of a minute."""
+"""Limit of one step of a check: torch from a cold file server takes most of a minute."""
 LOOK_LIMIT_S = 180.0
 ASK_LIMIT_S = 20.0
 
@@ -36,7 +36,7 @@ HERE, INPUTS, PYTHON_HERE = "This machine", "Folders and inputs", "Python, as a 
 
 
 def safely(where: str, name: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield findings; a file system that fails under them is a finding too, and ends them."""
+    """Yield findings; an error of the file system is the last of them."""
     try:
         yield from findings
     except OSError as error:
@@ -49,21 +49,18 @@ def under(where: str, findings: Iterator[Finding] | Sequence[Finding]) -> Iterat
 
 
 def opening(case: Case) -> Iterator[Finding]:
-    """Yield what can be told before the scheduler is asked."""
-    first = [check_machine.jobkit_itself(), *(one for one in case.opening if one.name == "spec")]
-    yield from under(HERE, [*first, check_machine.commands(case.scheduler, _no_scheduler(case))])
-
-
-def _no_scheduler(case: Case) -> str:
-    return f"{case.why}: points would run here, one at a time"
+    """Yield the findings for which no scheduler is asked."""
+    first = [check_machine.jobkit_itself(), *(finding for finding in case.opening if finding.name == "spec")]
+    here = f"{case.why}: points would run here, one at a time"
+    yield from under(HERE, [*first, check_machine.commands(case.scheduler, here)])
 
 
 def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
-    """Yield what the scheduler's answers come to, for a point of the spec."""
+    """Yield the findings from the scheduler's answers, for a point of the spec."""
     if case.local:
         return
     found = [check_site.controller(survey)]
-    found += [one for one in case.opening if one.name == "site file"]
+    found += [finding for finding in case.opening if finding.name == "site file"]
     try:
         request = case.request()
     except JobkitError as error:
@@ -89,7 +86,7 @@ def _asking(case: Case, survey: Survey, request: Request) -> check_site.SiteRequ
 
 
 def _points(spec: SweepSpec) -> int:
-    """Return how many points a spec has; 0 where its batch sizes are still to be chosen."""
+    """Return how many points a spec has; 0 if its batch sizes are not chosen yet."""
     axes = spec.sweep
     if any(isinstance(values, Auto) for values in axes.product.values()):
         return 0
@@ -102,7 +99,7 @@ def _queue_key(case: Case) -> str:
     return f"`queue` in {case.site_file}" if case.site.queue else "`queue` in the site file"
 
 
-def _tried(case: Case, request: Request, told: Sequence[Finding]) -> Iterator[Finding]:
+def _tried(case: Case, request: Request, findings: Sequence[Finding]) -> Iterator[Finding]:
     """Yield the scheduler's answer to a trial submission of a point, if it has a command for that."""
     name = "job"
     with tempfile.TemporaryDirectory(prefix="jobkit-doctor-") as folder:
@@ -114,23 +111,22 @@ def _tried(case: Case, request: Request, told: Sequence[Finding]) -> Iterator[Fi
             return
         checks = case.scheduler.checks(str(script), ONE_TASK, request)
         asked = [check for check in checks if str(script) in check.argv]
-        answers = [
-            (one, shell.run(one.argv, env=submission_environment(), timeout_s=ASK_LIMIT_S)) for one in asked
-        ]
-    refused = [text for one, answer in answers if (text := one.refusal(answer))]
+        env = submission_environment()
+        answers = [(check, shell.run(check.argv, env=env, timeout_s=ASK_LIMIT_S)) for check in asked]
+    refused = [text for check, answer in answers if (text := check.refusal(answer))]
     if refused:
-        known = any(one.status is Status.MISSING for one in told)
+        known = any(finding.status is Status.MISSING for finding in findings)
         mend = (
-            "mend what is missing above first" if known else "change the site file's `requests` or `options`"
+            "fix what is missing above first" if known else "change the site file's `requests` or `options`"
         )
         yield missing(name, "\n".join(refused), mend)
     elif answers:
-        outlook = [text for one, answer in answers if (text := one.outlook(answer))]
+        outlook = [text for check, answer in answers if (text := check.outlook(answer))]
         yield fine(name, "; ".join([f"{asked[0].argv[0]} would take a job like a point's", *outlook]))
 
 
 def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False) -> str:
-    """Return the script that looks around, as a job of a spec, or to be run here.
+    """Return the script of the check, as a job of a spec, or without a header to run here.
 
     Raises
     ------
@@ -142,23 +138,22 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
         "programs": PROGRAMS,
         "limit_s": STEP_LIMIT_S,
         "seen": seen_from(case),
-        "examine": ["--device", case.device, *_workload_words(case)],
+        "examine": [
+            *("--device", case.device, "--workload", case.spec.workload),
+            *("--folder", case.workload_folder),
+        ],
     }
     render = render_bare if bare else render_errand
     return render(spec, case.site, run_dir, BODY, **values)
 
 
-def _workload_words(case: Case) -> list[str]:
-    return ["--workload", case.spec.workload, "--folder", case.workload_folder]
-
-
 def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
-    """Yield whether folders take what a sweep writes, and whether text and model are there.
+    """Yield whether folders are writable, and whether text and model are there.
 
     Parameters
     ----------
     nodes_tell
-        Whether a node will tell which folders it sees: then there is no need to guess.
+        Whether a node will report which folders it sees: then jobkit does not guess.
     """
     shared = not (case.local or nodes_tell)
     found = [check_machine.run_folders(case.runs_dir, shared=shared), check_machine.cache(shared=shared)]
@@ -170,7 +165,7 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
 
 
 def python_here(case: Case) -> Iterator[Finding]:
-    """Yield what a job's Python has, looked at on this machine with a job's environment."""
+    """Yield the findings about a job's Python, on this machine with a job's environment."""
     with tempfile.TemporaryDirectory(prefix="jobkit-doctor-") as name:
         folder = Path(name)
         try:
@@ -186,7 +181,7 @@ def python_here(case: Case) -> Iterator[Finding]:
 
 
 def _job_environment(case: Case) -> Mapping[str, str]:
-    """Return the variables that a job would begin with: Grid Engine hands none on (qsub(1), -V)."""
+    """Return the variables with which a job starts."""
     if case.scheduler.EXPORTS_ENVIRONMENT:
         return submission_environment()
     kept = {
@@ -198,7 +193,7 @@ def _job_environment(case: Case) -> Mapping[str, str]:
 
 
 def facts_in(folder: Path) -> Facts:
-    """Return what the script left in a folder; nothing where it left nothing."""
+    """Return the facts that the script left in a folder."""
     texts: list[str | None] = []
     for file in (ANSWER_FILE, EXAMINED_FILE):
         try:
@@ -209,7 +204,7 @@ def facts_in(folder: Path) -> Facts:
 
 
 def wanted(case: Case, *, on_node: bool) -> NodeRequest:
-    """Return what a point of the case needs of a machine."""
+    """Return what a point of the case needs on a machine."""
     environment = case.spec.environment
     return NodeRequest(
         device=case.device,
@@ -226,7 +221,7 @@ def wanted(case: Case, *, on_node: bool) -> NodeRequest:
 
 
 def seen_from(case: Case) -> tuple[str, ...]:
-    """Return what a node must see of this machine's folders."""
+    """Return the files and folders of this machine that a node must see."""
     cache = cache_dir()
     return tuple(map(str, [*([cache] if cache.is_dir() else []), *inputs_of(case)]))
 
@@ -234,4 +229,4 @@ def seen_from(case: Case) -> tuple[str, ...]:
 def _size(path: Path) -> int:
     if path.is_file():
         return path.stat().st_size
-    return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

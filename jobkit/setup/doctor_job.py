@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
-from jobkit.core import files
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import ACCOUNTING_FILE, JOURNAL_FILE
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_clock
 from jobkit.planning.prepare import run_id
-from jobkit.schedulers.types import ONE_TASK, JobId, Queued, State
+from jobkit.schedulers.types import State
 from jobkit.setup.case import NAME, Case
 from jobkit.setup.check_node import MACHINE, PYTHON, check_node
 from jobkit.setup.doctor import facts_in, script_for, under, wanted
 from jobkit.setup.facts import ANSWER_FILE, Facts
 from jobkit.setup.findings import Finding, Status, exit_code, fine, missing, unknown, warning
-from jobkit.status import queue
-from jobkit.submit import controller
+from jobkit.submit.errand import Errand, submit_errand
 
 WALLTIME_S = 180
 """A minute's work; the rest is for a node that is slow to begin and to end."""
-LOOK_S = 0.5
-FIRST_POLL_S, SLOWEST_POLL_S, BACK_OFF = 2.0, 15.0, 1.3
-GONE_GRACE_S = 20.0
-"""How long a file may take from a node to here: a file server keeps what it knew of a folder a while."""
 SKEW_S = 60
 WHERE = "In a job"
 
@@ -53,101 +44,55 @@ def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -
         yield from under(WHERE, [unknown("job", "not submitted: something that it needs is missing above")])
         return
     try:
-        look_at = _submit(case)
+        errand = _submit(case)
     except (JobkitError, OSError) as error:
         yield from under(WHERE, [missing("job", str(error))])
         return
     try:
-        say(f"\nsubmitted: {case.scheduler.NAME} job {look_at.job}; waiting for it (Ctrl-C cancels it)")
-        found = _waited(look_at, within_s, say)
+        say(f"\nsubmitted: {case.scheduler.NAME} job {errand.job}; waiting for it (Ctrl-C cancels it)")
+        found = _waited(case, errand, within_s, say)
     except KeyboardInterrupt:
-        say(look_at.cancel())
+        say(errand.cancel())
         raise
     yield from found
     if not any(one.status is Status.MISSING for one in found):
-        shutil.rmtree(look_at.run_dir, ignore_errors=True)
+        shutil.rmtree(errand.run_dir, ignore_errors=True)
 
 
-@dataclass(slots=True)
-class _Look:
-    """A job that looks around, and what the queue said of it last."""
-
-    case: Case
-    run_dir: Path
-    job: JobId
-    began: float = field(default_factory=time.monotonic)
-    last: Queued | None = None
-    seen_at: float = field(default_factory=time.monotonic)
-
-    @property
-    def waited_s(self) -> float:
-        """Seconds since it was submitted."""
-        return time.monotonic() - self.began
-
-    def answered(self) -> bool:
-        """Tell whether its answer is home; a listing makes a file server's client look again."""
-        return ANSWER_FILE in {path.name for path in self.run_dir.iterdir()}
-
-    def cancel(self) -> str:
-        """Cancel the job; return a line that says so, or how to do it."""
-        scheduler = self.case.scheduler
-        try:
-            controller.cancel(scheduler, self.run_dir, [self.job])
-        except JobkitError as error:
-            return f"job {self.job} could not be cancelled: {error}"
-        return f"job {self.job} was cancelled"
-
-
-def _submit(case: Case) -> _Look:
-    """Write the job's folder beside the run folders, and submit it."""
+def _submit(case: Case) -> Errand:
+    """Write the job's folder next to the run folders, and submit it."""
     run_dir = case.runs_dir / run_id(NAME)
     resources = case.spec.resources.model_copy(update={"walltime": WALLTIME_S, "mail": None})
     spec = case.spec.model_copy(update={"name": NAME, "resources": resources})
-    script = script_for(case, run_dir, spec)
-    (run_dir / "logs").mkdir(parents=True)
-    for file in (JOURNAL_FILE, ACCOUNTING_FILE):
-        (run_dir / file).touch()
-    files.write_atomically(run_dir / "job.sh", script)
-    taken = controller.submit_array(case.scheduler, run_dir, str(run_dir / "job.sh"), ONE_TASK)
-    return _Look(case, run_dir, taken.job)
+    return submit_errand(case.scheduler, run_dir, script_for(case, run_dir, spec))
 
 
-def _waited(job: _Look, within_s: float, say: Say) -> list[Finding]:
+def _waited(case: Case, job: Errand, within_s: float, say: Say) -> list[Finding]:
     """Return what the job found, or why nothing came of it."""
-    pause, asked_at, told = FIRST_POLL_S, job.began, ""
-    while not job.answered():
-        if time.monotonic() - asked_at >= pause:
-            trouble = _ask(job, within_s)
-            if trouble is not None:
-                return list(under(WHERE, [trouble]))
-            asked_at, pause = time.monotonic(), min(pause * BACK_OFF, SLOWEST_POLL_S)
-            if (now := _progress(job)) != told:
-                say(now)
-                told = now
-        time.sleep(LOOK_S)
-    return _told(job)
+    before = ""
+    for _ in job.wait_for(ANSWER_FILE):
+        if trouble := _trouble(job, within_s):
+            return list(under(WHERE, [trouble]))
+        if (now := _progress(job)) != before:
+            say(now)
+            before = now
+    return _told(case, job)
 
 
-def _progress(job: _Look) -> str:
-    if job.last is None:
+def _progress(job: Errand) -> str:
+    if job.queued is None:
         return "  it has left the queue; waiting for its answer"
-    why = f" ({job.last.reason})" if job.last.reason else ""
-    return f"  {job.last.state}{why}"
+    why = f" ({job.queued.reason})" if job.queued.reason else ""
+    return f"  {job.queued.state}{why}"
 
 
-def _ask(job: _Look, within_s: float) -> Finding | None:
-    """Ask the queue once; return why there is no use in waiting on, and cancel the job then."""
-    case = job.case
-    queued = queue.ask_queue(case.scheduler, (job.job,), [job.run_dir])
-    if queued is None or queued:
-        job.seen_at = time.monotonic()
-    if queued is not None:
-        job.last = queued[0] if queued else None
-    if queued == () and time.monotonic() - job.seen_at > GONE_GRACE_S and not job.answered():
+def _trouble(job: Errand, within_s: float) -> Finding | None:
+    """Return why there is no use in waiting on, after the job was cancelled; ``None`` to wait on."""
+    if job.queued is None and job.gone:
         return _gone(job)
-    state = job.last.state if job.last else State.UNKNOWN
+    state = job.queued.state if job.queued else State.UNKNOWN
     if state in {State.ERROR, State.HELD}:
-        why = case.scheduler.explain(job.last) if job.last else ""
+        why = job.scheduler.explain(job.queued) if job.queued else ""
         return missing("job", f"it will not begin: {why}; {job.cancel()}", _person(job))
     if state not in {State.RUNNING, State.ENDING} and job.waited_s > within_s:
         return _not_begun(job, within_s)
@@ -156,17 +101,17 @@ def _ask(job: _Look, within_s: float) -> Finding | None:
     return None
 
 
-def _not_begun(job: _Look, within_s: float) -> Finding:
-    why = job.case.scheduler.explain(job.last) if job.last else "the queue does not say why"
+def _not_begun(job: Errand, within_s: float) -> Finding:
+    why = job.scheduler.explain(job.queued) if job.queued else "the queue does not say why"
     said = f"it did not begin within {format_clock(within_s)} ({why}); {job.cancel()}"
     return missing(
         "job", said, "jobkit doctor --submit --within 2h waits longer; or name a queue that is less busy"
     )
 
 
-def _gone(job: _Look) -> Finding:
+def _gone(job: Errand) -> Finding:
     """Return that the job has ended and left no answer at home, with what it left elsewhere."""
-    log = _last_line(sorted((job.run_dir / "logs").iterdir()))
+    log = next((line.strip() for line in reversed(job.log.splitlines()) if line.strip()), "")
     said = f"job {job.job} left the queue, and no answer came home to {job.run_dir}"
     if log:
         return missing("job", f"{said}; its log ends: {log}", f"less {job.run_dir}/logs/*")
@@ -174,28 +119,21 @@ def _gone(job: _Look) -> Finding:
     return missing("job", f"{said}, nor a log", f"{mend}; {_person(job)}")
 
 
-def _person(job: _Look) -> str:
-    argvs = job.case.scheduler.diagnostic_argvs((job.job,), job.run_dir.name)
+def _person(job: Errand) -> str:
+    argvs = job.scheduler.diagnostic_argvs((job.job,), job.run_dir.name)
     return f"what the scheduler says: {' '.join(argvs[-1])}"
 
 
-def _last_line(logs: Sequence[Path]) -> str:
-    lines = [
-        line for path in logs for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
-    ]
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-def _told(job: _Look) -> list[Finding]:
+def _told(case: Case, job: Errand) -> list[Finding]:
     """Return what the job's answer comes to."""
     seen_at = time.time()
     facts = facts_in(job.run_dir)
     where = f"{WHERE}, on {facts.said.get('host', 'a node')}"
     first = fine(
-        "job", f"{job.case.scheduler.NAME} job {job.job} ran, {job.waited_s:.0f} s after it was submitted"
+        "job", f"{job.scheduler.NAME} job {job.job} ran, {job.waited_s:.0f} s after it was submitted"
     )
     home = fine("home", f"it wrote its answer to {job.run_dir.parent}")
-    rest = check_node(facts, wanted(job.case, on_node=True), (*MACHINE, *PYTHON))
+    rest = check_node(facts, wanted(case, on_node=True), (*MACHINE, *PYTHON))
     return list(under(where, [first, home, *_clock(facts, seen_at), *rest]))
 
 

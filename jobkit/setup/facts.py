@@ -1,4 +1,4 @@
-"""What ``doctor.sh`` found on a machine, read back from its two files. Pure."""
+"""The facts that ``doctor.sh`` collects on a machine, read from its two files. Pure."""
 
 from __future__ import annotations
 
@@ -7,52 +7,59 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobkit.core.terminal import shell_quote
+
 ANSWER_FILE = "answer"
 EXAMINED_FILE = "examined.json"
 PROGRAMS = ("rsync", "df", "stat", "sed", "mktemp", "timeout", "truncate")
-"""What a job script calls, beside the shell's own."""
+"""The programs that a job script calls."""
 _KILLED_BY_TIMEOUT = 124
 """See timeout(1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What was found.
+    """The facts about a machine.
 
     Attributes
     ----------
     said
-        The words of the script: ``host``, ``program.rsync``, ``scratch.free``.
+        The values that the script recorded: ``host``, ``program.rsync``, ``scratch.free``.
     python
-        What `jobkit.run.examine` found; empty where it did not come so far.
+        The output of `jobkit.run.examine`; empty if it did not run.
     """
 
     said: Mapping[str, str] = field(default_factory=dict)
     python: Mapping[str, Any] = field(default_factory=dict)
 
     def number(self, name: str) -> int | None:
-        """Return a whole number that the script said, ``None`` where it said none."""
+        """Return a value as a whole number, ``None`` if it is none."""
         text = self.said.get(name, "").strip()
         return int(text) if text.isdecimal() else None
 
-    def status(self, step: str) -> int | None:
-        """Return the exit status of a step, ``None`` where the script did not come so far."""
-        return self.number(step)
+    @property
+    def pip(self) -> str:
+        """The command that installs a package for the Python of the job."""
+        return f"{shell_quote(self.said.get('python', 'python'))} -m pip install"
+
+    def message(self, step: str) -> str:
+        """Return the last output of a step."""
+        return self.said.get(f"{step}.said", "").strip()
 
     def hung(self, step: str) -> bool:
-        """Tell whether a step was ended because it took too long."""
+        """Return whether a step was killed because it took too long."""
         return self.number(step) == _KILLED_BY_TIMEOUT
 
 
 def read_facts(answer: str, examined: str | None) -> Facts:
-    """Return what the two files of a look say; a file that is cut short says less.
+    """Return the facts of the two files; a truncated file has fewer.
 
     Parameters
     ----------
     answer
         Lines of ``key=value``.
     examined
-        A JSON object, ``None`` where there is no such file.
+        A JSON object, ``None`` if there is no such file.
     """
     pairs = (line.partition("=") for line in answer.splitlines())
     said = {key: value for key, sign, value in pairs if sign}

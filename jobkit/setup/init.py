@@ -1,4 +1,4 @@
-"""Write a site file and a spec to start from, out of what the scheduler says; never over a file."""
+"""Write a site file and a first spec from the scheduler's answers; never overwrite a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.run.measure import nvml
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import LAST_RESORT, by_name, choose_scheduler
+from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.survey import Queue, Survey
 from jobkit.setup.init_choice import Choice, choose
 from jobkit.setup.init_files import SPEC_NAME, Setting, site_text, spec_text
@@ -23,7 +23,7 @@ SITE, SPEC = "site", "spec"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A file that was written, and what it is."""
+    """A file that jobkit wrote, and what it is."""
 
     path: Path
     what: str
@@ -31,17 +31,17 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be written where.
+    """The files to write.
 
     Attributes
     ----------
     scheduler, why
-        The one that is asked, and why that one.
+        The scheduler to ask, and the reason for it.
     site_file
-        Where the site file goes, or lies already where only the spec is written; ``None`` without a
-        scheduler, for this machine needs none.
+        The path of the site file, written or not; ``None`` without a scheduler, since this machine
+        needs none.
     spec_file
-        Where the spec goes; ``None`` where only the site file is written.
+        The path of the spec; ``None`` if only the site file is written.
     own
         Whether ``site: auto`` finds the site file.
     write_site
@@ -57,35 +57,35 @@ class Plan:
 
 
 def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) -> Plan:
-    """Return what is to be written where.
+    """Return which files to write.
 
     Parameters
     ----------
     folder
-        Gets the spec.
+        The folder of the spec.
     scheduler
         A name, or ``auto``.
     site
-        Where the site file goes; ``None`` for the user's own, which ``site: auto`` finds.
+        The path of the site file; ``None`` for the user's own, which ``site: auto`` finds.
     only
-        ``site`` or ``spec`` where only one of the two is wanted.
+        ``site`` or ``spec`` to write only one of the two.
 
     Raises
     ------
     JobkitError
-        Where a file is in the way, or a site file is wanted and there is no scheduler.
+        If a file exists already, or a site file is wanted without a scheduler.
     """
     name, why = choose_scheduler(scheduler)
-    if name == LAST_RESORT and only == SITE:
+    if runs_here(name) and only == SITE:
         hint = "run it on a login node of the cluster, or name one: --scheduler slurm"
         raise JobkitError(f"there is no scheduler here to ask ({why})", hint=hint)
     plan = Plan(
         scheduler=by_name(name),
         why=why,
-        site_file=None if name == LAST_RESORT else (site.expanduser().absolute() if site else own_site()),
+        site_file=None if runs_here(name) else (site.expanduser().absolute() if site else own_site()),
         spec_file=None if only == SITE else folder / SPEC_NAME,
         own=site is None,
-        write_site=name != LAST_RESORT and only != SPEC,
+        write_site=not runs_here(name) and only != SPEC,
     )
     _refuse_to_overwrite(plan, folder)
     return plan
@@ -105,19 +105,19 @@ def _refuse_to_overwrite(plan: Plan, folder: Path) -> None:
         hints.append("for another site file, use --site-file FILE")
     if spec in there:
         hints.append("for another spec: jobkit init ANOTHER-FOLDER")
-    hints.append("to begin anew, move away: " + " ".join(map(str, there)))
+    hints.append("to start again, move away: " + " ".join(map(str, there)))
     raise JobkitError(
         f"nothing was written, for there is already {' and '.join(map(str, there))}", hint="; ".join(hints)
     )
 
 
 def begin(plan: Plan, say: Say) -> tuple[Written, ...]:
-    """Ask the scheduler, and write what is planned; all of it or nothing.
+    """Ask the scheduler, and write the files: all or none.
 
     Raises
     ------
     JobkitError
-        Exit code 3 where the scheduler does not answer; else where a file cannot be written.
+        Exit code 3 if the scheduler does not answer; else if a file cannot be written.
     """
     if plan.scheduler.COMMANDS:
         say(f"asking {plan.scheduler.NAME} ({plan.why})")
@@ -134,29 +134,29 @@ def begin(plan: Plan, say: Say) -> tuple[Written, ...]:
 
 
 def _asked(plan: Plan) -> Survey:
-    """Return what the scheduler says; of this machine, whether it has a GPU."""
+    """Return the scheduler's description of its site; of this machine, whether it has a GPU."""
     if not plan.scheduler.COMMANDS:
-        cards = {"": len(nvml.list_gpus())}
-        one = Queue(name="", gpus=cards if cards[""] else {})
-        return Survey(product="this machine", queues=(one,))
+        number = len(nvml.list_gpus())
+        queue = Queue(name="", gpus={"": number} if number else {})
+        return Survey(product=plan.scheduler.TITLE, queues=(queue,))
     survey = ask_site(plan.scheduler)
     if survey.trouble or survey.queues is None:
         said = survey.trouble or "\n".join(survey.silent.values())
         raise JobkitError(
             f"{survey.product} does not answer; nothing was written: {said}",
-            hint="jobkit doctor looks closer; is this a login node?",
+            hint="is this a login node? jobkit doctor checks more",
             exit_code=ExitCode.REFUSED,
         )
     return survey
 
 
 def _settled(plan: Plan) -> str | None:
-    """Return the queue of a site file that there is already.
+    """Return the queue of a site file that exists already.
 
     Raises
     ------
     JobkitError
-        Where it has faults, or is not there.
+        If it has faults, or does not exist.
     """
     if plan.write_site or plan.site_file is None:
         return None
@@ -178,13 +178,13 @@ def _files(plan: Plan, survey: Survey, choice: Choice, setting: Setting) -> list
 
 
 def _write(files: Sequence[tuple[Written, str]]) -> tuple[Written, ...]:
-    """Write files that are not there yet; where one cannot be written, none stays."""
+    """Write new files; if one cannot be written, remove the others."""
     done: list[Path] = []
     try:
-        for one, text in files:
-            one.path.parent.mkdir(parents=True, exist_ok=True)
-            with one.path.open("x", encoding="utf-8") as stream:
-                done.append(one.path)
+        for file, text in files:
+            file.path.parent.mkdir(parents=True, exist_ok=True)
+            with file.path.open("x", encoding="utf-8") as stream:
+                done.append(file.path)
                 stream.write(text)
     except OSError as error:
         for path in done:
@@ -193,4 +193,4 @@ def _write(files: Sequence[tuple[Written, str]]) -> tuple[Written, ...]:
             f"{error.filename or done[-1]}: {error.strerror}; nothing was written",
             hint="name another place: jobkit init FOLDER --site-file FILE",
         ) from error
-    return tuple(one for one, _ in files)
+    return tuple(file for file, _ in files)

@@ -1,4 +1,4 @@
-"""What `jobkit init` takes of what a site has, and why: queue, GPU, CPUs, memory, walltime. Pure."""
+"""The queue, GPU, CPUs, memory and walltime that `jobkit init` chooses from a site. Pure."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ LEAST_MEMORY_BYTES = GIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a first sweep would ask for.
+    """The resources of a first sweep.
 
     Attributes
     ----------
     queue, cpu_queue
-        For work with and without a GPU; ``None`` where no queue is known that takes jobs.
+        For work with and without a GPU; ``None`` if no known queue accepts jobs.
     gpus, gpu_type
-        For one point; the type where the scheduler tells types.
+        For one point; the type if the scheduler reports types.
     environment
         The parallel environment for several CPUs on one node.
     cpus, memory_bytes, walltime_s
         For one point.
     account
-        Where every job must name one.
+        If every job must name one.
     """
 
     queue: Queue | None
@@ -45,15 +45,15 @@ class Choice:
 
 
 def choose(survey: Survey, queue: str | None = None) -> Choice:
-    """Return what a first sweep would ask for.
+    """Return the resources of a first sweep.
 
     Parameters
     ----------
     queue
-        The name of a queue that is settled already.
+        The name of a queue that the site file has already.
     """
     known = [queue for queue in survey.queues or () if not queue.closed]
-    settled = [one for one in known if one.name == queue]
+    settled = [candidate for candidate in known if candidate.name == queue]
     chosen = settled[0] if settled else gpu_queue(known) or cpu_queue(known)
     has_gpus = bool(chosen and chosen.gpus)
     environment = _environment(survey.one_node, chosen)
@@ -73,30 +73,30 @@ def choose(survey: Survey, queue: str | None = None) -> Choice:
 
 
 def gpu_queue(known: Sequence[Queue]) -> Queue | None:
-    """Return the queue for work on a GPU: one for all, the default, one that is called so, the largest."""
-    return min((one for one in known if one.gpus), key=_gpu_order, default=None)
+    """Return the queue for work on a GPU: open to all, the default, named after GPUs, the largest."""
+    return min((queue for queue in known if queue.gpus), key=_gpu_order, default=None)
 
 
-def _gpu_order(one: Queue) -> tuple[bool, bool, bool, int]:
+def _gpu_order(queue: Queue) -> tuple[bool, bool, bool, int]:
     return (
-        bool(one.only),
-        not one.default,
-        "gpu" not in one.name.lower(),
-        -max(one.gpus.values()) * max(one.nodes, 1),
+        bool(queue.only),
+        not queue.default,
+        "gpu" not in queue.name.lower(),
+        -max(queue.gpus.values()) * max(queue.nodes, 1),
     )
 
 
 def cpu_queue(known: Sequence[Queue]) -> Queue | None:
-    """Return the queue for work without a GPU: one for all, the default, one not called after GPUs."""
+    """Return the queue for work without a GPU: open to all, the default, not named after GPUs."""
     return min(known, key=_cpu_order, default=None)
 
 
-def _cpu_order(one: Queue) -> tuple[bool, bool, bool, bool]:
-    return bool(one.only), not one.default, "gpu" in one.name.lower(), bool(one.gpus)
+def _cpu_order(queue: Queue) -> tuple[bool, bool, bool, bool]:
+    return bool(queue.only), not queue.default, "gpu" in queue.name.lower(), bool(queue.gpus)
 
 
 def _most_common(queue: Queue) -> str | None:
-    """Return the type that a node has most of; points on cards of several types cannot be compared."""
+    """Return the most frequent GPU type of a node: points on different types cannot be compared."""
     kinds = {kind: count for kind, count in queue.gpus.items() if kind}
     return max(kinds, key=lambda kind: kinds[kind]) if kinds else None
 
@@ -109,7 +109,7 @@ def _environment(one_node: Sequence[str], queue: Queue | None) -> str | None:
 
 
 def _memory(queue: Queue | None) -> int:
-    """Return how much to ask for: 8 GiB, or the power of two that a node has."""
+    """Return how much memory to ask for: 8 GiB, or the largest power of two that a node has."""
     most = queue.memory_bytes if queue else None
     size = MEMORY_BYTES
     while most is not None and size > max(most, LEAST_MEMORY_BYTES):

@@ -21,16 +21,16 @@ WORD = re.compile(r"[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What the texts tell beside what the scheduler said.
+    """What the two files say besides the scheduler's answers.
 
     Attributes
     ----------
     scheduler, why
-        Its name in site files, and why it was chosen.
+        Its name in site files, and the reason for it.
     site_file, site
-        Where the site file goes, and what a spec calls it: ``auto``, or its path.
+        The path of the site file, and its name in a spec: ``auto``, or the path.
     date
-        Of today.
+        The date of today.
     """
 
     scheduler: str
@@ -41,7 +41,7 @@ class Setting:
 
 
 def line(text: str, comment: str = "") -> str:
-    """Return a line of YAML with a comment beside it; above it where that would be too wide."""
+    """Return a line of YAML with a comment, above it if the line would be too wide."""
     if not comment:
         return text
     beside = f"{text:<{COMMENT_COLUMN}}# {plain(comment)}"
@@ -52,12 +52,12 @@ def line(text: str, comment: str = "") -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text that can stand in a comment: no line end, nothing that YAML forbids."""
+    """Return a text that is valid in a YAML comment."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def scalar(text: str) -> str:
-    """Return a text as YAML: bare where that is read as text, else in double quotes."""
+    """Return a text as YAML: bare if YAML reads it as text, else in double quotes."""
     bare = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", text)
     reserved = text.lower() in {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
     return text if bare and not reserved else f'"{"".join(map(_escaped, text))}"'
@@ -70,7 +70,7 @@ def _escaped(char: str) -> str:
 
 
 def word(queue: Queue | None) -> str:
-    """Return the name of a queue as YAML, ``null`` where there is none, or no spec could name it."""
+    """Return the name of a queue as YAML, ``null`` if there is none or a spec cannot name it."""
     return scalar(queue.name) if queue is not None and WORD.fullmatch(queue.name) else "null"
 
 
@@ -87,13 +87,13 @@ def site_text(survey: Survey, choice: Choice, usual: Site, setting: Setting) -> 
     Parameters
     ----------
     usual
-        The shipped default of this scheduler: what it spells as everybody does is taken over.
+        The shipped default of this scheduler, whose spellings are kept.
     """
     product = plain(f"{survey.product} {survey.version}".strip())
     per = "slot" if any(memory.counted is Consumable.SLOT for memory in survey.memory[:1]) else "job"
     lines = [
-        f"# What {cluster_of(survey)} calls things. Written by jobkit init on {setting.date} from what",
-        f"# {product} said; yours to change: `jobkit doctor` holds it against the cluster.",
+        f"# The names that {cluster_of(survey)} uses. Written by jobkit init on {setting.date} from the",
+        f"# answers of {product}; yours to change: `jobkit doctor` compares it with the cluster.",
         f"# `site: {setting.site}` in a spec means this file. Every key: jobkit help templates-and-sites",
         f"name: {scalar(site_name(survey))}",
         line(f"scheduler: {setting.scheduler}", setting.why),
@@ -108,16 +108,16 @@ def site_text(survey: Survey, choice: Choice, usual: Site, setting: Setting) -> 
         line(f"memory_per: {per}", "what memory is counted for"),
         *([f"options: {json.dumps(usual.options)}"] if usual.options else []),
         "",
-        "# Where a node's own disk is elsewhere than $SLURM_TMPDIR, $TMPDIR or /tmp:",
+        "# If a node's own disk is not at $SLURM_TMPDIR, $TMPDIR or /tmp:",
         '# scratch: "/scratch/$USER"',
-        "# Where `module` or `conda` is defined by a profile that jobs do not read:",
+        "# If `module` or `conda` is defined by a profile that jobs do not read:",
         '# setup: ["source /etc/profile"]',
     ]
     return "\n".join(lines) + "\n"
 
 
 def site_name(survey: Survey) -> str:
-    """Return the cluster's name where a site can have it, else the scheduler's."""
+    """Return the cluster's name if it is valid for a site, else the scheduler's."""
     if NAME.fullmatch(survey.cluster):
         return survey.cluster
     return re.sub(r"[^a-z0-9]+", "-", survey.product.lower()).strip("-") or "site"
@@ -129,27 +129,29 @@ def cluster_of(survey: Survey) -> str:
 
 
 def _table(survey: Survey) -> Iterator[str]:
-    """Yield the queues that there are to choose from, as comments."""
+    """Yield the queues of the cluster, as comments."""
     noun = survey.queue_noun
     if survey.queues is None:
         yield f"# {survey.product} did not say which {noun}s there are: name one here."
         return
-    yield f"# {noun.capitalize()}s, as {survey.sources.get('queues', survey.product)} tell (* the default):"
+    source = survey.sources.get("queues", survey.product)
+    yield f"# {noun.capitalize()}s, as {source} list them (* the default):"
     width = max([len(queue.name) for queue in survey.queues], default=0) + 2
-    for one in survey.queues:
-        name = f"{one.name}{'*' * one.default}"
-        yield f"#   {plain(f'{name:<{width}}{_described(one)}')}"
+    for queue in survey.queues:
+        name = f"{queue.name}{'*' * queue.default}"
+        yield f"#   {plain(f'{name:<{width}}{_described(queue)}')}"
 
 
-def _described(one: Queue) -> str:
-    if one.closed:
-        return f"({one.closed})"
-    parts = [f"{one.nodes} node{'s' * (one.nodes != 1)}"] if one.nodes else []
-    parts += [format_count(one.cpus, "CPU")] if one.cpus else []
-    parts += [format_bytes_gib(one.memory_bytes, 1)] if one.memory_bytes else []
-    parts += [f"{count} x {kind or 'GPU'}" for kind, count in one.gpus.items()]
-    parts += ["no limit on walltime" if one.walltime_s is None else f"at most {as_walltime(one.walltime_s)}"]
-    return ", ".join([*parts, *([f"only for {one.only}"] if one.only else [])])
+def _described(queue: Queue) -> str:
+    if queue.closed:
+        return f"({queue.closed})"
+    parts = [f"{queue.nodes} node{'s' * (queue.nodes != 1)}"] if queue.nodes else []
+    parts += [format_count(queue.cpus, "CPU")] if queue.cpus else []
+    parts += [format_bytes_gib(queue.memory_bytes, 1)] if queue.memory_bytes else []
+    parts += [f"{count} x {kind or 'GPU'}" for kind, count in queue.gpus.items()]
+    limit = queue.walltime_s
+    parts += ["no limit on walltime" if limit is None else f"at most {as_walltime(limit)}"]
+    return ", ".join([*parts, *([f"only for {queue.only}"] if queue.only else [])])
 
 
 def _why(choice: Choice, survey: Survey) -> str:
@@ -158,8 +160,9 @@ def _why(choice: Choice, survey: Survey) -> str:
     if queue is None:
         return f"the scheduler's default: no {noun} is known that takes your jobs"
     if not queue.gpus:
-        return f"no {noun} that takes your jobs tells of GPUs"
-    others = [one.name for one in survey.queues or () if one.gpus and not one.closed and one is not queue]
+        return f"no {noun} that takes your jobs has GPUs"
+    usable = (other for other in survey.queues or () if other.gpus and not other.closed)
+    others = [other.name for other in usable if other is not queue]
     return _and_others(f"{'the default, and ' if queue.default else ''}it has GPUs", others, "so have")
 
 
@@ -170,7 +173,7 @@ def _and_others(said: str, others: Iterable[str], words: str = "there are also")
 
 @dataclass(slots=True)
 class _Spelt:
-    """How the site spells what is asked for, and a note on each."""
+    """How the site spells each request, and a note on it."""
 
     lines: dict[str, str | None]
     notes: dict[str, str] = field(default_factory=dict)
@@ -180,14 +183,14 @@ class _Spelt:
 
 
 def _requests(survey: Survey, choice: Choice, usual: Site) -> Iterator[str]:
-    """Yield how the site spells what a sweep asks for; what it has no word for is ``null``, and why."""
+    """Yield how the site spells each request: ``null``, with the reason, if it cannot."""
     spelt = _Spelt(usual.requests.model_dump())
     if survey.resources is None:
         _put_types(survey, spelt)
     else:
         _put_resources(survey, choice, spelt)
     if survey.accounts:
-        default = f"jobs are charged to {survey.account} unless told; " if survey.account else ""
+        default = f"jobs are charged to {survey.account} by default; " if survey.account else ""
         spelt.notes["account"] = f"{default}yours: {', '.join(survey.accounts)}"
     for name, spelling in spelt.lines.items():
         if spelling is not None or name in spelt.notes:
@@ -196,18 +199,18 @@ def _requests(survey: Survey, choice: Choice, usual: Site) -> Iterator[str]:
 
 
 def _put_types(survey: Survey, spelt: _Spelt) -> None:
-    """Say which types of GPU there are, where the queues tell; where none has any, none can be asked for."""
+    """Add the GPU types of the queues; without GPUs the requests for them are ``null``."""
     kinds = dict.fromkeys(kind for queue in survey.queues or () for kind in queue.gpus)
     if survey.queues is not None and not kinds:
-        spelt.put("gpus", None, "no node tells of GPUs")
+        spelt.put("gpus", None, "no node has GPUs")
         spelt.put("gpu_type", None, "")
         return
     named = [kind for kind in kinds if kind]
-    spelt.notes["gpu_type"] = f"there are: {', '.join(named)}" if named else "no types are told"
+    spelt.notes["gpu_type"] = f"there are: {', '.join(named)}" if named else "no types are reported"
 
 
 def _put_resources(survey: Survey, choice: Choice, spelt: _Spelt) -> None:
-    """Put in the names that the site gave its resources and environments (Grid Engine)."""
+    """Add the names that the site gave its resources and environments."""
     known, option = survey.resources or (), survey.resource_option
     source, gpus, memory = survey.sources.get("resources", ""), survey.gpus, survey.memory[:1]
     others = (resource.name for resource in known if resource is not gpus)
@@ -249,7 +252,7 @@ def spec_text(survey: Survey, choice: Choice, setting: Setting) -> str:
         "model:",
         "  name: en",
         line("  size: tiny", "a small stand-in; leave it out for en itself (jobkit models fetch en)"),
-        line("  fallback: stand-in", "built where en is not there"),
+        line("  fallback: stand-in", "built if en is not there"),
         "sweep:",
         line("  batch_size: [5, 20, 60, 150]", "paragraphs a call"),
         line("repeats: 1", "3 for figures with a spread"),
@@ -257,9 +260,7 @@ def spec_text(survey: Survey, choice: Choice, setting: Setting) -> str:
         line(f"site: {scalar(setting.site)}", setting.site_file),
         "resources:",
         *_queue(choice, survey),
-        line(
-            f"  gpus: {choice.gpus}", "for one point" if choice.gpus else "none is known of: it runs on CPUs"
-        ),
+        line(f"  gpus: {choice.gpus}", "for one point" if choice.gpus else "none is known: it runs on CPUs"),
         *_gpu_type(choice),
         line(f"  cpus: {choice.cpus}", _told_cpus(choice, survey)),
         line(f"  memory: {format_size(choice.memory_bytes)}", _told_memory(choice)),
@@ -279,8 +280,8 @@ def _gpu_type(choice: Choice) -> Iterator[str]:
     if choice.queue is None or choice.gpu_type is None:
         return
     others = [kind for kind in choice.queue.gpus if kind and kind != choice.gpu_type]
-    told = f"there are also: {', '.join(others)}; points on different cards cannot be compared"
-    yield line(f"  gpu_type: {scalar(choice.gpu_type)}", told if others else "the only type there")
+    note = f"there are also: {', '.join(others)}; points on different GPUs cannot be compared"
+    yield line(f"  gpu_type: {scalar(choice.gpu_type)}", note if others else "the only type there")
 
 
 def _told_cpus(choice: Choice, survey: Survey) -> str:

@@ -1,4 +1,4 @@
-"""Ask a scheduler what it says of its site, each question with a deadline."""
+"""Ask a scheduler about its site, each question with a deadline."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ TIMEOUT_S = 20.0
 
 
 def ask_site(scheduler: Scheduler, timeout_s: float | None = None) -> Survey:
-    """Return what a scheduler says of its site.
+    """Return a scheduler's description of its site.
 
     Parameters
     ----------
     timeout_s
         How long one question may take; by default `TIMEOUT_S`. After one that took longer no other
-        is asked: whoever waits for the answers has waited long enough, and a controller in trouble
-        is left in peace.
+        is asked: the user has waited long enough, and a controller in trouble gets no more load.
     """
     answers: dict[str, Completed] = {}
     environment = {**submission_environment(), **scheduler.ENVIRONMENT}
@@ -33,7 +32,7 @@ def ask_site(scheduler: Scheduler, timeout_s: float | None = None) -> Survey:
 
 
 def _new(scheduler: Scheduler, answers: Mapping[str, Completed]) -> dict[str, tuple[str, ...]]:
-    """Return the questions that were not asked yet."""
+    """Return the questions that were not asked before."""
     return {name: argv for name, argv in scheduler.survey_argvs(answers).items() if name not in answers}
 
 

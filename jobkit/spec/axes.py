@@ -51,13 +51,21 @@ def _matches(setting: Mapping[str, int], rule: Mapping[str, int]) -> bool:
 def axis_faults(axes: Mapping[str, Any], workload: str) -> Iterator[tuple[Loc, str]]:
     """Yield ``(place below sweep, what is wrong)`` for raw YAML of any shape."""
     known = knobs(workload)
-    mapping = axes.get("zip") if isinstance(axes.get("zip"), dict) else {}
+    zipped = axes["zip"] if isinstance(axes.get("zip"), dict) else {}
     if known is not None:
         yield from unknown_knobs(axes, known)
-    yield from _uneven(mapping or {})
-    yield from _auto(axes)
-    yield from _twice(axes, mapping or {})
-    yield from _no_points(axes)
+    lengths = {name: len(values) for name, values in zipped.items() if isinstance(values, list)}
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        yield ("zip",), f"sweep.zip: knobs that advance together need the same number of values: {counts}"
+    for name, values in axes.items():
+        if values == AUTO and name not in {BATCH_SIZE, "zip", "include", "exclude"}:
+            yield (name,), f"sweep.{name}: only {BATCH_SIZE} may be {AUTO!r}"
+        if values == [] and name not in {"include", "exclude"}:
+            yield (name,), f"sweep.{name}: no values, so the sweep has no points"
+    for name in zipped:
+        if name in axes:
+            yield ("zip", name), f"sweep.zip.{name}: an axis of its own too; keep one of the two"
 
 
 def unknown_knobs(
@@ -75,40 +83,11 @@ def unknown_knobs(
     zipped = axes.get("zip")
     names: list[Loc] = [(name,) for name in axes if name not in {"zip", "include", "exclude"}]
     names += [("zip", name) for name in zipped] if isinstance(zipped, dict) else []
-    names += [loc for key in ("include", "exclude") for loc in _setting_names(key, axes.get(key))]
+    for key in ("include", "exclude"):
+        rows = axes[key] if isinstance(axes.get(key), list) else []
+        names += [(key, i, name) for i, row in enumerate(rows) if isinstance(row, dict) for name in row]
     holds = f": the KNOBS of {owner} holds {', '.join(known) or 'nothing'}" if owner else ""
     for loc in names:
         if loc[-1] not in known:
             more = holds or suggest(str(loc[-1]), list(known))
             yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{more}"
-
-
-def _setting_names(key: str, rows: object) -> list[Loc]:
-    if not isinstance(rows, list):
-        return []
-    return [(key, i, name) for i, row in enumerate(rows) if isinstance(row, dict) for name in row]
-
-
-def _uneven(zipped: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
-    lengths = {name: len(values) for name, values in zipped.items() if isinstance(values, list)}
-    if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        yield ("zip",), f"sweep.zip: knobs that advance together need as many values each: {told}"
-
-
-def _auto(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
-    for name, values in axes.items():
-        if values == AUTO and name not in {BATCH_SIZE, "zip", "include", "exclude"}:
-            yield (name,), f"sweep.{name}: only {BATCH_SIZE} may be {AUTO!r}"
-
-
-def _twice(axes: Mapping[str, Any], zipped: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
-    for name in zipped:
-        if name in axes:
-            yield ("zip", name), f"sweep.zip.{name}: an axis of its own too; keep one of the two"
-
-
-def _no_points(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
-    for name, values in axes.items():
-        if isinstance(values, list) and not values and name not in {"include", "exclude"}:
-            yield (name,), f"sweep.{name}: no values, so the sweep has no points"

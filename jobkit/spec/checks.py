@@ -44,7 +44,7 @@ def check_environment(document: Document) -> None:
     """Add a fault where both ``conda`` and ``venv`` are given."""
     environment = document.data.get("environment")
     if isinstance(environment, dict) and environment.get("conda") and environment.get("venv"):
-        what = "environment.venv: given beside conda; keep one of the two"
+        what = "environment.venv: given as well as conda; keep one of the two"
         document.faults.append(document.fault(("environment", "venv"), what, on_key=True))
 
 
@@ -70,7 +70,7 @@ def check_axes(document: Document) -> None:
 
 
 def check_find_max(document: Document) -> None:
-    """Add a fault where ``find_max`` stands beside a sweep that varies anything but the batch size."""
+    """Add a fault if ``find_max`` is given with a sweep that varies anything but the batch size."""
     axes = document.data.get("sweep")
     if not isinstance(document.data.get("find_max"), dict) or not isinstance(axes, dict):
         return

@@ -25,7 +25,7 @@ def directives(resources: Resources, site: Site) -> list[str]:
     Raises
     ------
     JobkitError
-        Where something is asked for that the site file has no spelling for.
+        If something is asked for that the site file has no spelling for.
     """
     if not by_name(site.scheduler).DIRECTIVE:
         return []
@@ -41,7 +41,7 @@ def directives(resources: Resources, site: Site) -> list[str]:
 
 
 def _asked(resources: Resources, site: Site) -> dict[str, object]:
-    """Return what is asked for, by the names of the site's requests; ``None`` where nothing is."""
+    """Return what is asked for, by the names of the site's requests; ``None`` if nothing is."""
     return {
         "queue": resources.queue or site.queue,
         "gpu_type": resources.gpu_type if resources.gpus else None,

@@ -20,7 +20,7 @@ from jobkit.core.units import (
 from jobkit.schedulers.registry import SCHEDULERS
 
 SIZE_PATTERN = rf"^\s*\d+(\.\d+)? ?({'|'.join(SIZE_UNITS)})\s*$"
-DURATION_PATTERN = rf"^\s*(\d+ ?[{''.join(DURATION_UNITS)}]|(\d+-)?\d{{1,4}}:[0-5]\d:[0-5]\d)\s*$"
+DURATION_PATTERN = rf"^\s*(\d+ ?[{''.join(DURATION_UNITS)}]|(\d+-)?\d{{1,5}}:[0-5]\d:[0-5]\d)\s*$"
 
 
 def _parsed(parse: Callable[[str], int], wanted: str) -> Callable[[object], object]:
@@ -44,12 +44,8 @@ def known_scheduler(name: str) -> str:
     return name
 
 
-def _known_or_auto(name: str) -> str:
-    return name if name == "auto" else known_scheduler(name)
-
-
 MOST = 10**9
-"""Nobody means a larger whole number: more of them are slips of the pen."""
+"""No one means a larger whole number: it is a slip of the pen."""
 Positive = Annotated[int, Field(gt=0, le=MOST)]
 _POSITIVE = {"type": "integer", "exclusiveMinimum": 0, "maximum": MOST}
 Values = Annotated[
@@ -124,7 +120,7 @@ SchedulerName = Annotated[
 
 SchedulerOrAuto = Annotated[
     str,
-    AfterValidator(_known_or_auto),
+    AfterValidator(lambda name: name if name == "auto" else known_scheduler(name)),
     WithJsonSchema({"type": "string", "enum": ["auto", *SCHEDULERS]}),
 ]
 """A scheduler of the registry, or ``auto``."""

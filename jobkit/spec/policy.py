@@ -104,7 +104,7 @@ class Policy(_Part):
     Attributes
     ----------
     gpu_oom
-        ``prune`` leaves larger loads on the same kind of card out; ``keep`` runs them all the same.
+        ``prune`` leaves larger loads on the same kind of GPU out; ``keep`` runs them all the same.
     ram_oom
         Again with more memory.
     timeout
@@ -114,7 +114,7 @@ class Policy(_Part):
     bug
         When to give the sweep up: also for ``environment``, ``model_missing`` and ``no_gpu``.
     follow_up
-        Whether a small job waits for the sweep to end and does all this, so that nobody need be
+        Whether a small job waits for the sweep to end and does all this, so that no one need be
         logged in. Without it `jobkit resume` does it.
     """
 
@@ -146,7 +146,7 @@ class Change(BaseModel):
 
 
 def retry(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change | None:
-    """Return how a point is to be run again, ``None`` where it is not.
+    """Return how a point is to be run again, ``None`` if it is not.
 
     Parameters
     ----------
@@ -158,7 +158,8 @@ def retry(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change
     if not ended or ended[-1][0] is None:
         return None
     outcomes = [outcome for outcome, _ in ended]
-    return growth(policy, ended) if outcomes.count(outcomes[-1]) <= _tries(policy, outcomes[-1]) else None
+    tries: int = getattr(getattr(policy, str(outcomes[-1]), None), "tries", 0)
+    return growth(policy, ended) if outcomes.count(outcomes[-1]) <= tries else None
 
 
 def growth(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change:
@@ -172,19 +173,6 @@ def growth(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Chang
         memory=policy.ram_oom.memory ** outcomes.count(Outcome.RAM_OOM),
         walltime=policy.timeout.walltime ** outcomes.count(Outcome.TIMEOUT),
         exclude=tuple(nodes),
-    )
-
-
-def _tries(policy: Policy, outcome: Outcome | None) -> int:
-    return (
-        {
-            Outcome.RAM_OOM: policy.ram_oom.tries,
-            Outcome.TIMEOUT: policy.timeout.tries,
-            Outcome.PREEMPTED: policy.preempted.tries,
-            Outcome.NODE_FAIL: policy.node_fail.tries,
-        }.get(outcome, 0)
-        if outcome
-        else 0
     )
 
 

@@ -16,7 +16,7 @@ from jobkit.spec.sweep_spec import Axes, SweepSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 FILE = "jobkit.schema.json"
-"""Its name beside the shipped sweeps, which name it in their first line."""
+"""Its name next to the shipped sweeps, which name it in their first line."""
 
 
 def schema_text() -> str:

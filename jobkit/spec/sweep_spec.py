@@ -167,7 +167,7 @@ class FindMax(_Part):
     Attributes
     ----------
     memory
-        What it must fit: ``device`` for all of the card, or so much for PyTorch's allocator, which
+        What it must fit: ``device`` for all of the GPU, or so much for PyTorch's allocator, which
         is then capped, the CUDA context on top. On a CPU ``device`` is what the job asks for.
     verify
         Whether the predicted batch is run; without, `jobkit recommend` tells the prediction.

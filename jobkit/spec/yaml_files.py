@@ -1,7 +1,7 @@
 """Read a YAML file against a pydantic model and name every fault by file:line:column.
 
 PyYAML speaks YAML 1.1, where ``24:00:00`` is 86400 and ``on`` is a bool; the loader here leaves
-both as text, for a walltime is written with colons and nobody means a bool by ``no``.
+both as text, for a walltime is written with colons and no one means a bool by ``no``.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
     Raises
     ------
     JobkitError
-        Where the file cannot be read or is no YAML mapping.
+        If the file cannot be read or is no YAML mapping.
     """
     try:
         text = _read(path)
@@ -142,7 +142,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
     except UnicodeDecodeError as error:
         raise JobkitError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise JobkitError(_syntax(path, error), hint="mend the YAML there") from error
+        raise JobkitError(_syntax(path, error), hint="fix the YAML there") from error
     if not isinstance(node, yaml.MappingNode):
         raise JobkitError(f"{path}:1:1: not a mapping of keys to values", hint="see jobkit help spec")
     document = Document(str(path), node, data)
@@ -205,7 +205,7 @@ def raise_faults(document: Document, what: str, *, nested: bool = False) -> None
     Raises
     ------
     JobkitError
-        With one line a fault, in the order of the file, where there is any.
+        With one line a fault, in the order of the file if there is any.
     """
     if not document.faults:
         return

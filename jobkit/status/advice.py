@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count, format_moment
-from jobkit.outcome.journal import Role
+from jobkit.outcome.journal import PURPOSES
 from jobkit.outcome.remedies import Kind, Step, remedy
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Queued, Remedy, State
@@ -23,11 +23,6 @@ from jobkit.status.standing import (
     Standing,
 )
 
-DOES = {
-    Role.FOLLOW: "runs again what the policy says",
-    Role.FIND: "tries the largest batch",
-}
-"""What a job that waits for the points is for."""
 MOST_NAMES = 3
 
 
@@ -196,7 +191,7 @@ def job_line(run: RunStanding, job: JobStanding) -> str:
     Of several jobs that have ended, only the last of a role has a line.
     """
     sent = job.submission
-    name = f"job {sent.job}, which {DOES[sent.role]},"
+    name = f"job {sent.job}, which {PURPOSES[sent.role]},"
     if job.state == ENDED:
         last = [other for other in run.jobs if other.submission.role is sent.role][-1]
         return f"{name} has ended ({job.why})" if job is last else ""

@@ -75,7 +75,7 @@ class SubmissionUnconfirmed(JobkitError):  # noqa: N818 - the name of what happe
     """A submission that the journal does not have: nothing may be undone or repeated."""
 
 
-def ask(scheduler: Scheduler, request: Request, script: str, array: Array) -> tuple[str, ...]:
+def check_submission(scheduler: Scheduler, request: Request, script: str, array: Array) -> tuple[str, ...]:
     """Ask the scheduler what it would say; return what it lets one expect, in its own words.
 
     Raises
@@ -85,16 +85,16 @@ def ask(scheduler: Scheduler, request: Request, script: str, array: Array) -> tu
     """
     env = submission_environment()
     checks = scheduler.checks(script, array, request)
-    asked = [(check, run_while_busy(check.argv, scheduler.BUSY_PATTERN, env)) for check in checks]
-    found = [one.refusal(answer) for one, answer in asked]
-    refusals = list(dict.fromkeys(text for text in found if text))
+    answers = [(check, run_while_busy(check.argv, scheduler.BUSY_PATTERN, env)) for check in checks]
+    texts = [check.refusal(answer) for check, answer in answers]
+    refusals = list(dict.fromkeys(text for text in texts if text))
     if refusals:
         raise JobkitError(
             "\n  ".join([f"{scheduler.NAME} would refuse this sweep; nothing was submitted", *refusals]),
             hint="change `resources` in the spec (or --set resources.…), or the site file",
             exit_code=ExitCode.REFUSED,
         )
-    return tuple(text for one, answer in asked if (text := one.outlook(answer)))
+    return tuple(text for check, answer in answers if (text := check.outlook(answer)))
 
 
 def submit_array(
@@ -103,7 +103,7 @@ def submit_array(
     script: str,
     array: Array,
     after: Sequence[JobId] = (),
-    errand: JobPurpose = SWEEP,
+    purpose: JobPurpose = SWEEP,
 ) -> Submitted:
     """Submit one array of a run, the intent journalled before and the answer after.
 
@@ -111,15 +111,15 @@ def submit_array(
     ----------
     after
         It begins once these jobs have ended.
-    errand
+    purpose
         What it is for.
 
     Raises
     ------
     JobkitError
-        Exit code 3, where the scheduler refuses.
+        Exit code 3 if the scheduler refuses.
     Unanswered
-        The same, where it may have taken the job all the same; exit code 5 where it has, and the
+        The same if it may have taken the job all the same; exit code 5 if it has, and the
         journal cannot be written.
     """
     argv = scheduler.submit_argv(script, array, after)
@@ -128,10 +128,10 @@ def submit_array(
         "last": array.last,
         "offset": array.offset,
         "throttle": array.throttle,
-        "role": errand.role,
-        "round": errand.round,
+        "role": purpose.role,
+        "round": purpose.round,
         **({"list": array.listed} if array.listed else {}),
-        **({"given": errand.given} if errand.given else {}),
+        **({"given": purpose.given} if purpose.given else {}),
     }
     try:
         journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
@@ -154,23 +154,23 @@ def submit_array(
         )
     except OSError as error:
         raise _not_journalled(error, scheduler, run_dir, job) from error
-    return Submitted(job, array, errand.role)
+    return Submitted(job, array, purpose.role)
 
 
 def _not_begun(error: OSError) -> JobkitError:
     """Return that a job was not submitted, for the intent could not be journalled."""
-    said = file_error(error)
-    said.message += "; the job was not submitted"
-    return said
+    fault = file_error(error)
+    fault.message += "; the job was not submitted"
+    return fault
 
 
 def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: JobId) -> SubmissionUnconfirmed:
     """Return that a job was submitted, and the journal does not have it."""
-    said = file_error(error)
+    fault = file_error(error)
     run = shell_path(run_dir)
     return SubmissionUnconfirmed(
-        f"{scheduler.NAME} accepted job {job}, but the journal could not be written: {said.message}",
-        hint=f"{said.hint.partition(',')[0] or 'make it writable'}, then jobkit resume {run}: it finds the "
+        f"{scheduler.NAME} accepted job {job}, but the journal could not be written: {fault.message}",
+        hint=f"{fault.hint.partition(',')[0] or 'make it writable'}, then jobkit resume {run}: it finds the "
         "job by its name and submits what is missing",
         exit_code=ExitCode.TO_COME,
     )
@@ -180,7 +180,7 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
     """Return the job that was taken."""
     unsure = done.ok or done.status == shell.NO_ANSWER or scheduler.UNCONFIRMED_PATTERN.search(done.said)
     try:
-        shell.check(done, f"{scheduler.NAME} refused the sweep", hint="its own words stand above")
+        shell.check(done, f"{scheduler.NAME} refused the sweep", hint="see the scheduler's message above")
         return find_job_id(done.stdout, scheduler.JOB_ID_PATTERNS, done.argv[0])
     except JobkitError as error:
         error.exit_code = ExitCode.REFUSED
@@ -208,7 +208,7 @@ def cancel_tasks(
     Parameters
     ----------
     tasks
-        Those that had not ended: the journal says that they were taken back.
+        Those that had not ended: the journal says that they were cancelled.
     whole
         Whether that is all that is left of the job: then it is named as a whole.
     """

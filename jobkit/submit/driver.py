@@ -16,9 +16,9 @@ def main() -> int:
     try:
         with as_driver(run_dir) as job_id:
             drive(run_dir, lambda _: None, job_id)
+        return run_follow_up(run_dir)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    return run_follow_up(run_dir)
 
 
 if __name__ == "__main__":

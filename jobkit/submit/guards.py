@@ -30,27 +30,29 @@ def refuse_duplicate_sweep(prepared: Prepared) -> None:
     JobkitError
         With how far that run is, and what to type.
     """
-    if found := find_duplicate(prepared):
-        (seen,) = read_standings([found], ask=False)
-        message = f"this very sweep has a run: {relative_path(found)}, {_far(seen)}; nothing was submitted"
-        raise JobkitError(message, hint=f"{_next(seen)}; --new starts another run")
+    if folder := find_duplicate(prepared):
+        (run,) = read_standings([folder], ask=False)
+        message = (
+            f"this very sweep has a run: {relative_path(folder)}, {_progress(run)}; nothing was submitted"
+        )
+        raise JobkitError(message, hint=f"{_next(run)}; --new starts another run")
 
 
 def warn_of_duplicate(prepared: Prepared) -> None:
-    """Tell of a run that this sweep has already."""
-    if found := find_duplicate(prepared):
-        (seen,) = read_standings([found], ask=False)
-        say(f"this very sweep has a run: {relative_path(found)}, {_far(seen)}; only --new submits it again")
+    """Print that the sweep has a run already, if it has."""
+    if folder := find_duplicate(prepared):
+        (run,) = read_standings([folder], ask=False)
+        say(f"this very sweep has a run: {relative_path(folder)}, {_progress(run)}; --new submits it again")
 
 
 def find_duplicate(prepared: Prepared) -> Path | None:
-    """Return the newest run folder of the same spec, text, model and points, beside where this one goes."""
+    """Return the newest run folder next to this one of the same spec, text, model and points."""
     text = prepared.spec.as_yaml().encode()
     points = _bare(prepared.points)
     for folder in _newest_first(prepared.run_dir.parent):
         if _holds(f"{folder}/{SPEC_FILE}", text):
-            found, _ = read_points(Path(folder))
-            if _bare(found[: len(points)]) == points:  # behind them: trials of the largest batch
+            other, _ = read_points(Path(folder))
+            if _bare(other[: len(points)]) == points:  # behind them: trials of the largest batch
                 return Path(folder)
     return None
 
@@ -61,11 +63,13 @@ def _newest_first(runs: Path) -> Iterator[str]:
     except OSError:
         return
     # A run id ends in the time: stanza-20260102-101530-3f9a.
-    yield from (f"{runs}/{name}" for name in sorted(names, key=lambda one: one.split("-")[-3:], reverse=True))
+    yield from (
+        f"{runs}/{name}" for name in sorted(names, key=lambda name: name.split("-")[-3:], reverse=True)
+    )
 
 
 def _holds(path: str, content: bytes) -> bool:
-    """Tell whether a file holds just that; most differ in size, and are not read."""
+    """Return whether a file holds just that; most differ in size, and are not read."""
     try:
         if os.stat(path).st_size != len(content):  # noqa: PTH116 - a Path costs as much again
             return False
@@ -88,26 +92,26 @@ def _bare(points: Sequence[Point]) -> list[Point]:
     ]
 
 
-def _far(seen: RunStanding) -> str:
+def _progress(run: RunStanding) -> str:
     """Return how far a run is, by its files: ``15 points: 9 done, 2 failed (2 timeout), 4 to come``."""
-    numbers = {word: seen.counts[word] for word in (CANCELLED, Standing.DONE, Standing.FAILED)}
-    numbers["to come"] = len(seen.points) - sum(numbers.values())
+    numbers = {word: run.counts[word] for word in (CANCELLED, Standing.DONE, Standing.FAILED)}
+    numbers["to come"] = len(run.points) - sum(numbers.values())
     words = [
-        f"{number} {word}" + (why_failed(seen) if word == Standing.FAILED else "")
+        f"{number} {word}" + (why_failed(run) if word == Standing.FAILED else "")
         for word, number in numbers.items()
         if number
     ]
-    return f"{format_count(len(seen.points), 'point')}: {', '.join(words)}"
+    return f"{format_count(len(run.points), 'point')}: {', '.join(words)}"
 
 
-def _next(seen: RunStanding) -> str:
-    standings = {point.standing for point in seen.points}
-    run = shell_path(seen.folder)
-    ways = [f"jobkit collect {run} prints its table"]
+def _next(run: RunStanding) -> str:
+    standings = {point.standing for point in run.points}
+    path = shell_path(run.folder)
+    ways = [f"jobkit collect {path} prints its table"]
     if standings & {Standing.FAILED, Standing.MISSING}:
-        ways.insert(0, f"jobkit resume {run} runs what failed or is missing")
+        ways.insert(0, f"jobkit resume {path} runs what failed or is missing")
     if standings - {Standing.FAILED, Standing.DONE, Standing.MISSING}:
-        ways.insert(0, f"jobkit status {run} tells how it goes")
+        ways.insert(0, f"jobkit status {path} shows its progress")
     return ", ".join(ways)
 
 
@@ -121,7 +125,7 @@ def refuse_moved_run(run_dir: Path) -> None:
     Raises
     ------
     JobkitError
-        Where it is a copy, or was moved: its points would run elsewhere, or not at all.
+        If it is a copy, or was moved: its points would run elsewhere, or not at all.
     """
     script = run_dir / script_name(1)
     try:
@@ -129,8 +133,8 @@ def refuse_moved_run(run_dir: Path) -> None:
     except OSError as error:
         hint = "what is there is read by jobkit collect; to run its points again make a new sweep"
         raise JobkitError(f"{script}: {error.strerror}: nothing can run without it", hint=hint) from error
-    found = _RUN.search(text)
-    words = shlex.split(found[1]) if found else []
+    match = _RUN.search(text)
+    words = shlex.split(match[1]) if match else []
     there = Path(words[0]) if words else run_dir
     if there.resolve() == run_dir.resolve():
         return

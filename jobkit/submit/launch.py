@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +12,14 @@ from jobkit.core import shell, terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime
-from jobkit.outcome.journal import Role
+from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.outcome.trials import MOST_TRIALS
 from jobkit.planning.prepare import Prepared
 from jobkit.schedulers.registry import by_name, runs_here
-from jobkit.schedulers.types import ONE_TASK, JobId
+from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit import local, rounds, sweep
+from jobkit.submit.controller import check_submission
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
@@ -31,7 +33,10 @@ def say(text: str) -> None:
 
 
 def preview(prepared: Prepared) -> str:
-    """Return the script and the commands that would submit it, as the shell would take them."""
+    """Return the script and the commands that would submit it, as the shell would take them.
+
+    If the scheduler would refuse the script, that is said now.
+    """
     lines = [prepared.script.rstrip("\n"), "", f"# Nothing was written or submitted ({headline(prepared)})."]
     lines += [f"# The script would be {prepared.run_dir}/job.sh, submitted by:"]
     return "\n".join([*lines, *(f"#   {shlex.join(argv)}" for argv in submit_commands(prepared))])
@@ -40,38 +45,41 @@ def preview(prepared: Prepared) -> str:
 def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
     """Return the submit commands of a run, one an array, and those of the jobs that follow.
 
-    Where the controller does not answer, for the scheduler is not on this machine, one array
-    is taken to hold all points.
+    If the controller does not answer, since the scheduler is not on this machine, one array is
+    assumed to hold all points.
 
     Raises
     ------
     JobkitError
-        Where the controller's limits forbid so many points.
+        If the controller's limits forbid this number of points.
     """
-    scheduler = by_name(prepared.spec.scheduler)
-    round_ = sweep.first_round(prepared)
+    scheduler, round_ = by_name(prepared.spec.scheduler), sweep.first_round(prepared)
     try:
         limits = rounds.ask_limits(scheduler, once=True)
     except JobkitError:
-        limits = ""
         say(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
-    cut = rounds.arrays_within(
-        scheduler, limits, len(round_.tasks), prepared.spec.max_parallel, round_.listed
-    )
-    commands = [scheduler.submit_argv(str(prepared.run_dir / "job.sh"), array) for array in cut]
-    if scheduler.RUNS_HERE:
-        return commands
-    jobs = [JobId(f"JOB{number}") for number, _ in enumerate(cut, 1)]
-    following = {
-        sweep.FIND_SCRIPT: rounds.following(len(prepared.points)) if prepared.find_script else None,
-        sweep.FOLLOW_SCRIPT: ONE_TASK if prepared.follow_script else None,
-    }
-    followers = [
-        scheduler.submit_argv(str(prepared.run_dir / script), array, jobs)
-        for script, array in following.items()
-        if array
+        arrays = rounds.plan_arrays(scheduler, round_, "")
+    else:
+        arrays = rounds.plan_arrays(scheduler, round_, limits)
+        _say_refusal(prepared, arrays)
+    jobs = sweep.planned_jobs(prepared, arrays)
+    names = [JobId(f"JOB{number}") for number, _ in enumerate(arrays, 1)]
+    commands = [
+        scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for(names))
+        for job in jobs
     ]
-    return commands + followers
+    return commands[:1] if scheduler.RUNS_HERE else commands
+
+
+def _say_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
+    """Ask the scheduler about the script; say what it would refuse."""
+    with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
+        script = Path(folder) / "job.sh"
+        script.write_text(prepared.script, encoding="utf-8")
+        try:
+            check_submission(by_name(prepared.spec.scheduler), prepared.request, str(script), arrays[0])
+        except JobkitError as error:
+            say(f"without --dry-run this is refused: {error}")
 
 
 def headline(prepared: Prepared) -> str:
@@ -84,65 +92,57 @@ def headline(prepared: Prepared) -> str:
     return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
 
 
-def here(prepared: Prepared, check: sweep.Check) -> int | None:
-    """Run all points on this machine, with progress; return an exit code if it did not get so far."""
-    from jobkit.status import (
-        progress_bars,  # brings rich, which a submission that returns at once does not need
-    )
+def here(prepared: Prepared, check: sweep.Check) -> None:
+    """Run all points on this machine, with progress."""
+    from jobkit.status import progress_bars  # brings rich: a submission returns at once without it
 
-    say(f"{headline(prepared)}\n{asked(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
+    say(f"{headline(prepared)}\n{request_line(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
     sweep.write_run(prepared, check)
-    try:
-        with (
-            local.as_driver(prepared.run_dir) as job_id,
-            progress_bars.Progress(prepared.run_dir, prepared.points) as progress,
-        ):
-            local.drive(prepared.run_dir, progress.tick, job_id)
-    except KeyboardInterrupt:
-        say(f"interrupted; what was measured is in {relative_path(prepared.run_dir)}")
-        say(f"  see it    jobkit collect {shell_path(prepared.run_dir)}")
-        say(f"  go on     jobkit resume {shell_path(prepared.run_dir)}")
-        return ExitCode.INTERRUPTED
-    return None
+    run_dir, points = prepared.run_dir, prepared.points
+    with local.as_driver(run_dir) as job_id, progress_bars.Progress(run_dir, points) as progress:
+        local.drive(run_dir, progress.tick, job_id)
 
 
 def detached(prepared: Prepared, check: sweep.Check) -> int:
     """Start the local run in a process of its own and return."""
-    say(f"{headline(prepared)}\n{asked(prepared)}")
+    say(f"{headline(prepared)}\n{request_line(prepared)}")
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir
     argv = by_name(prepared.spec.scheduler).submit_argv(str(run_dir / "job.sh"), ONE_TASK)
     pid = shell.detach(argv, run_dir / "logs" / "driver.out")
-    _done(prepared, f"running here as process {pid}", _cancel(prepared))
+    _done(prepared, f"running here as process {pid}")
     return 0
 
 
-def asked(prepared: Prepared) -> str:
+def request_line(prepared: Prepared) -> str:
     """Return in a line what is about to be asked for, and what it comes to at most.
 
     A job that shares points asks for the walltime of all of them. The one that tries the largest
     batch asks for that of one point; here each trial has it.
     """
-    spec, asked = prepared.spec, prepared.spec.resources
+    spec, resources = prepared.spec, prepared.spec.resources
     trials = (MOST_TRIALS if runs_here(spec.scheduler) else 1) if prepared.find_script else 0
-    each_s = asked.walltime * (len(prepared.points) + trials)
+    each_s = resources.walltime * (len(prepared.points) + trials)
     with_find = ", the largest batch included" if prepared.find_script else ""
     if runs_here(spec.scheduler):
-        walltime = format_walltime(asked.walltime)
+        walltime = format_walltime(resources.walltime)
         return f"one point at a time, {walltime} each at most: at most {_hours(each_s)} hours{with_find}"
-    unit, number = ("GPU", asked.gpus) if asked.gpus else ("CPU", asked.cpus)
+    unit, number = ("GPU", resources.gpus) if resources.gpus else ("CPU", resources.cpus)
     retries = ", retries not counted" if prepared.follow_script else ""
     most = f"at most {_hours(number * each_s)} {unit}-hours{with_find}{retries}"
-    return f"asking for {_each(asked)} a point{_beside(spec)}: {most}"
+    return f"asking for {_each(resources)} a point{_beside(spec)}: {most}"
 
 
-def _each(asked: Resources) -> str:
+def _each(resources: Resources) -> str:
     """Return what a point gets: ``1 v100 GPU, 2 CPUs, 8GiB of memory and 00:10:00``."""
-    kind = f" {asked.gpu_type}" if asked.gpu_type else ""
-    what = [f"{asked.gpus}{kind} GPU{'s' if asked.gpus > 1 else ''}"] if asked.gpus else []
-    what += [f"{asked.cpus} CPU{'s' if asked.cpus > 1 else ''}", f"{format_size(asked.memory)} of memory"]
-    what += ["a node to itself"] if asked.exclusive else []
-    return f"{', '.join(what)} and {format_walltime(asked.walltime)}"
+    kind = f" {resources.gpu_type}" if resources.gpu_type else ""
+    what = [f"{resources.gpus}{kind} GPU{'s' if resources.gpus > 1 else ''}"] if resources.gpus else []
+    what += [
+        f"{resources.cpus} CPU{'s' if resources.cpus > 1 else ''}",
+        f"{format_size(resources.memory)} of memory",
+    ]
+    what += ["a node to itself"] if resources.exclusive else []
+    return f"{', '.join(what)} and {format_walltime(resources.walltime)}"
 
 
 def _beside(spec: SweepSpec) -> str:
@@ -158,31 +158,21 @@ def _hours(seconds: float) -> str:
 
 def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: bool) -> int | None:
     """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
-    say(f"{headline(prepared)}\n{asked(prepared)}")
+    say(f"{headline(prepared)}\n{request_line(prepared)}")
     taken = sweep.submit(prepared, say, check)
-    scheduler = by_name(prepared.spec.scheduler)
     jobs = ", ".join(str(job.job) for job in taken.jobs if job.role is Role.POINTS)
-    jobs += "".join(f"; job {job.job} {WAITS[job.role]}" for job in taken.jobs if job.role in WAITS)
+    followers = (job for job in taken.jobs if job.role in PURPOSES)
+    jobs += "".join(f"; job {job.job} waits for it and {PURPOSES[job.role]}" for job in followers)
     if taken.refused:
-        say(f"no job follows the sweep, for it was refused; retries wait for jobkit resume: {taken.refused}")
+        say(f"no job follows the sweep: {taken.refused}\nso retries wait for you to type jobkit resume")
     if not wait:
-        _done(prepared, f"submitted: {scheduler.NAME} job {jobs}", _cancel(prepared))
+        _done(prepared, f"submitted: {prepared.spec.scheduler} job {jobs}")
         return 0
-    say(f"submitted: {scheduler.NAME} job {jobs}\nrun folder: {relative_path(prepared.run_dir)}")
-    return stay(prepared.run_dir, prepared.points, prepared.spec.policy)
+    say(f"submitted: {prepared.spec.scheduler} job {jobs}\nrun folder: {relative_path(prepared.run_dir)}")
+    return wait_for_points(prepared.run_dir, prepared.points, prepared.spec.policy)
 
 
-WAITS = {
-    Role.FIND: "waits for it and tries the largest batch",
-    Role.FOLLOW: "waits for it and runs again what the policy says",
-}
-
-
-def _cancel(prepared: Prepared) -> str:
-    return f"jobkit cancel {shell_path(prepared.run_dir)}"
-
-
-def stay(
+def wait_for_points(
     run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStanding | None = None
 ) -> int | None:
     """Wait for points of a submitted run; Ctrl-C leaves the job alone.
@@ -204,11 +194,11 @@ def stay(
     return None
 
 
-def _done(prepared: Prepared, what: str, cancel: str) -> None:
+def _done(prepared: Prepared, what: str) -> None:
     run_dir, run = relative_path(prepared.run_dir), shell_path(prepared.run_dir)
     say(what)
     say(f"  run folder   {run_dir}")
     say(f"  progress     jobkit status {run}")
     say(f"  results      jobkit collect {run}")
     say(f"  logs         {run_dir}/logs/")
-    say(f"  cancel       {cancel}")
+    say(f"  cancel       jobkit cancel {run}")

@@ -21,9 +21,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from jobkit.core import files
+from jobkit.core import files, terminal
 from jobkit.core.layout import ACCOUNTING_FILE, PID_FILE, SEARCH_GOAL_FILE, SPEC_FILE, read_points
 from jobkit.core.records import Outcome, Point
+from jobkit.core.terminal import relative_path, shell_path
 from jobkit.fit.search import next_trial
 from jobkit.outcome import journal
 from jobkit.outcome.driver_lock import driving
@@ -38,15 +39,7 @@ END_GRACE_S = 30.0
 
 _NAME_AND_EXEC = 'echo $$ >"$1"; exec >>"$2" 2>&1; shift 2; exec "$@"'
 """submitit's cancel leaves the command alive, so the command tells its process id first; and its log
-is named by submitit's process, which nobody knows later, so the command has one of its own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """When a point is warned and when it is killed, in seconds after its start."""
-
-    warn_s: int
-    kill_after_s: int
+is named by submitit's process, which no one knows later, so the command has one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +66,23 @@ class LocalRound:
 
 @contextlib.contextmanager
 def as_driver(run_dir: Path) -> Iterator[str]:
-    """Be the driver of a run; yield its job id. Being told to end is journalled.
+    """Be the driver of a run; yield its job id. An interruption is journalled.
 
     Raises
     ------
     JobkitError, OSError
         As `jobkit.outcome.driver_lock.driving`.
     KeyboardInterrupt
-        Also for TERM and HUP.
+        Also for TERM and HUP, after the commands that go on from here are printed.
     """
     with ended_by_signals(), driving(run_dir) as job_id:
         try:
             yield job_id
         except KeyboardInterrupt:
             journal.note(run_dir, "cancelled", job_id=job_id, cluster="", status=0, said="interrupted")
+            run = shell_path(run_dir)
+            terminal.say(f"what was measured is in {relative_path(run_dir)}", err=True)
+            terminal.say(f"  see it    jobkit collect {run}\n  go on     jobkit resume {run}", err=True)
             raise
 
 
@@ -120,8 +116,7 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
 def _drive_points(
     run_dir: Path, left: list[Point], leg: LocalRound, tick: Callable[[Point], None], job_id: str
 ) -> None:
-    limits = _limits(leg.spec or load_spec(run_dir / SPEC_FILE))
-    script = script_name(leg.round)
+    run_point = _runner(run_dir, leg.spec or load_spec(run_dir / SPEC_FILE), leg.round, tick, job_id)
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
     span["round"] = leg.round
     span |= {} if leg.points is None else {"only": list(leg.points)}
@@ -132,10 +127,8 @@ def _drive_points(
     journal.note(run_dir, "submitted", scheduler=NAME, **span)
     try:
         while left:
-            start = time.monotonic()
-            command = _command(run_dir, script, limits, _log(run_dir, job_id, left[0]))
-            evidence = _run_point(run_dir, left[0], command, job_id, functools.partial(tick, left[0]))
-            _account(run_dir, left.pop(0), job_id, evidence, time.monotonic() - start)
+            run_point(left[0])
+            left.pop(0)
     except KeyboardInterrupt:
         for point in left:
             _account(run_dir, point, job_id, "interrupted", 0.0, Outcome.CANCELLED)
@@ -143,33 +136,46 @@ def _drive_points(
 
 
 def find_largest(run_dir: Path, tick: Callable[[Point], None], job_id: str) -> None:
-    """Try the largest batch that the run's points predict, and step down where it fails.
+    """Try the largest batch that the run's points predict, and step down if it fails.
 
     Parameters
     ----------
     run_dir, tick, job_id
         As for `drive`.
     """
-    limits = _limits(load_spec(run_dir / SPEC_FILE))
+    run_point = _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id)
     while point := next_trial(run_dir):
         span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
         journal.note(run_dir, "submitted", scheduler=NAME, job_id=job_id, cluster=platform.node(), **span)
-        start = time.monotonic()
-        command = _command(run_dir, script_name(1), limits, _log(run_dir, job_id, point))
-        evidence = _run_point(run_dir, point, command, job_id, functools.partial(tick, point))
-        _account(run_dir, point, job_id, evidence, time.monotonic() - start)
+        run_point(point)
 
 
-def _limits(spec: SweepSpec) -> Limits:
+def _runner(
+    run_dir: Path, spec: SweepSpec, round_: int, tick: Callable[[Point], None], job_id: str
+) -> Callable[[Point], None]:
+    """Return the function that runs one point to its end, and accounts for it.
+
+    timeout(1) warns the point with USR1 before the walltime ends, and kills it later.
+    """
     walltime_s = spec.resources.walltime
     warning_s = max(1, min(load_site(spec.site, NAME).warning_s, walltime_s // 4))
-    return Limits(warn_s=walltime_s - warning_s, kill_after_s=warning_s)
+    timeout = ["timeout", "--signal=USR1", f"--kill-after={warning_s}", str(walltime_s - warning_s)]
+    script = ["bash", str(run_dir / script_name(round_)), "--offset", "0"]
+
+    def run_point(point: Point) -> None:
+        log = run_dir / "logs" / log_name(point.run_id, job_id, point.index)
+        named = ["jobkit-point", str(run_dir / PID_FILE), str(log)]
+        start = time.monotonic()
+        job = _start(run_dir, ["bash", "-c", _NAME_AND_EXEC, *named, *timeout, *script], job_id, point)
+        _wait(run_dir / PID_FILE, job, functools.partial(tick, point))
+        state = "lost" if job.state == "NO PROCESS AND NO RESULT" else job.state.lower()
+        _account(run_dir, point, job_id, f"process {state}", time.monotonic() - start)
+
+    return run_point
 
 
-def _run_point(run_dir: Path, point: Point, command: list[str], job_id: str, tick: Callable[[], None]) -> str:
-    """Run one point to its end; return how its process ended, in two words."""
-    pid_file = run_dir / PID_FILE
-    job = _start(run_dir, command, job_id, point)
+def _wait(pid_file: Path, job: Any, tick: Callable[[], None]) -> None:  # noqa: ANN401 - submitit is untyped
+    """Wait until the process of a point has ended; end it on an interruption."""
     try:
         while not job.done():
             tick()
@@ -181,23 +187,6 @@ def _run_point(run_dir: Path, point: Point, command: list[str], job_id: str, tic
         pid_file.unlink(missing_ok=True)
         for path in (job.paths.submitted_pickle, job.paths.result_pickle):
             path.unlink(missing_ok=True)
-    return f"process {_ENDS.get(job.state, job.state.lower())}"
-
-
-_ENDS = {"NO PROCESS AND NO RESULT": "lost"}
-"""submitit's states of a job, other than FINISHED and INTERRUPTED, in a plain word."""
-
-
-def _log(run_dir: Path, job_id: str, point: Point) -> Path:
-    return run_dir / "logs" / log_name(point.run_id, job_id, point.index)
-
-
-def _command(run_dir: Path, script: str, limits: Limits, log: Path) -> list[str]:
-    """Return the command of one point: timeout(1) warns it with USR1, and kills it later."""
-    timeout = ["timeout", "--signal=USR1", f"--kill-after={limits.kill_after_s}", str(limits.warn_s)]
-    run = ["bash", str(run_dir / script), "--offset", "0"]
-    named = ["jobkit-point", str(run_dir / PID_FILE), str(log)]
-    return ["bash", "-c", _NAME_AND_EXEC, *named, *timeout, *run]
 
 
 def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:  # noqa: ANN401 - submitit is untyped
@@ -207,7 +196,7 @@ def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:
     executor.update_parameters(timeout_min=60 * 24 * 365, stderr_to_stdout=True)
     env = {**os.environ, "JOBKIT_JOB": job_id, "JOBKIT_TASK": str(point.index)}
     # Ctrl-C reaches the whole process group of a terminal: the job must not die of it before
-    # `_stop` has told it to bring its results home. An ignored signal stays so in children.
+    # `_stop` has made it bring its results home. An ignored signal stays ignored in children.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         return executor.submit(submitit.helpers.CommandFunction(command, env=env))
@@ -216,7 +205,7 @@ def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:
 
 
 def _stop(pid_file: Path, job: Any) -> None:  # noqa: ANN401 - submitit is untyped
-    """Tell the running point to end, and wait until it has brought its results home."""
+    """Ask the running point to end, and wait until it has brought its results home."""
     with contextlib.suppress(OSError, ValueError):
         os.kill(int(pid_file.read_text(encoding="ascii")), signal.SIGTERM)
     deadline = time.monotonic() + END_GRACE_S
@@ -227,23 +216,12 @@ def _stop(pid_file: Path, job: Any) -> None:  # noqa: ANN401 - submitit is untyp
 def _account(
     run_dir: Path, point: Point, job_id: str, evidence: str, elapsed_s: float, outcome: Outcome | None = None
 ) -> None:
-    row = {
-        "job_id": job_id,
-        "task": point.index,
-        "outcome": outcome,
-        "evidence": evidence,
-        "host": platform.node(),
-        "elapsed_s": round(elapsed_s, 3),
-    }
-    line = {
-        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "kind": "accounting",
-        "scheduler": NAME,
-        "argv": [],
-        "status": 0,
-        "stdout": json.dumps(row),
-        "stderr": "",
-    }
+    """Append what happened to a point to the accounting, as a scheduler's answer would have it."""
+    row = {"job_id": job_id, "task": point.index, "outcome": outcome, "evidence": evidence}
+    row |= {"host": platform.node(), "elapsed_s": round(elapsed_s, 3)}
+    answer = {"scheduler": NAME, "argv": [], "status": 0, "stdout": json.dumps(row), "stderr": ""}
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    line = {"at": at, "kind": "accounting", **answer}
     files.append_line(run_dir / ACCOUNTING_FILE, json.dumps(line))
 
 

@@ -30,7 +30,7 @@ BY_NAME = "by its name"
 BY_LOCK = "by its intent and its lock"
 
 
-class Strays(JobkitError):  # noqa: N818 - the name of what was found
+class StrayJobs(JobkitError):  # noqa: N818 - the name of what was found
     """Jobs of a run in the queue, of which the journal does not say which points they run."""
 
 
@@ -44,10 +44,10 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
     Raises
     ------
     JobkitError
-        Exit code 3, where the scheduler does not answer, the submission is only seconds old, or the
+        Exit code 3 if the scheduler does not answer, the submission is only seconds old, or the
         journal does not have the job after it was written there.
     OSError
-        Where the journal cannot be written.
+        If the journal cannot be written.
     """
     event = read_journal(run_dir).unanswered
     if event is None:
@@ -64,14 +64,14 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
             exit_code=ExitCode.REFUSED,
         )
     since = datetime.fromisoformat(str(event["at"])) - timedelta(minutes=1)
-    found = _by_name(scheduler, run_dir, since)
-    if len(found) > 1:
-        refuse_strays(run_dir, scheduler)
-    if not found:
+    jobs = _by_name(scheduler, run_dir, since)
+    if len(jobs) > 1:
+        refuse_stray_jobs(run_dir, scheduler)
+    if not jobs:
         journal.note(run_dir, "refused", scheduler=scheduler.NAME, status=None, said=LOST, **span)
         say("a submission was cut off before the scheduler took it")
         return
-    job = found[-1]
+    job = jobs[-1]
     journal.note(
         run_dir, "submitted", scheduler=scheduler.NAME, job_id=job.id, cluster="", found=BY_NAME, **span
     )
@@ -99,7 +99,7 @@ def _read_back(run_dir: Path, job: JobId) -> None:
     Raises
     ------
     JobkitError
-        Where it does not.
+        If it does not.
     """
     if all(submission.job.id != job.id for submission in read_journal(run_dir).submissions):
         raise JobkitError(
@@ -109,7 +109,7 @@ def _read_back(run_dir: Path, job: JobId) -> None:
         )
 
 
-def refuse_strays(run_dir: Path, scheduler: Scheduler) -> None:
+def refuse_stray_jobs(run_dir: Path, scheduler: Scheduler) -> None:
     """Refuse to submit while a job of the run is in the queue of which its points are not known.
 
     Raises
@@ -117,13 +117,13 @@ def refuse_strays(run_dir: Path, scheduler: Scheduler) -> None:
     Strays
         Exit code 3, for such a job.
     JobkitError
-        Exit code 3, where the scheduler does not answer.
+        Exit code 3 if the scheduler does not answer.
     """
-    jobs = strays(run_dir, scheduler)
+    jobs = stray_jobs(run_dir, scheduler)
     if not jobs:
         return
     argv = " ".join(scheduler.cancel_argv(jobs[0]))
-    raise Strays(
+    raise StrayJobs(
         f"{scheduler.NAME} job {', '.join(map(str, jobs))} belongs to this run, but {run_dir / JOURNAL_FILE} "
         "does not record which points it runs: a line of the journal is lost",
         hint=f"wait until that job has ended, or end it ({argv}); then run the same command again",
@@ -131,13 +131,13 @@ def refuse_strays(run_dir: Path, scheduler: Scheduler) -> None:
     )
 
 
-def strays(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
+def stray_jobs(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
     """Return the jobs of a run that the queue holds, or the driver that lives, unknown to the journal.
 
     Raises
     ------
     JobkitError
-        Exit code 3, where the scheduler does not answer.
+        Exit code 3 if the scheduler does not answer.
     """
     if not scheduler.RUNS_HERE:
         return _by_name(scheduler, run_dir)
@@ -146,22 +146,22 @@ def strays(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
     return [JobId(driver.job_id, driver.host)] if driver and driver.job_id not in known else []
 
 
-def bury(run_dir: Path, machine: str) -> None:
+def declare_machine_gone(run_dir: Path, machine: str) -> None:
     """Journal that a machine is gone, on which drivers of a run were started: they are dead.
 
     Raises
     ------
     JobkitError
-        Where none was, or one lives.
+        If none was, or one lives.
     """
-    known = read_journal(run_dir)
-    jobs = [submission.job for submission in known.submissions if runs_here(submission.scheduler)]
+    journal_ = read_journal(run_dir)
+    jobs = [submission.job for submission in journal_.submissions if runs_here(submission.scheduler)]
     if (
-        known.unanswered
-        and runs_here(str(known.unanswered.get("scheduler")))
-        and known.unanswered.get("job_id")
+        journal_.unanswered
+        and runs_here(str(journal_.unanswered.get("scheduler")))
+        and journal_.unanswered.get("job_id")
     ):
-        jobs.append(JobId(str(known.unanswered["job_id"]), str(known.unanswered.get("cluster") or "")))
+        jobs.append(JobId(str(journal_.unanswered["job_id"]), str(journal_.unanswered.get("cluster") or "")))
     there = [job for job in jobs if job.cluster == machine]
     if not there:
         names = ", ".join(sorted({job.cluster for job in jobs} - {""})) or "no machine"
@@ -206,8 +206,8 @@ def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None)
     ended = (
         scheduler.parse_accounting(shell.run(accounting, env=env, timeout_s=TIMEOUT_S)) if since else None
     ) or ()
-    tasks = {(one.job_id, one.task) for one in queued if one.name == name}
-    tasks |= {(one.job_id, one.task) for one in ended if one.name == name}
+    tasks = {(row.job_id, row.task) for row in queued if row.name == name}
+    tasks |= {(row.job_id, row.task) for row in ended if row.name == name}
     known = {submission.job.id for submission in read_journal(run_dir).submissions}
     sizes = Counter(job for job, _ in tasks if job not in known)
     return [JobId(job) for job in sorted(sizes, key=lambda job: (sizes[job], int(job)))]

@@ -29,10 +29,17 @@ from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, given_to
-from jobkit.submit.controller import SubmissionUnconfirmed, Submitted
-from jobkit.submit.recover import reconcile_submission, refuse_strays
-from jobkit.submit.rounds import Round, ask_round, jobs_of, plan_arrays, submit_round, write_round
-from jobkit.submit.sweep import FOLLOW_SCRIPT, follow_up
+from jobkit.submit.controller import SubmissionUnconfirmed, Submitted, check_submission
+from jobkit.submit.recover import reconcile_submission, refuse_stray_jobs
+from jobkit.submit.rounds import (
+    FOLLOW_SCRIPT,
+    Round,
+    follow_job,
+    plan_arrays,
+    round_jobs,
+    submit_jobs,
+    write_round,
+)
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
 """Keys of the spec that `--set` may change: none that a point's own figures depend on."""
@@ -74,7 +81,7 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
     Raises
     ------
     JobkitError
-        Where a key may not change, or a value is no good.
+        If a key may not change, or a value is no good.
     """
     for override in overrides:
         key = override.partition("=")[0].strip()
@@ -87,10 +94,10 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
 
 
 @contextlib.contextmanager
-def alone(run_dir: Path, say: Say) -> Iterator[None]:
+def run_lock(run_dir: Path, say: Say) -> Iterator[None]:
     """Let one process at a time decide what runs again.
 
-    Where the file system has no locks, it is said that nobody else may do so now.
+    If the file system has no locks, it is said that no one else may do so now.
 
     Raises
     ------
@@ -111,7 +118,7 @@ def alone(run_dir: Path, say: Say) -> Iterator[None]:
         raise file_error(error, run_dir, hint="only its owner can change a run" if owned else "") from error
 
 
-def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunStanding:
+def read_settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunStanding:
     """Return a look at a run in which no point is between two states.
 
     A task that left the queue without a trace may still turn up, and one that was cancelled takes a
@@ -120,67 +127,77 @@ def settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float 
     Parameters
     ----------
     patience_s
-        For how long a scheduler that does not answer is asked again: nobody waits for a job.
+        For how long a scheduler that does not answer is asked again: no one waits for a job.
 
     Raises
     ------
     JobkitError
-        Exit code 3, where the scheduler does not answer, or holds a job of the run that the journal
+        Exit code 3 if the scheduler does not answer, or holds a job of the run that the journal
         has lost: a point might be run twice.
     """
     reconcile_submission(run_dir, say)
-    begin, told = time.monotonic(), False
+    begin, announced = time.monotonic(), False
     deadline = begin + PATIENCE_S
     while True:
-        (seen,) = read_standings([run_dir])
-        if seen.silent:
+        (run,) = read_standings([run_dir])
+        if run.silent:
             if time.monotonic() - begin < patience_s:
                 time.sleep(POLL_S)
                 continue
-            if any(map(runs_here, seen.silent)):
-                raise elsewhere(run_dir, machine_of(seen))
-            raise JobkitError(
-                f"{', '.join(seen.silent)} does not answer, so what still runs is not known",
-                hint="try again when squeue or qstat answers: jobkit status tells",
-                exit_code=ExitCode.REFUSED,
-            )
-        lines = between(seen)
+            refuse_silent(run, "what still runs is unknown")
+        lines = undecided(run)
         if not lines or time.monotonic() > deadline:
-            refuse_strays(run_dir, scheduler)
-            return seen
-        if not told:
+            refuse_stray_jobs(run_dir, scheduler)
+            return run
+        if not announced:
             for line in lines:
                 say(f"{line}: looking again for a minute")
-            told = True
+            announced = True
         time.sleep(POLL_S)
 
 
-def machine_of(seen: RunStanding) -> str:
-    """Return the machine on which the points of a run were started last."""
-    return [submission.job.cluster for submission in seen.submissions if runs_here(submission.scheduler)][-1]
+def refuse_silent(run: RunStanding, so: str) -> None:
+    """Refuse if a scheduler, or the machine that runs the points, does not answer.
+
+    Parameters
+    ----------
+    so
+        What that means for the command.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3.
+    """
+    if any(map(runs_here, run.silent)):
+        machines = [job.job.cluster for job in run.submissions if runs_here(job.scheduler)]
+        raise elsewhere(run.folder, machines[-1])
+    if run.silent:
+        message = f"{', '.join(run.silent)} does not answer, so {so}"
+        raise JobkitError(message, hint="try again when it answers", exit_code=ExitCode.REFUSED)
 
 
-def between(seen: RunStanding) -> list[str]:
+def undecided(run: RunStanding) -> list[str]:
     """Return in words how many points are between two states."""
     kinds = {
         "left the queue without a trace": [
-            point for point in seen.points if point.standing is Standing.UNSETTLED
+            point for point in run.points if point.standing is Standing.UNSETTLED
         ],
         "cancelled, and not over yet": [
-            point for point in seen.points if point.standing in IN_QUEUE and point.task in seen.ending
+            point for point in run.points if point.standing in IN_QUEUE and point.task in run.ending
         ],
     }
     return [f"{format_count(len(some), 'point')} {words}" for words, some in kinds.items() if some]
 
 
-def resume(run_dir: Path, spec: SweepSpec, seen: RunStanding, again: Sequence[Group], say: Say) -> Resumed:
+def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Group], say: Say) -> Resumed:
     """Submit groups of points, one round each, and a job that follows them.
 
     Parameters
     ----------
     run_dir, spec
         The run, and its spec with what a person has changed.
-    seen
+    run
         What is known of it.
     again
         The points, by what they get.
@@ -188,15 +205,15 @@ def resume(run_dir: Path, spec: SweepSpec, seen: RunStanding, again: Sequence[Gr
     Raises
     ------
     JobkitError
-        Exit code 3 where the scheduler refuses all groups, or does not answer; of one that it refuses
-        beside others it is told.
+        Exit code 3 if the scheduler refuses all groups, or does not answer; of one that it refuses
+        besides others it is printed.
     """
     scheduler = by_name(spec.scheduler)
     taken: list[Submitted] = []
     done: list[Group] = []
     left: list[str] = []
     for group in again:
-        round_ = make_round(run_dir, seen, group)
+        round_ = make_round(run_dir, run, group)
         try:
             taken += _submit(scheduler, run_dir, round_, say)
         except SubmissionUnconfirmed:
@@ -208,45 +225,45 @@ def resume(run_dir: Path, spec: SweepSpec, seen: RunStanding, again: Sequence[Gr
             continue
         done.append(group)
     if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
-        number = read_journal(run_dir).rounds
-        followed, refused = follow_up(scheduler, run_dir, number, jobs_of(taken))
-        taken += followed
-        left += [f"no job follows, for it was refused: {refused}"] if refused else []
+        job = follow_job(read_journal(run_dir).rounds)
+        followed = submit_jobs(scheduler, run_dir, [job], [submitted.job for submitted in taken])
+        taken += followed.jobs
+        left += [f"no job follows the points: {followed.refused}"] if followed.refused else []
     return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
 
 
 def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tuple[Submitted, ...]:
-    """Submit a round; where a check refuses it, nothing of it is left in the run folder."""
+    """Submit a round; if a check refuses it, nothing of it is left in the run folder."""
     arrays = plan_arrays(scheduler, round_)
     written = write_round(run_dir, round_)
     try:
-        for line in ask_round(scheduler, run_dir, round_, arrays):
+        for line in check_submission(scheduler, round_.request, str(written[0]), arrays[0]):
             say(line)
     except JobkitError:
         for path in written:
             path.unlink()
         raise
-    return submit_round(scheduler, run_dir, round_, arrays)
+    return submit_jobs(scheduler, run_dir, round_jobs(round_, arrays)).jobs
 
 
-def make_round(run_dir: Path, seen: RunStanding, group: Group) -> Round:
+def make_round(run_dir: Path, run: RunStanding, group: Group) -> Round:
     """Return the round in which a group of points runs again."""
     spec = shared_by(group.spec, len(group.points))
     number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
     site = load_site(spec.site, spec.scheduler)
     return Round(
         number=number,
-        script=render(spec, site, seen.points[0].point, run_dir, round_=number),
+        script=render(spec, site, run.points[0].point, run_dir, round_=number),
         points=group.points,
         pack=spec.pack,
         max_parallel=spec.max_parallel,
-        request=request(seen.points[0].point.run_id, spec, site),
+        request=request(run.points[0].point.run_id, spec, site),
         given=group.given,
     )
 
 
-def wanted(
-    seen: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
+def groups_to_run(
+    run: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
 ) -> list[Group]:
     """Return the points to run again, by how.
 
@@ -267,12 +284,12 @@ def wanted(
         As `jobkit.status.retry.select_points`.
     """
     anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
-    spec_of = functools.cache(functools.partial(load_spec, seen.folder / SPEC_FILE))
-    points = select_points(seen.points, only)
-    return groups(points, spec_of, given_to(seen), given, strictly=strictly, anywhere=anywhere)
+    spec_of = functools.cache(functools.partial(load_spec, run.folder / SPEC_FILE))
+    points = select_points(run.points, only)
+    return groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere)
 
 
 def note_left(run_dir: Path, why: str, again: Sequence[Group]) -> None:
-    """Journal what could not be submitted from a node, so that a person's `jobkit resume` finds it told."""
+    """Record in the journal which points a node failed to resubmit; `jobkit status` reports them."""
     points = [index for group in again for index in group.points]
     journal.note(run_dir, "left", points=points, why=why)

@@ -12,24 +12,24 @@ from jobkit.core.units import format_size, format_walltime
 from jobkit.outcome.journal import Role
 from jobkit.planning.resolve import warn_again
 from jobkit.schedulers.registry import by_name, runs_here
-from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.status.reader import read_standings
-from jobkit.status.retry import Group
+from jobkit.status.retry import Group, Overrides
 from jobkit.status.standing import RunStanding, count_by_state
 from jobkit.submit import local
 from jobkit.submit.guards import refuse_moved_run
-from jobkit.submit.launch import say, stay
-from jobkit.submit.recover import bury
+from jobkit.submit.launch import say, wait_for_points
+from jobkit.submit.recover import declare_machine_gone
 from jobkit.submit.resubmit import (
     Resumed,
-    alone,
-    between,
+    groups_to_run,
     make_round,
     note_left,
     prepare_resume,
+    read_settled,
     resume,
-    settled,
-    wanted,
+    run_lock,
+    undecided,
 )
 from jobkit.submit.rounds import write_round
 
@@ -63,33 +63,75 @@ def run_again(
     Raises
     ------
     JobkitError
-        Where a word names no point that could run, a key may not change, or the scheduler refuses;
+        If a word names no point that could run, a key may not change, or the scheduler refuses;
         as `jobkit.submit.guards.refuse_moved_run`.
     """
     refuse_moved_run(run_dir)
     spec = prepare_resume(run_dir, overrides)
-    with alone(run_dir, say):
+    with run_lock(run_dir, say):
         if machine_gone:
-            bury(run_dir, machine_gone)
-        seen = settled(run_dir, by_name(spec.scheduler), say)
-        say(f"{run_dir.name}: {count_by_state(seen)}")
-        again = wanted(seen, spec, only, tuple(overrides))
-        for line in between(seen):
+            declare_machine_gone(run_dir, machine_gone)
+        run = read_settled(run_dir, by_name(spec.scheduler), say)
+        say(f"{run_dir.name}: {count_by_state(run)}")
+        groups = _decide(run, spec, only, tuple(overrides))
+        for line in undecided(run):
             say(f"{line}: not run again now; once that is over, type this again")
-        if not again:
+        if not groups:
             say("nothing to run again")
-            return ExitCode.TO_COME if between(seen) else 0
-        for group in again:
-            say(f"again: {described(group, run_dir)}")
-        warn_again(say, spec, _points(seen, again), "or name another Python: --set environment.venv=FOLDER")
+            return ExitCode.TO_COME if undecided(run) else 0
+        points = _points(run, groups)
+        warn_again(say, spec, points, "or name another Python: --set environment.venv=FOLDER")
         if runs_here(spec.scheduler):
-            return _here(run_dir, seen, again)
-        done = resume(run_dir, spec, seen, again, say)
+            _here(run, groups)
+            return None
+        done = resume(run_dir, spec, run, groups, say)
     _report(done, spec.scheduler)
-    if len(done.groups) < len(again) or not wait:
+    if len(done.groups) < len(groups) or not wait:
         say(f"  progress     jobkit status {shell_path(run_dir)}")
-        return ExitCode.REFUSED if len(done.groups) < len(again) else 0
-    return stay(run_dir, _points(seen, again), spec.policy, seen)
+        return ExitCode.REFUSED if len(done.groups) < len(groups) else 0
+    return wait_for_points(run_dir, points, spec.policy, run)
+
+
+def run_follow_up(run_dir: Path) -> int:
+    """Do what the policy says, from the job that follows a sweep, or after one here; return the exit code.
+
+    If the node may not submit, or the scheduler refuses, the journal records what is left to do.
+    """
+    spec = prepare_resume(run_dir, ())
+    if runs_here(spec.scheduler):
+        while spec.policy.follow_up:
+            (run,) = read_standings([run_dir])
+            if not (groups := _decide(run, spec, ("failed",), strictly=True)):
+                break
+            _here(run, groups)
+        return 0
+    with run_lock(run_dir, say):
+        groups = []
+        try:
+            run = read_settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
+            say(f"{run_dir.name}: {count_by_state(run)}")
+            groups = _decide(run, spec, ("failed",), strictly=True)
+            done = resume(run_dir, spec, run, groups, say)
+        except JobkitError as error:
+            note_left(run_dir, error.message, groups)
+            say(f"{error}\nit is left to a person: jobkit resume {shell_quote(run_dir)}")
+            return 0
+        if left := [group for group in groups if group not in done.groups]:
+            note_left(run_dir, "; ".join(done.left), left)
+    for line in done.left:
+        say(line)
+    return 0
+
+
+def _decide(
+    run: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
+) -> list[Group]:
+    """Print which points run again; return them, as `jobkit.submit.resubmit.groups_to_run`."""
+    groups = groups_to_run(run, spec, only, given, strictly=strictly)
+    base = prepare_resume(run.folder, ()).resources
+    for group in groups:
+        say(f"again: {describe_group(group, base)}")
+    return groups
 
 
 def _report(done: Resumed, scheduler: str) -> None:
@@ -106,63 +148,14 @@ def _points(seen: RunStanding, again: Sequence[Group]) -> list[Point]:
     return [point.point for point in seen.points if point.point.index in indices]
 
 
-def run_follow_up(run_dir: Path) -> int:
-    """Do what the policy says, from the job that follows a sweep, or after one here; return the exit code.
-
-    Where the node may not submit, or the scheduler refuses, it is journalled what is left to do.
-    """
-    spec = prepare_resume(run_dir, ())
-    if runs_here(spec.scheduler):
-        return _follow_here(run_dir, spec)
-    with alone(run_dir, say):
-        try:
-            seen = settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
-        except JobkitError as error:
-            note_left(run_dir, error.message, ())
-            say(f"{error}")
-            return 0
-        say(f"{run_dir.name}: {count_by_state(seen)}")
-        again = wanted(seen, spec, ("failed",), strictly=True)
-        for group in again:
-            say(f"again: {described(group, run_dir)}")
-        if not again:
-            return 0
-        try:
-            done = resume(run_dir, spec, seen, again, say)
-        except JobkitError as error:
-            note_left(run_dir, error.message, again)
-            say(f"{error}\nit is left to a person: jobkit resume {shell_quote(run_dir)}")
-            return 0
-        if left := [group for group in again if group not in done.groups]:
-            note_left(run_dir, "; ".join(done.left), left)
-    for line in done.left:
-        say(line)
-    return 0
-
-
-def _follow_here(run_dir: Path, spec: SweepSpec) -> int:
-    """Run again what the policy says, as often as it says; return 130 where it was interrupted."""
-    while spec.policy.follow_up:
-        (seen,) = read_standings([run_dir])
-        again = wanted(seen, spec, ("failed",), strictly=True)
-        if not again:
-            break
-        for group in again:
-            say(f"again: {described(group, run_dir)}")
-        code = _here(run_dir, seen, again)
-        if code is not None:
-            return code
-    return 0
-
-
-def described(group: Group, run_dir: Path) -> str:
-    """Return a group in words: how many points, and what they get beyond the run's own spec."""
-    asked, before = group.spec.resources, prepare_resume(run_dir, ()).resources
+def describe_group(group: Group, base: Resources) -> str:
+    """Return a group in words: its number of points, and what they get beyond the run's own spec."""
+    asked = group.spec.resources
     what = [one for one in group.given if not one.startswith(("resources.memory=", "resources.walltime="))]
     what = [f"with {', '.join(what)}"] if what else []
-    if asked.memory != before.memory:
+    if asked.memory != base.memory:
         what.append(f"with {format_size(asked.memory)} of memory")
-    if asked.walltime != before.walltime:
+    if asked.walltime != base.walltime:
         what.append(f"with {format_walltime(asked.walltime)} of walltime")
     if group.change.exclude:
         what.append(f"not on {', '.join(group.change.exclude)}")
@@ -170,21 +163,15 @@ def described(group: Group, run_dir: Path) -> str:
     return f"{points}{', ' if what else ''}{' and '.join(what)}"
 
 
-def _here(run_dir: Path, seen: RunStanding, again: Sequence[Group]) -> int | None:
-    """Run the groups on this machine, one after the other; return an exit code where it ends early."""
-    from jobkit.status import (
-        progress_bars,  # brings rich, which a submission that returns at once does not need
-    )
+def _here(run: RunStanding, groups: Sequence[Group]) -> None:
+    """Run the groups on this machine, one after the other."""
+    from jobkit.status import progress_bars  # brings rich: a submission returns at once without it
 
-    try:
-        with local.as_driver(run_dir) as job_id:
-            for group in again:
-                round_ = make_round(run_dir, seen, group)
-                write_round(run_dir, round_)
-                leg = local.LocalRound(group.points, group.spec, round_.number, group.given)
-                with progress_bars.Progress(run_dir, _points(seen, [group]), seen) as progress:
-                    local.drive(run_dir, progress.tick, job_id, leg)
-    except KeyboardInterrupt:
-        say(f"interrupted; what was measured is in {run_dir}")
-        return ExitCode.INTERRUPTED
-    return None
+    run_dir = run.folder
+    with local.as_driver(run_dir) as job_id:
+        for group in groups:
+            round_ = make_round(run_dir, run, group)
+            write_round(run_dir, round_)
+            leg = local.LocalRound(group.points, group.spec, round_.number, group.given)
+            with progress_bars.Progress(run_dir, _points(run, [group]), run) as progress:
+                local.drive(run_dir, progress.tick, job_id, leg)

@@ -11,21 +11,25 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.outcome.journal import Role
 from jobkit.planning.script import script_name
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.types import Array, JobId, Request
+from jobkit.schedulers.types import ONE_TASK, Array, JobId, Request
 from jobkit.submit.controller import (
     JobPurpose,
     SubmissionUnconfirmed,
     Submitted,
-    ask,
     cancel,
     run_while_busy,
     submission_environment,
     submit_array,
 )
 
+FIND_SCRIPT = "find.sh"
+"""The job that follows a sweep and runs the batch that was predicted."""
+FOLLOW_SCRIPT = "follow.sh"
+"""The job that follows a sweep and runs points again as the policy says."""
+
 
 def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
-    """Return what the controller says of its limits; nothing where it has none.
+    """Return what the controller says of its limits; nothing if it has none.
 
     Parameters
     ----------
@@ -35,7 +39,7 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
     Raises
     ------
     JobkitError
-        Exit code 3 where it does not answer.
+        Exit code 3 if it does not answer.
     """
     argv = scheduler.limit_argv()
     if not argv:
@@ -60,26 +64,28 @@ def arrays_within(
     Raises
     ------
     JobkitError
-        Exit code 3 where it takes no arrays, or cannot hold so many tasks.
+        Exit code 3 if it takes no arrays, or cannot hold so many tasks.
     """
     limit = scheduler.parse_limit(limits)
     if limit == 0:
-        message = f"{scheduler.NAME} takes no array jobs here: its array limit is 0"
+        message = f"{scheduler.NAME} accepts no array jobs here: its array limit is 0"
         raise JobkitError(
             message, hint="ask the cluster's support about array jobs", exit_code=ExitCode.REFUSED
         )
-    arrays = chunks(tasks, limit, max_parallel, listed)
+    arrays = cut_into_arrays(tasks, limit, max_parallel, listed)
     if refusal := scheduler.task_limit_error(limits, arrays):
         hint = "split the sweep into several specs, lower `repeats`, or let points share jobs (`pack`)"
         raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=ExitCode.REFUSED)
     return arrays
 
 
-def chunks(tasks: int, limit: int | None, max_parallel: int | None, listed: str = "") -> tuple[Array, ...]:
+def cut_into_arrays(
+    tasks: int, limit: int | None, max_parallel: int | None, listed: str = ""
+) -> tuple[Array, ...]:
     """Return the arrays that cover tasks 1 to ``tasks``.
 
     The limit is on the task *index*, so each array starts at 1 and its tasks are offset. The
-    throttle is divided, for the arrays run beside each other.
+    throttle is divided, for the arrays run next to each other.
     """
     size = min(tasks, limit) if limit else tasks
     starts = range(0, tasks, size)
@@ -95,12 +101,7 @@ def share(max_parallel: int | None, arrays: int) -> int | None:
     return max(1, max_parallel // arrays) if max_parallel else None
 
 
-def following(points: int) -> Array:
-    """Return the job that follows a sweep, as an array: its task is the first point that it adds."""
-    return Array(first=1, last=1, offset=points, throttle=None)
-
-
-def lines(points: Sequence[int], pack: int) -> list[tuple[int, ...]]:
+def points_by_task(points: Sequence[int], pack: int) -> list[tuple[int, ...]]:
     """Return the points of each task, so many together."""
     return [tuple(points[start : start + pack]) for start in range(0, len(points), pack)]
 
@@ -136,34 +137,39 @@ class Round:
     @property
     def tasks(self) -> list[tuple[int, ...]]:
         """The points of each task."""
-        return lines(self.points, self.pack)
+        return points_by_task(self.points, self.pack)
 
     @property
     def listed(self) -> str:
-        """The file that names the points of each task; empty where task k runs point k."""
+        """The file that names the points of each task; empty if task k runs point k."""
         plain = self.pack == 1 and list(self.points) == list(range(1, len(self.points) + 1))
         return "" if plain else f"tasks-{self.number}.txt"
 
 
-def plan_arrays(scheduler: Scheduler, round_: Round) -> tuple[Array, ...]:
+def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) -> tuple[Array, ...]:
     """Return the arrays of a round, within the controller's limits; nothing is written.
+
+    Parameters
+    ----------
+    limits
+        As `ask_limits` returns them; ``None`` to ask now.
 
     Raises
     ------
     JobkitError
-        Exit code 3 where the controller does not answer, or cannot hold so many tasks.
+        Exit code 3 if the controller does not answer, or cannot hold the tasks.
     """
-    limits = ask_limits(scheduler)
+    limits = ask_limits(scheduler) if limits is None else limits
     return arrays_within(scheduler, limits, len(round_.tasks), round_.max_parallel, round_.listed)
 
 
 def write_round(run_dir: Path, round_: Round) -> list[Path]:
-    """Write the script of a round, and the list of its tasks where there is one; return the files.
+    """Write the script of a round, and the list of its tasks if there is one; return the files.
 
     Raises
     ------
     OSError
-        Where they cannot be written.
+        If they cannot be written.
     """
     written = [run_dir / script_name(round_.number)]
     files.write_atomically(written[0], round_.script)
@@ -174,42 +180,88 @@ def write_round(run_dir: Path, round_: Round) -> list[Path]:
     return written
 
 
-def submit_round(
-    scheduler: Scheduler, run_dir: Path, round_: Round, arrays: Sequence[Array]
-) -> tuple[Submitted, ...]:
-    """Submit a round that is written.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """A job that is about to be submitted.
+
+    Attributes
+    ----------
+    script
+        The name of its script in the run folder.
+    array
+        Its tasks.
+    purpose
+        What it is for. A job for anything but points starts once the arrays before it have ended.
+    """
+
+    script: str
+    array: Array
+    purpose: JobPurpose
+
+    def waits_for(self, arrays: Sequence[JobId]) -> Sequence[JobId]:
+        """Return those of the arrays before it that must end before it starts."""
+        return () if self.purpose.role is Role.POINTS else arrays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The jobs that a scheduler accepted.
+
+    Attributes
+    ----------
+    jobs
+        The arrays, and the jobs that follow them.
+    refused
+        Why the scheduler refused the job that follows up; else empty.
+    """
+
+    jobs: tuple[Submitted, ...]
+    refused: str = ""
+
+
+def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[PlannedJob]:
+    """Return the jobs of a round, one an array."""
+    script, purpose = script_name(round_.number), JobPurpose(Role.POINTS, round_.number, round_.given)
+    return [PlannedJob(script=script, array=array, purpose=purpose) for array in arrays]
+
+
+def find_job(points: int) -> PlannedJob:
+    """Return the job that tries the largest batch: its task is the first point behind those of the run."""
+    array = Array(first=1, last=1, offset=points, throttle=None)
+    return PlannedJob(script=FIND_SCRIPT, array=array, purpose=JobPurpose(Role.FIND))
+
+
+def follow_job(round_: int) -> PlannedJob:
+    """Return the job that runs points again as the policy says, once a round has ended."""
+    return PlannedJob(script=FOLLOW_SCRIPT, array=ONE_TASK, purpose=JobPurpose(Role.FOLLOW, round_))
+
+
+def submit_jobs(
+    scheduler: Scheduler, run_dir: Path, jobs: Sequence[PlannedJob], before: Sequence[JobId] = ()
+) -> Accepted:
+    """Submit jobs whose scripts are written, in order.
+
+    Parameters
+    ----------
+    before
+        Arrays that were submitted before these jobs.
 
     Raises
     ------
     JobkitError
-        Exit code 3 where the scheduler refuses; where it refuses a later array, the earlier
-        ones are cancelled and the journal says so.
+        Exit code 3 if the scheduler refuses a job: then the jobs before it are cancelled and the
+        journal records it. A run goes on without the job that follows up.
     """
-    script = str(run_dir / script_name(round_.number))
-    errand = JobPurpose(Role.POINTS, round_.number, round_.given)
     taken: list[Submitted] = []
-    for array in arrays:
+    for job in jobs:
+        after = job.waits_for([*before, *(one.job for one in taken if one.role is Role.POINTS)])
         try:
-            taken.append(submit_array(scheduler, run_dir, script, array, errand=errand))
-        except SubmissionUnconfirmed:
-            raise  # what was taken stays: resume submits the rest
-        except JobkitError:
-            cancel(scheduler, run_dir, [one.job for one in taken])
+            script = str(run_dir / job.script)
+            taken.append(submit_array(scheduler, run_dir, script, job.array, after, job.purpose))
+        except JobkitError as error:
+            if job.purpose.role is Role.FOLLOW and error.exit_code != ExitCode.TO_COME:
+                return Accepted(jobs=tuple(taken), refused=error.message)
+            if not isinstance(error, SubmissionUnconfirmed):  # else resume finds out, and submits the rest
+                cancel(scheduler, run_dir, [submitted.job for submitted in taken])
             raise
-    return tuple(taken)
-
-
-def ask_round(scheduler: Scheduler, run_dir: Path, round_: Round, arrays: Sequence[Array]) -> tuple[str, ...]:
-    """Ask the scheduler about a round that is written; return what it lets one expect.
-
-    Raises
-    ------
-    JobkitError
-        With every refusal, exit code 3.
-    """
-    return ask(scheduler, round_.request, str(run_dir / script_name(round_.number)), arrays[0])
-
-
-def jobs_of(taken: Sequence[Submitted]) -> list[JobId]:
-    """Return the jobs that were taken."""
-    return [one.job for one in taken]
+    return Accepted(jobs=tuple(taken))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core import files, json_codec
-from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import folder_lock
 from jobkit.core.layout import (
     ACCOUNTING_FILE,
+    JOB_SCRIPT,
     JOURNAL_FILE,
     LENGTHS_FILE,
     POINTS_FILE,
@@ -21,37 +21,26 @@ from jobkit.core.layout import (
 )
 from jobkit.core.paths import ledger_path
 from jobkit.core.terminal import Say
-from jobkit.outcome.journal import Role
 from jobkit.outcome.trials import SearchGoal
 from jobkit.planning.prepare import Prepared
-from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
-from jobkit.schedulers.types import ONE_TASK, JobId
+from jobkit.schedulers.types import Array
 from jobkit.spec.fields import DEVICE
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.submit.controller import JobPurpose, SubmissionUnconfirmed, Submitted, cancel, submit_array
-from jobkit.submit.rounds import Round, ask_round, following, jobs_of, plan_arrays, submit_round, write_round
-
-FIND_SCRIPT = "find.sh"
-"""The job that follows a sweep and runs the batch that was predicted."""
-FOLLOW_SCRIPT = "follow.sh"
-"""The job that follows a sweep and runs again what the policy says."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What a scheduler took.
-
-    Attributes
-    ----------
-    jobs
-        The arrays, and the jobs that follow them.
-    refused
-        Why there is no job that follows up, where it was refused; else empty.
-    """
-
-    jobs: tuple[Submitted, ...]
-    refused: str = ""
+from jobkit.submit.controller import check_submission
+from jobkit.submit.rounds import (
+    FIND_SCRIPT,
+    FOLLOW_SCRIPT,
+    Accepted,
+    PlannedJob,
+    Round,
+    find_job,
+    follow_job,
+    plan_arrays,
+    round_jobs,
+    submit_jobs,
+    write_round,
+)
 
 
 def first_round(prepared: Prepared) -> Round:
@@ -81,7 +70,7 @@ def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
     Raises
     ------
     JobkitError
-        Where it cannot be written.
+        If it cannot be written.
     """
     run_dir = prepared.run_dir
     try:
@@ -101,7 +90,7 @@ def _write(prepared: Prepared, run_dir: Path) -> None:
     files.write_atomically(run_dir / POINTS_FILE, lines)
     write_round(run_dir, first_round(prepared))
     if prepared.find_script is not None:
-        want(prepared.spec, run_dir, prepared.find_script)
+        write_search(search_goal(prepared.spec), run_dir, prepared.find_script)
     if prepared.follow_script is not None:
         files.write_atomically(run_dir / FOLLOW_SCRIPT, prepared.follow_script)
     if prepared.lengths is not None:
@@ -110,7 +99,7 @@ def _write(prepared: Prepared, run_dir: Path) -> None:
         (run_dir / name).touch()
 
 
-def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda: None) -> Taken:
+def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda: None) -> Accepted:
     """Write the run folder and submit the sweep, one array job per array limit, and what follows.
 
     Parameters
@@ -125,7 +114,7 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
     Raises
     ------
     JobkitError
-        Exit code 3 where the scheduler refuses. Where a check refuses, no run folder is left;
+        Exit code 3 if the scheduler refuses. Where a check refuses, no run folder is left;
         where a later array is refused, the earlier ones are cancelled and the journal says so.
     """
     scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
@@ -133,68 +122,26 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
     arrays = plan_arrays(scheduler, round_)
     write_run(prepared, check)
     try:
-        for line in ask_round(scheduler, run_dir, round_, arrays):
+        for line in check_submission(scheduler, round_.request, str(run_dir / JOB_SCRIPT), arrays[0]):
             say(line)
     except JobkitError:
         shutil.rmtree(run_dir)
         raise
-    taken = submit_round(scheduler, run_dir, round_, arrays)
-    jobs = jobs_of(taken)
-    found = _find(prepared, scheduler, jobs) if prepared.find_script is not None else ()
-    followed, refused = follow_up(scheduler, run_dir, 1, jobs) if prepared.follow_script else ((), "")
-    return Taken(jobs=(*taken, *found, *followed), refused=refused)
+    return submit_jobs(scheduler, run_dir, planned_jobs(prepared, arrays))
 
 
-def _find(prepared: Prepared, scheduler: Scheduler, jobs: Sequence[JobId]) -> tuple[Submitted, ...]:
-    """Submit the job that finds the largest batch; where that is refused the sweep is cancelled."""
-    try:
-        return (submit_search(prepared.run_dir, scheduler, len(prepared.points), jobs),)
-    except SubmissionUnconfirmed:
-        raise  # it may have been taken: resume finds out
-    except JobkitError:
-        cancel(scheduler, prepared.run_dir, jobs)
-        raise
+def planned_jobs(prepared: Prepared, arrays: Sequence[Array]) -> list[PlannedJob]:
+    """Return the jobs of a run: its arrays, and the jobs that follow them."""
+    jobs = round_jobs(first_round(prepared), arrays)
+    if prepared.find_script is not None:
+        jobs.append(find_job(len(prepared.points)))
+    if prepared.follow_script is not None:
+        jobs.append(follow_job(1))
+    return jobs
 
 
-def submit_search(run_dir: Path, scheduler: Scheduler, points: int, after: Sequence[JobId] = ()) -> Submitted:
-    """Submit ``find.sh`` as a job that begins once others have ended.
-
-    Parameters
-    ----------
-    points
-        How many points the run has: the first that it adds comes behind them.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3, where the scheduler refuses.
-    """
-    script = str(run_dir / FIND_SCRIPT)
-    return submit_array(scheduler, run_dir, script, following(points), after, JobPurpose(Role.FIND))
-
-
-def follow_up(
-    scheduler: Scheduler, run_dir: Path, round_: int, after: Sequence[JobId]
-) -> tuple[tuple[Submitted, ...], str]:
-    """Submit ``follow.sh`` as a job that begins once a round has ended.
-
-    Returns
-    -------
-    tuple of Submitted, and str
-        Nothing and the reason where it is refused: the sweep runs without it.
-    """
-    script = str(run_dir / FOLLOW_SCRIPT)
-    try:
-        one = submit_array(scheduler, run_dir, script, ONE_TASK, after, JobPurpose(Role.FOLLOW, round_))
-    except JobkitError as error:
-        if error.exit_code == ExitCode.TO_COME:
-            raise
-        return (), error.message
-    return (one,), ""
-
-
-def wanted(spec: SweepSpec, after: int) -> SearchGoal:
-    """Return what is to be found, after so many trials."""
+def search_goal(spec: SweepSpec, after: int = 0) -> SearchGoal:
+    """Return what the search for the largest batch is for; ``after`` is how many trials there were before."""
     memory = spec.find_max.memory if spec.find_max else DEVICE
     return SearchGoal(
         memory_bytes=memory if isinstance(memory, int) else None,
@@ -204,7 +151,7 @@ def wanted(spec: SweepSpec, after: int) -> SearchGoal:
     )
 
 
-def want(spec: SweepSpec, run_dir: Path, script: str, *, after: int = 0) -> None:
-    """Write what is to be found, and the job that finds it."""
-    files.write_atomically(run_dir / SEARCH_GOAL_FILE, json_codec.to_json(wanted(spec, after)) + "\n")
+def write_search(goal: SearchGoal, run_dir: Path, script: str) -> None:
+    """Write the goal of the search for the largest batch, and the script of its job."""
+    files.write_atomically(run_dir / SEARCH_GOAL_FILE, json_codec.to_json(goal) + "\n")
     files.write_atomically(run_dir / FIND_SCRIPT, script)

@@ -12,7 +12,7 @@ from jobkit.status.reader import read_standings
 from jobkit.status.standing import RunStanding
 from jobkit.submit import controller
 from jobkit.submit.launch import say
-from jobkit.submit.resubmit import alone
+from jobkit.submit.resubmit import refuse_silent, run_lock
 from jobkit.submit.rounds import share
 
 
@@ -29,12 +29,12 @@ def throttle(run_dir: Path, most: int) -> int:
     Raises
     ------
     JobkitError
-        Where nothing of the run is in the queue, or it runs here; exit code 3 where the scheduler
+        If nothing of the run is in the queue, or it runs here; exit code 3 if the scheduler
         does not answer, or refuses.
     """
-    with alone(run_dir, say):
-        (seen,) = read_standings([run_dir])
-        jobs = _live(seen)
+    with run_lock(run_dir, say):
+        (standing,) = read_standings([run_dir])
+        jobs = _live(standing)
         each = share(most, len(jobs)) or 0
         refusals = []
         for job in jobs:
@@ -44,14 +44,14 @@ def throttle(run_dir: Path, most: int) -> int:
     if refusals:
         raise JobkitError(
             "\n".join(refusals),
-            hint=f"jobkit status {shell_path(run_dir)} tells what runs",
+            hint=f"jobkit status {shell_path(run_dir)} shows what runs",
             exit_code=ExitCode.REFUSED,
         )
     say(f"{run_dir.name}: {_told(most, each, jobs)}")
     return 0
 
 
-def _live(seen: RunStanding) -> list[Submission]:
+def _live(standing: RunStanding) -> list[Submission]:
     """Return the arrays of points that the queue holds tasks of.
 
     Raises
@@ -59,14 +59,12 @@ def _live(seen: RunStanding) -> list[Submission]:
     JobkitError
         As `throttle`.
     """
-    if seen.silent:
-        message = f"{', '.join(seen.silent)} does not answer, so nothing was changed"
-        raise JobkitError(message, hint="try again when it does", exit_code=ExitCode.REFUSED)
-    run = shell_path(seen.folder)
-    held = {(task.scheduler, task.job_id) for task in seen.queued}
+    refuse_silent(standing, "nothing was changed")
+    run = shell_path(standing.folder)
+    held = {(task.scheduler, task.job_id) for task in standing.queued}
     jobs = [
         submission
-        for submission in seen.submissions
+        for submission in standing.submissions
         if submission.role is Role.POINTS and (submission.scheduler, submission.job.id) in held
     ]
     if not jobs:

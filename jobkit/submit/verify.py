@@ -19,7 +19,8 @@ from jobkit.spec.sweep_spec import FindMax, load_spec
 from jobkit.submit import local, sweep
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import say
-from jobkit.submit.resubmit import alone
+from jobkit.submit.resubmit import run_lock
+from jobkit.submit.rounds import find_job, submit_jobs
 
 
 def verify(run_dir: Path, *, memory: int | str | None) -> int:
@@ -35,11 +36,11 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
     Raises
     ------
     JobkitError
-        Where the run folder cannot be read or written, is a copy or was moved, or the scheduler
+        If the run folder cannot be read or written, is a copy or was moved, or the scheduler
         refuses (exit code 3).
     """
     refuse_moved_run(run_dir)
-    with alone(run_dir, say):
+    with run_lock(run_dir, say):
         return _verify(run_dir, memory)
 
 
@@ -52,12 +53,12 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     points = _points(run_dir)
     site = load_site(spec.site, spec.scheduler)
     before = len(trials(run_dir))
-    asked_for = sweep.wanted(spec, before)
-    next_, final = foreseen(run_dir, asked_for)
+    goal = sweep.search_goal(spec, before)
+    next_, final = foreseen(run_dir, goal)
     if next_.proved:
         terminal.say(f"nothing to try: {next_.message}")
         return 0
-    if not runs_here(spec.scheduler) and (trial := under_way(run_dir, asked_for)):
+    if not runs_here(spec.scheduler) and (trial := under_way(run_dir, goal)):
         size = trial.batch_size or next_.batch_size
         what = f"batch_size {size:,}" if size else "the largest batch"
         terminal.say(f"{what} is being tried already: jobkit status {shell_path(run_dir)} says how far it is")
@@ -67,11 +68,11 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
             terminal.say(line)
         return ExitCode.FAILED
     warn_again(say, spec, points)
-    sweep.want(spec, run_dir, render_find(spec, site, points[0], run_dir), after=before)
+    sweep.write_search(goal, run_dir, render_find(spec, site, points[0], run_dir))
     if runs_here(spec.scheduler):
         return _here(run_dir, before)
-    taken = sweep.submit_search(run_dir, by_name(spec.scheduler), len(points))
-    say(f"submitted: {spec.scheduler} job {taken.job}\n  results   jobkit collect {shell_path(run_dir)}")
+    (submitted,) = submit_jobs(by_name(spec.scheduler), run_dir, [find_job(len(points))]).jobs
+    say(f"submitted: {spec.scheduler} job {submitted.job}\n  results   jobkit collect {shell_path(run_dir)}")
     return 0
 
 
@@ -84,12 +85,8 @@ def _points(run_dir: Path) -> list[Point]:
 
 def _here(run_dir: Path, before: int) -> int:
     say("predicting the largest batch and running it here")
-    try:
-        with local.as_driver(run_dir) as job_id:
-            local.find_largest(run_dir, lambda _: None, job_id)
-    except KeyboardInterrupt:
-        say(f"interrupted\n  results   jobkit collect {shell_path(run_dir)}")
-        return ExitCode.INTERRUPTED
+    with local.as_driver(run_dir) as job_id:
+        local.find_largest(run_dir, lambda _: None, job_id)
     found = trials(run_dir)[before:]
     for line in describe_trials(found):
         terminal.say(line)

@@ -50,7 +50,7 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
     done = lab.jobkit("cancel", run, "1", "batch_size-6-r1")
     assert done.returncode == 0, done.stderr
     assert "6 points: 2 running, 4 waiting" in done.stderr
-    assert "cancelled: 2 points\nwhat runs brings home what it has" in done.stderr
+    assert "cancelled: 2 points\nrunning points copy their results to the run folder" in done.stderr
     wait_until(lambda: running(run) == {2, 3}, 60)
     assert faulty.outcomes() == [CANCELLED, None, None, None, None, CANCELLED]
     assert record(run, 1)["summary"]["batches"] == 1  # type: ignore[index]  # JSON
@@ -63,7 +63,7 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
 
     done = lab.jobkit("cancel", run)
     assert done.returncode == 0, done.stderr
-    assert "which was to run again what the policy says\ncancelled: 1 point\n" in done.stderr
+    assert "which runs again what the policy says\ncancelled: 1 point\n" in done.stderr
     wait_until(lambda: not seen(run).queued, 60)
     assert faulty.outcomes() == [CANCELLED] * 6
     assert [job["role"] for job in faulty.jobs()] == ["points", "follow"], "nothing was submitted again"
@@ -143,8 +143,8 @@ def test_the_job_that_would_try_the_largest_batch_goes_with_the_run(faulty: Faul
     wait_until(lambda: running(run) == {1}, 60)
     done = lab.jobkit("cancel", run)
     assert done.returncode == 0, done.stderr
-    assert "which was to try the largest batch" in done.stderr
-    assert "which was to run again what the policy says" in done.stderr
+    assert "which tries the largest batch" in done.stderr
+    assert "which runs again what the policy says" in done.stderr
     wait_until(lambda: not seen(run).queued, 60)
     assert not (run / "trials.jsonl").exists(), "it never began"
     cancelled = [event["job_id"] for event in lab.events() if event["event"] == "cancelled"]

@@ -21,9 +21,9 @@ from jobkit.run.workloads.stanza_ner import StanzaNer
 from jobkit.schedulers.registry import by_name
 from jobkit.submit import controller
 from jobkit.submit import sweep as submit
-from jobkit.submit.rounds import chunks
+from jobkit.submit.rounds import cut_into_arrays
 from tests.cluster.holds import RELEASE, held_by
-from tests.support.commands import jobkit, jobkit_process
+from tests.support import commands
 from tests.whole.test_job_script import left_on
 
 ROOT = Path(__file__).parents[2]
@@ -72,10 +72,10 @@ class Lab:
         return path
 
     def jobkit(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return jobkit(*arguments, cwd=self.home)
+        return commands.jobkit(*arguments, cwd=self.home)
 
     def sweep(
-        self, spec: Path, *arguments: str, how: Callable[..., Answer] = jobkit
+        self, spec: Path, *arguments: str, how: Callable[..., Answer] = commands.jobkit
     ) -> subprocess.CompletedProcess[str]:
         site = ("--scheduler", self.scheduler, "--site", self.home / "lab.yaml")
         return how("sweep", spec, *site, *arguments, cwd=self.home)
@@ -125,7 +125,7 @@ def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
     text = COUNT.replace("workload: count", "workload: broken:TooLarge\ndevice: cuda")
     text = text.replace("[1, 10, 100]", "[1, 2, 3]").replace("max_parallel: 2", "max_parallel: 1")
     spec = lab.spec(f"{text}environment: {{variables: {variables}}}\n")
-    done = lab.sweep(spec, "--wait", how=jobkit_process)
+    done = lab.sweep(spec, "--wait", how=commands.jobkit_process)
     assert done.returncode == 0, done.stdout + done.stderr
     points = lab.points()
     assert [(point["index"], point["repeat"], point["batch_size"]) for point in points] == [
@@ -212,7 +212,7 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) ->
     prepared = prepare(lab.spec(COUNT), options, build=True, say=print)
     submit.write_run(prepared)
     scheduler = by_name(lab.scheduler)
-    for array in chunks(6, 3, 2):
+    for array in cut_into_arrays(6, 3, 2):
         controller.submit_array(scheduler, prepared.run_dir, str(prepared.run_dir / "job.sh"), array)
     wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)
 

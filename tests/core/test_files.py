@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, file_error, name_file_in_errors
-from jobkit.core.files import append_line, last_line, read_lines
+from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, JobkitError, file_error, name_file_in_errors
+from jobkit.core.files import append_line, last_line, parse_object, read_lines, read_tolerantly
 
 
 @pytest.mark.parametrize("torn", ['{"half', '{"whole": 1}', "\n"])
@@ -53,3 +56,46 @@ def test_an_error_of_a_file_keeps_its_name_and_its_meaning(tmp_path: Path) -> No
     assert hints.keys() >= DISK_FULL
     assert len(set(hints.values())) == len(hints) - 1, "each says something else; EPERM is as EACCES"
     assert file_error(OSError(errno.ENOSPC, "x")).message == "standard output: x"
+
+
+def test_a_missing_file_holds_no_lines_and_needs_no_note(tmp_path: Path) -> None:
+    assert read_tolerantly(tmp_path / "journal.jsonl", parse_object) == ([], ())
+
+
+def test_a_file_that_cannot_be_read_is_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.mkdir()
+    assert read_tolerantly(path, parse_object) == ([], (f"{path}: cannot be read: Is a directory",))
+
+
+def test_lines_that_hold_nothing_are_one_note_and_the_others_stand(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(f'{{"a": 1}}\n{"[" * 100_000}\nnoise\n{{"b": 2}}\n{{"half')
+    found, notes = read_tolerantly(path, parse_object)
+    assert found == [{"a": 1}, {"b": 2}]
+    assert notes == (f"{path}:2: nested too deep (and 1 more line of this file): skipped",)
+
+
+@given(st.dictionaries(st.text(), st.none() | st.integers() | st.text()))
+def test_an_object_is_read_and_a_list_of_it_is_none(data: dict[str, object]) -> None:
+    assert parse_object(json.dumps(data), "f:1") == data
+    with pytest.raises(JobkitError, match="not a JSON object"):
+        parse_object(json.dumps([data]), "f:1")
+
+
+def test_a_line_that_was_appended_to_one_cut_short_is_read(tmp_path: Path) -> None:
+    """So jobkit 0.1 left it; inside a string the quotes of such a beginning are escaped."""
+    path = tmp_path / "journal.jsonl"
+    whole = json.dumps({"at": "2026", "said": '{"at": "1"}'})
+    path.write_text(f'{{"at": "2025", "sa{whole}\n{whole[:-1]}\n')
+    found, notes = read_tolerantly(path, parse_object)
+    assert found == [{"at": "2026", "said": '{"at": "1"}'}]
+    assert len(notes) == 1
+
+
+def test_of_a_file_that_does_not_grow_the_last_line_is_named_too(tmp_path: Path) -> None:
+    path = tmp_path / "points.jsonl"
+    path.write_text('{"a": 1}\n{"ha')
+    assert read_tolerantly(path, parse_object) == ([{"a": 1}], ())
+    found, notes = read_tolerantly(path, parse_object, growing=False)
+    assert (found, [note.startswith(f"{path}:2: not JSON") for note in notes]) == ([{"a": 1}], [True])

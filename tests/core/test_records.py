@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.job_files import Exit, read_exit
 from jobkit.core.measurements import Memory, Need
-from jobkit.core.records import Batch, Job, Outcome, Point, Record, TextRef
+from jobkit.core.records import Job, Outcome, Point, Record, TextRef
 
 POINT = Point(
     run_id="r-1",
@@ -56,14 +55,6 @@ def test_a_record_reads_back_as_it_was() -> None:
     assert json_codec.from_json(Record, json_codec.to_json(RECORD), where="x") == RECORD
 
 
-def test_several_of_a_kind_read_back_each_as_it_was() -> None:
-    told = replace(RECORD, needs=(NEED, replace(NEED, load=8)), point=replace(POINT, cap_bytes=2**30))
-    back = json_codec.from_json(Record, json_codec.to_json(told), where="x")
-    assert back == told
-    assert [type(need) for need in back.needs] == [Need, Need]
-    assert type(back.needs) is tuple
-
-
 def test_a_record_of_an_earlier_jobkit_tells_no_needs() -> None:
     data = json.loads(json_codec.to_json(RECORD))
     for name in ("needs", "failed_load", "retries"):
@@ -97,13 +88,6 @@ def test_what_is_wrong_is_named(change: dict[str, object], said: str) -> None:
     data = {**json.loads(json_codec.to_json(RECORD)), **change}
     with pytest.raises(JobkitError, match=said):
         json_codec.from_dict(Record, data, where="x")
-
-
-def test_what_is_missing_is_named() -> None:
-    with pytest.raises(
-        JobkitError, match=r"not a Batch: lacks index, first_item, items, characters, load, seconds"
-    ):
-        json_codec.from_json(Batch, "{}", where="x")
 
 
 json_values = st.recursive(

@@ -59,11 +59,6 @@ def test_the_build_is_told_without_importing_it(version: str, told: str, install
     assert cpu_build_problem() == told
 
 
-def test_a_python_without_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobkit.core.torch_build.util.find_spec", lambda _: None)
-    assert cpu_build_problem() == "torch is not installed"
-
-
 def prepared(folder: Path, *overrides: str, build: bool = True) -> list[str]:
     spec, said = folder / "spec.yaml", list[str]()
     spec.write_text(SPEC)
@@ -142,3 +137,8 @@ def test_a_gpu_run_that_goes_on_with_a_cpu_build_is_warned_of(
     sweep.queue()
     run_again(sweep.run, ("1",), ("environment.venv=/somewhere",))
     assert "warning" not in capsys.readouterr().err
+
+
+def test_a_python_without_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobkit.core.torch_build.util.find_spec", lambda _: None)
+    assert cpu_build_problem() == "torch is not installed"

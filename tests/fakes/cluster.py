@@ -123,15 +123,12 @@ class FakeCluster:
     def _rules(self) -> Any:
         return importlib.import_module(f"tests.fakes.{self.scheduler}.rules")
 
-    def node_fails(self, job_id: int | str, task: int, *, orphan: bool = False) -> None:
-        """Have the node of a task go down: no signal, no trap; with ``orphan`` its processes live on."""
+    def node_fails(self, job_id: int | str, task: int) -> None:
+        """Have the node of a task go down: no signal, no trap."""
 
         def change(store: Store, _: Job, found: Task) -> None:
             life.end(store, found, "node_fail")
-            if orphan:
-                found.told.append("orphan")
-            else:
-                life.tell(found, signal.SIGKILL)
+            life.tell(found, signal.SIGKILL)
 
         self._change(job_id, task, change)
 
@@ -141,11 +138,11 @@ class FakeCluster:
             job_id, task, lambda store, job, found: self._rules().stop(store, job, found, "preempted")
         )
 
-    def out_of_memory(self, job_id: int | str, task: int, *, step_only: bool = False) -> None:
-        """Have the kernel kill a task for its memory; with ``step_only`` only the step's row says so."""
+    def out_of_memory(self, job_id: int | str, task: int) -> None:
+        """Have the kernel kill a task for its memory."""
 
         def change(store: Store, _: Job, found: Task) -> None:
-            life.end(store, found, "out_of_memory step" if step_only else "out_of_memory")
+            life.end(store, found, "out_of_memory")
             life.tell(found, signal.SIGKILL)
 
         self._change(job_id, task, change)
@@ -153,10 +150,6 @@ class FakeCluster:
     def kill(self, job_id: int | str, task: int, *, whole: bool = False) -> None:
         """Kill -9 the script of a task, and nothing else; ``whole``: and all that it started."""
         self._change(job_id, task, lambda _, __, found: life.tell(found, signal.SIGKILL, group=whole))
-
-    def hold(self, job_id: int | str, task: int, by: str = "user") -> None:
-        """Hold a task that waits, as its ``user`` or an ``admin`` does."""
-        self._change(job_id, task, lambda _, __, found: setattr(found, "held", by))
 
     def in_error(
         self, job_id: int | str, task: int, words: str = "can't get password entry for user"

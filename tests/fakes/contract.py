@@ -121,7 +121,7 @@ def _life(lab: Lab, seen: dict[str, Any]) -> None:
     held = lab.submit((*HELD[lab.scheduler.NAME], *_span(lab, "2-6:2"), "job.sh"))
     states = ["running"] * 3 + ["pending"] * 3
     until(lambda: [task.state for task in lab.queue(job)] == states)
-    _settle(lab, job)
+    _settle(lab, job, after)
     seen["queue"] = _queued(lab.queue(job))
     seen["waiting for it"] = _queued(lab.queue(after))
     seen["held"] = _queued(lab.queue(held))
@@ -230,10 +230,11 @@ def _left(lab: Lab) -> dict[int, str]:
     return {1: "running", 4: "error"} if lab.scheduler.NAME == "sge" else {1: "running"}
 
 
-def _settle(lab: Lab, job: JobId) -> None:
+def _settle(lab: Lab, job: JobId, after: JobId) -> None:
     """Wait until those that wait say for what."""
     if lab.scheduler.NAME == "slurm":
         until(lambda: all(task.reason == "JobArrayTaskLimit" for task in lab.queue(job)[3:]))
+        until(lambda: all(task.reason for task in lab.queue(after)))
 
 
 def until(condition: Callable[[], bool]) -> None:

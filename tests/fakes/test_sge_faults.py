@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -79,14 +77,6 @@ def test_a_task_that_was_deleted_while_it_waited_has_no_record(lab: Lab, fake_sg
     assert [task.task for task in done(lab, job)] == [1]
 
 
-def test_the_record_of_a_task_is_missing(lab: Lab, fake_sge: FakeCluster) -> None:
-    fake_sge.fault("no_record", [2])
-    job = submit(lab, 2)
-    lab.end(1, 0)
-    lab.end(2, 0)
-    assert [task.task for task in done(lab, job)] == [1]
-
-
 def test_a_task_is_in_error_and_holds_who_waits(lab: Lab, fake_sge: FakeCluster) -> None:
     fake_sge.fault("eqw", [1])
     job = submit(lab, 2)
@@ -100,12 +90,11 @@ def test_a_task_is_in_error_and_holds_who_waits(lab: Lab, fake_sge: FakeCluster)
     assert [task.exit_status for task in done(lab, after)] == [0]
 
 
-def test_a_waiting_task_is_put_in_error_or_held(lab: Lab, fake_sge: FakeCluster) -> None:
+def test_a_waiting_task_is_put_in_error(lab: Lab, fake_sge: FakeCluster) -> None:
     fake_sge.fault("full")
     job = submit(lab, 2)
     fake_sge.in_error(job.id, 1)
-    fake_sge.hold(job.id, 2)
-    assert {task.task: task.state for task in lab.queue(job)} == {1: State.ERROR, 2: State.HELD}
+    assert {task.task: task.state for task in lab.queue(job)} == {1: State.ERROR, 2: State.PENDING}
     lab.run("qdel", job.id)
     assert done(lab, job) == []
 
@@ -116,15 +105,6 @@ def test_a_log_folder_that_is_not_there_puts_a_task_in_error(fake_sge: FakeClust
     until(lambda: [task.state for task in lab.queue(job)] == [State.ERROR])
     assert [task.outcome for task in lab.accounts(job)] == [Outcome.QUEUE_ERROR]
     assert fake_sge.calls("qacct")
-
-
-def test_a_job_id_is_given_again(lab: Lab, fake_sge: FakeCluster) -> None:
-    job = running(lab)
-    lab.end(1, 0)
-    done(lab, job)
-    fake_sge.recycle(job.id, user=fake_sge.job(job.id).user)
-    assert [task.name for task in lab.queue(job)] == ["someone-elses"]
-    assert [task.name for task in lab.accounts(job)] == [lab.name]
 
 
 def test_the_qmaster_refuses_every_third_call_and_is_away(lab: Lab, fake_sge: FakeCluster) -> None:
@@ -189,10 +169,3 @@ def test_a_node_fails(
     fake_sge.node_fails(job.id, 1)
     lab.end(1, 0)
     assert [task.outcome for task in done(lab, job)] == outcomes
-
-
-def test_the_client_is_killed_at_the_submission(lab: Lab, fake_sge: FakeCluster) -> None:
-    fake_sge.fault("killed_after_submission", "client")
-    answer = subprocess.run(["qsub", "-terse", "job.sh"], cwd=lab.folder, capture_output=True, check=False)
-    assert answer.returncode == -signal.SIGKILL
-    assert [job.name for job in fake_sge.jobs()] == [lab.name]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import Outcome
 from jobkit.schedulers.types import Accounted, Array, JobId, State
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.contract import Lab, lab_in, until
@@ -96,15 +94,6 @@ def test_the_accounting_goes_on_listing_a_task_as_waiting(lab: Lab, fake_slurm: 
     ]
 
 
-def test_the_queue_forgets_at_once(lab: Lab, fake_slurm: FakeCluster) -> None:
-    job = running(lab, fake_slurm)
-    argv = lab.scheduler.queue_argv((job,))
-    fake_slurm.fault("queue_purged")
-    lab.end(1, 0)
-    until(lambda: not lab.run(*argv).ok)
-    assert "Invalid job id specified" in lab.run(*argv).stderr
-
-
 def test_the_queue_is_empty_for_a_moment(lab: Lab, fake_slurm: FakeCluster) -> None:
     job = submit(lab)
     fake_slurm.fault("queue_empty", 2)
@@ -123,18 +112,6 @@ def test_a_job_id_is_given_again(lab: Lab, fake_slurm: FakeCluster) -> None:
         (lab.name, True),
         ("someone-elses", False),
     ]
-
-
-def test_submissions_go_to_another_cluster(lab: Lab, fake_slurm: FakeCluster) -> None:
-    fake_slurm.fault("other_cluster", "east")
-    job = submit(lab)
-    assert job.cluster == "east"
-    assert not lab.run("squeue", "-j", job.id).ok, "without -M it is not known"
-    assert len(lab.queue(job)) == 1
-    assert lab.run("scancel", job.id).ok
-    assert len(lab.queue(job)) == 1, "scancel without -M knows it as little, and is silent"
-    lab.run(*lab.scheduler.cancel_argv(job))
-    assert [task.outcome for task in done(lab, job)] == [Outcome.CANCELLED]
 
 
 def test_the_controller_refuses_every_third_call(lab: Lab, fake_slurm: FakeCluster) -> None:
@@ -160,65 +137,6 @@ def test_the_controller_is_away_and_the_jobs_go_on(lab: Lab, fake_slurm: FakeClu
     assert [task.exit_status for task in done(lab, job)] == [5]
 
 
-def test_the_partition_is_full(lab: Lab, fake_slurm: FakeCluster) -> None:
-    fake_slurm.fault("full")
-    job = submit(lab)
-    until(lambda: [task.reason for task in lab.queue(job)] == ["Resources"])
-    fake_slurm.mend("full")
-    until(lambda: [task.state for task in lab.queue(job)] == [State.RUNNING])
-
-
-def test_a_task_could_not_be_launched(lab: Lab, fake_slurm: FakeCluster) -> None:
-    fake_slurm.fault("launch_fails", [1])
-    job = submit(lab)
-    until(lambda: [task.reason for task in lab.queue(job)] == ["launch failed requeued held"])
-    assert [task.state for task in lab.queue(job)] == [State.HELD]
-
-
-def test_a_node_fails_under_a_job_that_is_not_requeued(fake_slurm: FakeCluster, tmp_path: Path) -> None:
-    lab = lab_in(tmp_path, "slurm", "#SBATCH --no-requeue", body=TRAP)
-    job = running(lab, fake_slurm)
-    after = submit(lab, 1, job)
-    fake_slurm.node_fails(job.id, 1)
-    lab.end(1, 0)
-    assert [task.outcome for task in done(lab, job)] == [Outcome.NODE_FAIL]
-    assert [task.exit_status for task in done(lab, after)] == [0]
-
-
-def test_a_node_fails_under_a_job_that_runs_again(lab: Lab, fake_slurm: FakeCluster) -> None:
-    job = running(lab, fake_slurm)
-    fake_slurm.node_fails(job.id, 1)
-    until(lambda: told(lab) == ["start 0", "start 1"])
-    lab.end(1, 0)
-    assert [task.outcome for task in done(lab, job)] == [Outcome.NODE_FAIL, None]
-    assert "TERM" not in told(lab)
-
-
-def test_the_processes_of_a_lost_node_may_go_on(lab: Lab, fake_slurm: FakeCluster) -> None:
-    job = running(lab, fake_slurm)
-    pid = fake_slurm.job(job.id).tasks[0].pid
-    fake_slurm.node_fails(job.id, 1, orphan=True)
-    until(lambda: told(lab) == ["start 0", "start 1"])
-    os.kill(pid, 0)
-
-
-def test_a_task_is_preempted_and_runs_again(lab: Lab, fake_slurm: FakeCluster) -> None:
-    job = running(lab, fake_slurm)
-    fake_slurm.preempt(job.id, 1)
-    until(lambda: told(lab) == ["start 0", "TERM", "start 1"])
-    lab.end(1, 0)
-    assert [task.outcome for task in done(lab, job)] == [Outcome.PREEMPTED, None]
-
-
-@pytest.mark.parametrize("step_only", [True, False])
-def test_a_task_has_too_little_memory(lab: Lab, fake_slurm: FakeCluster, step_only: bool) -> None:  # noqa: FBT001
-    job = running(lab, fake_slurm)
-    fake_slurm.out_of_memory(job.id, 1, step_only=step_only)
-    (account,) = done(lab, job)
-    assert account.outcome is Outcome.RAM_OOM
-    assert ("OUT_OF_MEMORY" in account.evidence) is not step_only
-
-
 def test_the_walltime_comes_with_a_warning(fake_slurm: FakeCluster, tmp_path: Path) -> None:
     fake_slurm.set(rate=60.0)
     lab = lab_in(tmp_path, "slurm", "#SBATCH --time=1", "#SBATCH --signal=B:USR1@30", body=TRAP)
@@ -227,43 +145,12 @@ def test_the_walltime_comes_with_a_warning(fake_slurm: FakeCluster, tmp_path: Pa
     assert [task.exit_status for task in done(lab, job)] == [4]
 
 
-def test_the_walltime_ends_what_heeds_no_signal(fake_slurm: FakeCluster, tmp_path: Path) -> None:
-    fake_slurm.set(rate=120.0, kill_wait_s=20.0)
-    lab = lab_in(tmp_path, "slurm", "#SBATCH --time=1", body="trap '' TERM; sleep 60 & wait; wait\n")
-    job = submit(lab)
-    (account,) = done(lab, job)
-    assert account.outcome is Outcome.TIMEOUT
-    assert (account.elapsed_s or 0) >= 60
-
-
 def test_a_cancelled_task_has_a_while_to_tidy_up(lab: Lab, fake_slurm: FakeCluster) -> None:
     job = running(lab, fake_slurm, 2)
     lab.run(*lab.scheduler.cancel_argv(job, (2,)))
     until(lambda: "TERM" in told(lab))
     assert fake_slurm.words(job.id)[1] == "RUNNING"
     until(lambda: fake_slurm.words(job.id)[2] == "CANCELLED")
-
-
-@pytest.mark.parametrize(("moment", "jobs"), [("before", 0), ("after", 1)])
-def test_the_client_is_killed_at_the_submission(
-    lab: Lab, fake_slurm: FakeCluster, moment: str, jobs: int
-) -> None:
-    fake_slurm.fault(f"killed_{moment}_submission", "client")
-    argv = lab.scheduler.submit_argv("job.sh", ONE)
-    answer = subprocess.run(argv, cwd=lab.folder, capture_output=True, check=False)
-    assert answer.returncode == -signal.SIGKILL
-    assert answer.stdout == b""
-    assert [job.name for job in fake_slurm.jobs()] == [lab.name] * jobs
-
-
-def test_the_caller_is_killed_at_the_submission(lab: Lab, fake_slurm: FakeCluster) -> None:
-    fake_slurm.fault("killed_after_submission", "caller")
-    code = "import subprocess, sys; subprocess.run(sys.argv[1:]); print('still here')"
-    argv = ("python3", "-c", code, *lab.scheduler.submit_argv("job.sh", ONE))
-    answer = subprocess.run(argv, cwd=lab.folder, capture_output=True, check=False)
-    assert answer.returncode == -signal.SIGKILL
-    assert b"still here" not in answer.stdout
-    assert len(fake_slurm.jobs()) == 1
 
 
 def test_nothing_is_left_behind(lab: Lab, fake_slurm: FakeCluster) -> None:

@@ -44,9 +44,9 @@ def test_names_in_any_case_with_commas_or_all() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("v100-23", "no such card; did you mean 'v100-32'?"),
-        ("v100", "no such card; which one: v100-16, v100-32?"),
-        ("", "no such card; one of: mig-1g.5gb"),
+        ("v100-23", "no such GPU; did you mean 'v100-32'?"),
+        ("v100", "no such GPU; which one: v100-16, v100-32?"),
+        ("", "no such GPU; one of: mig-1g.5gb"),
     ],
 )
 def test_an_unknown_card_is_refused_with_the_nearest(name: str, told: str) -> None:
@@ -67,5 +67,5 @@ def test_each_card_once_and_all_among_others() -> None:
     assert [kind.name for kind in gpu_kinds("h100, h100,t4")] == ["h100", "t4"]
     assert set(gpu_kinds("all,h100")) == set(gpu_kinds("all"))
     for nothing in ("", ",", " , "):
-        with pytest.raises(JobkitError, match="names no card"):
+        with pytest.raises(JobkitError, match="names no GPU"):
             gpu_kinds(nothing)

@@ -74,8 +74,3 @@ def test_what_became_of_the_predictions_of_a_kind() -> None:
     assert told([failed]) == "1 prediction, 1 unsafe, 1 above its bound"
     lucky = replace(ENTRY, capacity_bytes=80e9, measured_bytes=16_000_000_000)
     assert told([lucky, failed]) == "2 predictions, 1 unsafe, worst 6.2 %, 2 above the bound"
-
-
-def test_an_error_is_a_share_of_what_was_measured() -> None:
-    assert replace(ENTRY, expected_bytes=18.75e9).error == 0.25
-    assert replace(ENTRY, measured_bytes=None).error is None

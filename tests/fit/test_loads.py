@@ -3,14 +3,17 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.fit.lengths import NONE, PUNCTUATION
-from jobkit.fit.loads import MIN_LOAD, Cut, Lengths, Loads, measuring_sizes, sizes
+from jobkit.core.layout import LENGTHS_FILE
+from jobkit.fit.lengths import NONE, PUNCTUATION, Cut, Lengths
+from jobkit.fit.loads import Loads, agreeing, loads_of, read_lengths
+from tests.support.builders import point
 
 PARAGRAPHS = st.lists(st.lists(st.integers(1, 60), max_size=5), min_size=1, max_size=14)
 FIXED = st.none() | st.integers(1, 9)
@@ -126,14 +129,12 @@ def test_without_lengths_the_load_is_the_batch_size() -> None:
     loads = Loads(Lengths.unknown(40))
     assert [loads.load(size) for size in (1, 7, 40, 50)] == [1, 7, 40, 40]
     assert loads.lengths.source == NONE
-    assert len(measuring_sizes(loads)) == 5
 
 
 def test_an_empty_text_has_no_load() -> None:
     loads = Loads(lengths([]))
     assert (loads.load(3), loads.saturation, loads.limit, loads.worst(3)) == (0, 1, 1, (0, 1))
     assert (loads.efficiency(3), loads.efficiency_sorted(3)) == (1, 1)
-    assert measuring_sizes(loads) == ()
 
 
 @pytest.mark.parametrize(
@@ -178,58 +179,40 @@ def test_what_is_no_lengths_is_refused(text: str) -> None:
         Lengths.from_json(text, where="/run/lengths.json")
 
 
-def test_the_sizes_are_spread_evenly_in_load_up_to_a_quarter() -> None:
-    loads = novel(2_000)
-    found = [loads.load(size) for size in measuring_sizes(loads)]
-    top = loads.load(loads.limit) / 4
-    assert [round(load / top, 1) for load in found] == [0.2, 0.4, 0.6, 0.8, 1.0]
-    assert found == [loads.own(size) for size in measuring_sizes(loads)]
+LENGTHS = Lengths(paragraphs=((5,), (7, 2), (3,)))
 
 
-def test_the_sizes_stay_below_a_quarter_of_the_card() -> None:
-    loads = novel(2_000)
-    found = measuring_sizes(loads, 200_000)
-    assert 0.9 * 50_000 < loads.load(found[-1]) <= 50_000
-    assert len(found) == 5
+def test_lengths_are_read_where_they_lie(tmp_path: Path) -> None:
+    assert read_lengths(tmp_path) is None
+    (tmp_path / LENGTHS_FILE).write_text(LENGTHS.to_json())
+    assert read_lengths(tmp_path) == LENGTHS
+    (tmp_path / LENGTHS_FILE).write_text("{}")
+    assert read_lengths(tmp_path) is None
 
 
-def test_the_sizes_lie_above_the_floor_where_the_text_permits() -> None:
-    loads = novel(300)
-    assert loads.load(measuring_sizes(loads, 30_000)[0]) >= MIN_LOAD
-    assert len(measuring_sizes(loads, 30_000)) == 5
+def test_other_knobs_cut_the_text_as_the_points_have_them() -> None:
+    plain, cut = (
+        {"batch_size": 2},
+        {"batch_size": 2, "paragraphs_per_call": 3, "sentences_per_ner_batch": 4},
+    )
+    found = loads_of(LENGTHS, [point(params=plain)])
+    assert found is not None
+    assert found.cut == Cut()
+    found = loads_of(LENGTHS, [point(params=plain), point(params=cut)])
+    assert found is not None
+    assert found.cut == Cut(paragraphs_per_call=3, sentences_per_ner_batch=4)
 
 
-def test_a_short_text_is_measured_as_far_as_it_goes() -> None:
-    assert measuring_sizes(Loads(lengths([[30], [20], [10], [10]]))) == (1, 2, 3, 4)
-    few = sizes(Loads(lengths([[30], [20]])))
-    assert few.batch_sizes == (1, 2)
-    assert few.why == "the text makes too few distinct loads (2) for a line: a longer text tells more"
+@pytest.mark.parametrize("params", [{"tokenizer_batch": 2}, None])
+def test_without_a_batch_size_or_lengths_there_are_none(params: dict[str, int] | None) -> None:
+    points = [point(params=params)]
+    assert loads_of(LENGTHS if params else None, points) is None
+    assert loads_of(LENGTHS, []) is None
 
 
-def test_a_card_too_small_is_told() -> None:
-    loads = Loads(lengths([[900]] * 50))
-    assert sizes(loads, 800) == ((), "not even a batch size of 1, a load of 900, fits into 800")
-    assert sizes(loads, 2_000).batch_sizes == (1, 2)
-    assert sizes(loads, 2_000).why == "only 2 batch sizes with loads of their own fit into 2,000"
-    assert sizes(loads, 1_000).why == "only 1 batch size fits into 1,000"
-
-
-@given(PARAGRAPHS, CUTS, st.none() | st.floats(1, 5_000), st.integers(1, 6))
-def test_sizes_are_ascending_of_distinct_loads_and_fit(
-    rows: list[list[int]], cut: Cut, largest_load: float | None, points: int
-) -> None:
-    loads = Loads(lengths(rows), cut)
-    found, why = sizes(loads, largest_load, points)
-    made = [loads.own(size) for size in found]
-    assert len(found) <= points
-    assert made == sorted(set(made))
-    assert all(size <= loads.limit for size in found)
-    assert largest_load is None or all(load <= largest_load for load in made)
-    possible = [size for size in loads.steps if largest_load is None or loads.load(size) <= largest_load]
-    assert len(found) == min(points, len(possible)) or len(found) >= 4
-    assert bool(why) == (len(found) < min(points, 4))
-
-
-def test_a_card_that_the_model_alone_fills_is_no_matter_of_the_text() -> None:
-    loads = Loads(Lengths(paragraphs=((900,), (900,))))
-    assert sizes(loads, 0.0) == ((), "what the model takes alone is more than there is")
+def test_lengths_of_something_else_are_not_taken() -> None:
+    loads = loads_of(LENGTHS, [point(params={"batch_size": 2})])
+    assert agreeing(loads, {1: 7, 2: 14}) is loads
+    assert agreeing(loads, {}) is loads
+    assert agreeing(loads, {2: 40}) is None
+    assert agreeing(None, {2: 40}) is None

@@ -128,8 +128,8 @@ def test_a_workload_without_lengths_falls_back_to_the_batch_size_and_says_what_t
     told = replace(evidence(), load_by_batch={size: size for size in sizes})
     found = predict(told, FIXED + SLOPE * 500, loads)
     assert (found.largest_batch, found.safe_batch) == (int(found.largest_load), int(found.safe_load))
-    said = "the load is the batch size, for the workload tells no lengths: long texts hide in it"
-    assert found.doubts == (said,)
+    (doubt,) = found.doubts
+    assert doubt.startswith("the load is the batch size")
 
 
 def test_unknown_lengths_take_the_worst_load_of_a_batch_that_was_measured() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from jobkit.fit import ledger, search
 from jobkit.fit.lengths import Lengths
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import read_run
-from jobkit.outcome.trials import ALLOCATOR, PROCESS, SearchGoal, Trial, finished, trials
+from jobkit.outcome.trials import ALLOCATOR, PROCESS, SearchGoal, finished, trials
 from jobkit.report.sources import read_sources
 from jobkit.run.measure import nvml
 from tests.support.builders import (
@@ -413,14 +412,6 @@ def test_without_a_wish_it_is_an_error(tmp_path: Path) -> None:
         search.next_trial(run)
 
 
-def test_a_ledger_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    (tmp_path / "ledger.jsonl").mkdir()
-    ends(run, planned(run), Outcome.OK)
-    assert search.next_trial(run) is None
-    assert trials(run)[-1].held
-
-
 def test_the_trial_stands_in_the_table_and_in_a_note(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     notes = read_sources([run]).notes
@@ -453,14 +444,6 @@ def test_the_command_prints_the_number_of_the_point_and_says_what_was_found(tmp_
     done = command()
     assert (done.returncode, done.stdout) == (1, "")
     assert "find_max.json" in done.stderr
-
-
-def test_nothing_of_the_trial_is_lost_on_the_way_through_the_file(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    planned(run)
-    lines = (run / TRIALS_FILE).read_text(encoding="utf-8").splitlines()
-    assert [from_json(Trial, line, where="x") for line in lines] == trials(run)
-    assert json.loads(lines[0])["outcome"] is None
 
 
 @pytest.mark.fault

@@ -20,7 +20,7 @@ from jobkit.core.layout import DRIVER_LOCK
 from jobkit.outcome import driver_lock
 from jobkit.outcome.driver_lock import Life, driving, is_held, last_driver, life
 from jobkit.schedulers.types import JobId
-from jobkit.submit.recover import bury
+from jobkit.submit.recover import declare_machine_gone
 from tests.support.builders import grid, write_event, write_points, write_submitted
 from tests.whole.test_job_script import wait_until
 
@@ -151,11 +151,11 @@ def test_a_lock_file_without_its_words_is_no_driver_and_no_proof(run: Path, spoi
 def test_a_machine_that_is_gone_is_said_so_once_and_believed(run: Path) -> None:
     write_submitted(run, "local", "7", first=1, last=1)
     with pytest.raises(JobkitError, match="no points of this run were started there"):
-        bury(run, "node07")
+        declare_machine_gone(run, "node07")
     with another(run) as (_, job):
         write_event(run, "submitted", scheduler="local", job_id=job.id, cluster="node07", first=1, last=2)
         with pytest.raises(JobkitError, match="a process there still runs points"):
-            bury(run, "node07")
+            declare_machine_gone(run, "node07")
 
 
 def in_a_container(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -375,7 +375,7 @@ def test_the_modules_that_name_a_scheduler_are_told() -> None:
 
 def test_the_targets_of_make_are_there() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for row in table((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+    for row in table(section((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "Set-up")):
         (target,) = coded(row[0])
         assert re.search(rf"^{target.removeprefix('make ')}:", makefile, re.MULTILINE), target
 

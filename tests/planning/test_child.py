@@ -35,7 +35,7 @@ def test_a_result_comes_from_another_process_that_sees_no_card(
     pid, cards, *given = run_in_child(name, "a", [1], say=said.append, what="trying")
     assert (cards, given, said) == ("", ["a", [1]], ["on it"])
     assert not Path(f"/proc/{pid}").exists()
-    assert run_in_child(name, say=said.append, what="trying", cards=True)[1] == "3"
+    assert run_in_child(name, say=said.append, what="trying", gpus=True)[1] == "3"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_sweep_with_a_model_imports_no_framework(
     spec = tmp_path / "spec.yaml"
     spec.write_text(
         "name: t\ntext: sample:5\nmodel: {size: tiny, fallback: stand-in}\nscheduler: local\n"
-        "sweep: {batch_size: 3}\nfind_max: {verify: false}\n"
+        "sweep: {batch_size: 3}\nrepeats: 1\nfind_max: {verify: false}\n"
         "resources: {gpus: 0, walltime: 5m, memory: 2GiB}\n"
     )
     arguments = ["sweep", str(spec), "--runs-dir", str(tmp_path / "runs")]

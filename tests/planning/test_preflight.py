@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.errors import JobkitError
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
@@ -13,7 +12,6 @@ from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
 from jobkit.fit.loads import Loads
 from jobkit.planning import batch_sizes
 from jobkit.planning.preflight import longest, preflight
-from jobkit.planning.sample import LONG_SENTENCE_CHARS, SEED, generate
 from jobkit.planning.text_lengths import text_lengths
 from jobkit.planning.texts import find_text
 from tests.support.builders import own_workload
@@ -104,11 +102,6 @@ def test_other_knobs_have_their_loads_told(spec: Path) -> None:
     assert not any(size.in_spec for size in found.sizes)
 
 
-def test_a_faulty_spec_is_refused(spec: Path) -> None:
-    with pytest.raises(JobkitError, match=r"text 'gone\.txt'"):
-        preflight(spec, ("text=gone.txt",))
-
-
 def test_the_longest_are_named_by_place_and_beginning() -> None:
     paragraphs = ["Hm. This is a longer one, as they go. It ends.\n", "One sentence only.\n"]
     found = longest(paragraphs, [[4, 40, 9], [19]])
@@ -126,12 +119,6 @@ def test_a_beginning_is_found_where_punctuation_sees_other_sentences() -> None:
     assert first.beginning.endswith(" ...")
     assert longest(["..."], [[3]])[0].beginning == "..."
     assert longest([], []) == []
-
-
-@pytest.mark.parametrize("paragraphs", [2, 3, 17, 300, 881])
-def test_the_sample_of_any_length_has_the_longest_sentence(paragraphs: int) -> None:
-    lengths = [end - start for row in generate(SEED, paragraphs).sentences for start, end in row]
-    assert max(lengths) > LONG_SENTENCE_CHARS - 25
 
 
 def test_the_memory_that_find_max_names_is_that_of_the_card(kept: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ Past a batch size of 2,121 nothing changes: the load stays 1,995,861.
 Worth measuring: batch_size 40, 85: loads.
   have them chosen: sweep: {batch_size: auto}
   or say so now:    --set 'sweep.batch_size=[40, 85]'
-  What share of your card they take is known after the first point.
+  What share of your GPU they take is known after the first point.
 """
 
 
@@ -96,7 +96,7 @@ def test_an_estimate_says_so() -> None:
 def test_a_workload_without_lengths_says_what_that_costs() -> None:
     sizes = tuple(replace(size, efficiency=None, efficiency_sorted=None) for size in FOUND.sizes)
     page = as_text(without_gpu(replace(FOUND, source=NONE, items=None, longest=(), sizes=sizes)))
-    assert "This workload tells no lengths" in page
+    assert "This workload reports no lengths" in page
     assert "%" not in page
     assert "load: the most paragraphs of a batch" in page
 
@@ -123,7 +123,7 @@ def test_other_knobs_have_a_list() -> None:
     [
         (replace(FOUND, gpu_memory_named=True), ""),
         (replace(FOUND, device="cpu"), ""),
-        (without_gpu(FOUND), "What share of your card"),
+        (without_gpu(FOUND), "What share of your GPU"),
         (without_gpu(replace(FOUND, gpu_memory_named=True)), "--gpu-memory changes nothing"),
     ],
 )

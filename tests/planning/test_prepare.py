@@ -11,7 +11,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.fit.lengths import NONE, TOKENIZER, Lengths
 from jobkit.fit.loads import read_lengths
-from jobkit.planning.prepare import Options, prepare, run_id
+from jobkit.planning.prepare import Options, prepare
 from jobkit.schedulers.registry import choose_scheduler
 from jobkit.spec.sweep_spec import load_spec
 from jobkit.submit.sweep import write_run
@@ -146,14 +146,6 @@ def test_a_job_that_would_last_for_ever_is_refused(spec: Path, tmp_path: Path) -
         prepare(spec, Options(overrides=overrides, scheduler="slurm", runs_dir=tmp_path))
 
 
-def test_run_ids_are_names_that_both_schedulers_take() -> None:
-    ids = {run_id("t") for _ in range(50)}
-    assert len(ids) > 1
-    assert all(
-        identifier.startswith("t-") and len(identifier) == len("t-20260101-120000-beef") for identifier in ids
-    )
-
-
 def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("\n\n".join("x" * (50 + n % 7) for n in range(400)), encoding="utf-8")
     said: list[str] = []
@@ -183,14 +175,6 @@ def test_the_run_folder_has_the_lengths_also_for_sizes_in_numbers(
     assert written is not None
     assert written == prepared.lengths
     assert written.source == (TOKENIZER if workload == "count" else NONE)
-
-
-def test_a_text_too_short_for_auto_is_swept_as_far_as_it_goes(spec: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-    options = Options(overrides=("sweep.batch_size=auto",), runs_dir=tmp_path / "runs")
-    prepared = prepare(spec, options, build=False, say=said.append)
-    assert prepared.spec.sweep.product["batch_size"] == [1]
-    assert "the text makes too few distinct loads (1) for a line" in said[0]
 
 
 @pytest.mark.parametrize(

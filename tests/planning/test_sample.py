@@ -103,11 +103,6 @@ def test_write_sample_writes_text_and_gold_and_mends_a_damaged_text(tmp_path: Pa
     assert write_sample(tmp_path / "texts").read_text(encoding="utf-8") == sample_text()
 
 
-def test_few_paragraphs() -> None:
-    assert len(generate(5, 1).paragraphs) == 1
-    assert generate(5, 0).paragraphs == ()
-
-
 @pytest.mark.parametrize("paragraphs", [2, 11, 12, 13, 23])
 def test_any_number_of_paragraphs_has_the_shortest_and_the_longest(paragraphs: int) -> None:
     """11 steps of 100 / 11 percent come to more than 100 (12 paragraphs), and so do 22."""

@@ -71,50 +71,10 @@ def test_shellcheck_has_nothing_to_say(
     assert shellcheck(script(scheduler, site, folder, **changes), tmp_path / "job.sh") == ""
 
 
-def test_the_slurm_header() -> None:
-    header = [line for line in script("slurm", "slurm-default").splitlines() if line.startswith("#SBATCH")]
-    assert header == [
-        "#SBATCH --job-name=stanza-20260101-120000-beef",
-        "#SBATCH --output=/home/me/runs/r1/logs/%A_%a.out",
-        "#SBATCH --open-mode=append",
-        "#SBATCH --signal=B:USR1@60",
-        "#SBATCH --gres=gpu:1",
-        "#SBATCH --cpus-per-task=2",
-        "#SBATCH --mem=8G",
-        "#SBATCH --time=00:10:00",
-        "#SBATCH --nodes=1",
-        "#SBATCH --ntasks=1",
-    ]
-
-
-def test_the_header_of_the_lancaster_example() -> None:
-    header = [line for line in script("sge", "lancaster-hec").splitlines() if line.startswith("#$")]
-    assert header == [
-        "#$ -S /bin/bash",
-        "#$ -cwd",
-        "#$ -N stanza-20260101-120000-beef",
-        "#$ -o /home/me/runs/r1/logs",
-        "#$ -j y",
-        "#$ -r n",
-        "#$ -notify",
-        "#$ -l s_rt=00:09:00",
-        "#$ -q short",
-        "#$ -l ngpus=1",
-        "#$ -l ncpus=2",
-        "#$ -l h_vmem=8G",
-        "#$ -l h_rt=00:10:00",
-    ]
-
-
-def test_edinburgh_stages_to_its_scratch_disk() -> None:
+def test_the_example_sites_have_their_own_header_and_scratch() -> None:
+    lines = script("sge", "lancaster-hec").splitlines()
+    assert {"#$ -q short", "#$ -l ngpus=1", "#$ -l ncpus=2", "#$ -l h_vmem=8G"} <= set(lines)
     assert 'scratch="/disk/scratch/$USER"' in script("slurm", "edinburgh-ilcc")
-
-
-def test_no_directive_stands_after_the_first_command() -> None:
-    for scheduler, mark in (("slurm", "#SBATCH"), ("sge", "#$ ")):
-        lines = script(scheduler, f"{scheduler}-default").splitlines()
-        first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
-        assert not [line for line in lines[first:] if line.startswith(mark)]
 
 
 def test_a_template_of_the_users_that_lacks_a_value_names_its_line(

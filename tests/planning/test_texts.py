@@ -96,12 +96,6 @@ def test_a_path_is_relative_to_the_spec_then_to_here(
     assert find_text(str(folder / "a.txt"), base=here, cache=cache).path == str(folder / "a.txt")
 
 
-def test_a_tilde_is_home(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(folder))
-    (folder / "a.txt").write_text("text\n")
-    assert find_text("~/a.txt", base=cache, cache=cache).path == str(folder / "a.txt")
-
-
 @pytest.mark.parametrize(
     ("data", "message", "hint"),
     [

@@ -33,7 +33,7 @@ def test_the_prediction_is_printed_in_place_of_the_line(run: Path) -> None:
     assert "at most 3.3" in report
     assert report.endswith("  GPUs, time and scheduler lines: jobkit recommend runs/demo\n")
     report = render(collect([run]), width=200)
-    assert "Largest safe batch_size: 881, where the text ends; 139.12 GiB for the allocator" in report
+    assert "Largest safe batch_size: 881, which is the whole text; 139.12 GiB for the allocator" in report
     assert "  Beware: the text ends the batch at 881 paragraphs" in report
 
 

@@ -110,11 +110,6 @@ def test_a_stand_in_says_so(tmp_path: Path) -> None:
     assert "model en full" in report
 
 
-def test_one_size_gives_no_estimate_and_says_why(tmp_path: Path) -> None:
-    report = render(collect([finished(tmp_path / "run", grid([50], repeats=2))]), width=120)
-    assert "No estimate of the largest batch_size: 1 size measured: a line needs two." in report
-
-
 def test_a_card_of_unknown_size_has_to_be_named(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", points := grid([50, 100, 150]))
     for p in points:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.job_files import Exit
+from jobkit.core.json_codec import to_json
 from jobkit.core.layout import FLAGS_FOLDER
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Outcome, Point, Record
@@ -126,7 +127,7 @@ def test_a_task_stops_where_enough_other_points_failed_the_same_way(
     assert (verdict is not None and verdict.outcome is Outcome.STOPPED) is stopped
 
 
-def test_the_message_tells_which_fault() -> None:
+def test_the_message_names_the_fault() -> None:
     failures = [failed(load(n, n), Outcome.BUG, f"ValueError: batch {n} at 0x7f{n}a") for n in (1, 2, 4)]
     told = check_still_needed(load(3, 3), failures, None, prune=True, stop_after=2)
     assert told == EarlyExit(
@@ -234,11 +235,8 @@ def test_the_card_is_asked_for_only_where_it_matters(
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-9")
     monkeypatch.setattr(nvml, "read_gpu", describe)
     points = [load(n, 10 * n) for n in range(1, 5)]
-    (run / "points.jsonl").unlink()
-    (run / "results").rename(run / "aside")
-    write_points(run, [replace(one, device=device) for one in points])
-    (run / "results").rmdir()
-    (run / "aside").rename(run / "results")
+    lines = [to_json(replace(point, device=device)) for point in points]
+    (run / "points.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["gate", str(run), "3", "2", *(["--prune"] if prune else [])])
     assert gate.main() == 0
     assert described == (["GPU-9"] if asked and prune else [])

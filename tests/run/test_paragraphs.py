@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.run.paragraphs import read_paragraphs, split_paragraphs
+from jobkit.run.paragraphs import calls, estimated_load, read_paragraphs, split_paragraphs, split_sentences
 
 LINE = st.text(st.sampled_from("ab. \t\u00a0\u0085\u2028é“\x0b\x1c"), max_size=6)
 TEXT = st.lists(st.tuples(LINE, st.sampled_from(["\n", "\r\n", "\r"])), max_size=20)
@@ -58,12 +58,54 @@ def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
 
 def test_not_utf8_says_where_and_how_to_mend(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
+    with pytest.raises(JobkitError, match="No such file"):
+        read_paragraphs(path)
     path.write_bytes(b"caf\xe9")
     with pytest.raises(JobkitError, match="not UTF-8 at byte 3") as caught:
         read_paragraphs(path)
     assert "iconv" in caught.value.hint
 
 
-def test_a_missing_text_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match="No such file"):
-        read_paragraphs(tmp_path / "text.txt")
+texts = st.lists(st.text(min_size=1), max_size=40)
+
+
+@given(texts, st.integers(1, 50), st.sampled_from(["load", "text"]), st.none() | st.integers(1, 9))
+def test_every_paragraph_is_called_once(
+    paragraphs: list[str], size: int, order: str, cap: int | None
+) -> None:
+    made = calls(paragraphs, size, order=order, cap=cap)
+    back = [text for call in sorted(made, key=lambda call: call.first) for text in call.paragraphs]
+    assert back == paragraphs
+    assert all(len(call.paragraphs) <= size for call in made)
+
+
+def test_a_sentence_cap_bounds_the_estimate() -> None:
+    paragraph = "One two. " * 10 + "A much longer sentence than the others."
+    assert estimated_load([paragraph], 1) == len("A much longer sentence than the others.")
+    assert estimated_load([paragraph], None) == 11 * len("A much longer sentence than the others.")
+
+
+def test_the_calls_go_by_load_or_as_the_text_stands() -> None:
+    paragraphs = ["one", "twelve", "seven"]
+    ordered = {
+        order: [call.first for call in calls(paragraphs, 1, order=order, cap=None)]
+        for order in ("load", "text")
+    }
+    assert ordered == {"load": [1, 2, 0], "text": [0, 1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "found"),
+    [
+        ("It rained. It poured!\n", ["It rained.", "It poured!"]),
+        (
+            "“Who has it?” asked Mr. A. Bell. Dr. Ash did.",
+            ["“Who has it?” asked Mr. A. Bell.", "Dr. Ash did."],
+        ),
+        ("He said “No.” Then he left", ["He said “No.", "Then he left"]),
+        ("...", ["..."]),
+        ("", []),
+    ],
+)
+def test_sentences_end_where_punctuation_says(paragraph: str, found: list[str]) -> None:
+    assert split_sentences(paragraph) == found

@@ -4,6 +4,7 @@ import hashlib
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from jobkit.run.measure.device import Device
 from jobkit.run.measure.need import SEARCHED, STEP_BYTES
 from jobkit.run.record import Task
 from tests.support.builders import point
+from tests.support.disks import disk
 from tests.support.fake_torch import FakeTorch
+from tests.workloads.broken import fill
 from tests.workloads.held import BYTES_PER_LOAD, Held, Tells
 
 TEXT = "Ada.\n\nShe went home.\n\nBeatrice Kelford asked for tea.\n\nNo.\n\nIt rained.\n"
@@ -90,11 +93,6 @@ def test_a_cap_of_the_point_holds_for_the_batches_and_after(tmp_path: Path, card
     assert cap <= card.cap_bytes <= cap + 1024
 
 
-@pytest.mark.usefixtures("card")
-def test_in_text_order_no_need_is_measured(tmp_path: Path) -> None:
-    assert tried(tmp_path, replace(PLAIN, order="text")).needs == ()
-
-
 def test_on_a_cpu_no_need_is_measured(tmp_path: Path) -> None:
     found = tried(tmp_path, replace(PLAIN, workload="count"))
     assert (found.outcome, found.needs, found.retries, found.failed_load) == (Outcome.OK, (), None, None)
@@ -136,14 +134,19 @@ def test_a_signal_while_it_measures_ends_that_and_not_the_try(
     assert GIB <= card.cap_bytes <= GIB + 1024
 
 
-@pytest.mark.usefixtures("card")
-def test_a_failure_while_it_measures_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fails() -> None:
-        raise ValueError("odd")
+def test_room_is_taken_and_given_back(tmp_path: Path) -> None:
+    work.reserve_disk(tmp_path)
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_blocks * 512 >= work.RESERVED_BYTES
+    assert path.name.endswith(".part"), "such files stay on the node"
+    work.release_disk(tmp_path)
+    work.release_disk(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
-    monkeypatch.setattr(Tells, "again", staticmethod(fails), raising=False)
-    found = tried(tmp_path, replace(PLAIN, workload="tests.workloads.held:Tells"))
-    assert (found.outcome, found.needs) == (Outcome.OK, ())
-    assert "ValueError: odd" in capsys.readouterr().err
+
+def test_on_a_full_disk_there_is_none(tmp_path: Path) -> None:
+    with ExitStack() as mounts:
+        small = mounts.enter_context(disk(tmp_path / "small", 1))
+        fill(small)
+        with pytest.raises(OSError, match="No space left"):
+            work.reserve_disk(small)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -16,18 +15,10 @@ from jobkit.schedulers.slurm.lint import RULES as SLURM_RULES
 from jobkit.spec.site import load_site
 from tests.pages.test_docs import blocks, coded, page, section, table
 from tests.planning.test_script import point, spec
-from tests.whole.test_environments import SCRIPTS
 
 ROOT = Path(__file__).parents[2]
 BOTH = "#!/bin/bash\n# SBATCH -n 4\n#$ -S /bin/bash -cwd\n#$ -soft\n#SBATCH -n 1\n"
 SITES = {"slurm": "slurm-default", "sge": "sge-default", "local": "local-default"}
-
-
-@pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.sh")), ids=lambda path: path.stem)
-def test_jobkits_own_scripts_are_clean(path: Path) -> None:
-    looked = lint(path.read_text(encoding="utf-8"))
-    scheduler = path.stem.rpartition("-")[2]
-    assert looked.found == ({} if scheduler == "local" else {scheduler: ()})
 
 
 @pytest.mark.parametrize("scheduler", SITES)
@@ -56,18 +47,8 @@ def test_a_script_may_be_for_both() -> None:
     ]
     told = looked.as_json()
     assert told["schedulers"] == ["slurm", "sge"]
-    first, _ = lint(BOTH, "both.sh").findings
-    assert first[1].effect is Effect.IGNORED
-
-
-def test_the_one_scheduler_of_a_script_goes_without_saying() -> None:
-    assert lint("#!/bin/sh\n# SBATCH -n 4\n").lines()[1].startswith("    ignored: sbatch")
-
-
-def test_a_summary_counts() -> None:
-    assert summary([lint("")]) == "nothing found in 1 script"
-    assert summary([lint(BOTH), lint("")]) == "2 findings in 2 scripts"
-    assert summary([lint("#SBATCH -n 1\n")]) == "1 finding in 1 script"
+    assert lint("#!/bin/sh\n# SBATCH -n 4\n").lines()[1].startswith("    ignored: sbatch"), "one scheduler"
+    assert summary([looked, lint("")]) == "2 findings in 2 scripts"
 
 
 OPTIONS = {
@@ -166,16 +147,8 @@ def test_the_example_of_a_rule_shows_it(heading: str, row: list[str]) -> None:
 
 
 def test_every_effect_is_told() -> None:
-    told = page("lint.md").partition("The first word says")[2].partition("\n\nWhich")[0]
+    told = page("lint.md").partition("The first word")[2].partition("\n\nThe directives")[0]
     assert [coded(row[0])[0] for row in table(told)] == [str(effect) for effect in Effect]
-
-
-def test_a_script_is_looked_through_in_no_time() -> None:
-    text = (SCRIPTS / "everything-slurm.sh").read_text(encoding="utf-8")
-    start = time.perf_counter()
-    for _ in range(10):
-        lint(text)
-    assert time.perf_counter() - start < 1
 
 
 @given(st.text(alphabet="#SBATCH$ -=/%\n\r<E'\"trap USR1memoutput~x"))

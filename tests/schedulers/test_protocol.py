@@ -13,6 +13,7 @@ from jobkit.core.shell import Completed
 from jobkit.schedulers.parsing import find_job_id, refusal
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.schedulers.types import JobId
+from tests.support.surveys import FILES
 
 Captured = Callable[[str], Completed]
 CLUSTERS = [name for name in SCHEDULERS if not runs_here(name)]
@@ -98,3 +99,13 @@ def test_what_is_refused_of_a_change(captured: Captured, answer: str, words: str
 def test_no_answer_however_broken_raises(scheduler: str, text: str) -> None:
     by_name(scheduler).parse_queue(Completed(("queue",), 0, text, ""))
     by_name(scheduler).parse_accounting(Completed(("accounting",), 0, text, ""))
+
+
+@pytest.mark.parametrize("scheduler", CLUSTERS)
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_no_answer_about_the_site_is_too_odd(scheduler: str, text: str) -> None:
+    names = [*FILES[scheduler], "projects", "environment x"]
+    answers = dict.fromkeys(names, Completed(("x",), 0, text, text))
+    by_name(scheduler).survey_argvs(answers)
+    assert by_name(scheduler).parse_survey(answers).trouble == ""
+    assert by_name(scheduler).parse_survey({}).keeping.said == "not asked"

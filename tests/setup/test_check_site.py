@@ -172,12 +172,6 @@ def test_whether_account_is_kept(works: bool | None, status: Status) -> None:  #
     assert found.said.startswith("so it is")
 
 
-def test_a_database_that_is_down_is_a_warning() -> None:
-    down = survey_of("slurm", "lab", sacct=captured("slurm/nodbd-sacct"))
-
-    assert looked(down, asking())["accounting"].status is Status.WARNING
-
-
 def grid(**changes: Any) -> SiteRequest:
     names = ("ngpus", "h_vmem", "h_rt")
     return asking(

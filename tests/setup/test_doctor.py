@@ -60,7 +60,7 @@ def test_a_job_that_the_scheduler_refuses_is_told_once_in_its_words(fake_slurm: 
     assert found["partition"].mend == "change resources.queue in the spec"
     assert found["job"].status is Status.MISSING
     assert found["job"].said.startswith("sbatch refuses the job: ")
-    assert found["job"].mend == "mend what is missing above first"
+    assert found["job"].mend == "fix what is missing above first"
 
 
 def test_a_job_that_only_the_scheduler_itself_refuses(fake_slurm: FakeCluster) -> None:

@@ -15,6 +15,7 @@ from jobkit.planning.resolve import Options
 from jobkit.setup import doctor_job
 from jobkit.setup.case import Case, open_case
 from jobkit.setup.findings import Finding, Status, missing
+from jobkit.submit import errand
 from tests.fakes.cluster import FakeCluster
 
 SPEC = """\
@@ -33,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
     (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    monkeypatch.setattr(doctor_job, "FIRST_POLL_S", 0.2)
+    monkeypatch.setattr(errand, "FIRST_PAUSE_S", 0.2)
     return tmp_path
 
 
@@ -138,7 +139,7 @@ def test_a_job_that_vanishes_without_an_answer(
     fake_slurm: FakeCluster, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del fake_slurm
-    monkeypatch.setattr(doctor_job, "GONE_GRACE_S", 1.0)
+    monkeypatch.setattr(errand, "GONE_GRACE_S", 1.0)
     found = looked(case_of("slurm", 'environment: {setup: ["echo last words; kill -9 $$"]}\n'))
 
     assert found["job"].status is Status.MISSING
@@ -149,7 +150,7 @@ def test_a_job_that_vanishes_without_an_answer(
 def test_a_queue_that_does_not_answer_is_not_believed_to_be_empty(
     fake_slurm: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor_job, "GONE_GRACE_S", 0.2)
+    monkeypatch.setattr(errand, "GONE_GRACE_S", 0.2)
     fake_slurm.fault("squeue_refuses_every", 1)
     found = looked(case_of("slurm"))
 

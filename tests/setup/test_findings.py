@@ -72,13 +72,13 @@ def test_something_that_is_missing_ends_with_4_and_nothing_else_does() -> None:
 def test_a_line_counts_them() -> None:
     assert summary([fine("a", ""), fine("b", ""), warning("c", ""), MENDED]) == "2 ok, 1 warning, 1 missing"
     assert summary([warning("a", ""), warning("b", "")]) == "2 warnings"
-    assert summary([]) == "nothing was looked at"
+    assert summary([]) == "nothing was checked"
 
 
 def test_the_last_line_says_what_is_next() -> None:
     assert "top down" in advice([MENDED], ["a.yaml"], nodes=True)
     told = advice([fine("a", "")], ["a.yaml"], nodes=True)
-    assert told == "next: the same with --submit looks on a node; then jobkit sweep a.yaml"
+    assert told == "next: the same with --submit checks a node; then jobkit sweep a.yaml"
     assert advice([warning("a", "")], ["a.yaml"], nodes=False) == "next: jobkit sweep a.yaml"
 
 

@@ -47,6 +47,7 @@ def test_without_axes_there_is_one_point() -> None:
         ({"batch_size": [1], "zip": {"batch_size": [1]}}, "sweep.zip.batch_size: an axis of its own too"),
         ({"batch_size": []}, "sweep.batch_size: no values"),
         ({"include": [{"x": 1}]}, "sweep.include.0.x: no such knob"),
+        ({"tokenizer_batch": "auto"}, "sweep.tokenizer_batch: only batch_size may be 'auto'"),
     ],
 )
 def test_faults(axes: dict[str, object], said: str) -> None:

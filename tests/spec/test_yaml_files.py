@@ -104,15 +104,6 @@ def test_a_missing_file_and_one_in_latin_1_are_refused(tmp_path: Path) -> None:
         read_document(path)
 
 
-def test_refuse_counts_the_faults(tmp_path: Path) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text("nmae: x\n", encoding="utf-8")
-    document = read_document(path)
-    validated(document, Outer)
-    with pytest.raises(JobkitError, match="2 faults, nothing was done"):
-        raise_faults(document, "read the docs")
-
-
 def test_what_is_written_reads_back(tmp_path: Path) -> None:
     data = {"name": "x", "values": [1, 2], "walltime": "24:00:00", "on": "no", "nested": {"é": None}}
     path = tmp_path / "x.yaml"

@@ -19,8 +19,8 @@ from jobkit.submit.controller import (
     MOST_SAID,
     JobPurpose,
     SubmissionUnconfirmed,
-    ask,
     cancel_tasks,
+    check_submission,
     submission_environment,
     submit_array,
     throttle,
@@ -68,7 +68,7 @@ def test_every_refusal_is_told_once(program: Program) -> None:
     program("sinfo", "slurm/sinfo")
     program("sbatch", "slurm/test-only-memory")
     with pytest.raises(JobkitError, match="slurm would refuse this sweep; nothing was submitted") as caught:
-        ask(slurm, request_of(queue="nowhere"), "job.sh", ARRAY)
+        check_submission(slurm, request_of(queue="nowhere"), "job.sh", ARRAY)
     assert caught.value.exit_code == 3
     assert "no partition 'nowhere'" in caught.value.message
     assert caught.value.message.count("sbatch refuses the job") == 1
@@ -78,7 +78,7 @@ def test_what_it_lets_one_expect_is_handed_on(program: Program) -> None:
     program("sinfo", status=1)
     program("sbatch", "slurm/test-only-ok")
     program("sacctmgr", status=1)
-    (told,) = ask(slurm, request_of(), "job.sh", ARRAY)
+    (told,) = check_submission(slurm, request_of(), "job.sh", ARRAY)
     assert "start" in told
 
 

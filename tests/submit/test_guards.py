@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,7 +70,7 @@ def test_twice_the_same_command_is_one_run(home: Path) -> None:
     dry = sweep("--dry-run")
     assert dry.returncode == 0
     assert dry.stdout.startswith("#!/bin/bash\n")
-    assert "only --new submits it again" in dry.stderr
+    assert "--new submits it again" in dry.stderr
     assert list((home / "runs").iterdir()) == [run]
     assert sweep("--new", "--set", "sweep.batch_size=[1]").returncode == 0
     assert len(list((home / "runs").iterdir())) == 2
@@ -102,7 +100,7 @@ def test_how_far_it_is_and_what_to_type(home: Path) -> None:
     write_submitted(run.run_dir, "slurm", "77", first=1, last=3)
     with pytest.raises(JobkitError, match="3 points: 3 to come") as refused:
         guards.refuse_duplicate_sweep(ready())
-    assert refused.value.hint.startswith(f"jobkit status {name} tells how it goes, jobkit collect")
+    assert refused.value.hint.startswith(f"jobkit status {name} shows its progress, jobkit collect")
     done(run, run.points[0])
     done(run, run.points[2], Outcome.TIMEOUT)
     with pytest.raises(JobkitError, match=r"3 points: 1 done, 1 failed \(1 timeout\), 1 to come") as refused:
@@ -160,15 +158,3 @@ def test_folders_that_are_no_runs_are_passed_over(home: Path) -> None:
     (home / "runs" / "empty").mkdir()
     (run.run_dir / "points.jsonl").unlink()
     assert guards.find_duplicate(ready()) is None
-
-
-def test_among_a_thousand_runs_it_takes_no_time(home: Path) -> None:
-    prepared = ready()
-    text = prepared.spec.as_yaml().encode()
-    for number in range(1000):
-        folder = home / "runs" / f"t-20260102-{number:06}-3f9a"
-        folder.mkdir(parents=True)
-        (folder / "sweep.yaml").write_bytes(text + b"# other" if number % 2 else text[:-1] + b" ")
-    begin, used = time.monotonic(), os.times().user
-    assert guards.find_duplicate(prepared) is None
-    assert min(time.monotonic() - begin, os.times().user - used) < 0.3

@@ -6,7 +6,6 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.planning.prepare import Options, Prepared, prepare
 from jobkit.spec.sweep_spec import FindMax
-from jobkit.submit import controller, launch, rounds, sweep
+from jobkit.submit import launch, rounds, sweep
 
 SPEC = """\
 name: t
@@ -31,7 +30,7 @@ resources: {gpus: 0, memory: 1GiB}
 def test_arrays_cover_every_point_once_and_stay_below_the_limit(
     points: int, limit: int | None, parallel: int | None
 ) -> None:
-    cut = rounds.chunks(points, limit, parallel)
+    cut = rounds.cut_into_arrays(points, limit, parallel)
     covered = [task + array.offset for array in cut for task in range(array.first, array.last + 1)]
     assert covered == list(range(1, points + 1))
     assert all(array.first == 1 and array.last <= (limit or points) for array in cut)
@@ -66,13 +65,6 @@ def events(prepared: Prepared) -> list[dict[str, object]]:
     return [json.loads(line) for line in (prepared.run_dir / "journal.jsonl").read_text().splitlines()]
 
 
-SBATCH = (
-    'case "$*" in *--test-only*) exit 0;; '
-    "*--offset*) {second};; "
-    '*) echo "prolog says hello"; echo "7;lab"; exit 0;; esac'
-)
-
-
 def test_intent_stands_in_the_journal_before_the_act(prepared: Prepared, tmp_path: Path) -> None:
     program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
     program(tmp_path, "sbatch", f"wc -l <{prepared.run_dir}/journal.jsonl >>{tmp_path}/seen; echo 7")
@@ -80,23 +72,6 @@ def test_intent_stands_in_the_journal_before_the_act(prepared: Prepared, tmp_pat
     assert (tmp_path / "seen").read_text().split() == ["0", "1"]
     assert [event["event"] for event in events(prepared)] == ["submitting", "submitted"]
     assert one.array.throttle == 4
-
-
-def test_a_refused_later_array_cancels_the_earlier_ones(prepared: Prepared, tmp_path: Path) -> None:
-    program(tmp_path, "scontrol", "echo MaxArraySize = 4")
-    program(tmp_path, "sbatch", SBATCH.format(second='echo "Job limit reached" >&2; exit 1'))
-    program(tmp_path, "scancel", "exit 0")
-    with pytest.raises(JobkitError, match="Job limit reached") as caught:
-        sweep.submit(prepared)
-    assert caught.value.exit_code == 3
-    assert [event["event"] for event in events(prepared)] == [
-        "submitting",
-        "submitted",
-        "submitting",
-        "refused",
-        "cancelled",
-    ]
-    assert "scancel -M lab 7" in (tmp_path / "calls").read_text()
 
 
 @pytest.fixture
@@ -174,13 +149,6 @@ def test_a_refused_check_leaves_no_run_folder(prepared: Prepared, tmp_path: Path
     assert not prepared.run_dir.exists()
 
 
-def test_a_cluster_without_arrays_says_so(prepared: Prepared, tmp_path: Path) -> None:
-    program(tmp_path, "scontrol", "echo MaxArraySize = 1")
-    with pytest.raises(JobkitError, match="takes no array jobs"):
-        sweep.submit(prepared)
-    assert not prepared.run_dir.exists()
-
-
 def test_more_points_than_the_controller_holds_are_refused_before_anything(
     prepared: Prepared, tmp_path: Path
 ) -> None:
@@ -197,81 +165,8 @@ def test_more_points_than_the_controller_holds_are_refused_before_anything(
         launch.preview(prepared)
 
 
-def test_no_controller_is_a_clear_refusal(prepared: Prepared, tmp_path: Path) -> None:
-    program(
-        tmp_path,
-        "scontrol",
-        "echo 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2; exit 1",
-    )
-    with pytest.raises(JobkitError, match="Unable to contact slurm controller"):
-        sweep.submit(prepared)
-
-
-def test_the_surrounding_job_does_not_leak_into_a_submission(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SBATCH_PARTITION", "SLURM_JOB_ID", "SLURM_MEM_PER_NODE"):
-        monkeypatch.setenv(name, "x")
-    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
-    kept = controller.submission_environment()
-    assert kept["SLURM_CONF"] == "/etc/slurm/slurm.conf"
-    assert not {name for name in kept if name.startswith(("SBATCH_", "SLURM_JOB", "SLURM_MEM"))}
-
-
 def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file is in the way", encoding="utf-8")
     program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
     with pytest.raises(JobkitError, match=r"/runs: File exists"):
         sweep.submit(prepared)
-
-
-@pytest.fixture
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let no time pass between two tries, and return the pauses; subprocess sleeps as it likes."""
-    pauses: list[float] = []
-    monkeypatch.setattr(controller, "time", SimpleNamespace(sleep=pauses.append))
-    return pauses
-
-
-RATE_LIMIT = "sbatch: error: Batch job submission failed: Rate limit exceeded, please retry momentarily"
-
-
-def test_a_busy_controller_is_asked_again(prepared: Prepared, tmp_path: Path, unhurried: list[float]) -> None:
-    program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
-    busy = f'[[ $(wc -l <{tmp_path}/calls) -gt 4 ]] || {{ echo "{RATE_LIMIT}" >&2; exit 1; }}; echo 7'
-    program(tmp_path, "sbatch", busy)
-    (one,) = sweep.submit(prepared).jobs
-    assert one.job.id == "7"
-    assert [event["event"] for event in events(prepared)] == ["submitting", "submitted"]
-    assert unhurried == sorted(unhurried)
-    assert len(unhurried) > 0
-
-
-def test_a_controller_that_stays_busy_refuses_in_the_end(
-    prepared: Prepared, tmp_path: Path, unhurried: list[float]
-) -> None:
-    program(tmp_path, "scontrol", "echo MaxArraySize = 1001")
-    program(tmp_path, "sbatch", f'case "$*" in *--test-only*) ;; *) echo "{RATE_LIMIT}" >&2; exit 1 ;; esac')
-    with pytest.raises(JobkitError, match="Rate limit exceeded") as caught:
-        sweep.submit(prepared)
-    assert caught.value.exit_code == 3
-    assert [event["event"] for event in events(prepared)] == ["submitting", "refused"]
-    assert len(unhurried) == len(controller.PAUSES_S)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        'echo "Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1',
-        "echo welcome to the cluster",
-    ],
-)
-def test_where_it_is_not_known_whether_the_job_was_taken_nothing_is_undone(
-    prepared: Prepared, tmp_path: Path, answer: str
-) -> None:
-    program(tmp_path, "scontrol", "echo MaxArraySize = 4")
-    program(tmp_path, "sbatch", SBATCH.format(second=answer))
-    with pytest.raises(
-        controller.SubmissionUnconfirmed, match="not known whether slurm took the job"
-    ) as caught:
-        sweep.submit(prepared)
-    assert (caught.value.exit_code, caught.value.hint.count("jobkit resume")) == (3, 1)
-    assert [event["event"] for event in events(prepared)] == ["submitting", "submitted", "submitting"]

@@ -89,7 +89,7 @@ def test_a_refusal_is_told(run: Path, programs: Path) -> None:
     program(programs, "scontrol", "echo '77_3-8: Invalid user id' >&2; exit 1")
     with pytest.raises(JobkitError, match="slurm did not change job 77: 77_3-8: Invalid user id") as caught:
         throttle(run, 3)
-    assert (caught.value.exit_code, caught.value.hint) == (3, f"jobkit status {run} tells what runs")
+    assert (caught.value.exit_code, caught.value.hint) == (3, f"jobkit status {run} shows what runs")
     assert len(changes(programs)) == 2
 
 
@@ -117,18 +117,3 @@ def test_a_run_here_has_one_point_at_a_time(tmp_path: Path, programs: Path) -> N
     with pytest.raises(JobkitError, match="a run on this machine has one point at a time") as caught:
         throttle(run, 2)
     assert caught.value.hint == f"jobkit cancel {run} stops it"
-
-
-def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match="not a run folder"):
-        throttle(tmp_path, 2)
-
-
-def test_grid_engine_is_asked_by_qalter(tmp_path: Path, programs: Path) -> None:
-    run = write_points(tmp_path / "sge", grid([1, 2]))
-    write_submitted(run, "sge", "77", first=1, last=2)
-    row = f"<job_list><JB_job_number>77</JB_job_number><JB_name>{RUN_ID}</JB_name><state>qw</state>"
-    program(programs, "qstat", f"echo '<job_info>{row}<tasks>1-2:1</tasks></job_list></job_info>'")
-    program(programs, "qalter", "echo modified task concurrency of job 77")
-    assert throttle(run, 2) == 0
-    assert changes(programs) == ["qalter -tc 2 77"]

@@ -201,15 +201,6 @@ def test_a_signal_brings_partial_results_home(tmp_path: Path, sent: signal.Signa
     assert run.left_on_scratch() == []
 
 
-def test_results_come_home_while_the_work_runs(tmp_path: Path) -> None:
-    run = Run(tmp_path, workload="odd:Slow")
-    process = run.start(1, ODD_TOLD=str(tmp_path / "told"))
-    wait_until((run.home() / "batches.jsonl").exists)
-    assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=DEADLINE_S)
-
-
 @pytest.mark.parametrize(("raises", "outcome"), [("memory", Outcome.RAM_OOM), ("bug", Outcome.BUG)])
 def test_an_exception_leaves_a_record(tmp_path: Path, raises: str, outcome: Outcome) -> None:
     run = Run(tmp_path, workload="odd:Broken")

@@ -48,7 +48,7 @@ SGE = Path(__file__).parents[1] / "data" / "sge"
 KILLED = {"failed": "100 : assumedly after job", "exit_status": "137                  (Killed)"}
 """What qacct has of a task that qdel ended."""
 DONE, AT_WORK = (1, 2), (3, 4, 5, 6)
-AROUND_ENDS = 3
+AROUND_ENDS = 1
 """So many bytes on either side of the end of a line are positions to cut at."""
 
 

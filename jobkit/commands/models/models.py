@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import click
 
-from jobkit.commands.shared import json_option, scheduler_option, site_option
+from jobkit.commands.shared import json_option, note, scheduler_option, site_option
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode
 from jobkit.core.units import MIB
@@ -68,26 +68,23 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
         return _fetch_as_job(name, resources_url, scheduler or "auto", site or "auto")
     from jobkit.core.paths import cache_dir
     from jobkit.planning.models import fetch_model
-    from jobkit.submit.launch import say
 
-    model = fetch_model(name, cache_dir(), resources_url=resources_url, say=say)
+    model = fetch_model(name, cache_dir(), resources_url=resources_url, say=note)
     terminal.say(model.path)
     return 0
 
 
 def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: str) -> int:
     from jobkit.planning.resolve import DEFAULT_RUNS_DIR
-    from jobkit.schedulers.registry import by_name, choose_scheduler
     from jobkit.submit.fetch_job import submit_fetch, wait_for_fetch
-    from jobkit.submit.launch import say
 
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
-    run_dir, job = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
-    chosen = choose_scheduler(scheduler)[0]
-    say(f"submitted: {chosen} job {job}; run folder {run_dir}; waiting for it (Ctrl-C does not cancel it)")
-    succeeded, log = wait_for_fetch(run_dir, job, by_name(chosen))
+    errand = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
+    what = f"{errand.scheduler.NAME} job {errand.job}; run folder {errand.run_dir}"
+    note(f"submitted: {what}; waiting for it (Ctrl-C does not cancel it)")
+    succeeded, log = wait_for_fetch(errand)
     terminal.say(log.rstrip())
-    say("fetched" if succeeded else f"the download failed; its log is above and in {run_dir}/logs")
+    note("fetched" if succeeded else f"the download failed; its log is above and in {errand.run_dir}/logs")
     return ExitCode.DONE if succeeded else ExitCode.FAILED
 
 
@@ -101,9 +98,8 @@ def build(size: str) -> int:
     """
     from jobkit.core.paths import cache_dir
     from jobkit.planning.models import build_stand_in
-    from jobkit.submit.launch import say
 
-    terminal.say(build_stand_in(size, cache_dir(), say=say).path)
+    terminal.say(build_stand_in(size, cache_dir(), say=note).path)
     return 0
 
 
@@ -144,9 +140,8 @@ def path(name: str, size: str, fallback: str | None, as_json: bool) -> int:
     from jobkit.core.errors import JobkitError
     from jobkit.core.paths import cache_dir
     from jobkit.planning.models import NOT_BUILT, find_model
-    from jobkit.submit.launch import say
 
-    model = find_model(name, size, fallback=fallback, cache=cache_dir(), say=say, build=False)
+    model = find_model(name, size, fallback=fallback, cache=cache_dir(), say=note, build=False)
     if model.fingerprint == NOT_BUILT:
         hint = f"jobkit models build --size {size}"
         raise JobkitError(f"the {size} stand-in is not built yet: there is no {model.path}", hint=hint)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobkit.commands.shared import json_option, runs_dir_option, scheduler_option, set_option, site_option
+from jobkit.commands.shared import (
+    json_option,
+    note,
+    runs_dir_option,
+    scheduler_option,
+    set_option,
+    site_option,
+)
 from jobkit.core import terminal
 from jobkit.core.units import parse_duration
 
@@ -114,13 +121,8 @@ def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     yield from doctor.safely(doctor.INPUTS, "folders", folders)
     yield from doctor.safely(doctor.PYTHON_HERE, "files", doctor.python_here(case))
     if within_s is not None:
-        in_job = doctor_job.in_a_job(case, [*before, *asked], within_s, say)
+        in_job = doctor_job.in_a_job(case, [*before, *asked], within_s, note)
         yield from doctor.safely(doctor_job.WHERE, "files", in_job)
-
-
-def say(text: str) -> None:
-    """Print a line of progress."""
-    terminal.say(text, err=True)
 
 
 class _Printer:

@@ -34,30 +34,24 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the
     if not topic:
         terminal.say(_index(), nl=False)
         return 0
-    command, page = _command_help(ctx, topic), _page("-".join(topic))
+    name = "-".join(topic)
+    command, page = _command_help(ctx, topic), None if name == INDEX else _pages().get(name)
     if not command and page is None:
         raise _unknown(ctx, " ".join(topic))
     _show(command, page.read_text(encoding="utf-8") if page else "")
     return 0
 
 
-def _folder() -> Path:
+def _pages() -> dict[str, Path]:
+    """Return the pages by topic, and the index."""
     from jobkit.core.paths import shipped_folder
 
-    return shipped_folder("docs")
-
-
-def _pages() -> list[str]:
-    return sorted(path.stem for path in _folder().glob("*.md") if path.stem != INDEX)
-
-
-def _page(name: str) -> Path | None:
-    return _folder() / f"{name}.md" if name in _pages() else None
+    return {path.stem: path for path in sorted(shipped_folder("docs").glob("*.md"))}
 
 
 def _index() -> str:
     """Return the list of pages with the purpose of each, in the order of the index."""
-    text = (_folder() / f"{INDEX}.md").read_text(encoding="utf-8")
+    text = _pages()[INDEX].read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[[^]]*\]\(([\w-]+)\.md\) \| (.+) \|$", text, re.MULTILINE)
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {purpose}" for name, purpose in rows]
@@ -87,7 +81,7 @@ def _unknown(ctx: click.Context, topic: str) -> JobkitError:
 
     group = ctx.find_root().command
     commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
-    close = did_you_mean(topic, [*_pages(), *commands])
+    close = did_you_mean(topic, [*(name for name in _pages() if name != INDEX), *commands])
     return JobkitError(f"no page and no command {topic!r}", hint=close or "jobkit help lists the pages")
 
 

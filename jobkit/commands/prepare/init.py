@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import OldNames, scheduler_option
+from jobkit.commands.shared import OldNames, note, scheduler_option
 from jobkit.core import terminal
 
 
@@ -43,9 +43,8 @@ def init(folder: Path, scheduler: str | None, site: Path | None, only: str | Non
     """
     from jobkit.core.terminal import relative_path, shell_path
     from jobkit.setup.init import begin, plan_for
-    from jobkit.submit.launch import say
 
-    written = begin(plan_for(folder, scheduler or "auto", site, only), say)
+    written = begin(plan_for(folder, scheduler or "auto", site, only), note)
     width = max(len(relative_path(file.path)) for file in written)
     for file in written:
         terminal.say(f"wrote {relative_path(file.path):<{width}}  {file.what}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import gpu_memory_option, json_option, set_option
+from jobkit.commands.shared import gpu_memory_option, json_option, note, set_option
 from jobkit.core import terminal
 from jobkit.core.units import parse_size
 
@@ -39,9 +39,8 @@ def preflight(
     from jobkit.core.terminal import terminal_width
     from jobkit.planning import preflight_output
     from jobkit.planning.preflight import preflight as compute
-    from jobkit.submit.launch import say
 
-    result = compute(spec, overrides, fast=fast, gpu_memory_bytes=gpu_memory_bytes, say=say)
+    result = compute(spec, overrides, fast=fast, gpu_memory_bytes=gpu_memory_bytes, say=note)
     text = preflight_output.as_json(result) if as_json else preflight_output.as_text(result, terminal_width())
     terminal.say(text, nl=False)
     return 0

@@ -132,3 +132,9 @@ def _write(path: Path, text: str) -> None:
         raise JobkitError(
             f"--output {path}: {error.strerror}", hint="name a file in a folder that exists"
         ) from error
+
+
+def print_table(run: Path) -> int:
+    """Print the scaling table of a run; return the exit code of `jobkit collect`."""
+    code: int = collect.main(args=["--", str(run)], prog_name="jobkit collect", standalone_mode=False)
+    return code

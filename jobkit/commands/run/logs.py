@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from jobkit.core import terminal
+from jobkit.commands.shared import note
 
 
 @click.command(short_help="Print the log of a point, or follow it.")
@@ -60,12 +60,7 @@ def logs(words: tuple[str, ...], following: bool, err: bool, number: int | None)
     log = find_log(run, point, number)
     error_filter, out = ErrorFilter(faults=err), sys.stdout.buffer
     if following:
-        print_log(run, log, error_filter, out, say)
+        print_log(run, log, error_filter, out, note)
     else:
-        show(run, log, error_filter, out, say)
+        show(run, log, error_filter, out, note)
     return 0
-
-
-def say(line: str) -> None:
-    """Print a message on standard error."""
-    terminal.say(line, err=True)

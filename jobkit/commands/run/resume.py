@@ -70,9 +70,6 @@ def resume(
         return run_follow_up(run.absolute())
     again = (*only, *points)
     code = run_again(run.absolute(), again, overrides, machine_gone=machine_gone, wait=wait)
-    if code is not None:
-        return code
-    from jobkit.commands.results.collect import collect
+    from jobkit.commands.results.collect import print_table
 
-    result: int = collect.main(args=["--", str(run)], prog_name="jobkit collect", standalone_mode=False)
-    return result
+    return print_table(run) if code is None else code

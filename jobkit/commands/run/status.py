@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobkit.commands.shared import json_option
+from jobkit.commands.shared import json_option, note
 from jobkit.core import terminal
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json:
         return output.text(found, runs, points, width=terminal.page_width(), most=most)
 
     in_place = sys.stdout.isatty() and not as_json
-    screen = Screen(_write, in_place=in_place, plain=as_json, note=_note)
+    screen = Screen(_write, in_place=in_place, plain=as_json, note=note)
     found = watch([run.absolute() for run in runs], shown, screen)
     return max(one.exit_code for one in found)
 
@@ -91,10 +91,6 @@ def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json:
 def _write(text: str) -> None:
     sys.stdout.write(text)  # made safe by the screen, whose cursor moves too
     sys.stdout.flush()
-
-
-def _note(line: str) -> None:
-    terminal.say(line, err=True)
 
 
 def _most(*, whole: bool, in_place: bool = False) -> int:

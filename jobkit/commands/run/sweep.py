@@ -6,8 +6,15 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import runs_dir_option, scheduler_option, set_option, site_option, wait_option
+from jobkit.commands.shared import (
+    runs_dir_option,
+    scheduler_option,
+    set_option,
+    site_option,
+    wait_option,
+)
 from jobkit.core import terminal
+from jobkit.core.terminal import relative_path
 
 
 @click.command("sweep", short_help="Run a tagger once per batch size.")
@@ -58,6 +65,7 @@ def sweep(
     from jobkit.planning.prepare import Options, prepare
     from jobkit.schedulers.registry import runs_here
     from jobkit.submit import guards, launch
+    from jobkit.submit.resume import run_follow_up
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
     say = launch.say
@@ -78,25 +86,8 @@ def sweep(
     elif detach:
         code = launch.detached(prepared, check)
     else:
-        code = _stay(prepared.run_dir, launch.here(prepared, check))
-    return _table(prepared.run_dir) if code is None else code
+        launch.here(prepared, check)
+        code = run_follow_up(prepared.run_dir) or None
+    from jobkit.commands.results.collect import print_table
 
-
-def _stay(run_dir: Path, code: int | None) -> int | None:
-    """Run points again as the policy says, unless the run ended early."""
-    if code is not None:
-        return code
-    from jobkit.submit.resume import run_follow_up
-
-    return run_follow_up(run_dir) or None
-
-
-def _table(run_dir: Path) -> int:
-    """Print the scaling table of a finished run; return the exit code of `jobkit collect`."""
-    from jobkit.commands.results.collect import collect
-    from jobkit.core.terminal import relative_path
-
-    code: int = collect.main(
-        args=["--", relative_path(run_dir)], prog_name="jobkit collect", standalone_mode=False
-    )
-    return code
+    return print_table(Path(relative_path(prepared.run_dir))) if code is None else code

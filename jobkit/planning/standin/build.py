@@ -112,7 +112,7 @@ def standin_path(size: str, cache: Path) -> Path:
     Raises
     ------
     JobkitError
-        Where there is no such size.
+        If there is no such size.
     """
     if size not in SIZES:
         hint = f"`model.size` may be {' or '.join(SIZES)}"
@@ -138,7 +138,7 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
     Parameters
     ----------
     size
-        ``tiny`` (under a minute on one core) or ``full`` (half a minute on a GPU where there is one,
+        ``tiny`` (under a minute on one core) or ``full`` (half a minute on a GPU if there is one,
         else about ten minutes).
     cache
         The cache folder.
@@ -148,7 +148,7 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
     Raises
     ------
     JobkitError
-        Where there is no such size, or the training fails.
+        If there is no such size, or the training fails.
     """
     folder = standin_path(size, cache)
     if is_built(folder):
@@ -170,7 +170,7 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
                     size,
                     say=say,
                     what=what,
-                    cards=size == "full",
+                    gpus=size == "full",
                 )
                 made.replace(folder)
                 share_with_group(folder)

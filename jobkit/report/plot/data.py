@@ -32,7 +32,7 @@ class SpeedSeries:
     Attributes
     ----------
     name
-        The other knobs in words; empty where none varies by itself.
+        The other knobs in words; empty if none varies by itself.
     sizes
         Values of the knob, ascending.
     items_per_s, items_per_s_sd
@@ -58,7 +58,7 @@ class SpeedPanel:
     knob
         The name of the knob.
     series
-        One for each setting of the other knobs; empty where no speed is known.
+        One for each setting of the other knobs; empty if no speed is known.
     fastest_items_per_s
         The highest mean.
     knee

@@ -75,7 +75,7 @@ def check_plot(path: Path) -> None:
     Raises
     ------
     JobkitError
-        Where the suffix is unknown, or matplotlib is not installed.
+        If the suffix is unknown, or matplotlib is not installed.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise JobkitError(
@@ -98,12 +98,12 @@ def plot(collected: Collected, path: Path, *, gpu_memory_bytes: int | None = Non
     path
         Ends in one of `SUFFIXES`.
     gpu_memory_bytes
-        The card to draw the capacity of; by default the one measured on.
+        The GPU to draw the capacity of; by default the one measured on.
 
     Raises
     ------
     JobkitError
-        Where there is nothing to draw, too much for one picture, or the file cannot be written.
+        If there is nothing to draw, too much for one picture, or the file cannot be written.
     """
     check_plot(path)
     from matplotlib import style
@@ -126,7 +126,7 @@ def figure(collected: Collected, *, gpu_memory_bytes: int | None = None) -> Figu
     Raises
     ------
     JobkitError
-        Where there is nothing to draw, or too much for one picture.
+        If there is nothing to draw, or too much for one picture.
     """
     from matplotlib.figure import Figure
 
@@ -172,7 +172,7 @@ def _titles(collected: Collected) -> list[list[str]]:
 def _wrapped(lines: Sequence[str], width_in: float) -> str:
     characters = int(CHARACTERS_PER_IN * width_in)
     safe = map(printable, lines)
-    kept = (line.replace(" GiB", "\N{NO-BREAK SPACE}GiB") for line in safe)  # 140.4 stays beside its unit
+    kept = (line.replace(" GiB", "\N{NO-BREAK SPACE}GiB") for line in safe)  # 140.4 stays next to its unit
     return "\n".join(part for line in kept for part in textwrap.wrap(line, characters))
 
 

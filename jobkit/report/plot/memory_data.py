@@ -59,11 +59,11 @@ class MemoryPanel:
     marks
         What was measured, predicted and verified; kinds without a spot are left out.
     line, bound
-        The fitted line and its one-sided 95 % bound; ``None`` where there is none.
+        The fitted line and its one-sided 95 % bound; ``None`` if there is none.
     limit
-        What must not be exceeded; ``None`` where unknown.
+        What must not be exceeded; ``None`` if unknown.
     reach
-        The load at which the line meets the limit; ``None`` where one is missing.
+        The load at which the line meets the limit; ``None`` if one is missing.
     notes
         Why there is no line, or what to beware of: sentences without a full stop.
     """
@@ -88,7 +88,7 @@ NOTHING = MemoryPanel(across="load", up="memory", marks=(), notes=("no point has
 def together(panels: Mapping[str, MemoryPanel]) -> MemoryPanel:
     """Return one panel of what was measured with several values of the other knobs, without a line.
 
-    Each value has a line of its own, which ``jobkit recommend`` tells.
+    Each value has a line of its own, which ``jobkit recommend`` prints.
     """
     first = next(iter(panels.values()))
     marks = (
@@ -120,12 +120,12 @@ def memory_of_records(
     batches
         Of the measured points, by point id.
     loads
-        Of the text, where known.
+        Of the text, if known.
     trials
         What was predicted for the tries before they ran.
     gpu_memory_bytes
-        Of the card to draw, the context included; by default what the tries had to stay within,
-        else the card measured on.
+        Of the GPU to draw, the context included; by default what the tries had to stay within,
+        else the GPU measured on.
     """
     evidence = observe_memory(measured, batches)
     if isinstance(evidence, str):
@@ -145,7 +145,7 @@ def memory_of_records(
 def _limit(
     evidence: MemoryObservations, trials: Sequence[Trial], gpu_memory_bytes: int | None
 ) -> Limit | None:
-    """Return what must not be exceeded; ``None`` where that is unknown, as on a CPU without trials."""
+    """Return what must not be exceeded; ``None`` if that is unknown, as on a CPU without trials."""
     if trials and (gpu_memory_bytes is None or evidence.kind == RAM):
         size_bytes = min(trial.capacity_bytes for trial in trials)
         return Limit(f"limit {format_bytes_gib(size_bytes)}", size_bytes)
@@ -155,7 +155,7 @@ def _limit(
     if card is None or evidence.kind == RAM:
         return None
     room = evidence.allocator_bytes(card)
-    less = "card less context" if evidence.overhead_bytes else "card"
+    less = "GPU less context" if evidence.overhead_bytes else "GPU"
     return Limit(f"{less}, {format_bytes_gib(room)}", room)
 
 
@@ -275,15 +275,15 @@ def memory_of_log(
     up
         Which memory it is.
     capacity_bytes
-        Of the card; ``None`` on a CPU.
+        Of the GPU; ``None`` on a CPU.
     model_bytes
-        Context and weights, where known.
+        Context and weights, if known.
     """
     panel = MemoryPanel(
         across="batch size (the log has no load)",
         up=up,
         marks=_present([Marks(MEASURED, "peak in the log", tuple(zip(sizes, peaks_bytes, strict=True)))]),
-        limit=Limit(f"card {format_bytes_gib(capacity_bytes)}", capacity_bytes) if capacity_bytes else None,
+        limit=Limit(f"GPU {format_bytes_gib(capacity_bytes)}", capacity_bytes) if capacity_bytes else None,
     )
     if capacity_bytes is None:
         return _straight(panel, fit_line(sizes, peaks_bytes), "one size measured: a line needs two")
@@ -292,7 +292,7 @@ def memory_of_log(
     if found.line is None or found.largest is None:
         return panel
     spot = (float(found.largest), found.line.at(found.largest))
-    at_limit = Marks(PREDICTED, f"meets the card near batch {found.largest:,}", (spot,))
+    at_limit = Marks(PREDICTED, f"meets the limit near batch {found.largest:,}", (spot,))
     doubts = tuple(warning for warning in found.warnings if warning != found.line.no_error_bar)
     return replace(
         panel, marks=(*panel.marks, at_limit), reach=float(found.largest), notes=(*panel.notes, *doubts[:1])

@@ -33,7 +33,7 @@ def read_material(folder: Path) -> RunData:
     Raises
     ------
     JobkitError
-        Where it is no run folder, such as an old log.
+        If it is no run folder, such as an old log.
     """
     if not is_run_folder(folder):
         raise JobkitError(
@@ -79,11 +79,11 @@ def _spec(folder: Path) -> tuple[SweepSpec | None, list[str]]:
         return load_spec(folder / SPEC_FILE), []
     except JobkitError as error:
         first, *_ = error.message.splitlines()
-        return None, [f"no request can be told without the spec: {first}"]
+        return None, [f"no request can be made without the spec: {first}"]
 
 
 def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
-    """Return the site of a run; ``None`` where it ran without a scheduler."""
+    """Return the site of a run; ``None`` if it ran without a scheduler."""
     if spec is None or spec.scheduler == "auto" or runs_here(spec.scheduler):
         return None, []
     try:

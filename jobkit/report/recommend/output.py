@@ -42,7 +42,7 @@ BINDS = {
 }
 ADDRESS_SPACE = (
     "h_vmem counts address space on many sites, of which PyTorch maps far more than is resident (with CUDA",
-    "tens of GiB): where a job ends at once for lack of memory, ask for more than this.",
+    "tens of GiB): if a job ends at once for lack of memory, ask for more than this.",
 )
 
 
@@ -54,7 +54,7 @@ def as_json(found: Recommendation) -> str:
 
 
 def as_text(found: Recommendation, width: int | None = None) -> str:
-    """Return it for a person, in GiB, ending with a newline; folded where a width is given."""
+    """Return it for a person, in GiB, ending with a newline; wrapped if a width is given."""
     parts = [_heading(found), _batch(found), _cards(found), _time(found), *_requests(found), _cost(found)]
     return wrap_sections(parts, width)
 
@@ -67,7 +67,7 @@ def _heading(found: Recommendation) -> Iterator[str]:
         where += f" ({format_bytes_gib(of.capacity_bytes, 1)} usable)"
     yield f"{of.workload}: {of.text}{model}{' (STAND-IN)' if of.stand_in else ''}, on {where}"
     settings = format_count(len(found.batch.settings), "setting")
-    yield f"{format_count(of.points, 'point')} that went well, of {settings}: {of.run}"
+    yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
 
 
 def _batch(found: Recommendation) -> Iterator[str]:
@@ -135,8 +135,8 @@ def _smaller(found: Recommendation) -> Iterator[str]:
     below = batch.settings.index(batch.recommended) - 1
     if below >= 0 and differ(batch.settings[below], batch.fastest) is False:
         slower = 1 - batch.settings[below].items_per_s / batch.fastest.items_per_s
-        said = f"{_percent(slower, 1)} slower than the fastest, which is within the scatter too"
-        yield f"  The next smaller, {batch.settings[below].setting}, is {said}: more repeats would tell."
+        by = f"{_percent(slower, 1)} slower than the fastest, which is within the scatter too"
+        yield f"  The next smaller, {batch.settings[below].setting}, is {by}: more repeats would decide it."
 
 
 def _size(speed: Speed) -> int:
@@ -157,12 +157,12 @@ def _difference(found: Recommendation) -> str:
     faster = found.batch.fastest.items_per_s / found.batch.recommended.items_per_s - 1
     said = f"{_percent(faster, 1)} faster" if faster >= EVEN else "just as fast"
     if found.batch.apart is None:
-        return f"{said}; of single repeats nobody knows whether that is more than scatter"
+        return f"{said}; single repeats cannot show whether that is more than scatter"
     return said if found.batch.apart else f"{said}, which is within the scatter of the repeats"
 
 
 def _largest(found: Recommendation) -> Iterator[str]:
-    largest, where = found.batch.largest, "the RAM asked for" if found.measured.kind == RAM else "this card"
+    largest, where = found.batch.largest, "the RAM asked for" if found.measured.kind == RAM else "this GPU"
     with_ = f" with {found.batch.others}" if found.batch.others else ""
     if largest.reason:
         yield f"  Largest safe batch{with_}: not known, because {largest.reason}."
@@ -188,8 +188,8 @@ def _lines_of_others(found: Recommendation) -> Iterator[str]:
 
 def _ended(largest: Prediction) -> str:
     if largest.saturated:
-        return "where the text ends"
-    return f"where memory ends; the line itself says {largest.largest_batch:,}"
+        return "which is the whole text"
+    return f"where memory ends; by the line itself {largest.largest_batch:,}"
 
 
 def _room(found: Recommendation) -> str:
@@ -205,20 +205,20 @@ def _room(found: Recommendation) -> str:
 def _cards(found: Recommendation) -> Iterator[str]:
     if not found.cards:
         return
-    yield f"On other cards (does {found.batch.recommended.setting} fit; the largest batch)"
+    yield f"On other GPUs (does {found.batch.recommended.setting} fit; the largest batch)"
     yield ""
-    heads = ["card", "usable GiB", "fits", "largest safe", "by the line", ""]
+    heads = ["GPU", "usable GiB", "fits", "largest safe", "by the line", ""]
     columns = zip(*map(_card_cells, found.cards), strict=True)
     yield from table([Column(h, cells, left=h == heads[0]) for h, cells in zip(heads, columns, strict=True)])
     yield ""
     yield "  A GPU has less usable memory than its name says; jobkit help recommend names the sources."
     context = format_bytes_gib(found.measured.overhead_bytes or 0)
-    yield f"  The context ({context}) was measured on one card and is carried over; speed never is."
+    yield f"  The context ({context}) is taken to be the same on each of them; speed is not."
     for one in found.cards[: len(found.cards) == 1]:  # more are looked at side by side, one is meant
         may = one.prediction.capacity_bytes * (1 - found.margin)
         there = found.measured.paragraphs
         if 0 < one.prediction.safe_batch <= there and may >= MIB and not found.batch.others:
-            yield "  Its largest can be proved on the card that was measured, where that holds as much:"
+            yield "  Test its largest batch on the GPU that was measured, if that has as much memory:"
             yield NoWrap(f"    jobkit verify {shell_quote(found.measured.run)}{_memory_option(may)}")
 
 

@@ -88,16 +88,16 @@ def paragraphs(records: Sequence[Record]) -> int:
 
 
 def _unsafe(chosen: Speed, largest: Prediction) -> str:
-    """Return a warning of a setting that ran, where a run to come may not."""
+    """Return a warning that the setting ran, but a later run may not."""
     safe = f"batch_size {largest.safe_batch:,}" if largest.safe_batch else "not even a batch of 1"
     return (
-        f"{chosen.setting} ran, and yet takes more than is safe ({safe} is), as all do that were measured: "
-        "a run to come may end out of memory"
+        f"{chosen.setting} ran, and yet takes more than is safe ({safe} is), as all measured settings do: "
+        "a later run may end out of memory"
     )
 
 
 def _hosts(records: Sequence[Record]) -> str:
-    """Return a warning where the speeds of several machines are averaged."""
+    """Return a warning if the speeds of several machines are averaged."""
     hosts = sorted({record.host for record in records if record.outcome is Outcome.OK})
     if len(hosts) < 2 or records[0].point.device != "cpu":  # noqa: PLR2004 - one is as it should be
         return ""
@@ -136,7 +136,7 @@ def recommend(material: RunData, wishes: RecommendOptions) -> Recommendation:
     Raises
     ------
     JobkitError
-        Where the records say nothing together, or a card is asked about after a run on a CPU.
+        If the records have nothing in common to fit, or a GPU is named after a run on a CPU.
     """
     found = speeds(material.records)
     memory = _memory(material, wishes)
@@ -146,7 +146,9 @@ def recommend(material: RunData, wishes: RecommendOptions) -> Recommendation:
         )
     first = next(record for record in material.records if record.outcome is Outcome.OK)
     if wishes.cards is not None and first.point.device == "cpu":
-        raise JobkitError("these points ran on a CPU, which tells nothing of a card", hint="measure on a GPU")
+        raise JobkitError(
+            "these points ran on a CPU, which shows nothing about a GPU", hint="measure on a GPU"
+        )
     batch, own = _choice(found, memory, _others_by_params(material.records))
     corpus = wishes.corpus or _one_pass(first)
     time = duration(batch.recommended, items=corpus.paragraphs, characters=corpus.characters)
@@ -238,7 +240,7 @@ def _choice(
         return within(one, known.largest) if known else None
 
     best = fastest(found)
-    # Where nothing that was measured is safe it is the smallest of it, and a caution says so.
+    # If no measured setting is safe, it is the smallest, with a caution.
     chosen = recommended([one for one in found if safe(one) is not False] or found[:1])
     words = others_of[_params(chosen.params)]
     own = memory.get(words) or next(iter(memory.values()))
@@ -274,7 +276,7 @@ def _cards(evidence: MemoryObservations, wishes: RecommendOptions) -> Sequence[G
 
 
 def _capacity(evidence: MemoryObservations, resources: Resources | None) -> int | None:
-    """Return what must not be exceeded where it was measured: the card, or the RAM asked for."""
+    """Return the limit of what was measured: the GPU's memory, or the RAM asked for."""
     if evidence.kind == RAM:
         return resources.memory if resources else None
     return usable_bytes(evidence.gpu, evidence.card_bytes) if evidence.card_bytes else None
@@ -295,7 +297,7 @@ def _predicted(
 ) -> Prediction:
     capacity = evidence.allocator_bytes(card_bytes)
     if not evidence.load_by_batch:
-        why = f"{BATCH_SIZE} is no knob of this sweep, so no largest one is told"
+        why = f"{BATCH_SIZE} is no knob of this sweep, so there is no largest batch"
         return Prediction(capacity_bytes=capacity, reason=why)
     found = predict(evidence, max(0.0, capacity), loads, margin=margin)
     return capped(found, evidence, loads, material.too_large)

@@ -40,9 +40,9 @@ def enough(asked: Resources, *, peak_bytes: int | None, longest_s: float | None,
     asked
         By the spec.
     peak_bytes
-        The most memory that a try held; as asked where unknown.
+        The most memory that a try held; as asked if unknown.
     longest_s
-        The longest that the work may take; as asked where unknown.
+        The longest that the work may take; as asked if unknown.
     gpus
         How many GPUs the work uses.
     """
@@ -88,16 +88,16 @@ def used_ram(record: Record) -> int | None:
 
 
 def request(material: RunData, first: Record, time: Duration) -> Request | None:
-    """Return what to ask for, beside what was asked for and used; ``None`` where the spec is not known.
+    """Return what to ask for, next to what was asked for and used; ``None`` if the spec is not known.
 
     Parameters
     ----------
     material
         What lies in the run folder.
     first
-        A record that went well.
+        A record that succeeded.
     time
-        Of the work to come: its upper end counts, where there is one.
+        Of the work to come: its upper end counts, if there is one.
     """
     asked = material.resources
     if asked is None:

@@ -18,7 +18,7 @@ THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "s
 
 
 def within(speed: Speed, largest: Prediction) -> bool | None:
-    """Tell whether a setting stays within the bound of a prediction; ``None`` where nothing is known."""
+    """Return whether a setting stays within the bound of a prediction; ``None`` if nothing is known."""
     if largest.reason or speed.load is None:
         return None
     size = speed.params.get(BATCH_SIZE, 0)
@@ -42,9 +42,9 @@ class RunData:
     seconds
         Of every try of every point: how long it ran; ``None`` if that is not known.
     resources
-        What the spec asked for; ``None`` where sweep.yaml could not be read.
+        What the spec asked for; ``None`` if sweep.yaml could not be read.
     site
-        The site of the run; ``None`` where it is not to be had, or runs no scheduler.
+        The site of the run; ``None`` if it is not to be had, or runs no scheduler.
     plain_sites
         The plain site of each scheduler.
     to_come, failed
@@ -77,7 +77,7 @@ class RunData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendOptions:
-    """What the user asks beside the run.
+    """What the user asks besides the run.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class RecommendOptions:
     corpus
         To say the time of; ``None`` for one pass of the text that was measured.
     margin
-        Share of the memory to keep free beside what the bound keeps.
+        Share of the memory to keep free besides what the bound keeps.
     """
 
     cards: Sequence[GpuKind] | None = None
@@ -96,14 +96,14 @@ class RecommendOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnCard:
-    """What a card takes.
+    """What a GPU takes.
 
     Attributes
     ----------
     name, usable_bytes, link
         As in `jobkit.fit.gpus.GpuKind`.
     fits
-        Whether the recommended setting stays within the bound; ``None`` where nothing is predicted.
+        Whether the recommended setting stays within the bound; ``None`` if nothing is predicted.
     prediction
         Of the largest batch.
     """
@@ -132,7 +132,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to ask the scheduler for, beside what was asked for and used.
+    """What to ask the scheduler for, next to what was asked for and used.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class Request:
     asked_memory_bytes, asked_walltime_s
         By the spec, for one point.
     used_memory_bytes, used_s
-        The most that a try used; ``None`` where unknown.
+        The most that a try used; ``None`` if unknown.
     lines
         For each scheduler.
     """
@@ -181,15 +181,15 @@ class Measured:
     workload, text, model, stand_in, device, gpu
         As in the records.
     points
-        That went well.
+        That succeeded.
     paragraphs
         Of the text.
     kind
         What of memory was measured: ``need``, ``allocated`` or ``ram`` (`jobkit.fit.observations`).
     capacity_bytes
-        What the card has for a program; on a CPU the RAM that was asked for.
+        What the GPU has for a program; on a CPU the RAM that was asked for.
     overhead_bytes
-        What of it the allocator cannot have: the context, and what the card held before.
+        What of it the allocator cannot have: the context, and what the GPU held before.
     """
 
     run: str
@@ -221,23 +221,23 @@ class Choice:
     Attributes
     ----------
     settings
-        All that went well, the smallest first.
+        All that succeeded, the smallest first.
     recommended, fastest
         Of these.
     apart
-        Whether the two differ by more than their scatter; ``None`` where a repeat is lacking to
-        tell, or they are one.
+        Whether the two differ by more than their scatter; ``None`` for single repeats, or if they
+        are the same.
     others
-        The values of the other knobs that the recommended setting has, in words; empty where none varies.
+        The values of the other knobs that the recommended setting has, in words; empty if none varies.
     largest
-        The largest with these, where it was measured.
+        The largest with these, if it was measured.
     lines
         The same for each other value of the other knobs: each has a line of memory of its own.
     leave_largest_out
-        How far off the line without its largest point was there; ``None`` where unknown.
+        How far off the line without its largest point was there; ``None`` if unknown.
     binds
         `THROUGHPUT`, `SATURATION`, `MEMORY` or `SWEEP`, which measured nothing larger; ``None``
-        where nothing is predicted.
+        if nothing is predicted.
     """
 
     settings: tuple[Speed, ...]
@@ -253,7 +253,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """Everything that ``jobkit recommend`` says.
+    """All that ``jobkit recommend`` prints.
 
     Attributes
     ----------
@@ -262,7 +262,7 @@ class Recommendation:
     beware
         Sentences without a full stop.
     request
-        ``None`` where the spec could not be read.
+        ``None`` if the spec could not be read.
     margin
         As asked for.
     trials, ledger

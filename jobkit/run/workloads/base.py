@@ -1,4 +1,4 @@
-"""What a workload is: one class with a few short methods. Standard library only."""
+"""The Protocol of a workload, and the shipped workloads by name. Standard library only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHIPPED = {
     "stanza-ner": "jobkit.run.workloads.stanza_ner:StanzaNer",
     "count": "jobkit.run.workloads.count:Count",
 }
-"""The workloads that a spec may name by one word, and the classes behind them."""
+"""The workloads that a spec may name by one word, and their classes."""
 
 
 class Entity(NamedTuple):
@@ -32,7 +32,7 @@ class Entity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one call came to; see `jobkit.core.records.Batch` for the fields' meaning.
+    """The result of one call; `jobkit.core.records.Batch` explains the fields.
 
     ``entities`` number their paragraphs from 0 *within the call*.
     """
@@ -47,7 +47,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Heavy:
-    """A batch that can be done again: its load, and a function that does it."""
+    """A batch that can run again: its load, and a function that runs it."""
 
     load: int
     again: Callable[[], object]
@@ -58,48 +58,48 @@ class Workload(Protocol):
 
     A workload may also have a static method ``lengths(paragraphs: Sequence[str], model: ModelRef |
     None) -> Sequence[Sequence[int]]``: for each paragraph the length of each of its items, in the
-    units that the framework pads to. It is called on the login side, with no GPU, so that the load
-    of every batch size is known before anything runs. Without it the batch size is taken for it.
+    units that the framework pads to. jobkit calls it on the login side, without a GPU, to compute the
+    load of every batch size before anything runs. Without this method the load is the batch size.
 
-    A workload may also have a method ``heaviest() -> Sequence[Heavy]``, the largest load first:
-    the heaviest batches so far, to be done again while their need of GPU memory is measured; and
-    a method ``attempted_load() -> int``: the load of what was begun last, where a call failed that of
-    what did; 0 for none.
+    A workload may also have two methods for the measurement of memory. ``heaviest() ->
+    Sequence[Heavy]`` returns the heaviest batches so far, the largest load first; jobkit runs them
+    again to measure their need of GPU memory. ``attempted_load() -> int`` returns the load of the batch
+    that began last, which after an error is the batch that failed; 0 if none began.
 
     Attributes
     ----------
     KNOBS
         The names that a spec may sweep, each a positive integer.
     NEEDS_MODEL
-        Whether a model folder is staged for it.
+        Whether it needs a model folder on the node.
     """
 
     KNOBS: ClassVar[tuple[str, ...]]
     NEEDS_MODEL: ClassVar[bool]
 
     def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
-        """Get ready: import the framework, load the model, with no network."""
+        """Import the framework and load the model, without network."""
         ...
 
     def items_per_call(self) -> int:
-        """Return how many paragraphs one call takes (a batch of ``batches.jsonl``)."""
+        """Return the number of paragraphs in one call (a batch of ``batches.jsonl``)."""
         ...
 
     def process(self, paragraphs: Sequence[str]) -> Result:
-        """Do the work on these paragraphs."""
+        """Process these paragraphs."""
         ...
 
     def effective(self) -> Mapping[str, int | None]:
-        """Return what every knob really came to so far, as seen inside the framework."""
+        """Return the effective value of every knob so far, as seen inside the framework."""
         ...
 
     def versions(self) -> Mapping[str, str]:
-        """Return the versions of what was imported to do the work."""
+        """Return the versions of the imported frameworks."""
         ...
 
 
 def knobs(name: str) -> tuple[str, ...] | None:
-    """Return the knobs of a workload without importing a framework; ``None`` if unknowable."""
+    """Return the knobs of a shipped workload without importing its framework; ``None`` for any other."""
     return getattr(workload_class(name), "KNOBS", None) if name in SHIPPED else None
 
 
@@ -111,26 +111,26 @@ def workload_class(name: str, folder: str | None = None) -> type[Workload]:
     name
         A word of `SHIPPED`, or ``package.module:Class``.
     folder
-        The spec's: there a module of the user's own is looked for, after all that is installed.
+        The spec's folder, in which Python looks for a module of the user after installed packages.
 
     Raises
     ------
     JobkitError
-        Where there is no such module or class, or the module fails as it is imported.
+        If there is no such module or class, or the module fails during its import.
     """
     module_name, _, class_name = SHIPPED.get(name, name).partition(":")
     if folder and name not in SHIPPED and folder not in sys.path:
         sys.path.append(folder)
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # a module of the user's may raise whatever it likes
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise _not_imported(name, module_name, folder, error) from error
-    found: type[Workload] | None = getattr(module, class_name, None)
-    if found is None:
-        close = suggest(class_name, [one for one in vars(module) if not one.startswith("_")])
+    workload: type[Workload] | None = getattr(module, class_name, None)
+    if workload is None:
+        close = suggest(class_name, [name for name in vars(module) if not name.startswith("_")])
         message = f"workload {name!r}: {module.__file__} has no {class_name!r}{close}"
         raise JobkitError(message, hint=FORM)
-    return found
+    return workload
 
 
 FORM = f"name one of {', '.join(SHIPPED)}, or module:Class of a module next to the spec"

@@ -1,7 +1,7 @@
-"""Words per paragraph: a workload that needs no framework, for trying a site and for tests.
+"""Count words per paragraph: a workload without a framework, to test a site and for tests.
 
-Standard library only. So that staging, syncing and ``entities.tsv`` have something to carry, the
-longest word of every paragraph (the first such) is reported as an entity labelled ``WORD``.
+Standard library only. To fill ``entities.tsv``, it reports the longest word of every paragraph (the
+first such word) as an entity with the label ``WORD``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.run.workloads.base import Entity, Result
 
 DEFAULT_BATCH_SIZE = 32
-"""Paragraphs a call where the sweep does not say."""
+"""Paragraphs per call if the sweep does not set it."""
 
 _WORD = re.compile(r"\w+")
 
@@ -32,7 +32,7 @@ class Count:
         self._largest_call: int | None = None
 
     def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
-        """Take the batch size; there is no model, no device and one thread."""
+        """Set the batch size; there is no model, no device and only one thread."""
         del model, device, threads
         self._batch_size = params.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
 
@@ -41,13 +41,13 @@ class Count:
         return self._batch_size
 
     def process(self, paragraphs: Sequence[str]) -> Result:
-        """Count the words (``tokens``) and name each paragraph's longest."""
+        """Count the words (``tokens``) and report each paragraph's longest word."""
         self._largest_call = max(self._largest_call or 0, len(paragraphs))
-        found = [list(_WORD.finditer(paragraph)) for paragraph in paragraphs]
+        matches = [list(_WORD.finditer(paragraph)) for paragraph in paragraphs]
         longest = max((len(paragraph) for paragraph in paragraphs), default=0)
         entities = (
             Entity(number, word.group(), "WORD", word.start(), word.end())
-            for number, words in enumerate(found)
+            for number, words in enumerate(matches)
             if words
             for word in [max(words, key=lambda match: len(match.group()))]
         )
@@ -55,20 +55,20 @@ class Count:
         return Result(
             entities=tuple(entities),
             load=padded,
-            tokens=sum(len(words) for words in found),
+            tokens=sum(map(len, matches)),
             padded_chars=padded,
         )
 
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
-        """Return each paragraph as one item, as long as it has characters."""
+        """Return each paragraph as one item with the length of its characters."""
         del model
         return [[len(paragraph)] for paragraph in paragraphs]
 
     def effective(self) -> Mapping[str, int | None]:
-        """Return the most paragraphs that one call held; ``None`` before the first."""
+        """Return the largest number of paragraphs in a call; ``None`` before the first."""
         return {BATCH_SIZE: self._largest_call}
 
     def versions(self) -> Mapping[str, str]:
-        """Return Python's version: nothing else was imported."""
+        """Return the version of Python, the only import."""
         return {"python": platform.python_version()}

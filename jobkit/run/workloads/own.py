@@ -1,6 +1,6 @@
-"""A workload of the user's own: what its class must have and return, and what is asked of it beforehand.
+"""Check a workload of the user's own: the members of its class and the answers of its methods.
 
-Standard library only. A fault of the class is the user's: the message has its file and line.
+Standard library only. An error in the class is the user's, so the message has its file and line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _is_count(value: object) -> bool:
 def _is_result(value: object) -> bool:
     if not isinstance(value, Result) or not _is_count(value.load) or not isinstance(value.entities, tuple):
         return False
-    return not value.entities or isinstance(value.entities[0], Entity)  # all of them would take time
+    return not value.entities or isinstance(value.entities[0], Entity)  # to check all would take time
 
 
 ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
@@ -48,16 +48,16 @@ ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "attempted_load": ("a whole number", _is_count),
 }
-"""What these methods must return, in words and as a test."""
+"""What these methods must return, in words and as a check."""
 
 
 class CheckedWorkload:
-    """A user's workload whose answers are held against `ANSWERS`.
+    """A user's workload whose answers are checked against `ANSWERS`.
 
     Parameters
     ----------
     name
-        As the spec has it.
+        Its name in the spec.
     workload
         An instance of its class.
     """
@@ -66,7 +66,7 @@ class CheckedWorkload:
         self._name, self._workload = name, workload
 
     def __getattr__(self, method: str) -> Any:  # noqa: ANN401 - whatever the user's class has
-        """Return a method of the user's class, its answers checked."""
+        """Return a method of the user's class that checks its answers."""
         call = getattr(self._workload, method)
         if method not in ANSWERS:
             return call
@@ -75,14 +75,16 @@ class CheckedWorkload:
         def checked(*arguments: object) -> object:
             answer = call(*arguments)
             if not fits(answer):
-                raise _fault(self._name, type(self._workload), method, f"returned {answer!r}", expected)
+                raise _wrong_answer(
+                    self._name, type(self._workload), method, f"returned {answer!r}", expected
+                )
             return answer
 
         return checked
 
 
 def open_workload(name: str, folder: str | None) -> Workload:
-    """Return a new workload; one of the user's own with its answers checked.
+    """Return a new workload; a user's own checks its answers.
 
     Raises
     ------
@@ -94,7 +96,7 @@ def open_workload(name: str, folder: str | None) -> Workload:
 
 
 def checked_class(name: str, folder: str | None) -> type[Workload]:
-    """Return the class that a spec's ``workload`` names, if it has all that it must have.
+    """Return the class that a spec's ``workload`` names, after checking its members.
 
     Parameters
     ----------
@@ -104,24 +106,24 @@ def checked_class(name: str, folder: str | None) -> type[Workload]:
     Raises
     ------
     JobkitError
-        With all that it lacks.
+        With all members that it lacks.
     """
-    found = workload_class(name, folder)
-    if not isinstance(found, type):
-        raise JobkitError(f"workload {name!r}: {found!r} is not a class", hint=HINT)
-    lacks = [f"no method {method}" for method in METHODS if not callable(getattr(found, method, None))]
-    knobs = getattr(found, "KNOBS", None)
+    workload = workload_class(name, folder)
+    if not isinstance(workload, type):
+        raise JobkitError(f"workload {name!r}: {workload!r} is not a class", hint=HINT)
+    lacks = [f"no method {method}" for method in METHODS if not callable(getattr(workload, method, None))]
+    knobs = getattr(workload, "KNOBS", None)
     if not isinstance(knobs, tuple | list) or not all(isinstance(knob, str) for knob in knobs):
         lacks.append("no KNOBS, a tuple of the names that a sweep may vary")
-    if not isinstance(getattr(found, "NEEDS_MODEL", None), bool):
+    if not isinstance(getattr(workload, "NEEDS_MODEL", None), bool):
         lacks.append("no NEEDS_MODEL, True or False")
     if lacks:
-        raise JobkitError(f"workload {name!r} ({_location(found)}) has {'; '.join(lacks)}", hint=HINT)
-    return found
+        raise JobkitError(f"workload {name!r} ({_location(workload)}) has {'; '.join(lacks)}", hint=HINT)
+    return workload
 
 
 def code_folder(name: str, folder: str | None) -> str | None:
-    """Return where the code of a user's own workload lies; ``None`` of a shipped one."""
+    """Return the folder of the code of a user's own workload; ``None`` for a shipped one."""
     if name in SHIPPED:
         return None
     file = getattr(sys.modules.get(name.partition(":")[0]), "__file__", None)
@@ -129,10 +131,10 @@ def code_folder(name: str, folder: str | None) -> str | None:
 
 
 def traits(name: str, folder: str | None, *, say: Say) -> tuple[bool, bool, list[str]]:
-    """Return whether a workload needs a model, whether it tells the lengths of a text's items, its knobs."""
+    """Return whether a workload needs a model, whether it has ``lengths``, and its knobs."""
     del say
-    found = checked_class(name, folder)
-    return found.NEEDS_MODEL, callable(getattr(found, "lengths", None)), list(found.KNOBS)
+    workload = checked_class(name, folder)
+    return workload.NEEDS_MODEL, callable(getattr(workload, "lengths", None)), list(workload.KNOBS)
 
 
 def lengths(
@@ -143,7 +145,7 @@ def lengths(
     *,
     say: Say,
 ) -> list[list[int]]:
-    """Return the lengths of a text's items, as a workload finds them.
+    """Return the lengths of a text's items, computed by a workload.
 
     Parameters
     ----------
@@ -157,23 +159,23 @@ def lengths(
     Raises
     ------
     JobkitError
-        Where the workload fails, or returns anything else.
+        If the workload fails, or returns anything else.
     """
     del say
-    found: Any = checked_class(name, folder)
+    workload: Any = checked_class(name, folder)
     try:
-        answer = found.lengths(paragraphs, ModelRef(**model) if model else None)
-    except Exception as error:  # a workload may be anybody's, and a framework raises what it likes
-        said = describe_error(error, code_folder(name, folder))
-        message = f"workload {name!r}: the lengths of the text could not be computed: {said}"
+        answer = workload.lengths(paragraphs, ModelRef(**model) if model else None)
+    except Exception as error:  # a user's workload or a framework may raise anything
+        reason = describe_error(error, code_folder(name, folder))
+        message = f"workload {name!r}: the lengths of the text could not be computed: {reason}"
         raise JobkitError(message, hint=LENGTHS_HINT) from error
     try:
         rows = [[_length(item) for item in row] for row in answer]
     except TypeError as error:
-        raise _fault(name, found, "lengths", f"returned {_short(answer)}", LENGTHS) from error
+        raise _wrong_answer(name, workload, "lengths", f"returned {_short(answer)}", LENGTHS) from error
     if len(rows) != len(paragraphs):
         what = f"returned lengths of {len(rows)} paragraphs, not {len(paragraphs)}"
-        raise _fault(name, found, "lengths", what, LENGTHS)
+        raise _wrong_answer(name, workload, "lengths", what, LENGTHS)
     return rows
 
 
@@ -190,17 +192,17 @@ def _length(item: object) -> int:
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]} ..."  # noqa: PLR2004 - a line for a person
+    return text if len(text) <= 60 else f"{text[:60]} ..."  # noqa: PLR2004 - one line of a message
 
 
-def _fault(name: str, found: type, method: str, what: str, expected: str) -> JobkitError:
-    place = _location(getattr(found, method, found))
+def _wrong_answer(name: str, workload: type, method: str, what: str, expected: str) -> JobkitError:
+    place = _location(getattr(workload, method, workload))
     message = f"workload {name!r} ({place}): {method}() {what}, where {expected} is expected"
     return JobkitError(message, hint=HINT)
 
 
 def _location(thing: object) -> str:
-    """Return ``file:line`` of a class or a function; as much as is known."""
+    """Return ``file:line`` of a class or a function, if its source is available."""
     try:
         return f"{inspect.getsourcefile(cast('Any', thing))}:{inspect.getsourcelines(cast('Any', thing))[1]}"
     except (OSError, TypeError):

@@ -1,4 +1,4 @@
-"""How many columns each sentence takes where Stanza's tagger pads, found by its tokenizer alone.
+"""Compute the columns that each sentence takes in Stanza's padded batches, with the tokenizer alone.
 
 Standard library only at import. Read in ``stanza/models/ner/data.py`` (1.15.0),
 ``DataLoader.process_chars``: a sentence is a start symbol, then the characters of every token and
@@ -6,7 +6,7 @@ one symbol after each. So ``batch[3]``, what the tagger pads, has as many column
 ``1 + sum(len(token) + 1)`` of its sentences.
 
 The tokenizer pads too, over the paragraphs that it gets together, and may very rarely cut a
-sentence elsewhere in other company.
+sentence elsewhere if it is next to other text.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from typing import Any
 from jobkit.core.records import ModelRef
 
 SLEEP_WHILE_WAITING = ("OMP_WAIT_POLICY", "PASSIVE")
-"""OpenMP's threads spin while they wait for one another, and the tagger's LSTMs have them wait at
-every character. Where another process wants a core, spinning made 11 s of tagging into 417 s;
-sleeping costs nothing to speak of. Read once, when torch is first imported; the user's own
-value is kept. https://gcc.gnu.org/onlinedocs/libgomp/OMP_005fWAIT_005fPOLICY.html"""
+"""OpenMP's threads spin while they wait for each other, and the tagger's LSTMs make them wait at
+every character. If another process needs a core, spinning turned 11 s of tagging into 417 s; sleeping
+costs almost nothing. torch reads it once, when it is first imported; a value set by the user stays. https://gcc.gnu.org/onlinedocs/libgomp/OMP_005fWAIT_005fPOLICY.html"""
 PARAGRAPHS_PER_CALL = 200
-"""So many at a time: memory stays small."""
+"""Small calls keep memory small."""
 THREADS = 2
-"""For torch: a login node is shared."""
+"""Threads of torch, because users share a login node."""
 
 
 def columns(tokens: Iterable[str]) -> int:
@@ -33,8 +32,13 @@ def columns(tokens: Iterable[str]) -> int:
     return 1 + sum(len(token) + 1 for token in tokens)
 
 
+def columns_of(sentence: Any) -> int:  # noqa: ANN401 - Stanza is untyped
+    """Return the columns that a tokenised sentence takes in a batch."""
+    return columns(token.text for token in sentence.tokens)
+
+
 def sentence_lengths(paragraphs: Sequence[str], model: ModelRef) -> list[list[int]]:
-    """Return the columns of every sentence of every paragraph; runs Stanza's tokenizer on the CPU.
+    """Return the columns of every sentence of every paragraph, by Stanza's tokenizer on the CPU.
 
     Parameters
     ----------
@@ -66,4 +70,4 @@ def sentence_lengths(paragraphs: Sequence[str], model: ModelRef) -> list[list[in
 
 
 def _lengths(document: Any) -> list[int]:  # noqa: ANN401 - Stanza is untyped
-    return [columns(token.text for token in sentence.tokens) for sentence in document.sentences]
+    return [columns_of(sentence) for sentence in document.sentences]

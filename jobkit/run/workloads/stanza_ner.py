@@ -2,16 +2,16 @@
 
 Standard library only at import; torch and stanza are imported by `StanzaNer.load`.
 
-What one number means in Stanza is three things, so each has its own knob. Paragraphs a call is
-how many go through the pipeline at once. Sentences an NER batch is how many the tagger pads
-together; it takes them in text order and only from the same call, so a call with few sentences
-caps it. The tokenizer's own batch is counted in paragraphs and is read from the saved model's
-arguments: the pipeline's ``tokenize_batch_size`` goes to another place and changes nothing,
-which is why it is set on the trainer here.
+One number in Stanza means three things, so each has its own knob. ``paragraphs_per_call`` is the number
+of paragraphs that go through the pipeline together. ``sentences_per_ner_batch`` is the number of sentences
+that the tagger pads together; they come in text order and from one call, so a call with few sentences
+limits it. ``tokenizer_batch`` is the tokenizer's batch in paragraphs. The tokenizer reads it from the
+arguments of the saved model: the pipeline's ``tokenize_batch_size`` has no effect, so this module sets it
+on the trainer.
 
-Results do not depend on the batch sizes but for rounding: a sentence is padded differently in
-another batch, kernels add in another order, and two tags whose scores tie to the last digit of a
-32-bit float may then swap.
+Results do not depend on the batch sizes, except for rounding: in another batch a sentence is padded
+differently, kernels add in another order, and two tags with scores equal to the last digit of a 32-bit
+float may swap.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from typing import Any, ClassVar
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.run.workloads.base import Entity, Heavy, Result
-from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING, sentence_lengths
-from jobkit.run.workloads.stanza_retag import again, columns_of, parts
+from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING, columns_of, sentence_lengths
+from jobkit.run.workloads.stanza_retag import again, parts
 
 DEFAULT_BATCH_SIZE = 32
-"""Paragraphs a call and sentences an NER batch where the sweep does not say: Stanza's own."""
+"""Paragraphs per call and sentences per NER batch if the sweep does not set them: Stanza's default."""
 
 PROCESSORS = "tokenize,ner"
 
 _BATCH_SIZE_IS = ("paragraphs_per_call", "sentences_per_ner_batch")
 _BLANK = re.compile(r"[\s\u0080-\u009f]+")
-"""What Stanza takes for white space, and writes as a space in a token's text."""
+"""Characters that Stanza reads as white space, and writes as a space in a token's text."""
 _TOO_LONG = "<UNK>"
-"""What Stanza writes for a token of more than 1,000 characters."""
+"""Stanza's text for a token of more than 1,000 characters."""
 
 
 class StanzaNer:
-    """Tag named entities with a Stanza pipeline; see the module for what the knobs mean."""
+    """Tag named entities with a Stanza pipeline; the module's docstring explains the knobs."""
 
     KNOBS: ClassVar[tuple[str, ...]] = (
         BATCH_SIZE,
@@ -60,24 +60,24 @@ class StanzaNer:
         self._heaviest: tuple[int, list[Any]] = (0, [])  # load and sentences of an NER batch
 
     def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
-        """Load the pipeline from a folder, with no network, on exactly this device.
+        """Load the pipeline from a folder, without network, on exactly this device.
 
         Parameters
         ----------
         model
-            A folder in Stanza's layout that holds one language.
+            A folder in Stanza's layout with one language.
         device
             ``cpu`` or ``cuda``.
         params
             Values of `KNOBS`; ``batch_size`` stands for ``paragraphs_per_call`` and
-            ``sentences_per_ner_batch`` where these are not given.
+            ``sentences_per_ner_batch`` if these are not given.
         threads
             For torch on the CPU.
 
         Raises
         ------
         JobkitError
-            Where the folder holds no language, or several.
+            If the folder holds no language, or several.
         """
         if model is None:
             raise JobkitError("stanza-ner needs a model", hint="see `model` in the spec")
@@ -99,7 +99,7 @@ class StanzaNer:
         self._set_up_trainers()
 
     def items_per_call(self) -> int:
-        """Return how many paragraphs go through the pipeline at once."""
+        """Return the number of paragraphs that go through the pipeline together."""
         return self._knob("paragraphs_per_call")
 
     def process(self, paragraphs: Sequence[str]) -> Result:
@@ -111,11 +111,11 @@ class StanzaNer:
         Raises
         ------
         ValueError
-            Where Stanza's offsets do not fit the paragraph: nothing wrong is ever written.
+            If Stanza's offsets do not fit the paragraph, so that no wrong row is written.
         """
         self._shapes.clear()
         documents = self._pipeline.bulk_process(list(paragraphs))
-        self._see("paragraphs_per_call", len(paragraphs))
+        self._note("paragraphs_per_call", len(paragraphs))
         entities = (
             _entity(number, paragraph, entity)
             for number, (paragraph, document) in enumerate(zip(paragraphs, documents, strict=True))
@@ -133,63 +133,64 @@ class StanzaNer:
         )
 
     def heaviest(self) -> Sequence[Heavy]:
-        """Return the heaviest NER batch so far, and again less some of its sentences.
+        """Return the heaviest NER batch so far, whole and in part.
 
-        Its longest sentence is always among them, so that load falls as the number does.
+        Each part has its longest sentence, so that the load falls with the number of sentences.
         """
         load, sentences = self._heaviest
         return self.again(sentences, load // len(sentences)) if sentences else []
 
     def again(self, sentences: Sequence[Any], columns: int) -> Sequence[Heavy]:
-        """Return an NER batch to be tagged again, whole and in part.
+        """Return an NER batch to tag again, whole and in part.
 
         Parameters
         ----------
         sentences
             Stanza's, tokenised.
         columns
-            What the longest of them takes.
+            The columns of the longest.
         """
         return parts(self._pipeline.processors["ner"], sentences, columns)
 
     def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
-        """Tag the heaviest NER batch of these paragraphs by itself, and keep nothing of it."""
+        """Tag the heaviest NER batch of these paragraphs alone, and discard the result."""
         sentences = [sentence for many in self.tokenised(paragraphs) for sentence in many]
         size = self._knob("sentences_per_ner_batch")
         batches = [sentences[first : first + size] for first in range(0, len(sentences), size)]
         if batches:
-            self.tag_again(max(batches, key=lambda one: len(one) * max(map(columns_of, one))))()
+            self.tag_again(max(batches, key=lambda batch: len(batch) * max(map(columns_of, batch))))()
 
     def attempted_load(self) -> int:
-        """Return the load of the NER batch that was begun last: where a call failed, the one that did."""
+        """Return the load of the NER batch that began last; after an error, of the batch that failed."""
         rows, columns = self._shapes[-1] if self._shapes else (0, 0)
         return rows * columns
 
     def tokenised(self, paragraphs: Sequence[str]) -> list[list[Any]]:
-        """Return the sentences of each paragraph, not tagged."""
+        """Return the sentences of each paragraph, tokenised and not tagged."""
         import stanza
 
         documents = [stanza.Document([], text=paragraph) for paragraph in paragraphs]
-        return [list(one.sentences) for one in self._pipeline.processors["tokenize"].bulk_process(documents)]
+        tokenised = self._pipeline.processors["tokenize"].bulk_process(documents)
+        return [list(document.sentences) for document in tokenised]
 
     def tag_again(self, sentences: Sequence[Any]) -> Callable[[], object]:
-        """Return a function that runs the tagger alone, on sentences that are tokenised already."""
+        """Return a function that runs only the tagger, on tokenised sentences."""
         return again(self._pipeline.processors["ner"], sentences)
 
     def effective(self) -> Mapping[str, int | None]:
-        """Return the largest batches that were really seen; ``None`` before the first call.
+        """Return the largest batches that entered the models; ``None`` before the first call.
 
-        A ``batch_size`` came to the smaller of the two knobs it stands for.
+        The value of ``batch_size`` is the smaller of the two knobs that it stands for.
         """
-        seen = {name: self._largest.get(name) for name in self.KNOBS[1:]}
+        largest = {name: self._largest.get(name) for name in self.KNOBS[1:]}
         if BATCH_SIZE not in self._params:
-            return seen
-        stood_for = [seen[name] for name in _BATCH_SIZE_IS if name not in self._params]
-        return {BATCH_SIZE: min((value for value in stood_for if value is not None), default=None)} | seen
+            return largest
+        values = [largest[name] for name in _BATCH_SIZE_IS if name not in self._params]
+        return {BATCH_SIZE: min((value for value in values if value is not None), default=None)} | largest
 
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
-        """Return for every sentence of every paragraph the characters that it takes where they are padded.
+        """Return the padded length of every sentence of every paragraph.
 
         Only the tokenizer runs, on the CPU.
         """
@@ -199,43 +200,43 @@ class StanzaNer:
         return sentence_lengths(paragraphs, model)
 
     def versions(self) -> Mapping[str, str]:
-        """Return the versions of torch, stanza, numpy, and CUDA and cuDNN where torch has them."""
+        """Return the versions of torch, stanza, numpy, and of CUDA and cuDNN if torch has them."""
         import numpy as np
         import stanza
         import torch
 
-        found = {
+        versions = {
             "torch": torch.__version__,
             "stanza": stanza.__version__,
             "numpy": np.__version__,
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version() if torch.version.cuda else None,
         }
-        return {name: str(version) for name, version in found.items() if version is not None}
+        return {name: str(version) for name, version in versions.items() if version is not None}
 
     def _knob(self, name: str) -> int:
         return self._params.get(name, self._params.get(BATCH_SIZE, DEFAULT_BATCH_SIZE))
 
-    def _see(self, knob: str, size: int) -> None:
+    def _note(self, knob: str, size: int) -> None:
         self._largest[knob] = max(self._largest.get(knob, 0), size)
 
     def _set_up_trainers(self) -> None:
-        """Set the tokenizer's batch where it is read, and watch what both models get."""
+        """Set the tokenizer's batch in the arguments that it reads, and watch the batches of both models."""
         tokenizer = self._pipeline.processors["tokenize"].trainer
         if "tokenizer_batch" in self._params:
             tokenizer.args[BATCH_SIZE] = self._params["tokenizer_batch"]
-        _watch(tokenizer, self._look_at_tokenizer_batch)
+        _watch(tokenizer, self._note_tokenizer_batch)
         for trainer in self._pipeline.processors["ner"].trainers:
-            _watch(trainer, self._look_at_ner_batch)
+            _watch(trainer, self._note_ner_batch)
 
-    def _look_at_tokenizer_batch(self, batch: Any) -> None:  # noqa: ANN401 - Stanza is untyped
+    def _note_tokenizer_batch(self, batch: Any) -> None:  # noqa: ANN401 - Stanza is untyped
         paragraphs, _ = batch[0].shape
-        self._see("tokenizer_batch", paragraphs)
+        self._note("tokenizer_batch", paragraphs)
 
-    def _look_at_ner_batch(self, batch: Any) -> None:  # noqa: ANN401 - Stanza is untyped
+    def _note_ner_batch(self, batch: Any) -> None:  # noqa: ANN401 - Stanza is untyped
         _directions, sentences, characters = batch[3].shape
         self._shapes.append((sentences, characters))
-        self._see("sentences_per_ner_batch", sentences)
+        self._note("sentences_per_ner_batch", sentences)
 
     def _keep_heaviest(self, documents: Sequence[Any]) -> None:
         """Keep the sentences of this call's heaviest NER batch if none was heavier before."""
@@ -248,19 +249,19 @@ class StanzaNer:
             self._heaviest = rows * columns, sentences[first : first + rows]
 
 
-def _watch(trainer: Any, look: Callable[[Any], None]) -> None:  # noqa: ANN401 - Stanza is untyped
-    """Have a look at every batch that goes into one trainer's ``predict``."""
+def _watch(trainer: Any, note: Callable[[Any], None]) -> None:  # noqa: ANN401 - Stanza is untyped
+    """Pass every batch of a trainer's ``predict`` to ``note`` first."""
     predict = trainer.predict
 
     def predict_watched(batch: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        look(batch)
+        note(batch)
         return predict(batch, *args, **kwargs)
 
     trainer.predict = predict_watched
 
 
 def _entity(number: int, paragraph: str, entity: Any) -> Entity:  # noqa: ANN401 - Stanza is untyped
-    """Return Stanza's entity as a row whose text is what stands at its offsets."""
+    """Return Stanza's entity as a row; refuse one whose text differs from the text at its offsets."""
     for token in entity.tokens:
         there = paragraph[token.start_char : token.end_char]
         if token.text != _TOO_LONG and _BLANK.sub("", there) != _BLANK.sub("", token.text):
@@ -271,21 +272,21 @@ def _entity(number: int, paragraph: str, entity: Any) -> Entity:  # noqa: ANN401
 
 
 def language_of(model: Path) -> str:
-    """Return the one language that a model folder holds.
+    """Return the language of a model folder.
 
     Raises
     ------
     JobkitError
-        Where there is no readable ``resources.json``, no language, or more than one.
+        If there is no readable ``resources.json``, no language, or more than one.
     """
     try:
-        known = json.loads((model / "resources.json").read_text(encoding="utf-8"))
+        languages = json.loads((model / "resources.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise JobkitError(
             f"model {model}: no readable resources.json: {error}",
             hint="jobkit models fetch en",
         ) from error
-    found = sorted(entry.name for entry in model.iterdir() if entry.is_dir() and entry.name in known)
+    found = sorted(entry.name for entry in model.iterdir() if entry.is_dir() and entry.name in languages)
     if len(found) != 1:
         raise JobkitError(
             f"model {model}: holds {', '.join(found) or 'no language'}, where one language is expected",

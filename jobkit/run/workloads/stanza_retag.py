@@ -1,4 +1,4 @@
-"""Tag sentences once more that Stanza has tokenised already: the tagger alone, in one batch.
+"""Tag sentences again that Stanza has tokenised already: only the tagger, in one batch.
 
 Standard library only at import.
 """
@@ -10,27 +10,28 @@ from functools import partial
 from typing import Any
 
 from jobkit.run.workloads.base import Heavy
+from jobkit.run.workloads.stanza_lengths import columns_of
 
 SHARES = (1.0, 0.85, 0.7)
-"""How much of the heaviest NER batch is tagged again to measure what memory it needs: the need
-scatters about its line by the allocator's grain, which one measurement a point would not show."""
+"""Parts of the heaviest NER batch that are tagged again to measure the memory they need. The need scatters
+about its line by the block size of the allocator, which one measurement per point would not show."""
 
 
 def parts(processor: Any, sentences: Sequence[Any], columns: int) -> list[Heavy]:  # noqa: ANN401 - Stanza is untyped
-    """Return a batch to be tagged again, whole and in part; the longest takes so many columns."""
+    """Return a batch to tag again, whole and in part; ``columns`` is the length of its longest sentence."""
     counts = {max(1, round(share * len(sentences))): None for share in SHARES}
     return [Heavy(count * columns, again(processor, with_longest(sentences, count))) for count in counts]
 
 
 def again(processor: Any, sentences: Sequence[Any]) -> Callable[[], object]:  # noqa: ANN401 - Stanza is untyped
-    """Return a function that tags these sentences with a pipeline's processor, as one batch."""
+    """Return a function that tags these sentences as one batch."""
     from stanza.models.common.doc import Document
 
     return partial(_tag, processor, Document([sentence.to_dict() for sentence in sentences]))
 
 
 def _tag(processor: Any, document: Any) -> None:  # noqa: ANN401 - Stanza is untyped
-    """Tag a document in one batch as Stanza's processor does, but build no entities."""
+    """Tag a document in one batch like Stanza's processor, without building entities."""
     import torch
     from stanza.models.ner.data import DataLoader
 
@@ -49,13 +50,8 @@ def _tag(processor: Any, document: Any) -> None:  # noqa: ANN401 - Stanza is unt
                 trainer.predict(batch)
 
 
-def columns_of(sentence: Any) -> int:  # noqa: ANN401 - Stanza is untyped
-    """Return the columns that a tokenised sentence takes in a batch; see `stanza_lengths`."""
-    return 1 + sum(len(token.text) + 1 for token in sentence.tokens)
-
-
 def with_longest(sentences: Sequence[Any], count: int) -> list[Any]:
-    """Return so many sentences, the one that pads the most first and the others as they stand."""
+    """Return ``count`` sentences: the longest first, then the others in their order."""
     longest = max(range(len(sentences)), key=lambda at: columns_of(sentences[at]))
     others = [sentence for at, sentence in enumerate(sentences) if at != longest]
     return [sentences[longest], *others[: count - 1]]

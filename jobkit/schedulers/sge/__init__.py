@@ -65,6 +65,6 @@ JOB_ID_PATTERNS: tuple[str, ...] = (
 OVER_PATTERN = re.compile(
     r"job \"?\d+\"?( task \"\d+\")? (does not exist|is already in deletion)|has (registered|deleted)"
 )
-"""qdel says for each task what became of it, with status 1 where one has ended (measured)."""
+"""qdel prints a line for each task, with status 1 if one has ended (measured)."""
 LOG_OUTCOMES = defaults.NO_OUTCOMES
 LOG_FAULT = defaults.NEVER

@@ -46,7 +46,7 @@ def accounting_argv(
 
 
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
-    """Return what is known of the tasks, ``None`` where the accounting did not answer.
+    """Return the tasks in the accounting, ``None`` if it did not answer.
 
     ``error: job name ... not found`` (status 1) is an answer: nothing yet; records come up to
     ``accounting_flush_time`` late (15 s by default, sge_conf(5)). A task that was deleted while
@@ -90,7 +90,7 @@ def _accounted(record: Mapping[str, str]) -> Accounted:
 
 
 def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) -> tuple[Outcome | None, str]:
-    """Return why the task ended, where the record tells, and the figures that told.
+    """Return why the task ended, if the record shows it, and the figures that show it.
 
     137 is a SIGKILL by qdel, by h_rt or by h_vmem alike, and "the reason is only in the messages
     file" (accounting(5)): so the figures are held against the limits. A qdel cannot be told
@@ -134,7 +134,7 @@ def _max_rss_bytes(record: Mapping[str, str]) -> int | None:
 
 
 def _elapsed_s(record: Mapping[str, str]) -> float | None:
-    """Return the wall time; ru_wallclock may be 0 where ``failed`` is not (accounting(5))."""
+    """Return the wall time; ru_wallclock may be 0 if ``failed`` is not (accounting(5))."""
     wall = seconds_of(record.get("ru_wallclock", ""))
     if wall:
         return wall

@@ -1,4 +1,4 @@
-"""What Grid Engine is asked before anything is submitted.
+"""The checks before a submission.
 
 ``qsub -w v`` finds unknown queues, resources, projects and parallel environments, and too much of
 a consumable, on an empty cluster (``-verify`` would not: it ends with 0 for a queue that does not
@@ -45,7 +45,7 @@ def submit_words(script: str, array: Array) -> tuple[str, ...]:
 
 
 def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
-    """Return the questions to ask before anything is submitted; ``-w v`` uses up a job id."""
+    """Return the checks before a submission; ``-w v`` uses up a job id."""
     return (
         Check(QUEUES, partial(_queue_refusal, request)),
         Check(RESOURCES, partial(_resource_refusal, request)),
@@ -55,9 +55,9 @@ def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
 
 
 def _queue_refusal(request: Request, answer: Completed) -> str | None:
-    """Refuse a queue that is not there, and a walltime that none of those asked for allows."""
+    """Refuse an unknown queue, and a walltime that none of the requested queues allows."""
     if not answer.ok:
-        return None  # what qconf cannot tell, -w v and the submission will
+        return None  # then -w v and the submission check it
     known = queues(answer.stdout).values()
     asked = asked_for(request.queue, known, QUEUE)
     fault = unknown_fault(asked, known, QUEUE) or walltime_fault(request, asked, WALLTIME)
@@ -92,10 +92,10 @@ _LOAD_VALUES = frozenset(
 
 
 def _verify_refusal(request: Request, answer: Completed) -> str | None:
-    """Read ``qsub -w v``: its good news stand on stdout, its refusals on stderr (measured).
+    """Read ``qsub -w v``: it prints success on stdout and refusals on stderr (measured).
 
-    It ignores load values (qsub(1)): who asks for one, such as ``mem_free``, is told that no queue
-    is suitable, whatever else is asked for (measured). A name that there is not is refused still.
+    It ignores load values (qsub(1)): if a job asks for one, such as ``mem_free``, it reports that no
+    queue is suitable, whatever else is asked for (measured). It refuses unknown names all the same.
     """
     if answer.ok or ("no suitable queues" in answer.said and not _LOAD_VALUES.isdisjoint(request.resources)):
         return None

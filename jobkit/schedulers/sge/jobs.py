@@ -44,7 +44,7 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
 
 
 def limit_argv() -> tuple[str, ...]:
-    """Return the command that tells the array limit."""
+    """Return the command that prints the array limit."""
     return ("qconf", "-sconf")
 
 
@@ -55,7 +55,7 @@ def parse_limit(answer: str) -> int | None:
 
 
 def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
-    """Return why there cannot be so many arrays, ``None`` where there can or nothing is said.
+    """Return why the controller cannot hold these arrays, ``None`` if it can or has no limit.
 
     ``max_jobs`` is for all users and ``max_u_jobs`` for each; 0 is no limit, and an array counts
     as one job (sge_conf(5)). ``max_aj_instances`` only says how many tasks run at a time.
@@ -66,7 +66,7 @@ def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
     below = [name for name, most in known.items() if 0 < most < len(arrays)]
     if not below:
         return None
-    name = min(below, key=lambda one: known[one])
+    name = min(below, key=lambda name: known[name])
     points = sum(array.tasks for array in arrays)
     return f"{points:,} points are {len(arrays)} array jobs, but at most {known[name]} are allowed ({name})"
 
@@ -101,7 +101,7 @@ def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the one command that lists all jobs of their owners: qstat takes no ids where it shows states.
+    """Return the one command that lists all jobs of their owners: with ids qstat shows no states.
 
     Without ``-g d``: pending tasks are then one row with all their ranges, never cut (measured
     with 200 tasks in 24 ranges).
@@ -111,13 +111,13 @@ def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[st
 
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
-    """Return the commands that tell a person what became of jobs: why one waits, and how it ended."""
+    """Return the commands that show a person why a job waits, and how it ended."""
     ids = ",".join(job.id for job in jobs)
     return ("qstat", "-j", ids), accounting_argv(jobs, "", name)
 
 
 def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
-    """Return all of the user's array tasks in the queue, ``None`` where the answer is no answer.
+    """Return all array tasks of the owners in the queue, ``None`` if qstat did not answer.
 
     Running tasks stand in ``queue_info``, pending ones and those in error in ``job_info``. Tasks of
     other jobs are among them. A finished job is in no list: gone is not done.
@@ -147,6 +147,8 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
 
 
 def _state(flags: str) -> tuple[State, str]:
-    """Return what a string of flags comes to, and why, with the flags as qstat shows them."""
-    state, why = next((told for flag, told in _FLAGS.items() if flag in flags), (State.UNKNOWN, "unknown"))
+    """Return the state of a string of flags, and the reason with the flags as qstat shows them."""
+    state, why = next(
+        (meaning for flag, meaning in _FLAGS.items() if flag in flags), (State.UNKNOWN, "unknown")
+    )
     return state, f"{flags}: {why}" if why else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from posixpath import dirname, join
 
 from jobkit.schedulers.script import (
@@ -22,7 +23,7 @@ from jobkit.schedulers.script import (
     words,
 )
 
-_WAITS = "the job waits in Eqw, and nobody is told"
+_WAITS = "the job waits in Eqw without a message"
 FILLED_IN = ("HOME", "USER", "JOB_ID", "JOB_NAME", "HOSTNAME", "TASK_ID")
 """What Grid Engine fills in of a log's path, unless it stands in braces: qsub(1), ``-o``."""
 RULES: Mapping[str, Rule] = {
@@ -33,7 +34,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "joined": Rule(
         Effect.IGNORED,
-        "beside -j y this path is ignored: errors go into the other log (qsub(1), -j)",
+        "with -j y this path is ignored: errors go into the other log (qsub(1), -j)",
         "leave -e out, or write -j n",
     ),
     "soft-alone": Rule(
@@ -49,7 +50,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "soft": Rule(
         Effect.CHANGED,
-        "after -soft {gpu} is only a wish: the job may begin where there is none "
+        "after -soft {gpu} is only a wish: the job may start on a node without "
         "(8.1.9 refuses it if it is a consumable)",
         "write -hard before it, or ask for it on a line of its own",
     ),
@@ -67,7 +68,7 @@ RULES: Mapping[str, Rule] = {
     "cwd": Rule(
         Effect.CHANGED,
         "without -cwd the job begins in your home folder: its logs and relative paths are there",
-        "add #$ -cwd (no need where your site's sge_request has it)",
+        "add #$ -cwd (not needed if your site's sge_request has it)",
     ),
     "memory-unit": Rule(
         Effect.CHANGED,
@@ -81,7 +82,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "folder": Rule(
         Effect.LOST,
-        f"there is no folder {{folder}}: where the node has none either, {_WAITS}",
+        f"there is no folder {{folder}}: if the node has none either, {_WAITS}",
         "mkdir -p {quoted}",
     ),
     "folder-number": Rule(
@@ -115,7 +116,7 @@ _FEW_BYTES = 2**20
 
 
 def lint(script: Script) -> tuple[Finding, ...] | None:
-    """Return what is found in a script, by line; ``None`` where it has no directive of Grid Engine's."""
+    """Return the findings in a script, by line; ``None`` if it has no directive of Grid Engine."""
     read = [line for line in script.lines if _DIRECTIVE.match(line.text)]
     asked = [line for line in read if not line.here]
     found = list(_misspelt(script))
@@ -125,7 +126,7 @@ def lint(script: Script) -> tuple[Finding, ...] | None:
     found += [finding(RULES, line, "here-document") for line in read if line.here]
     found += [*_shape(script, options), *_soft(asked), *_memory(options)]
     found += [*_folders(script, options), *_joined(options), *_trapped(script, options)]
-    return tuple(sorted(found, key=lambda one: one.line))
+    return tuple(sorted(found, key=attrgetter("line")))
 
 
 def _misspelt(script: Script) -> Iterator[Finding]:
@@ -154,19 +155,19 @@ def _shape(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
 
 def _soft(asked: Sequence[Line]) -> Iterator[Finding]:
     for line in asked:
-        told = words(line, MARK)
-        wishes = _wishes(told)
+        option_words = words(line, MARK)
+        wishes = _wishes(option_words)
         gpu = next((wish for wish in wishes if _GPU.search(wish)), None)
         if gpu:
             yield finding(RULES, line, "soft", gpu=gpu)
-        elif "-soft" in told and not wishes:
+        elif "-soft" in option_words and not wishes:
             yield finding(RULES, line, "soft-alone")
 
 
-def _wishes(told: Sequence[str]) -> list[str]:
+def _wishes(words: Sequence[str]) -> list[str]:
     """Return what a directive asks for after ``-soft``."""
     soft, wishes = False, []
-    for word, after in followed(told):
+    for word, after in followed(words):
         soft = word == "-soft" or (soft and word != "-hard")
         if soft and word in {"-l", "-q"}:
             wishes.append(after)
@@ -177,8 +178,8 @@ def _asked(options: Sequence[Option]) -> Iterator[tuple[Line, str, str]]:
     """Yield name and value of each resource that is asked for by ``-l``, and its line."""
     for option in options:
         if option.name == "l":
-            for one in option.value.split(","):
-                name, _, value = one.partition("=")
+            for request in option.value.split(","):
+                name, _, value = request.partition("=")
                 yield option.line, name, value
 
 
@@ -188,7 +189,7 @@ def _memory(options: Sequence[Option]) -> Iterator[Finding]:
 
 
 def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
-    """Yield the folders without which a job does not begin, until somebody looks."""
+    """Yield missing folders, without which a job waits in Eqw."""
     start = None
     for option in options:
         if option.name in {"cwd", "wd"}:

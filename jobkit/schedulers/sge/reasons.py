@@ -1,4 +1,4 @@
-"""Why a task waits on Grid Engine, in plain words, and what a person can do about it.
+"""Why a task waits on Grid Engine, and what a person can do about it.
 
 Flags as in sge_status(5); qmod(1) clears an error, qrls(1) releases a hold.
 """
@@ -12,9 +12,9 @@ from jobkit.schedulers.types import JobId, Queued, Remedy, State
 def explain(task: Queued) -> str:
     """Return why a task waits: Grid Engine's flags and what they mean; empty for one that runs.
 
-    Why a task is in error only ``qstat -j`` tells (measured).
+    Only ``qstat -j`` shows why a task is in error (measured).
     """
-    flags, _, told = task.reason.partition(": ")
+    flags, _, meaning = task.reason.partition(": ")
     if task.state is State.ERROR:
         words = f"could not be started, or its script ended with 100; qstat -j {task.job_id} says why"
     elif task.state is State.HELD:
@@ -22,12 +22,12 @@ def explain(task: Queued) -> str:
     elif task.state is State.PENDING:
         words = "waits for a free slot, or its turn"
     else:
-        words = told
+        words = meaning
     return f"{flags}: {words}" if flags and words else words
 
 
 def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
-    """Return what a person can do for tasks that wait alike; ``None`` where they need nobody.
+    """Return what a person can do for tasks that wait alike; ``None`` if they need nobody.
 
     Both commands take ``12.3-5`` for tasks of an array (sge_types(1), job_task_list; measured).
     """

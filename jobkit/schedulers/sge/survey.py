@@ -1,4 +1,4 @@
-"""What Grid Engine says of its site: queues, resources by the names that it gave them, environments.
+"""A Grid Engine site: queues, resources by the names that the site gave them, environments.
 
 Man pages: qconf(1), qstat(1), queue_conf(5), complex(5), sge_pe(5), sge_conf(5).
 "Measured" is Son of Grid Engine 8.1.9; the answers stand in tests/data/sge/.
@@ -76,20 +76,15 @@ def _likely(name: str) -> tuple[bool, str]:
 
 
 def parse_survey(answers: Answers) -> Survey:
-    """Return what the answers come to; what was not answered is ``None``, or empty."""
+    """Return the site as the answers describe it; unknown parts are ``None`` or empty."""
     controller = answers.get(CONTROLLER)
     limits = text_of(answers, CONTROLLER) or ""
-    told = text_of(answers, "queues")
-    told_of = text_of(answers, "instances")
-    instances = None if told_of is None else _instances(told_of)
-    listed = text_of(answers, "resources")
-    have = (
-        None
-        if listed is None
-        else tuple(_placed(resource, instances or ()) for resource in resources(listed))
-    )
-    gpus = gpu_resource(have or ())
-    projects = text_of(answers, "projects")
+    queue_list, instance_list = text_of(answers, "queues"), text_of(answers, "instances")
+    instances = None if instance_list is None else _instances(instance_list)
+    listed, projects = text_of(answers, "resources"), text_of(answers, "projects")
+    known = tuple(_placed(resource, instances or ()) for resource in resources(listed or ""))
+    gpus = gpu_resource(known)
+    all_queues = tuple(_seen(queue, instances, gpus) for queue in queues(queue_list or "").values())
     rules = {
         name.removeprefix(_ENVIRONMENT): answer.stdout
         for name, answer in answers.items()
@@ -101,16 +96,14 @@ def parse_survey(answers: Answers) -> Survey:
         walltime_noun=WALLTIME,
         version=_version(text_of(answers, "version") or ""),
         trouble="" if controller is None or controller.ok else controller.said,
-        queues=None
-        if told is None
-        else tuple(_seen(queue, instances, gpus) for queue in queues(told).values()),
+        queues=None if queue_list is None else all_queues,
         limits=limits,
         keeping=_keeping(answers, limits),
         accounts=None if projects is None else tuple(projects.split()),
         must_charge=_must_charge(limits),
-        resources=have,
+        resources=None if listed is None else known,
         gpus=gpus,
-        memory=memory_resources(have or ()),
+        memory=memory_resources(known),
         resource_option="-l",
         environment_option="-pe",
         one_node=tuple(name for name, text in rules.items() if re.search(_ONE_NODE, text, re.MULTILINE)),
@@ -146,7 +139,7 @@ def _queue(name: str, row: Mapping[str, str]) -> Queue:
         name=name,
         walltime_s=None if "INFINITY" in walltime.upper() else max(known, default=None),
         closed="" if "BATCH" in row.get("qtype", "BATCH") else "it takes no batch jobs",
-        only="; ".join(one for one in only if not one.endswith("NONE")),
+        only="; ".join(names for names in only if not names.endswith("NONE")),
         environments=tuple(_names(row.get("pe_list", "NONE"))),
     )
 
@@ -188,7 +181,8 @@ def gpu_resource(known: Iterable[Resource]) -> Resource | None:
     It is a number with ``gpu``, ``cuda`` or ``coproc`` in its name; of several the one that is
     counted, that some queue has, and that is called most plainly.
     """
-    found = [one for one in known if one.kind in _NUMBERS and re.search(_GPU, one.name, re.IGNORECASE)]
+    numbers = (resource for resource in known if resource.kind in _NUMBERS)
+    found = (resource for resource in numbers if re.search(_GPU, resource.name, re.IGNORECASE))
     return min(found, key=_plainness, default=None)
 
 
@@ -197,9 +191,9 @@ _GPU = r"gpu|cuda|coproc"
 _PLAIN = ("ngpus", "gpu", "gpus", "ngpu", "num_gpu", "num_gpus", "n_gpu", "n_gpus")
 
 
-def _plainness(one: Resource) -> tuple[bool, bool, int, str]:
-    place = _PLAIN.index(one.name.lower()) if one.name.lower() in _PLAIN else len(_PLAIN)
-    return one.counted is Consumable.NOT, not one.most, place, one.name
+def _plainness(resource: Resource) -> tuple[bool, bool, int, str]:
+    place = _PLAIN.index(resource.name.lower()) if resource.name.lower() in _PLAIN else len(_PLAIN)
+    return resource.counted is Consumable.NOT, not resource.most, place, resource.name
 
 
 _MEMORY = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
@@ -242,30 +236,30 @@ def _instances(text: str) -> list[_Instance]:
     return found
 
 
-def _placed(one: Resource, instances: Iterable[_Instance]) -> Resource:
+def _placed(resource: Resource, instances: Iterable[_Instance]) -> Resource:
     """Return a resource with the queues that have it, and the most that a node has left."""
     most: dict[str, float] = {}
     for instance in instances:
-        number = bytes_of(instance.values.get(one.name, ""))
+        number = bytes_of(instance.values.get(resource.name, ""))
         if number is not None:
             most[instance.queue] = max(number, most.get(instance.queue, 0))
-    return replace(one, most=most)
+    return replace(resource, most=most)
 
 
 def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | None) -> Queue:
-    """Return a queue with what its instances tell: nodes, CPUs, memory, GPUs that are free now."""
+    """Return a queue with the nodes, CPUs, memory and free GPUs of its instances."""
     if instances is None:
         return queue
     own = [instance for instance in instances if instance.queue == queue.name]
     if not own:
         return replace(queue, closed="it has no hosts")
-    shut = [next((word for flag, word in _SHUT.items() if flag in one.state), "") for one in own]
+    shut = [next((word for flag, word in _SHUT.items() if flag in instance.state), "") for instance in own]
     free = int(gpus.most.get(queue.name, 0)) if gpus else 0
     kinds = tuple(map(_node, own))
     return replace(
         queue,
         nodes=len(own),
-        cpus=max(one.slots for one in own),
+        cpus=max(instance.slots for instance in own),
         memory_bytes=max(filter(None, (kind.memory_bytes for kind in kinds)), default=None),
         kinds=kinds,
         gpus={"": free} if free else {},
@@ -273,9 +267,9 @@ def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | 
     )
 
 
-def _node(one: _Instance) -> Nodes:
-    memory = bytes_of(one.values.get("mem_total", ""))
-    return Nodes(number=1, names=one.host, cpus=one.slots, memory_bytes=memory)
+def _node(instance: _Instance) -> Nodes:
+    memory = bytes_of(instance.values.get("mem_total", ""))
+    return Nodes(number=1, names=instance.host, cpus=instance.slots, memory_bytes=memory)
 
 
 def queues_on_hosts(text: str, names: str | None) -> RequestedQueues:
@@ -286,9 +280,9 @@ def queues_on_hosts(text: str, names: str | None) -> RequestedQueues:
     instances = _instances(text)
     asked = asked_for(names, [Queue(name=name) for name in {instance.queue for instance in instances}], QUEUE)
     slots: dict[str, int] = {}
-    for one in instances:
-        if any(queue.name == one.queue for queue in asked.queues):
-            slots[one.host] = slots.get(one.host, 0) + one.slots
+    for instance in instances:
+        if any(queue.name == instance.queue for queue in asked.queues):
+            slots[instance.host] = slots.get(instance.host, 0) + instance.slots
     kinds = tuple(Nodes(number=1, names=host, cpus=cpus) for host, cpus in slots.items())
     return replace(asked, queues=(Queue(name=asked.where, kinds=kinds),))
 

@@ -66,7 +66,7 @@ JOB_ID_PATTERNS: tuple[str, ...] = (
 OVER_PATTERN = re.compile(
     r": No error$|already finished|already completing or completed|Invalid job id specified|expired"
 )
-"""scontrol says for each task what became of it, with status 1 where one has ended (measured)."""
+"""scontrol prints a line for each task, with status 1 if one has ended (measured)."""
 LOG_OUTCOMES: LogOutcomes = (
     (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO TIME LIMIT"), Outcome.TIMEOUT),
     (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO PREEMPTION"), Outcome.PREEMPTED),

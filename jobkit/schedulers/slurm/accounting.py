@@ -89,7 +89,7 @@ class _Rows:
 
 
 def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
-    """Return what is known of the tasks, ``None`` where the accounting did not answer.
+    """Return the tasks in the accounting, ``None`` if it did not answer.
 
     A task that is missing is not known *yet*: rows come up to 4.5 s late (measured). So is one that
     has ended at an unknown time: what began and ended while slurmdbd was away is told in two parts,

@@ -1,4 +1,4 @@
-"""What Slurm is asked before anything is submitted.
+"""The checks before a submission.
 
 ``sbatch --test-only`` finds most faults, but accepts a walltime that the partition forbids and
 an unknown account or QOS (measured, Slurm 22.05.8 with ``EnforcePartLimits=NO`` and no
@@ -20,7 +20,7 @@ from jobkit.schedulers.types import Array, Check, Request
 
 
 def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
-    """Return the questions to ask before anything is submitted.
+    """Return the checks before a submission.
 
     ``--test-only`` prints its answer, good or bad, on stderr, and uses up a job id (measured).
     """
@@ -45,7 +45,7 @@ def _listed(*what: str) -> tuple[str, ...]:
 
 def _partition_refusal(request: Request, answer: Completed) -> str | None:
     if not answer.ok:
-        return None  # what sinfo cannot tell, --test-only and the submission will
+        return None  # then --test-only and the submission check it
     known = partitions(answer.stdout).values()
     asked = asked_for(request.queue, known, PARTITION)
     if unknown := unknown_fault(asked, known, PARTITION):
@@ -65,6 +65,6 @@ def _start_estimate(answer: Completed) -> str:
 
 
 def _name_refusal(kind: str, name: str, key: str, answer: Completed) -> str | None:
-    """Refuse a name that is not in a list; silent where the accounting is off or does not say."""
+    """Refuse a name that is not in a list; ``None`` without a list, as with accounting off."""
     known = set(answer.stdout.split()) if answer.ok else set()
     return str(no_such(kind, name, known, key)) if known and name not in known else None

@@ -64,7 +64,7 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
 
 
 def limit_argv() -> tuple[str, ...]:
-    """Return the command that tells the array limit."""
+    """Return the command that prints the array limit."""
     return ("scontrol", "show", "config")
 
 
@@ -81,10 +81,10 @@ def parse_limit(answer: str) -> int | None:
 
 
 def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
-    """Return why the controller cannot hold so many tasks, ``None`` where it can or does not say.
+    """Return why the controller cannot hold these tasks, ``None`` if it can or has no limit.
 
     slurm.conf(5), ``MaxJobCount``: the most jobs that slurmctld holds at a time, and each task of
-    an array counts as one. sbatch would not say so: it tries again and again.
+    an array counts as one. sbatch does not report it: it tries again and again.
     """
     found = re.search(r"^MaxJobCount\s*=\s*(\d+)", answer, re.MULTILINE)
     points = sum(array.tasks for array in arrays)
@@ -134,7 +134,7 @@ def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[st
 
 
 def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
-    """Return the tasks still in the queue, ``None`` where the answer is no answer.
+    """Return the tasks in the queue, ``None`` if squeue did not answer.
 
     squeue ends with 1 and ``Invalid job id specified`` where it is asked for one job and has
     forgotten it (``MinJobAge`` after its end): nothing is left. Of several ids it drops those
@@ -167,7 +167,7 @@ def _queue_state(word: str, reason: str) -> State | None:
 
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
-    """Return the commands that tell a person what became of jobs: the queue's and the accounting's."""
+    """Return the commands that show a person jobs in the queue and in the accounting."""
     del name  # both find jobs by their ids; with them sacct looks back without end
     ids = ",".join(job.id for job in jobs)
     return ("squeue", *clusters(jobs), "-j", ids), ("sacct", *clusters(jobs), "-j", ids)

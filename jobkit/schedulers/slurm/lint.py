@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from posixpath import dirname, join
 
 from jobkit.schedulers.script import (
@@ -63,7 +64,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "folder": Rule(
         Effect.LOST,
-        f"there is no folder {{folder}}: where the node has none either, {_DIES}",
+        f"there is no folder {{folder}}: if the node has none either, {_DIES}",
         "mkdir -p {quoted}",
     ),
     "folder-number": Rule(
@@ -74,7 +75,7 @@ RULES: Mapping[str, Rule] = {
     "folder-home": Rule(
         Effect.LOST,
         f"to sbatch ~ is the name of a folder: {_DIES}",
-        "write the path out, or one that begins where you submit",
+        "write the whole path, or one relative to the folder of the submission",
     ),
     "interpreter": Rule(
         Effect.LOST,
@@ -93,7 +94,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "memory-twice": Rule(
         Effect.REFUSED,
-        "sbatch refuses --{first} beside --{second}: they exclude each other",
+        "sbatch refuses --{first} with --{second}: they exclude each other",
         "leave one of them",
     ),
 }
@@ -125,7 +126,7 @@ _VARIABLE = re.compile(r"\$[A-Za-z_{(]|`")
 
 
 def lint(script: Script) -> tuple[Finding, ...] | None:
-    """Return what is found in a script, by line; ``None`` where it has no directive of Slurm's."""
+    """Return the findings in a script, by line; ``None`` if it has no directive of Slurm."""
     found = [*_misspelt(script), *_late(script)]
     asked = [line for line in script.lines if line.header and line.text.startswith(MARK)]
     if not asked and not found:
@@ -133,7 +134,7 @@ def lint(script: Script) -> tuple[Finding, ...] | None:
     options = [option for line in asked for option in _options(line)]
     found += [*_shape(script), *_one_dash(asked), *_variables(asked), *_memory(options)]
     found += [*_folders(script, options), *_shared_log(options), *_signal(script, options)]
-    return tuple(sorted(found, key=lambda one: one.line))
+    return tuple(sorted(found, key=attrgetter("line")))
 
 
 def _misspelt(script: Script) -> Iterator[Finding]:
@@ -211,7 +212,7 @@ def _memory(options: Sequence[Option]) -> Iterator[Finding]:
 
 
 def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
-    """Yield the folders without which a job dies."""
+    """Yield missing folders, without which a job dies."""
     start = ""
     for option in options:
         if option.name == "chdir":

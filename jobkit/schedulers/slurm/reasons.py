@@ -1,4 +1,4 @@
-"""Why a task waits on Slurm, in plain words, and what a person can do about it.
+"""Why a task waits on Slurm, and what a person can do about it.
 
 The words are those of squeue(1), JOB REASON CODES: https://slurm.schedmd.com/job_reason_codes.html
 """
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from jobkit.schedulers.parsing import task_ranges
 from jobkit.schedulers.types import JobId, Queued, Remedy, State
 
-# The first that a reason begins with tells. Limits have hundreds of names: what they share tells.
+# The first key that a reason begins with counts: hundreds of limits share the beginning of their names.
 _WORDS: Mapping[str, str] = {
     "Resources": "what it needs is in use",
     "Priority": "others are before it",
-    "JobArrayTaskLimit": "as many run as may at a time",
-    "DependencyNeverSatisfied": "what it waits for can never come true",
+    "JobArrayTaskLimit": "the limit of tasks at a time is reached",
+    "DependencyNeverSatisfied": "its dependency can never be satisfied",
     "Dependency": "waits for another job to end",
     "BeginTime": "not before a set time, as after a requeue",
     "JobHeldUser": "held by its owner",
@@ -25,10 +25,10 @@ _WORDS: Mapping[str, str] = {
     "BadConstraints": "no node has what it asks for",
     "InvalidAccount": "the account is not known",
     "InvalidQOS": "the QOS is not known",
-    "PartitionTimeLimit": "the partition allows no walltime so long",
-    "PartitionNodeLimit": "the partition has no nodes so many, or some are down",
+    "PartitionTimeLimit": "the walltime is longer than the partition allows",
+    "PartitionNodeLimit": "the partition has fewer nodes, or some are down",
     "PartitionDown": "the partition is down",
-    "PartitionInactive": "the partition takes no jobs just now",
+    "PartitionInactive": "the partition starts no jobs now",
     "PartitionConfig": "the partition does not allow it",
     "ReqNodeNotAvail": "the nodes that it could run on are down, drained or reserved",
     "Nodes required for job are DOWN": "the nodes that it could run on are down, drained or reserved",
@@ -40,7 +40,7 @@ _WORDS: Mapping[str, str] = {
     "MaxCpuPerAccount": "a limit of the account is reached",
     "MaxMemPerLimit": "asks for more memory than is allowed",
     "Assoc": "a limit of the account is reached",
-    "MaxJobs": "as many jobs run as are allowed",
+    "MaxJobs": "the limit of running jobs is reached",
     "Cleaning": "its last run is being cleaned up",
     "Prolog": "its node is being made ready",
     "SystemFailure": "Slurm itself failed on it",
@@ -53,14 +53,14 @@ _KEYS: Mapping[str, str] = {
     "InvalidQOS": "resources.qos",
     "PartitionTimeLimit": "resources.walltime",
 }
-"""What to change in the spec where Slurm will never begin it as it is."""
+"""The key of the spec to change if Slurm would never start the task."""
 
 _RELEASED = ("JobHeldUser", "launch failed requeued held")
-"""scontrol(1), release: for these the owner can do it."""
+"""The owner can release these (scontrol(1), release)."""
 
 
 def explain(task: Queued) -> str:
-    """Return why a task waits: Slurm's word and what it means; empty where Slurm gives no reason."""
+    """Return why a task waits: Slurm's word and what it means; empty if Slurm gives no reason."""
     if not task.reason:
         return ""
     words = next((words for begin, words in _WORDS.items() if task.reason.startswith(begin)), "")
@@ -68,7 +68,7 @@ def explain(task: Queued) -> str:
 
 
 def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
-    """Return what a person can do for tasks that wait alike; ``None`` where they need nobody.
+    """Return what a person can do for tasks that wait alike; ``None`` if they need nobody.
 
     scontrol takes array tasks as a list in brackets: ``release 12_[3,7-9]`` (measured).
     """

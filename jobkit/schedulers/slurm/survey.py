@@ -1,4 +1,4 @@
-"""What Slurm says of its site: its partitions, limits, accounts, and whether it keeps account.
+"""A Slurm site: its partitions, limits and accounts, and whether it keeps account of jobs.
 
 Man pages: sinfo(1), scontrol(1), sacct(1), sacctmgr(1), slurm.conf(5), gres.conf(5).
 "Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
@@ -27,7 +27,7 @@ CONTROLLER, CONFIG = "controller", "config"
 def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
     """Return what to ask next, given what was answered; see `jobkit.schedulers.protocol.Scheduler`.
 
-    A controller that is down is told by ``scontrol ping`` at once, by ``sinfo`` after 9 s (measured).
+    ``scontrol ping`` reports a controller that is down at once, ``sinfo`` after 9 s (measured).
     """
     first = {CONTROLLER: ("scontrol", "ping"), "version": ("sinfo", "--version")}
     if CONTROLLER not in answers or not answers[CONTROLLER].ok:
@@ -48,7 +48,7 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
 
 
 def parse_survey(answers: Answers) -> Survey:
-    """Return what the answers come to; what was not answered is ``None``, or empty."""
+    """Return the site as the answers describe it; unknown parts are ``None`` or empty."""
     controller = answers.get(CONTROLLER)
     nodes = text_of(answers, "nodes")
     limits = text_of(answers, CONFIG) or ""
@@ -58,7 +58,7 @@ def parse_survey(answers: Answers) -> Survey:
         product="Slurm",
         queue_noun=PARTITION,
         walltime_noun="MaxTime",
-        version=_version(text_of(answers, "version") or ""),
+        version=(text_of(answers, "version") or "").rpartition(" ")[2].strip(),  # slurm 23.11.4
         trouble="" if controller is None or controller.ok else controller.said,
         cluster=config.get("ClusterName", ""),
         queues=None if nodes is None else _with_access(partitions(nodes), text_of(answers, "partitions")),
@@ -111,16 +111,16 @@ def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
     )
 
 
-def _joined(one: Queue, other: Queue) -> Queue:
+def _joined(first: Queue, other: Queue) -> Queue:
     """Return what two lines say of the same partition."""
-    kinds = {*one.gpus, *other.gpus}
+    kinds = {*first.gpus, *other.gpus}
     return replace(
-        one,
-        gpus={kind: max(one.gpus.get(kind, 0), other.gpus.get(kind, 0)) for kind in sorted(kinds)},
-        nodes=one.nodes + other.nodes,
-        kinds=(*one.kinds, *other.kinds),
-        cpus=max(filter(None, (one.cpus, other.cpus)), default=None),
-        memory_bytes=max(filter(None, (one.memory_bytes, other.memory_bytes)), default=None),
+        first,
+        gpus={kind: max(first.gpus.get(kind, 0), other.gpus.get(kind, 0)) for kind in sorted(kinds)},
+        nodes=first.nodes + other.nodes,
+        kinds=(*first.kinds, *other.kinds),
+        cpus=max(filter(None, (first.cpus, other.cpus)), default=None),
+        memory_bytes=max(filter(None, (first.memory_bytes, other.memory_bytes)), default=None),
     )
 
 
@@ -152,11 +152,6 @@ def _opened(queue: Queue, row: Mapping[str, str] | None) -> Queue:
 
 def _pairs(line: str) -> dict[str, str]:
     return {name: value for name, sign, value in (word.partition("=") for word in line.split()) if sign}
-
-
-def _version(text: str) -> str:
-    """Return the version: ``slurm 23.11.4``, ``slurm-wlm 22.05.8`` (Debian)."""
-    return next(reversed(text.split()), "")
 
 
 def _config(text: str) -> dict[str, str]:

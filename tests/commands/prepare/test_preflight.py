@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from jobkit.commands.prepare.preflight import preflight
-from jobkit.core.errors import JobkitError
 
 SPEC = "name: t\nworkload: count\ntext: sample:80\nresources: {gpus: 0}\nsweep: {batch_size: [10]}\n"
 
@@ -37,11 +36,6 @@ def test_json_goes_to_stdout_alone(spec: Path, capsys: pytest.CaptureFixture[str
     assert run(spec, "--json", "--gpu-memory", "16GiB") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["paragraphs"], told["gpu_memory_bytes"]) == (80, 16 * 2**30)
-
-
-def test_a_size_without_a_unit_is_refused(spec: Path) -> None:
-    with pytest.raises(JobkitError, match="size '16'"):
-        run(spec, "--gpu-memory", "16")
 
 
 def test_in_haste_torch_is_not_imported(spec: Path) -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +51,11 @@ def test_output_goes_to_the_file_whole(tmp_path: Path, capsys: pytest.CaptureFix
     assert [path.name for path in tmp_path.iterdir()] == ["points.csv"]
 
 
+def test_output_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="--output"):
+        run(OLD_LOG, "--output", tmp_path / "nowhere" / "table.txt")
+
+
 def test_a_dash_is_standard_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,24 +63,3 @@ def test_a_dash_is_standard_output(
     assert run(OLD_LOG, "--format", "csv", "--output", "-") == 0
     assert capsys.readouterr().out.count("\n") == 3
     assert not list(tmp_path.iterdir())
-
-
-def test_output_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match="--output"):
-        run(OLD_LOG, "--output", tmp_path / "nowhere" / "table.txt")
-
-
-def test_a_size_without_a_unit_is_refused() -> None:
-    with pytest.raises(JobkitError, match="size '30'"):
-        run(OLD_LOG, "--gpu-memory", "30")
-
-
-def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from jobkit.commands.results.collect import collect\n"
-        "collect.main(['--help'], standalone_mode=False)\n"
-        "print({'pandas', 'rich', 'numpy'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("set()\n")
-    assert "jobkit collect runs/ --gpu-memory 80GiB" in done.stdout

@@ -87,13 +87,6 @@ def local(
     return folder, called
 
 
-def test_a_point_that_failed_here_tells_why(tmp_path: Path) -> None:
-    _, called = local(tmp_path, "odd:Broken", ODD_RAISES="bug")
-    done = called("1", "--err")
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "Traceback (most recent call last):")
-    assert "ValueError: on purpose" in done.stdout
-
-
 def test_what_runs_here_can_be_followed_to_its_end(tmp_path: Path) -> None:
     told = tmp_path / "told"
     folder, called = local(tmp_path, "odd:Slow", "--detach", ODD_TOLD=str(told))

@@ -66,15 +66,6 @@ def test_several_runs_are_told_in_a_line_each_first(
     assert queue.asked == {"squeue": 1}
 
 
-def test_what_is_done_is_read_from_files_alone(
-    runs: Path, capsys: pytest.CaptureFixture[str], queue: Queue
-) -> None:
-    assert run(f"runs/{EARLIER}") == 0
-    assert capsys.readouterr().out.endswith(f"jobkit collect runs/{EARLIER}  # the table of what is done\n")
-    assert runs.is_dir()
-    assert queue.asked == {}
-
-
 def test_a_point_behind_a_run_is_told_whole(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(runs / LATER, "p001", "2") == 5
     told = capsys.readouterr().out
@@ -93,18 +84,6 @@ def test_programs_get_all_of_it_in_one_document(runs: Path, capsys: pytest.Captu
     assert run(runs / LATER, "1", "--json") == 5
     told = json.loads(capsys.readouterr().out)
     assert (told["run"], len(told["points"][0]["all_tries"])) == (LATER, 1)
-
-
-def test_a_long_list_of_other_runs_is_cut(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for day in range(1, 14):
-        write_points(runs / f"older-202512{day:02}-101530-3f9a", grid([50]))
-    run()
-    told = capsys.readouterr().out.splitlines()
-    assert told[-3:] == [
-        "  runs/older-20251206-101530-3f9a  1 point, 0 begun",
-        "  runs/older-20251205-101530-3f9a  1 point, 0 begun",
-        "  and 4 older",
-    ]
 
 
 def test_all_points_are_listed_where_asked(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,3 +116,15 @@ def test_a_watch_that_is_interrupted_says_so(runs: Path) -> None:
     _, err = watching.communicate(timeout=30)
     assert watching.returncode == 130, err
     assert "Traceback" not in err
+
+
+def test_a_long_list_of_other_runs_is_cut(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for day in range(1, 14):
+        write_points(runs / f"older-202512{day:02}-101530-3f9a", grid([50]))
+    run()
+    told = capsys.readouterr().out.splitlines()
+    assert told[-3:] == [
+        "  runs/older-20251206-101530-3f9a  1 point, 0 begun",
+        "  runs/older-20251205-101530-3f9a  1 point, 0 begun",
+        "  and 4 older",
+    ]

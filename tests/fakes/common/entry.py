@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
-import signal
 import sys
-import time
 from typing import NamedTuple, NoReturn, Protocol, cast
 
 from tests.fakes.common.runner import ensure
@@ -51,23 +48,16 @@ def main() -> NoReturn:
     folder, command, arguments = sys.argv[2], sys.argv[3], sys.argv[4:]
     store = Store(folder)
     package = f"tests.fakes.{store.settings['scheduler']}"
-    time.sleep(store.settings.get(f"{command}_takes_s", 0))
     with store.locked():
         _count(store, command, arguments)
         answer = cast("Trouble", importlib.import_module(f"{package}.trouble")).refusal(
             store, command, arguments
         )
-        killed = ""
-        if answer is None:
-            killed = _killed(store, command, arguments, "before")
-            if not killed:
-                answer = _answered(store, package, command, arguments)
-                killed = _killed(store, command, arguments, "after")
+        answer = answer or _answered(store, package, command, arguments)
         ensure(store)
-    _die(store, killed)
-    sys.stderr.write(answer.err if answer else "")
-    sys.stdout.write(answer.out if answer else "")
-    sys.exit(answer.status if answer else 1)
+    sys.stderr.write(answer.err)
+    sys.stdout.write(answer.out)
+    sys.exit(answer.status)
 
 
 def _count(store: Store, command: str, arguments: list[str]) -> None:
@@ -81,18 +71,3 @@ def _answered(store: Store, package: str, command: str, arguments: list[str]) ->
         return cast("Command", importlib.import_module(f"{package}.{command}")).main(store, arguments)
     except Refused as refused:
         return refused.answer
-
-
-def _killed(store: Store, command: str, arguments: list[str], moment: str) -> str:
-    """Return who is killed before or after the controller has taken a submission, or nobody."""
-    submits = command in {"sbatch", "qsub"} and not {"--test-only", "-w"} & set(arguments)
-    return str(store.faults.pop(f"killed_{moment}_submission", "")) if submits else ""
-
-
-def _die(store: Store, who: str) -> None:
-    if who == "client":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if who == "caller":
-        if os.getppid() == store.settings["owner"]:
-            sys.exit("the caller is the test itself: run jobkit as a process of its own")
-        os.kill(os.getppid(), signal.SIGKILL)

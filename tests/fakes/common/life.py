@@ -75,8 +75,6 @@ def _reap(store: Store, rules: Rules, children: Children) -> None:
                 continue
             child = children.get(task.pid)
             status = child.poll() if child else None
-            if "orphan" in task.told:  # the node is gone, its processes are not
-                status = -signal.SIGKILL
             if status is None:
                 rules.look(store, job, task)
             elif not store.fault("controller_away"):
@@ -105,7 +103,7 @@ def _start_what_may(store: Store, rules: Rules, children: Children) -> None:
 def _reason(store: Store, task: Task, why: str, room: int, free: int) -> str:
     """Return why a task does not start now, in Slurm's words; ``None`` where it may."""
     if task.held:
-        return {"user": "JobHeldUser", "admin": "JobHeldAdmin"}.get(task.held, "launch failed requeued held")
+        return {"user": "JobHeldUser", "admin": "JobHeldAdmin"}[task.held]
     if why:
         return why
     if task.begin > store.clock():

@@ -52,7 +52,7 @@ class Task:
     raw
         Slurm's job id of the task itself.
     held
-        By whom it is held: ``user``, ``admin``, ``launch`` (it could not be started); else empty.
+        By whom it is held: ``user``, ``admin``; else empty.
     begin
         It may not start before this time.
     cause

@@ -61,13 +61,12 @@ def _asked(arguments: list[str]) -> dict[str, str]:
 def _records(store: Store) -> Iterator[Record]:
     """Yield the records that are in the file, in the order in which the tasks ended."""
     lag = int(store.fault("accounting_lags") or 0)
-    missing = store.fault("no_record") or ()
     found = [
         Record(job, task, run)
         for job in store.state.jobs
         for task in job.tasks
         for run in task.runs
-        if run.end and task.number not in missing
+        if run.end
         and (run is not task.runs[-1] or store.state.calls["qacct"] > task.changed + lag)
     ]  # fmt: skip
     yield from sorted(found, key=lambda record: record.run.end)

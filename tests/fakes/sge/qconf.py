@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from tests.fakes.common.entry import Answer, Refused
 from tests.fakes.common.store import Store
 from tests.fakes.common.text import captured
-from tests.fakes.sge.site import HOST, OFFERED, PES, QUEUES, SLOTS
+from tests.fakes.sge.site import PES, QUEUES
 
 _PE = """\
 pe_name            {}
@@ -25,27 +25,7 @@ urgency_slots      min
 accounting_summary FALSE
 qsort_args         NONE
 """
-_HOST = """\
-hostname              {}
-load_scaling          NONE
-complex_values        {}
-load_values           arch=lx-amd64,num_proc={}
-processors            {}
-user_lists            NONE
-xuser_lists           NONE
-projects              NONE
-xprojects             NONE
-usage_scaling         NONE
-report_variables      NONE
-"""
-_LISTS = {
-    "-sql": QUEUES,
-    "-spl": PES,
-    "-sel": (HOST,),
-    "-ss": (HOST,),
-    "-sh": (HOST,),
-    "-sm": ("root", "sgeadmin"),
-}
+_LISTS = {"-sql": QUEUES, "-spl": PES}
 
 
 def main(store: Store, arguments: list[str]) -> Answer:
@@ -61,9 +41,6 @@ def main(store: Store, arguments: list[str]) -> Answer:
         return Answer(_lines(_queues(name)))
     if verb == "-sp" and name in PES:
         return Answer(_PE.format(name))
-    if verb == "-se" and name == HOST:
-        offered = ",".join(f"{one}={most}" for one, most in OFFERED.items())
-        return Answer(_HOST.format(HOST, offered, SLOTS, SLOTS))
     if verb == "-sprjl":
         raise Refused("no project list defined\n")
     raise Refused(f'error: invalid option argument "{verb}"\n')

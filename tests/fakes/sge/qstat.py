@@ -81,7 +81,7 @@ def _asked(arguments: list[str]) -> dict[str, str]:
     left = list(arguments)
     while left:
         word = left.pop(0)
-        found[word] = left.pop(0) if word in {"-u", "-j", "-s", "-g", "-q", "-l"} and left else ""
+        found[word] = left.pop(0) if word in {"-u", "-j"} and left else ""
     return found
 
 
@@ -100,20 +100,16 @@ def flags(store: Store, job: Job, task: Task) -> str:
 def _chosen(store: Store, asked: dict[str, str]) -> list[Listed]:
     me = asked.get("-u", "*").split(",")
     jobs = [job for job in store.state.jobs if not job.replaced and ("*" in me or job.user in me)]
-    rows = [row for job in jobs for row in _rows(store, job, each="-g" in asked and "d" in asked["-g"])]
-    wanted = asked.get("-s", "")
-    rows = [
-        row for row in rows if not wanted or "a" in wanted or ("r" in wanted if row.live else "p" in wanted)
-    ]
+    rows = [row for job in jobs for row in _rows(store, job)]
     return sorted(rows, key=lambda row: not row.live)
 
 
-def _rows(store: Store, job: Job, *, each: bool) -> Iterator[Listed]:
+def _rows(store: Store, job: Job) -> Iterator[Listed]:
     groups: dict[str, list[Task]] = {}
     for task in job.tasks:
         if not task.over:
             said = flags(store, job, task)
-            groups.setdefault(f"{task.number} {said}" if task.live or each else said, []).append(task)
+            groups.setdefault(f"{task.number} {said}" if task.live else said, []).append(task)
     for said, tasks in groups.items():
         yield Listed(job, tasks, said.rpartition(" ")[2])
 

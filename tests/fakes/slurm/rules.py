@@ -132,14 +132,9 @@ def not_begun(job: Job, but: Task | None = None) -> list[Task]:
 
 
 def overtaken(store: Store, job: Job, task: Task) -> bool:
-    """Hold a task that could not be launched (fault ``launch_fails``: its tasks)."""
-    if task.number not in (store.fault("launch_fails") or ()):
-        return False
-    place(store, job, task)
-    task.held, task.reason, task.node = "launch", "launch failed requeued held", ""
-    task.restarts, task.single = task.restarts + 1, True
-    store.faults["launch_fails"].remove(task.number)
-    return True
+    """Tell that nothing keeps a task from starting."""
+    del store, job, task
+    return False
 
 
 def not_started(store: Store, job: Job, task: Task, error: OSError) -> None:
@@ -205,8 +200,9 @@ def ended(store: Store, job: Job, task: Task, status: int) -> None:
     run.rss_kib = run.rss_kib or 4676
     if not task.cause:
         run.word, run.status, run.signal = "FAILED" if status else "COMPLETED", code, number
-    elif task.cause.startswith("out_of_memory"):
-        _out_of_memory(task, step_only=task.cause.endswith("step"))
+    elif task.cause == "out_of_memory":
+        run.step_word, run.step_status, run.step_signal = "OUT_OF_MEMORY", 0, 125
+        run.word, run.signal = "OUT_OF_MEMORY", 125
     else:
         run.word, run.end = WORDS.get(task.cause, task.cause.replace("cancelled", "CANCELLED")), task.cause_at
     if _runs_again(job, task):
@@ -214,13 +210,6 @@ def ended(store: Store, job: Job, task: Task, status: int) -> None:
     else:
         task.state, task.word = ENDED, run.word.partition(" ")[0]
         task.reason = "NodeDown" if task.cause == "node_fail" else task.reason
-
-
-def _out_of_memory(task: Task, *, step_only: bool) -> None:
-    """Say so of the batch script, and of the task itself as well unless only the script's row says it."""
-    run = task.runs[-1]
-    run.step_word, run.step_status, run.step_signal = "OUT_OF_MEMORY", 0, 125
-    run.word, run.signal = ("FAILED", 9) if step_only else ("OUT_OF_MEMORY", 125)
 
 
 def _runs_again(job: Job, task: Task) -> bool:

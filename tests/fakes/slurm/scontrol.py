@@ -1,4 +1,4 @@
-"""scontrol: show config, job, partition and node; update, hold, release, requeue, ping."""
+"""scontrol: show config and partition; update, hold, release, requeue, ping."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from tests.fakes.common.entry import Answer, Refused
 from tests.fakes.common.model import PENDING, Job, Task
 from tests.fakes.common.store import Store
 from tests.fakes.common.text import captured, clock_words, numbers
-from tests.fakes.slurm.job_details import details
 from tests.fakes.slurm.options import Options, parse_anywhere
-from tests.fakes.slurm.rows import clusters, listed, rows
+from tests.fakes.slurm.rows import clusters, listed
 from tests.fakes.slurm.rules import stop
-from tests.fakes.slurm.sbatch import minutes
-from tests.fakes.slurm.site import CPUS, GPU_TYPE, GPUS, MAX_TIME_MIN, MEMORY_MB, NODES, PARTITIONS
+from tests.fakes.slurm.site import CPUS, GPUS, MAX_TIME_MIN, MEMORY_MB, NODES, PARTITIONS
 
-SHORT = {"M": "clusters", "o": "oneliner", "V": "version", "a": "all", "d": "details", "Q": "quiet"}
-FLAGS = ("oneliner", "version", "all", "details", "quiet")
+SHORT = {"M": "clusters", "o": "oneliner", "a": "all"}
+FLAGS = ("oneliner", "all")
 VALUES = ("clusters", "cluster")
 _PARTITION = """\
 PartitionName={name}
@@ -34,36 +32,22 @@ PartitionName={name}
    TRES=cpu={cpus},mem={memory}M,node=2,billing={cpus},gres/gpu={gpus}
 
 """
-_NODE = """\
-NodeName={name} Arch=x86_64 CoresPerSocket=1 
-   CPUAlloc=0 CPUEfctv={cpus} CPUTot={cpus} CPULoad=0.00
-   AvailableFeatures=(null)
-   ActiveFeatures=(null)
-   Gres=gpu:{type}:{gpus}
-   NodeAddr=127.0.0.1 NodeHostName=login Port=17001 Version=22.05.8
-   RealMemory={memory} AllocMem=0 FreeMem={memory} Sockets={cpus} Boards=1
-   State=IDLE ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A
-   Partitions={partitions} 
-
-"""  # noqa: W291 - as scontrol prints it
 
 
 def main(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of scontrol."""
     asked = parse_anywhere("scontrol", arguments, VALUES, FLAGS, SHORT)
-    if "version" in asked:
-        return Answer("slurm-wlm 22.05.8\n")
     words = asked.rest or [""]
     verb = words[0].lower()
     if verb == "ping":
         return Answer("Slurmctld(primary) at login is UP\n")
     if verb == "show":
-        answer = _show(store, asked, words[1:])
+        answer = _show(store, words[1:])
         return Answer(_in_lines(answer.out)) if "oneliner" in asked else answer
     if verb == "update":
         return _update(store, asked, words[1:])
     acts: dict[str, Callable[[Store, Job, Task], str]] = {
-        "hold": _hold, "uhold": _hold, "release": _release, "requeue": _requeue,
+        "hold": _hold, "release": _release, "requeue": _requeue,
     }  # fmt: skip
     if verb not in acts:
         raise Refused(f"invalid keyword: {verb}\n")
@@ -72,24 +56,16 @@ def main(store: Store, arguments: list[str]) -> Answer:
     return _each(store, asked, words[1], acts[verb], unknown + more)
 
 
-def _show(store: Store, asked: Options, words: list[str]) -> Answer:
+def _show(store: Store, words: list[str]) -> Answer:
     what, _, name = words[0].lower().partition("=")
     name = name or (words[1] if len(words) > 1 else "")
     if what == "config":
         return Answer(_config(store))
     if what in {"job", "jobid", "jobs"}:
-        return Answer(_jobs(store, asked, name))
+        raise Refused("slurm_load_jobs error: Invalid job id specified\n")  # of no job it tells more
     if what.startswith("partition"):
         return Answer("".join(_partition(partition) for partition in PARTITIONS if name in {"", partition}))
-    nodes = [node for node in NODES if name in {"", node}]
-    values = {
-        "cpus": CPUS,
-        "type": GPU_TYPE,
-        "gpus": GPUS,
-        "memory": MEMORY_MB,
-        "partitions": ",".join(PARTITIONS),
-    }
-    return Answer("".join(_NODE.format(name=node, **values) for node in nodes))
+    raise Refused(f"invalid entity: {words[0]} for keyword: show\n")
 
 
 def _in_lines(text: str) -> str:
@@ -130,22 +106,6 @@ def _partition(name: str) -> str:
     )
 
 
-def _jobs(store: Store, asked: Options, name: str) -> str:
-    number, _, index = name.partition("_")
-    names = clusters(store, "scontrol", asked.get("clusters", asked.get("cluster", "")))
-    jobs = [job for job in store.state.jobs if job.cluster in names and not job.replaced]
-    found = [
-        details(store, row)
-        for job in jobs
-        if number in {"", str(job.id)}
-        for row in rows(job, each=bool(index))
-        if index in {"", str(row.task.number)}
-    ]
-    if not found and name:
-        raise Refused("slurm_load_jobs error: Invalid job id specified\n")
-    return "".join(found) or "No jobs in the system\n"
-
-
 def _update(store: Store, asked: Options, words: list[str]) -> Answer:
     values = {key.lower(): value for key, _, value in (word.partition("=") for word in words)}
     if "jobid" not in values:
@@ -156,13 +116,8 @@ def _update(store: Store, asked: Options, words: list[str]) -> Answer:
             return "Job has already finished" if task.single else "No error"
         if "arraytaskthrottle" in values:
             job.throttle = int(values["arraytaskthrottle"])
-        if "timelimit" in values:
-            job.options["time"] = str(minutes(values["timelimit"]))
         if "starttime" in values:
             task.begin = store.clock()
-        if "requeue" in values:
-            job.options.pop("no-requeue", None)
-            job.options |= {} if values["requeue"] == "1" else {"no-requeue": "yes"}
         return "No error"
 
     return _each(store, asked, values["jobid"], act, f"Invalid job id specified for job {values['jobid']}\n")

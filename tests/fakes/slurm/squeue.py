@@ -1,9 +1,7 @@
-"""squeue: what the controller holds, in any format of squeue(1)."""
+"""squeue: what the controller holds, in the columns that jobkit asks for."""
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -14,29 +12,12 @@ from tests.fakes.common.store import Store
 from tests.fakes.common.text import clock_words, iso
 from tests.fakes.slurm.options import Options, parse_anywhere, table
 from tests.fakes.slurm.rows import Row, clusters, queue_id, rows
-from tests.fakes.slurm.rules import memory
 from tests.fakes.slurm.sbatch import limit_min
 
-SHORT = table(
-    "h:noheader r:array o:format O:Format j:jobs u:user n:name t:states M:clusters p:partition "
-    "w:nodelist a:all V:version"
-)
-FLAGS = ("noheader", "array", "all", "me", "start", "version")
-VALUES = (
-    "format",
-    "Format",
-    "jobs",
-    "job",
-    "user",
-    "name",
-    "states",
-    "clusters",
-    "cluster",
-    "partition",
-    "nodelist",
-)
+SHORT = table("h:noheader r:array o:format j:jobs u:user n:name t:states M:clusters a:all")
+FLAGS = ("noheader", "array", "all")
+VALUES = ("format", "jobs", "job", "user", "name", "states", "clusters", "cluster")
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
-START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 CODES = table(
     "PENDING:PD RUNNING:R COMPLETING:CG COMPLETED:CD FAILED:F TIMEOUT:TO CANCELLED:CA NODE_FAIL:NF "
     "PREEMPTED:PR OUT_OF_MEMORY:OOM"
@@ -82,68 +63,29 @@ class Seen(NamedTuple):
         return self.task.begin
 
 
-def _left(seen: Seen) -> str:
-    return clock_words(60 * limit_min(seen.job) - seen.elapsed_s)
-
-
 def _where(seen: Seen) -> str:
     return f"({seen.task.reason})" if seen.task.state == PENDING else seen.task.node
 
 
-def _end(seen: Seen) -> str:
-    return iso(seen.start + 60 * limit_min(seen.job) if seen.start else 0.0, "N/A")
-
-
-def _gpus(seen: Seen) -> str:
-    return f"gres/{seen.job.options['gres']}" if "gres" in seen.job.options else "N/A"
-
-
 FIELDS: Mapping[str, tuple[str, Callable[[Seen], object]]] = {
-    "A": ("JOBID", lambda seen: seen.task.raw or seen.job.id),
-    "a": ("ACCOUNT", lambda seen: seen.job.options.get("account", "root")),
-    "B": ("EXEC_HOST", lambda seen: seen.task.node or "n/a"),
-    "b": ("TRES_PER_NODE", _gpus),
-    "C": ("CPUS", lambda seen: seen.job.options.get("cpus-per-task", "1")),
     "D": ("NODES", lambda _: 1),
-    "E": ("DEPENDENCY", lambda seen: seen.job.options.get("dependency", "(null)")),
-    "e": ("END_TIME", _end),
-    "F": ("ARRAY_JOB_ID", lambda seen: seen.job.id),
     "i": ("JOBID", lambda seen: queue_id(seen.row, each=seen.each)),
     "j": ("NAME", lambda seen: seen.job.name),
-    "K": ("ARRAY_TASK_ID", lambda seen: seen.task.number if seen.job.array else "N/A"),
-    "L": ("TIME_LEFT", _left),
-    "l": ("TIME_LIMIT", lambda seen: clock_words(60 * limit_min(seen.job))),
     "M": ("TIME", lambda seen: clock_words(seen.elapsed_s)),
-    "m": ("MIN_MEMORY", lambda seen: memory(seen.job)),
     "N": ("NODELIST", lambda seen: seen.task.node),
-    "o": ("COMMAND", lambda seen: seen.job.command),
     "P": ("PARTITION", lambda seen: seen.job.options.get("partition", "cpu")),
-    "Q": ("PRIORITY", lambda seen: 0 if seen.task.held else 4294901756),
-    "q": ("QOS", lambda seen: seen.job.options.get("qos", "normal")),
     "R": ("NODELIST(REASON)", _where),
     "r": ("REASON", lambda seen: seen.task.reason),
     "S": ("START_TIME", lambda seen: iso(seen.start, "N/A")),
     "T": ("STATE", lambda seen: seen.word),
     "t": ("ST", lambda seen: CODES.get(seen.word, seen.word)),
     "u": ("USER", lambda seen: seen.job.user),
-    "U": ("UID", lambda _: os.getuid()),
-    "V": ("SUBMIT_TIME", lambda seen: iso(seen.task.submitted or seen.job.submitted)),
-    "Y": ("SCHEDNODES", lambda _: "(null)"),
-    "y": ("NICE", lambda _: 0),
-    "Z": ("WORK_DIR", lambda seen: seen.job.directory),
 }
-LONG = table(
-    "jobid:A jobarrayid:i arrayjobid:F arraytaskid:K name:j state:T statecompact:t reason:r "
-    "nodelist:N reasonlist:R timeused:M timeleft:L timelimit:l starttime:S endtime:e submittime:V "
-    "username:u account:a partition:P numcpus:C workdir:Z dependency:E tres-per-node:b"
-)
 
 
 def main(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of squeue."""
     asked = parse_anywhere("squeue", arguments, VALUES, FLAGS, SHORT)
-    if "version" in asked:
-        return Answer("slurm-wlm 22.05.8\n")
     layout = _layout(asked)
     names = clusters(store, "squeue", asked.get("clusters", asked.get("cluster", "")))
     if store.use("queue_empty"):
@@ -162,10 +104,7 @@ def main(store: Store, arguments: list[str]) -> Answer:
 
 def _layout(asked: Options) -> list[tuple[str, str, int | None, bool]]:
     """Return text and fields: ``(text before, letter, width, right)``."""
-    if "Format" in asked:
-        fields = [word.partition(":") for word in asked["Format"].split(",")]
-        return [("", LONG[name.lower()], int(width or 20), False) for name, _, width in fields]
-    text = asked.get("format", START if "start" in asked else DEFAULT)
+    text = asked.get("format", DEFAULT)
     parts = re.split(r"%(\.?)(\d*)(.)", text)
     found: list[tuple[str, str, int | None, bool]] = []
     for before, dot, width, letter in zip(*(parts[index::4] for index in range(4)), strict=False):
@@ -193,7 +132,7 @@ def _chosen(store: Store, asked: Options, cluster: str) -> list[Seen]:
     ids = asked.get("jobs", asked.get("job", ""))
     if ids:
         jobs = _by_id(store, jobs, ids.split(","))
-    user = pwd.getpwuid(os.getuid()).pw_name if "me" in asked else asked.get("user", "")
+    user = asked.get("user", "")
     found = [Seen(store, row, each) for job in jobs for row in rows(job, each=each)]
     chosen = [
         seen

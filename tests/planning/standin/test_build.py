@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.planning.sample import SEED
 from jobkit.planning.standin.build import (
@@ -80,14 +79,6 @@ def test_a_second_builder_waits_for_the_first(tiny_model: ModelRef, tmp_path: Pa
         assert make_standin("tiny", tmp_path, say) == read_card(Path(tiny_model.path))
     assert len(said) == 1
     assert "waiting" in said[0]
-
-
-def test_the_path_changes_with_the_size(tmp_path: Path) -> None:
-    paths = {standin_path(size, tmp_path) for size in SIZES}
-    assert len(paths) == len(SIZES)
-    assert not any(is_built(path) for path in paths)
-    with pytest.raises(JobkitError, match="no stand-in model of size 'huge'"):
-        standin_path("huge", tmp_path)
 
 
 def test_full_has_the_english_models_dimensions() -> None:

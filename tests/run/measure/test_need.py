@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.records import Batch, Point
+from jobkit.core.records import Batch
 from jobkit.run.failure import Stopped
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.need import (
@@ -25,64 +25,22 @@ from jobkit.run.measure.need import (
 from jobkit.run.paragraphs import Call
 from jobkit.run.workloads.base import Heavy, Result, Workload
 from tests.support.builders import batch, point
+from tests.support.fake_torch import FakeTorch, OutOfMemoryError
 
 MIB = 2**20
 
 
-class OutOfMemoryError(RuntimeError):
-    """What torch calls it."""
+GIB = 2**30
 
 
-@dataclass
-class Card:
-    """A device whose allocator refuses what is above a cap.
-
-    Attributes
-    ----------
-    caps
-        All that were set; the last one holds.
-    allocated_bytes
-        By load; what is reserved is a tenth more, and what is needed 3 % less than that.
-    """
-
-    total_bytes: int = 100 * 2**30
-    torch: object = True
-    caps: list[int | None] = field(default_factory=list)
-    emptied: int = 0
-    peak_bytes: int = 0
-
-    def cap(self, size_bytes: int | None) -> None:
-        self.caps.append(size_bytes)
-
-    def empty_cache(self) -> None:
-        self.emptied += 1
-
-    def reset_peaks(self) -> None:
-        self.peak_bytes = 0
-
-    def synchronise(self) -> None:
-        pass
-
-    def known_peaks(self) -> tuple[int, int]:
-        return self.peak_bytes, self.peak_bytes * 11 // 10
-
-    def run(self, size_bytes: int) -> Callable[[], None]:
-        """Return a batch that holds so many bytes at its peak."""
-
-        def again() -> None:
-            if needed(size_bytes) > (self.caps[-1] or self.total_bytes):
-                raise OutOfMemoryError("CUDA out of memory")
-            self.peak_bytes = max(self.peak_bytes, size_bytes)
-
-        return again
-
-    @property
-    def device(self) -> Device:
-        return cast("Device", self)
+@pytest.fixture
+def torch() -> FakeTorch:
+    return FakeTorch(100 * GIB)
 
 
-def needed(size_bytes: int) -> int:
-    return int(0.97 * 1.1 * size_bytes)
+def heavy(torch: FakeTorch, load: int) -> Heavy:
+    """Return a batch that allocates its load in MiB."""
+    return Heavy(load, lambda: torch.hold(load * MIB))
 
 
 SEARCHING = replace(point(), allocator=SEARCHED)
@@ -118,89 +76,68 @@ def test_a_batch_that_needs_all_it_reserved_is_told_in_one_try() -> None:
 # -- measuring
 
 
-def test_the_need_is_found_and_the_cap_put_back() -> None:
-    card, size = Card(), 4 * 2**30
-    [found] = measure_needs(
-        card.device, [Heavy(7_000, card.run(size))], replace(SEARCHING, cap_bytes=80 * 2**30)
-    )
-    assert (found.load, found.allocated_bytes, found.reserved_bytes) == (7_000, size, size * 11 // 10)
-    assert found.failed_bytes < needed(size) <= found.passed_bytes
-    assert found.passed_bytes - found.failed_bytes <= max(STEP_BYTES, FINEST_SHARE * found.reserved_bytes)
-    assert card.caps[0] == card.caps[-1] == 80 * 2**30
-    assert card.emptied == found.tries == len(card.caps) - 1
-    assert found.seconds >= 0
+def test_the_need_is_found_and_the_cap_put_back(torch: FakeTorch) -> None:
+    load = 4096
+    limited = replace(SEARCHING, cap_bytes=80 * GIB)
+    [need] = measure_needs(Device("cuda", torch), [heavy(torch, load)], limited)
+    assert (need.load, need.allocated_bytes, need.reserved_bytes) == (load, 4 * GIB, 4 * GIB * 11 // 10)
+    assert need.failed_bytes < 1.05 * 4 * GIB <= need.passed_bytes
+    assert need.passed_bytes - need.failed_bytes <= max(STEP_BYTES, FINEST_SHARE * need.reserved_bytes)
+    assert 80 * GIB <= torch.cap_bytes <= 80 * GIB + 1024
+    assert torch.emptied == need.tries
+    assert need.seconds >= 0
 
 
-def test_parts_are_measured_where_the_grain_shows_and_else_not() -> None:
-    card = Card()
-    small = [Heavy(load, card.run(load * MIB)) for load in (1_000, 850, 700)]
-    assert [one.load for one in measure_needs(card.device, small, SEARCHING)] == [1_000, 850, 700]
-    large = [Heavy(load, card.run(load * MIB)) for load in (2_000, 1_700, 1_400)]
-    assert [one.load for one in measure_needs(card.device, large, SEARCHING)] == [2_000]
+def test_parts_are_measured_only_below_the_allocators_grain(torch: FakeTorch) -> None:
+    for loads, measured in ((1_000, 850, 700), 3), ((2_000, 1_700, 1_400), 1):
+        needs = measure_needs(Device("cuda", torch), [heavy(torch, load) for load in loads], SEARCHING)
+        assert [need.load for need in needs] == list(loads[:measured])
     assert 1_000 * MIB < GRAIN_SHOWS_BYTES < 2_000 * MIB
-    assert card.caps[-1] is None
+    assert torch.cap_bytes == torch.total_bytes
 
 
 @pytest.mark.parametrize("allocator", [None, "expandable_segments:False"])
-def test_without_expandable_segments_nothing_is_searched(allocator: str | None) -> None:
-    card = Card()
-    [found] = measure_needs(
-        card.device, [Heavy(9, card.run(2 * 2**30))], replace(point(), allocator=allocator)
-    )
-    assert (found.passed_bytes, found.failed_bytes) == (found.reserved_bytes, found.allocated_bytes - 1)
-    assert found.tries == 1
+def test_without_expandable_segments_nothing_is_searched(torch: FakeTorch, allocator: str | None) -> None:
+    [need] = measure_needs(Device("cuda", torch), [heavy(torch, 2048)], replace(point(), allocator=allocator))
+    assert (need.passed_bytes, need.failed_bytes) == (need.reserved_bytes, need.allocated_bytes - 1)
+    assert need.tries == 1
 
 
-def test_nothing_is_measured_in_text_order_or_on_a_cpu() -> None:
+def test_nothing_is_measured_in_text_order_or_on_a_cpu(torch: FakeTorch) -> None:
     def never() -> None:
         raise AssertionError
 
-    heavy, card = [Heavy(9, never)], Card()
-    assert measure_needs(card.device, heavy, replace(SEARCHING, order="text")) == ()
-    assert measure_needs(Device("cpu"), heavy, SEARCHING) == ()
-    assert card.caps == [None]
+    assert measure_needs(Device("cuda", torch), [Heavy(9, never)], replace(SEARCHING, order="text")) == ()
+    assert measure_needs(Device("cpu"), [Heavy(9, never)], SEARCHING) == ()
 
 
-def test_a_signal_ends_the_measuring_and_keeps_what_was_found() -> None:
-    card = Card()
-
-    def stopped() -> None:
-        raise Stopped("USR1")
-
-    heavy = [Heavy(900, card.run(900 * MIB)), Heavy(800, stopped), Heavy(700, card.run(700 * MIB))]
-    found = measure_needs(card.device, heavy, replace(SEARCHING, cap_bytes=5 * 2**30))
-    assert [one.load for one in found] == [900]
-    assert card.caps[-1] == 5 * 2**30
-
-
-@pytest.mark.parametrize("error", [ValueError("odd"), OutOfMemoryError("CUDA out of memory")])
-def test_a_failure_beside_the_work_loses_nothing(
-    error: Exception, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "error", [Stopped("USR1"), ValueError("odd"), OutOfMemoryError("CUDA out of memory")]
+)
+def test_a_signal_or_a_failure_ends_the_measuring_and_keeps_the_needs(
+    torch: FakeTorch, error: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    card = Card()
-
     def fails() -> None:
         raise error
 
-    found = measure_needs(card.device, [Heavy(900, card.run(900 * MIB)), Heavy(800, fails)], SEARCHING)
-    assert [one.load for one in found] == [900]
-    assert card.caps[-1] is None
-    assert str(error) in capsys.readouterr().err
+    batches = [heavy(torch, 900), Heavy(800, fails), heavy(torch, 700)]
+    needs = measure_needs(Device("cuda", torch), batches, replace(SEARCHING, cap_bytes=5 * GIB))
+    assert [need.load for need in needs] == [900]
+    assert 5 * GIB <= torch.cap_bytes <= 5 * GIB + 1024
+    assert isinstance(error, Stopped) or str(error) in capsys.readouterr().err
 
 
 def test_an_error_that_is_no_lack_of_memory_does_not_pass_for_one(
-    capsys: pytest.CaptureFixture[str],
+    torch: FakeTorch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    card = Card()
-    runs = iter([card.run(900 * MIB)])
+    runs = iter([900 * MIB])
 
     def once() -> None:
-        again = next(runs, None)
-        if again is None:
+        if (size := next(runs, None)) is None:
             raise ValueError("no longer")
-        again()
+        torch.hold(size)
 
-    assert measure_needs(card.device, [Heavy(900, once)], SEARCHING) == ()
+    assert measure_needs(Device("cuda", torch), [Heavy(900, once)], SEARCHING) == ()
     assert "no longer" in capsys.readouterr().err
 
 
@@ -249,15 +186,10 @@ def test_a_workload_that_tells_is_asked() -> None:
     assert [one.load for one in heaviest(cast("Workload", Told()), batches(3), TODO)] == [5]
 
 
-def test_one_that_fails_to_tell_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_fails_to_tell_loses_nothing(torch: FakeTorch, capsys: pytest.CaptureFixture[str]) -> None:
     found = heaviest(cast("Workload", Broken()), batches(3), TODO)
-    assert measure_needs(Card().device, found, SEARCHING) == ()
+    assert measure_needs(Device("cuda", torch), found, SEARCHING) == ()
     assert "broken" in capsys.readouterr().err
-
-
-def test_a_point_says_what_the_measuring_depends_on() -> None:
-    names = ("order", "allocator", "cap_bytes")
-    assert set(names) <= set(Point.__dataclass_fields__)
 
 
 class Primed:
@@ -270,15 +202,14 @@ class Primed:
         self.asked.append(tuple(paragraphs))
 
 
-def test_the_heaviest_batch_comes_before_its_call_and_from_an_empty_cache() -> None:
-    card, workload = Card(), Primed()
-    seconds = run_heaviest_first(card.device, cast("Workload", workload), Call(0, ("a", "b")))
+def test_the_heaviest_batch_comes_before_its_call_and_from_an_empty_cache(torch: FakeTorch) -> None:
+    workload = Primed()
+    seconds = run_heaviest_first(Device("cuda", torch), cast("Workload", workload), Call(0, ("a", "b")))
     assert workload.asked == [("a", "b")]
-    assert card.emptied == 1
+    assert torch.emptied == 1
     assert seconds >= 0
 
 
-def test_a_workload_that_cannot_do_one_batch_begins_with_the_call() -> None:
-    card = Card()
-    assert run_heaviest_first(card.device, cast("Workload", object()), Call(0, ("a",))) == 0
-    assert card.emptied == 0
+def test_a_workload_that_cannot_do_one_batch_begins_with_the_call(torch: FakeTorch) -> None:
+    assert run_heaviest_first(Device("cuda", torch), cast("Workload", object()), Call(0, ("a",))) == 0
+    assert torch.emptied == 0

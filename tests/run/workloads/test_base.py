@@ -10,6 +10,7 @@ from jobkit.run.workloads.base import SHIPPED, knobs, workload_class
 def test_every_shipped_workload_is_found_without_its_framework(name: str) -> None:
     found = workload_class(name)
     assert knobs(name) == found.KNOBS
+    assert knobs("package.module:Class") is None, "it is not imported"
     assert "batch_size" in found.KNOBS
 
 
@@ -20,7 +21,3 @@ def test_what_is_no_workload_is_named(name: str) -> None:
     with pytest.raises(JobkitError, match="workload '") as caught:
         workload_class(name)
     assert "stanza-ner" in caught.value.hint
-
-
-def test_knobs_of_a_users_own_class_are_not_looked_at() -> None:
-    assert knobs("package.module:Class") is None

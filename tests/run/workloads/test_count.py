@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.run.workloads.base import Entity, Workload, workload_class
-from jobkit.run.workloads.count import DEFAULT_BATCH_SIZE, Count
+from jobkit.run.workloads.count import DEFAULT_BATCH_SIZE
 
 
 def count(batch_size: int | None = None) -> Workload:
@@ -21,16 +21,10 @@ def test_counts_words_and_names_the_longest() -> None:
     assert (result.load, result.padded_chars) == (2 * 16, 2 * 16)
 
 
-def test_needs_no_model_and_has_one_knob() -> None:
-    assert Count.KNOBS == ("batch_size",)
-    assert not Count.NEEDS_MODEL
-    assert count().items_per_call() == DEFAULT_BATCH_SIZE
-    assert "python" in count().versions()
-
-
 def test_effective_is_the_largest_call() -> None:
     workload = count(7)
-    assert workload.items_per_call() == 7
+    assert (workload.items_per_call(), count().items_per_call()) == (7, DEFAULT_BATCH_SIZE)
+    assert "python" in workload.versions()
     assert workload.effective() == {"batch_size": None}
     for size in (3, 5, 2):
         workload.process(["a"] * size)

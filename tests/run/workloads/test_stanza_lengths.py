@@ -6,7 +6,8 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
-from jobkit.fit.loads import Lengths, Loads
+from jobkit.fit.lengths import Lengths
+from jobkit.fit.loads import Loads
 from jobkit.planning.sample import SEED, generate
 from jobkit.run.workloads.stanza_lengths import columns
 from jobkit.run.workloads.stanza_ner import StanzaNer
@@ -18,7 +19,7 @@ ODD = ["One.", "\u0085", "A\u00a0b — “½”\n  c…", "x" * 1_200, "No end",
 
 @pytest.fixture(scope="module")
 def paragraphs() -> list[str]:
-    return [*generate(SEED).paragraphs[:150], *ODD]
+    return [*generate(SEED).paragraphs[:60], *ODD]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.planning.sample import SEED, Sample, generate
-from jobkit.run.workloads.base import Entity, Heavy, Result, workload_class
+from jobkit.run.workloads.base import Entity, Heavy, Result
 from jobkit.run.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, language_of
 
 Load = Callable[..., StanzaNer]
@@ -45,11 +45,6 @@ def run(workload: StanzaNer, paragraphs: Sequence[str]) -> tuple[list[Entity], l
         results.append(workload.process(paragraphs[first : first + size]))
         entities += (row._replace(paragraph=row.paragraph + first) for row in results[-1].entities)
     return entities, results
-
-
-def test_it_is_the_workload_of_its_name() -> None:
-    assert workload_class("stanza-ner") is StanzaNer
-    assert StanzaNer.NEEDS_MODEL
 
 
 @pytest.mark.untraced
@@ -128,6 +123,7 @@ def test_batch_size_is_paragraphs_and_sentences(load: Load, sample: Sample) -> N
     assert effective["batch_size"] == 20
     assert effective["paragraphs_per_call"] == 20
     assert effective["sentences_per_ner_batch"] == 20
+    assert effective_after(load(batch_size=500), sample.paragraphs[:50])["batch_size"] == 50
 
 
 def test_either_may_be_its_own_axis(load: Load, sample: Sample) -> None:
@@ -137,11 +133,6 @@ def test_either_may_be_its_own_axis(load: Load, sample: Sample) -> None:
     effective = effective_after(load(paragraphs_per_call=3), paragraphs)
     assert effective["paragraphs_per_call"] == 3
     assert "batch_size" not in effective
-
-
-def test_a_batch_larger_than_the_text_shows(load: Load, sample: Sample) -> None:
-    effective = effective_after(load(batch_size=500), sample.paragraphs[:50])
-    assert effective["batch_size"] == 50
 
 
 def test_the_tokenizers_batch_takes_effect(load: Load, sample: Sample) -> None:
@@ -195,18 +186,6 @@ def test_the_heaviest_batch_of_a_call_is_tagged_alone_and_leaves_nothing(load: L
     assert result.entities == untouched.process(paragraphs).entities
 
 
-def test_nothing_to_tag_is_no_batch(load: Load) -> None:
-    workload = load()
-    workload.tag_heaviest([])
-    assert workload.attempted_load() == 0
-
-
-def test_a_batch_of_one_sentence_has_no_parts(load: Load) -> None:
-    workload = load(batch_size=1)
-    result = workload.process(["Ada went home."])
-    assert [one.load for one in workload.heaviest()] == [result.load]
-
-
 def test_tokenised_sentences_are_tagged_as_what_they_were_cut_from(load: Load, sample: Sample) -> None:
     workload = load(batch_size=12)
     paragraphs = sample.paragraphs[:12]
@@ -239,14 +218,6 @@ def test_the_load_of_a_batch_that_failed_is_known(
     assert max(rows * columns for rows, columns in shapes) == whole.load
 
 
-def test_without_a_batch_size_it_is_stanzas(load: Load) -> None:
-    assert load().items_per_call() == DEFAULT_BATCH_SIZE
-
-
-def test_versions_name_the_frameworks(load: Load) -> None:
-    assert {"torch", "stanza", "numpy"} <= set(load().versions())
-
-
 def test_offsets_that_do_not_fit_are_an_error_never_a_row() -> None:
     token = SimpleNamespace(start_char=0, end_char=3, text="Ada")
     entity = SimpleNamespace(start_char=0, end_char=3, type="PERSON", tokens=[token])
@@ -269,3 +240,13 @@ def test_a_folder_must_hold_one_language(tmp_path: Path, tiny_model: ModelRef) -
     (folder / "de").mkdir()
     with pytest.raises(JobkitError, match="holds de, en, where one"):
         language_of(folder)
+
+
+def test_defaults_and_a_text_without_sentences(load: Load) -> None:
+    workload = load()
+    assert workload.items_per_call() == DEFAULT_BATCH_SIZE
+    assert {"torch", "stanza", "numpy"} <= set(workload.versions())
+    workload.tag_heaviest([])
+    assert workload.attempted_load() == 0
+    result = workload.process(["Ada went home."])
+    assert [heavy.load for heavy in workload.heaviest()] == [result.load], "one sentence has no parts"

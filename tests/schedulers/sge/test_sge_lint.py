@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobkit.schedulers.script import Finding, read_script
 from jobkit.schedulers.sge.lint import RULES, lint
@@ -109,18 +107,3 @@ def test_without_a_known_folder_a_relative_log_is_left_alone() -> None:
 def test_a_script_without_a_directive_is_of_another_kind() -> None:
     assert lint(read_script("#!/bin/bash\n#SBATCH -n 1\necho $# -l\ntrap 'x' USR1\n")) is None
     assert lint(read_script("cat <<E >job.sh\n#$ -cwd\nE\nqsub job.sh\n")) is None
-
-
-def test_a_directive_that_is_misspelt_is_told_also_where_it_is_the_only_one() -> None:
-    assert [one.rule for one in found("# $ -cwd\n")] == ["misspelt"]
-
-
-WORDS = ["#$", "-soft", "-l", "gpu=1", "-o", "a/$X", "-j", "y", "-e", "trap", "<<E", "E", "\n", "\r"]
-
-
-@given(st.lists(st.sampled_from(WORDS) | st.text()))
-def test_no_text_is_too_odd(parts: list[str]) -> None:
-    for one in lint(read_script(" ".join(parts), lambda _: False)) or ():
-        assert one.rule in RULES
-        assert one.told
-        assert one.mend

@@ -3,8 +3,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
@@ -12,8 +10,6 @@ from jobkit.schedulers.sge.survey import (
     gpu_resource,
     memory_resources,
     parse_survey,
-    queues,
-    resources,
     survey_argvs,
 )
 from jobkit.schedulers.survey import Consumable, Resource
@@ -187,34 +183,6 @@ def test_a_queue_on_several_hosts_that_differ() -> None:
     assert (queue.walltime_s, queue.nodes, queue.cpus, queue.memory_bytes) == (3600, 2, 16, 8 * 2**30)
     assert queue.closed == "all of it is disabled or unreachable"
     assert queue.gpus == {"": 1}
-
-
-WORD = st.text("abcdefg_", min_size=1, max_size=6)
-
-
-@given(st.lists(st.tuples(WORD, st.sampled_from(["YES", "NO", "JOB"])), unique_by=lambda row: row[0]))
-def test_every_resource_is_found_again(rows: list[tuple[str, str]]) -> None:
-    text = "".join(f"{name} {name} INT <= YES {counted} 0 0\n" for name, counted in rows)
-    known = resources(f"#name shortcut type\n{text}")
-
-    assert [one.name for one in known] == [name for name, _ in rows]
-    assert [one.counted is Consumable.NOT for one in known] == [counted == "NO" for _, counted in rows]
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_no_answer_is_too_odd(text: str) -> None:
-    said = Completed(("x",), 0, text, text)
-    told = parse_survey(dict.fromkeys([*FILES, "projects", "environment x"], said))
-    survey_argvs(dict.fromkeys(FILES, said))
-
-    assert told.trouble == ""
-
-
-@given(st.lists(WORD, unique=True))
-def test_every_queue_is_found_again(names: list[str]) -> None:
-    text = "\n".join(f"qname   {name}\nh_rt 1:00:00\nqtype BATCH" for name in names)
-
-    assert list(queues(text)) == names
 
 
 @pytest.mark.parametrize(

@@ -159,14 +159,3 @@ def test_any_slip_is_found_and_the_mend_mends_it(word: str, option: str, gap: st
     assert one.rule == "misspelt"
     written = one.mend.removeprefix("write ").partition(", or, ")[0]
     assert found(f"{START}{written}\n") == ()
-
-
-WORDS = ["#SBATCH", "#", "sbatch", "--mem=1", "-o", "a/%j$", "--signal=USR1", "trap", "<<E", "E", "\n", "\r"]
-
-
-@given(st.lists(st.sampled_from(WORDS) | st.text()))
-def test_no_text_is_too_odd(parts: list[str]) -> None:
-    for one in lint(read_script(" ".join(parts), lambda _: False)) or ():
-        assert one.rule in RULES
-        assert one.told
-        assert one.mend

@@ -22,7 +22,7 @@ def waits(reason: str, state: State = State.PENDING) -> Queued:
         ("QOSMaxJobsPerUserLimit", "QOSMaxJobsPerUserLimit: a limit of the QOS is reached"),
         ("QOSGrpGRES", "QOSGrpGRES: a limit of the QOS is reached"),
         ("AssocGrpCPUMinutesLimit", "AssocGrpCPUMinutesLimit: a limit of the account is reached"),
-        ("DependencyNeverSatisfied", "DependencyNeverSatisfied: what it waits for can never come true"),
+        ("DependencyNeverSatisfied", "DependencyNeverSatisfied: its dependency can never be satisfied"),
         ("Dependency", "Dependency: waits for another job to end"),
         ("SomethingNew", "SomethingNew"),
         ("", ""),

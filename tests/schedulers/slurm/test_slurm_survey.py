@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
 from jobkit.schedulers.slurm.survey import parse_survey, partitions, survey_argvs
-from jobkit.schedulers.survey import Survey
 from tests.support import surveys
 
 Captured = Callable[[str], Completed]
@@ -41,17 +40,6 @@ def test_a_controller_that_is_down_is_asked_no_more(captured: Captured) -> None:
     assert told.trouble.startswith("Slurmctld(primary) at ")
     assert (told.version, told.queues, told.accounts) == ("22.05.8", None, None)
     assert told.keeping.works is None
-
-
-def test_nothing_answered_is_nothing_known() -> None:
-    assert parse_survey({}) == Survey(
-        product="Slurm",
-        queue_noun="partition",
-        walltime_noun="MaxTime",
-        keeping=slurm.parse_survey({}).keeping,
-        sources=slurm.parse_survey({}).sources,
-    )
-    assert parse_survey({}).keeping.said == "not asked"
 
 
 def test_the_test_cluster() -> None:
@@ -106,12 +94,6 @@ def test_a_database_that_is_down(captured: Captured) -> None:
     assert set(told.silent) == {"sacct", "accounts"}
 
 
-def test_accounting_that_says_nothing_at_all() -> None:
-    silent = answers("lab") | {"sacct": Completed(("sacct",), 1, "", "")}
-
-    assert parse_survey(silent).keeping.said == "does not answer: nothing was said"
-
-
 def test_a_site_where_jobs_must_be_charged() -> None:
     strict = answers("lab")
     text = strict["config"].stdout.replace(
@@ -155,15 +137,6 @@ def test_every_row_is_found_again(rows: list[tuple[str, str, int]]) -> None:
     for name, queue in known.items():
         assert queue.nodes == sum(nodes for other, _, nodes in rows if other == name)
         assert bool(queue.gpus) == any(gres != "(null)" for other, gres, _ in rows if other == name)
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_no_answer_is_too_odd(text: str) -> None:
-    said = Completed(("x",), 0, text, text)
-    told = parse_survey(dict.fromkeys(FILES, said))
-
-    assert told.trouble == ""
-    assert told.queues is not None
 
 
 @pytest.mark.parametrize(("text", "version"), [("slurm 23.11.4\n", "23.11.4"), ("", "")])

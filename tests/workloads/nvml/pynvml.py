@@ -6,6 +6,7 @@ import os
 from types import SimpleNamespace
 
 GIB = 2**30
+NVML_FEATURE_ENABLED = 1
 
 
 class NVMLError(Exception):
@@ -76,6 +77,12 @@ def nvmlDeviceGetUtilizationRates(handle: str) -> SimpleNamespace:  # noqa: N802
 def nvmlDeviceGetPowerUsage(handle: str) -> int:  # noqa: N802
     """Return none."""
     raise NVMLError(handle)
+
+
+def nvmlDeviceGetAccountingMode(handle: str) -> int:  # noqa: N802
+    """Return that it is off."""
+    del handle
+    return 0
 
 
 def nvmlSystemGetCudaDriverVersion() -> int:  # noqa: N802

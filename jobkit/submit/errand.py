@@ -1,0 +1,102 @@
+"""A job of one task that runs no point: submitted, and waited for until its answer is home."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobkit.core import files
+from jobkit.core.errors import JobkitError
+from jobkit.core.layout import ACCOUNTING_FILE, JOURNAL_FILE
+from jobkit.core.units import pauses
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.types import ONE_TASK, JobId, Queued
+from jobkit.status import queue
+from jobkit.submit import controller
+
+LOOK_S = 0.5
+FIRST_PAUSE_S, SLOWEST_PAUSE_S = 2.0, 15.0
+GONE_GRACE_S = 20.0
+"""How long a file may take from a node to here: a client of a file server caches the listing of a folder."""
+
+
+@dataclass(slots=True)
+class Errand:
+    """A job of one task, and the last answer of the queue about it.
+
+    Attributes
+    ----------
+    run_dir
+        The folder of its script, journal, logs and answer.
+    queued
+        What the queue last reported; ``None`` if it does not hold the job.
+    in_queue_at
+        When the queue last held the job, or did not answer.
+    """
+
+    scheduler: Scheduler
+    run_dir: Path
+    job: JobId
+    submitted_at: float = field(default_factory=time.monotonic)
+    queued: Queued | None = None
+    in_queue_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds since it was submitted."""
+        return time.monotonic() - self.submitted_at
+
+    @property
+    def gone(self) -> bool:
+        """Whether it left the queue so long ago that its answer would be home."""
+        return time.monotonic() - self.in_queue_at > GONE_GRACE_S
+
+    @property
+    def log(self) -> str:
+        """The text of its logs."""
+        logs = sorted((self.run_dir / "logs").iterdir())
+        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
+
+    def wait_for(self, answer: str) -> Iterator[None]:
+        """Wait until the job has written a file into its folder; yield after each answer of the queue."""
+        # A listing makes the client of a file server look again; a look at one name does not.
+        for pause_s in pauses(FIRST_PAUSE_S, SLOWEST_PAUSE_S):
+            ask_at = time.monotonic() + pause_s
+            while time.monotonic() < ask_at:
+                if answer in {path.name for path in self.run_dir.iterdir()}:
+                    return
+                time.sleep(LOOK_S)
+            queued = queue.ask_queue(self.scheduler, (self.job,), [self.run_dir])
+            if queued is None or queued:
+                self.in_queue_at = time.monotonic()
+            if queued is not None:
+                self.queued = queued[0] if queued else None
+            yield
+
+    def cancel(self) -> str:
+        """Cancel the job; return a line that reports it, or why that was not possible."""
+        try:
+            controller.cancel(self.scheduler, self.run_dir, [self.job])
+        except JobkitError as error:
+            return f"job {self.job} could not be cancelled: {error}"
+        return f"job {self.job} was cancelled"
+
+
+def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
+    """Make a folder for a job of one task, and submit the job.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 if the scheduler refuses.
+    OSError
+        If the folder cannot be written.
+    """
+    (run_dir / "logs").mkdir(parents=True)
+    for file in (JOURNAL_FILE, ACCOUNTING_FILE):
+        (run_dir / file).touch()
+    files.write_atomically(run_dir / "job.sh", script)
+    submitted = controller.submit_array(scheduler, run_dir, str(run_dir / "job.sh"), ONE_TASK)
+    return Errand(scheduler, run_dir, submitted.job)
