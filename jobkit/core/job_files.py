@@ -106,6 +106,11 @@ class Exit:
     scratch: str = ""
     host: str = ""
 
+    @property
+    def kept(self) -> str:
+        """The scratch folder with its node."""
+        return f"{self.host}:{self.scratch}" if self.host else self.scratch
+
 
 def read_exit(path: Path | str) -> Exit:
     """Read the file ``exit`` of a try.

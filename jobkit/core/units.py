@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -145,6 +145,12 @@ def format_setting(params: Mapping[str, int]) -> str:
 def format_count(number: int, noun: str) -> str:
     """Return a count with its noun: ``1 point``, ``2,000 points``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_list(names: Sequence[str], most: int) -> str:
+    """Return the first names, and the number of others: ``p001, p002 and 3 more``."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:

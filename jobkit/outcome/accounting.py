@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -54,10 +54,8 @@ class Answer:
 
     def as_line(self) -> str:
         """Return the answer as JSON."""
-        done = self.completed
-        fields = {"at": self.at, "kind": self.kind, "scheduler": self.scheduler, "argv": list(done.argv)}
-        output = {"status": done.status, "stdout": done.stdout, "stderr": done.stderr}
-        return json.dumps(fields | output, ensure_ascii=False)
+        fields = {"at": self.at, "kind": self.kind, "scheduler": self.scheduler}
+        return json.dumps(fields | asdict(self.completed), ensure_ascii=False)
 
 
 def parse_answer(line: str, where: str) -> Answer:
@@ -162,7 +160,7 @@ def join_answers(
     """
     tasks = [(task, points) for submission in journal.submissions for task, points in submission.tasks()]
     misses = [answer for answer in answers if answer.kind == GONE]
-    missed = _missed(misses)
+    since, gone = _missed(misses)
     return Accounts(
         journal=journal,
         answers=tuple(answers),
@@ -170,8 +168,8 @@ def join_answers(
         submitted={index: task for task, points in tasks for index in points},
         earlier=_earlier(tasks),
         runs=_runs([answer for answer in answers if answer.kind != GONE], name),
-        gone=missed.gone,
-        missed={miss.scheduler: frozenset(missed.since.get(miss.scheduler, ())) for miss in misses},
+        gone=gone,
+        missed={miss.scheduler: frozenset(since[miss.scheduler]) for miss in misses},
         missed_at={miss.scheduler: miss.at for miss in misses},
         packed=frozenset(task for task, points in tasks if len(points) > 1),
         notes=journal.notes + notes,
@@ -189,23 +187,16 @@ def _earlier(tasks: Sequence[tuple[Task, tuple[int, ...]]]) -> dict[int, tuple[T
     return earlier
 
 
-@dataclass(slots=True)
-class _Missed:
-    """Tasks that the queue did not hold, by scheduler, and since when; those of them that are gone."""
-
-    since: dict[str, dict[Task, str]] = field(default_factory=dict)
-    gone: dict[Task, str] = field(default_factory=dict)
-
-
-def _missed(lines: Sequence[Answer]) -> _Missed:
-    """Return the tasks that were missed, and those missed by every query for long enough to be gone."""
-    found = _Missed()
+def _missed(lines: Sequence[Answer]) -> tuple[dict[str, dict[Task, str]], dict[Task, str]]:
+    """Return since when the queue misses tasks, by scheduler; and the tasks missed long enough to be gone."""
+    by_scheduler: dict[str, dict[Task, str]] = {}
+    gone: dict[Task, str] = {}
     waiting: dict[Task, str] = {}  # missed, and not gone yet
     for line in lines:
-        since = found.since.setdefault(line.scheduler, {})
+        since = by_scheduler.setdefault(line.scheduler, {})
         missed, again = _changes(line, since)
         for task in again:  # it was found again, so it is not gone
-            for tasks in (since, found.gone, waiting):
+            for tasks in (since, gone, waiting):
                 tasks.pop(task, None)
         for task in missed:
             waiting[task] = since[task] = line.at
@@ -215,10 +206,10 @@ def _missed(lines: Sequence[Answer]) -> _Missed:
             for task, at in waiting.items()
             if task.scheduler == line.scheduler and (at_once or _apart(at, line.at))
         }
-        found.gone |= over
+        gone |= over
         for task in over:
             del waiting[task]
-    return found
+    return by_scheduler, gone
 
 
 def _changes(line: Answer, since: Mapping[Task, str]) -> tuple[set[Task], set[Task]]:

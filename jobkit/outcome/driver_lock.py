@@ -91,8 +91,10 @@ def driving(run_dir: Path) -> Iterator[str]:
     try:
         with name_file_in_errors(path):
             locked = _taken(handle)
-        if locked is False or (locked is None and _alive_without_lock(run_dir)):
-            _refuse(run_dir)
+        before = last_driver(run_dir)
+        alive = before is not None and before.job_id != "" and _by_process(before) is Life.ALIVE
+        if locked is False or (locked is None and alive):
+            raise _refusal(run_dir, before)
         me = _me(locked=bool(locked))
         with name_file_in_errors(path):
             os.ftruncate(handle, 0)
@@ -110,15 +112,9 @@ def _taken(handle: int) -> bool | None:
     return locked
 
 
-def _alive_without_lock(run_dir: Path) -> bool:
-    before = last_driver(run_dir)
-    return before is not None and before.job_id != "" and _by_process(before) is Life.ALIVE
-
-
-def _refuse(run_dir: Path) -> None:
-    other = last_driver(run_dir)
+def _refusal(run_dir: Path, other: Driver | None) -> JobkitError:
     who = f"process {other.pid} on {other.host}" if other else "another process"
-    raise JobkitError(
+    return JobkitError(
         f"{who} runs points of this run, and locks {run_dir / DRIVER_LOCK}",
         hint=f"jobkit cancel {shell_path(run_dir)} ends it",
         exit_code=ExitCode.REFUSED,

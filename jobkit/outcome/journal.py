@@ -103,9 +103,9 @@ class Submission:
             yield Task(self.scheduler, self.job.id, number), self.points_of(number)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Journal:
-    """What a run's journal reports.
+    """What a run's journal reports; only `read_journal` changes it.
 
     Attributes
     ----------
@@ -127,10 +127,10 @@ class Journal:
         Lines that could not be read.
     """
 
-    submissions: tuple[Submission, ...]
+    submissions: tuple[Submission, ...] = ()
     unanswered: Mapping[str, Any] | None = None
     left: Mapping[str, Any] | None = None
-    cancelled: Mapping[Task, str] = field(default_factory=dict)
+    cancelled: dict[Task, str] = field(default_factory=dict)
     rounds: int = 0
     buried: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
@@ -139,34 +139,23 @@ class Journal:
 def read_journal(run: Path) -> Journal:
     """Read ``journal.jsonl`` of a run folder, and the lists of tasks that it names."""
     events, notes = read_tolerantly(run / JOURNAL_FILE, lambda line, where: _event(run, line, where))
-    submissions: list[Submission] = []
-    unanswered: dict[str, Any] | None = None
-    left: dict[str, Any] | None = None
-    cancelled: dict[Task, str] = {}
-    rounds = 0
-    buried: set[str] = set()
+    journal = Journal(notes=notes)
     for event, submission in events:
         kind = event.get("event")
         if kind in {"submitting", "submitted", "refused"}:
-            unanswered = event if kind == "submitting" else None
-            rounds = max(rounds, _number(event.get("round")))
+            journal.unanswered = event if kind == "submitting" else None
+            journal.rounds = max(journal.rounds, _number(event.get("round")))
         if kind == "machine_gone" and isinstance(jobs := event.get("job_ids"), list):
-            buried |= set(map(str, jobs))
+            journal.buried |= set(map(str, jobs))
         if kind == "left" or (submission is not None and submission.role is Role.POINTS):
-            left = event if kind == "left" else None
+            journal.left = event if kind == "left" else None
         if submission is not None:
-            submissions.append(submission)
+            journal.submissions += (submission,)
         if kind == "cancelled" and not event.get("refused", event.get("status", 0)):
-            cancelled |= dict.fromkeys(_cancelled(event, submissions), str(event.get("at", "")))
-    return Journal(
-        submissions=tuple(submissions),
-        unanswered=unanswered,
-        left=left,
-        cancelled=cancelled,
-        rounds=rounds,
-        buried=frozenset(buried),
-        notes=tuple(notes),
-    )
+            journal.cancelled |= dict.fromkeys(
+                _cancelled(event, journal.submissions), str(event.get("at", ""))
+            )
+    return journal
 
 
 def _number(value: object) -> int:

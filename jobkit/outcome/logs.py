@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import EXIT_FILE, LOGS_FOLDER, read_points
+from jobkit.core.layout import EXIT_FILE, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import did_you_mean
+from jobkit.core.units import format_list
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.journal import Task
 from jobkit.outcome.results import read_result
-from jobkit.outcome.tries import TryResult
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.outcome.tries import TryResult, log_path
 
 MOST_NAMES = 8
 
@@ -110,9 +110,8 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     known = [point.point_id for point in points]
     hint = f"points are named by number, 1 to {points[-1].index}, or by id, such as {known[0]}"
     if begun:
-        more = f" and {len(begun) - MOST_NAMES} more" if len(begun) > MOST_NAMES else ""
-        listed = ", ".join(point.point_id for point in begun[:MOST_NAMES])
-        raise JobkitError(f"{word!r} begins {len(begun)} points: {listed}{more}", hint=hint)
+        listed = format_list([point.point_id for point in begun], MOST_NAMES)
+        raise JobkitError(f"{word!r} begins {len(begun)} points: {listed}", hint=hint)
     close = did_you_mean(word, known)
     raise JobkitError(f"no point {word!r}{f'; {close}' if close else ''}", hint=hint)
 
@@ -126,13 +125,6 @@ def _chosen(point: Point, tries: Sequence[TryResult], number: int | None) -> Try
     known = ", ".join(str(tried.files.number) for tried in reversed(tries) if tried.files.number)
     there = f"there is {known}" if known else "none has begun"
     raise JobkitError(f"{point.point_id} has no try {number}: {there}", hint="leave --try out for the latest")
-
-
-def log_path(run: Path, point: Point, task: Task | None) -> Path | None:
-    """Return where the log of a point's task is, or will be; ``None`` if that is not known."""
-    scheduler = SCHEDULERS.get(task.scheduler) if task else None
-    name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler and task else ""
-    return run / LOGS_FOLDER / name if name else None
 
 
 def _others(accounts: Accounts, points: Sequence[Point], point: Point, task: Task | None) -> tuple[str, ...]:

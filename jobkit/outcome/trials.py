@@ -199,13 +199,9 @@ def _describe(trial: Trial) -> str:
 
 
 def finished(run_dir: Path) -> bool:
-    """Tell whether the last trial has ended and no other will follow.
-
-    Raises
-    ------
-    JobkitError
-        If the run folder has no ``find_max.json``.
-    """
+    """Tell whether the last trial has ended and no other will follow; not so without ``find_max.json``."""
+    if not (run_dir / SEARCH_GOAL_FILE).is_file():
+        return False
     done = trials(run_dir)[read_goal(run_dir).after :]
     return bool(done) and not done[-1].under_way and not goes_on(done)
 

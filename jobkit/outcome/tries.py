@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, parse_object, read_text
-from jobkit.core.job_files import Begin, Exit, read_begin, read_exit
+from jobkit.core.job_files import Begin, read_begin, read_exit
 from jobkit.core.json_codec import from_dict
-from jobkit.core.layout import (
-    BEGIN_FILE,
-    EXIT_FILE,
-    LOGS_FOLDER,
-    RECORD_FILE,
-    TRY_PREFIX,
-)
+from jobkit.core.layout import BEGIN_FILE, EXIT_FILE, LOGS_FOLDER, RECORD_FILE, TRY_PREFIX
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
@@ -27,6 +22,7 @@ from jobkit.outcome.verdict import Circumstances, TryFiles, Verdict, decide_outc
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Accounted
 
+T = TypeVar("T")
 LOG_TAIL_BYTES = 16 * 2**10
 """How much of a log is read: its end shows how the try ended."""
 
@@ -87,7 +83,7 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
             known = replace(known, requeued=_began_again(own, later[task]))
             later[task] += 1
         verdict = decide_outcome(files, accounted, known)
-        verdict = _with_log(verdict, files, f"{home}/../../{LOGS_FOLDER}", point, task)
+        verdict = _with_log(verdict, files, log_path(Path(home).parents[1], point, task))
         yield TryResult(files, verdict, task, _node(files, accounted), accounted)
         superseded = True
     for files in every:
@@ -108,13 +104,18 @@ def counting(tries: Sequence[TryResult]) -> TryResult:
     return next((tried for tried in among if tried.verdict.outcome is Outcome.OK), among[0])
 
 
-def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: Task | None) -> Verdict:
+def log_path(run: Path, point: Point, task: Task | None) -> Path | None:
+    """Return where the log of a point's task is, or will be; ``None`` if that is not known."""
+    scheduler = SCHEDULERS.get(task.scheduler) if task else None
+    name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler and task else ""
+    return run / LOGS_FOLDER / name if name else None
+
+
+def _with_log(verdict: Verdict, files: TryFiles, path: Path | None) -> Verdict:
     """Return a verdict on a try that left no record, with what its log reports: the last source."""
-    if files.record is not None or task is None or verdict.outcome not in {Outcome.LOST, Outcome.BUG}:
+    if files.record is not None or path is None or verdict.outcome not in {Outcome.LOST, Outcome.BUG}:
         return verdict
-    scheduler = SCHEDULERS.get(task.scheduler)
-    name = scheduler.log_name(point.run_id, task.job_id, task.task) if scheduler else ""
-    text = _tail(f"{logs}/{name}") if name else ""
+    text = _tail(path)
     reported = reported_outcome(text) if verdict.outcome is Outcome.LOST else None
     if reported:
         return replace(verdict, outcome=reported[0], evidence=f"{verdict.evidence}; log: {reported[1]}")
@@ -123,7 +124,7 @@ def _with_log(verdict: Verdict, files: TryFiles, logs: str, point: Point, task: 
     return verdict
 
 
-def _tail(path: str) -> str:
+def _tail(path: Path) -> str:
     try:
         with os.fdopen(open_regular(path), "rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - LOG_TAIL_BYTES))
@@ -143,13 +144,6 @@ def _task_of(files: TryFiles, accounts: Accounts, point: Point, *, latest: bool)
     return accounts.submitted.get(point.index) if latest else None
 
 
-def _restart(files: TryFiles) -> int:
-    """Return how often the scheduler had begun the task of a try before."""
-    if files.record is not None:
-        return files.record.job.restart
-    return files.begin.restart if files.begin else 0
-
-
 def _begun_runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
     runs = accounts.runs.get(task, ()) if task else ()
     return tuple(run for run in runs if run.outcome is not Outcome.QUEUE_ERROR and not run.never_began)
@@ -157,12 +151,12 @@ def _begun_runs(accounts: Accounts, task: Task | None) -> tuple[Accounted, ...]:
 
 def _account(runs: Sequence[Accounted], own: Sequence[TryFiles], later: int) -> Accounted | None:
     """Return the account of one of a task's own tries, given the number of later tries."""
-    late = max(0, len(own) - len(runs)) if any(map(_restart, own)) else 0
+    late = max(0, len(own) - len(runs)) if any(files.restart for files in own) else 0
     return runs[late - 1 - later] if 0 <= later - late < len(runs) else None
 
 
 def _began_again(own: Sequence[TryFiles], later: int) -> bool:
-    return later > 0 and _restart(own[later - 1]) > _restart(own[later])
+    return later > 0 and own[later - 1].restart > own[later].restart
 
 
 def _circumstances(accounts: Accounts, task: Task | None, *, superseded: bool) -> Circumstances:
@@ -205,15 +199,8 @@ def read_try(home: str, number: int, point: Point) -> TryFiles:
     """Return what one try folder holds; a file that cannot be read is a `problem`, never an error."""
     folder = f"{home}/{TRY_PREFIX}{number}"
     problems: list[str] = []
-    record, exit_ = None, None
-    try:
-        record = _read_record(f"{folder}/{RECORD_FILE}", point)
-    except JobkitError as error:
-        problems.append(error.message)
-    try:
-        exit_ = _read_exit(f"{folder}/{EXIT_FILE}")
-    except JobkitError as error:
-        problems.append(error.message)
+    record = _read_file(f"{folder}/{RECORD_FILE}", lambda path: _read_record(path, point), problems)
+    exit_ = _read_file(f"{folder}/{EXIT_FILE}", read_exit, problems)
     return TryFiles(
         number=number,
         record=record,
@@ -224,13 +211,21 @@ def read_try(home: str, number: int, point: Point) -> TryFiles:
     )
 
 
-def _read_record(path: str, point: Point) -> Record | None:
+def _read_file(path: str, read: Callable[[str], T], problems: list[str]) -> T | None:
+    """Return what a file holds; ``None`` if it is not home, or cannot be read: then add the problem."""
     try:
-        text = read_text(path)
+        return read(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
+        problems.append(f"{path}: cannot be read: {error.strerror}")
+    except JobkitError as error:
+        problems.append(error.message)
+    return None
+
+
+def _read_record(path: str, point: Point) -> Record:
+    text = read_text(path)
     try:
         record = from_dict(Record, _with_point(parse_object(text, path), point), where=path)
     except RecursionError as error:
@@ -253,15 +248,6 @@ def _with_point(data: dict[str, Any], point: Point) -> dict[str, Any]:
 def _identity(point: Point) -> tuple[str, int, str]:
     """Return what distinguishes points: in old runs two trials of one batch share an id."""
     return point.run_id, point.index, point.point_id
-
-
-def _read_exit(path: str) -> Exit | None:
-    try:
-        return read_exit(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _read_begin(path: str) -> Begin | None:

@@ -29,7 +29,7 @@ KILLED = 137
 """128 + SIGKILL: walltime, memory or a person; the exit status does not show which."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The outcome of a try, and why.
 
@@ -78,6 +78,11 @@ class TryFiles:
         """Whether a person ran it: ``bash job.sh K``."""
         by = self.record.job.scheduler if self.record else self.begin.scheduler if self.begin else ""
         return by == BY_HAND
+
+    @property
+    def restart(self) -> int:
+        """How often the scheduler had begun its task before."""
+        return self.record.job.restart if self.record else self.begin.restart if self.begin else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,11 +159,9 @@ def _not_begun(verdict: Verdict, accounted: Accounted | None, known: Circumstanc
     """Return the outcome of a point that left nothing, by what else is known of its task."""
     verdict = _cancelled(verdict, known)
     if known.packed and accounted is not None and accounted.ended and verdict.outcome is Outcome.LOST:
-        words = f"its job ended before its turn came ({_words(accounted)})"
-        return Verdict(outcome=Outcome.STOPPED, evidence=words)
+        return Verdict(Outcome.STOPPED, f"its job ended before its turn came ({_words(accounted)})")
     if verdict.outcome is None and known.cancelled:
-        words = f"by jobkit at {format_moment(known.cancelled)}, before it began"
-        return Verdict(outcome=Outcome.CANCELLED, evidence=words)
+        return Verdict(Outcome.CANCELLED, f"by jobkit at {format_moment(known.cancelled)}, before it began")
     return _without_end(verdict, known)
 
 
@@ -169,8 +172,7 @@ def _cancelled(verdict: Verdict, known: Circumstances) -> Verdict:
     """
     if verdict.outcome is not Outcome.LOST or not known.cancelled:
         return verdict
-    words = f"by jobkit at {format_moment(known.cancelled)}; {verdict.evidence}"
-    return Verdict(outcome=Outcome.CANCELLED, evidence=words)
+    return Verdict(Outcome.CANCELLED, f"by jobkit at {format_moment(known.cancelled)}; {verdict.evidence}")
 
 
 def _without_end(verdict: Verdict, known: Circumstances) -> Verdict:
@@ -178,30 +180,22 @@ def _without_end(verdict: Verdict, known: Circumstances) -> Verdict:
     if verdict.outcome is not None:
         return verdict
     if known.superseded:
-        words = "it was run again, and nothing reports how this try ended"
-        return Verdict(outcome=Outcome.LOST, evidence=words)
+        return Verdict(Outcome.LOST, "it was run again, and nothing reports how this try ended")
     if not known.gone:
         return verdict
     gone = f"not in the queue since {format_moment(known.gone)}"
     if known.cancelled:
-        words = f"by jobkit at {format_moment(known.cancelled)}, and {gone}"
-        return Verdict(outcome=Outcome.CANCELLED, evidence=words)
-    words = f"{gone}, and no record, exit file or accounting reports why"
-    return Verdict(outcome=Outcome.LOST, evidence=words, provisional=True)
+        return Verdict(Outcome.CANCELLED, f"by jobkit at {format_moment(known.cancelled)}, and {gone}")
+    return Verdict(
+        Outcome.LOST, f"{gone}, and no record, exit file or accounting reports why", provisional=True
+    )
 
 
 def _by_record(record: Record, exit_: Exit | None) -> Verdict:
-    parts = [record.message]
-    if record.signal:
-        parts.append(f"signal {record.signal}")
-    if exit_ is not None and exit_.scratch:
-        parts.append(f"files kept in {_kept(exit_)}")
-    evidence = "; ".join(filter(None, parts)) or "by its record"
+    signal = f"signal {record.signal}" if record.signal else ""
+    kept = f"files kept in {exit_.kept}" if exit_ and exit_.scratch else ""
+    evidence = "; ".join(filter(None, (record.message, signal, kept))) or "by its record"
     return Verdict(outcome=record.outcome, evidence=evidence, provisional=record.provisional)
-
-
-def _kept(exit_: Exit) -> str:
-    return f"{exit_.host}:{exit_.scratch}" if exit_.host else exit_.scratch
 
 
 def _overruled(verdict: Verdict, accounted: Accounted | None) -> Verdict:
@@ -236,12 +230,9 @@ def _by_exit(exit_: Exit, accounted: Accounted | None) -> Verdict:
 
 def _exit_words(exit_: Exit) -> str:
     where = f"status {exit_.status} in step {exit_.stage or 'unknown'}"
-    parts = [f"exit file: {exit_.message or where}"]
-    if exit_.signal:
-        parts.append(f"signal {exit_.signal}")
-    if exit_.scratch:
-        parts.append(f"results kept in {_kept(exit_)}")
-    return "; ".join(parts)
+    signal = f"signal {exit_.signal}" if exit_.signal else ""
+    kept = f"results kept in {exit_.kept}" if exit_.scratch else ""
+    return "; ".join(filter(None, (f"exit file: {exit_.message or where}", signal, kept)))
 
 
 def _by_accounting(accounted: Accounted | None, left: str, silent: str) -> Verdict:
@@ -253,8 +244,7 @@ def _by_accounting(accounted: Accounted | None, left: str, silent: str) -> Verdi
         # An outcome before the end is an error state of the queue, which a person may clear.
         return Verdict(outcome=accounted.outcome, evidence=words, provisional=accounted.outcome is not None)
     if accounted.outcome is None and accounted.exit_status == NO_HOME:
-        evidence = f"the job could not write in the run folder ({words})"
-        return Verdict(outcome=Outcome.STAGE_OUT, evidence=evidence)
+        return Verdict(Outcome.STAGE_OUT, f"the job could not write in the run folder ({words})")
     if accounted.outcome in {None, Outcome.OK}:
         return Verdict(outcome=Outcome.LOST, evidence=f"it ended ({words}) and {left}")
     return Verdict(outcome=accounted.outcome, evidence=f"accounting: {words}")

@@ -17,18 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit.core import files, json_codec
+from jobkit.core import files, json_codec, layout
 from jobkit.core.errors import JobkitError
 from jobkit.core.job_files import BY_HAND, read_begin, read_exit
-from jobkit.core.layout import (
-    BEGIN_FILE,
-    EXIT_FILE,
-    FLAGS_FOLDER,
-    POINTS_FILE,
-    RECORD_FILE,
-    read_point,
-    try_folder,
-)
+from jobkit.core.layout import POINTS_FILE, read_point
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
 from jobkit.core.units import format_count
@@ -139,7 +131,7 @@ def _has_larger_load(point: Point, than: Point) -> bool:
 
 def failed_tries(run: Path, round_: int) -> Iterator[FailedTry]:
     """Yield the tries of a round that left a flag; skip a try that cannot be read."""
-    for name in sorted(os.listdir(run / FLAGS_FOLDER)):  # noqa: PTH208 - names only
+    for name in sorted(os.listdir(run / layout.FLAGS_FOLDER)):  # noqa: PTH208 - names only
         index, _, number = name.partition("-")
         if index.isdecimal() and number.isdecimal():
             try:
@@ -152,15 +144,15 @@ def failed_tries(run: Path, round_: int) -> Iterator[FailedTry]:
 
 def _read(run: Path, index: int, number: int, round_: int) -> FailedTry | None:
     point = read_point(run / POINTS_FILE, index)
-    home = Path(try_folder(run, point.point_id, number))
-    begin = read_begin(home / BEGIN_FILE)
+    home = Path(layout.try_folder(run, point.point_id, number))
+    begin = read_begin(home / layout.BEGIN_FILE)
     if begin.round != round_ or begin.scheduler == BY_HAND:
         return None
-    path = home / RECORD_FILE
+    path = home / layout.RECORD_FILE
     if path.is_file():
         record = json_codec.from_json(Record, files.read_text(path), where=str(path))
         return FailedTry(point=point, outcome=record.outcome, message=record.message, record=record)
-    exit_ = read_exit(home / EXIT_FILE)
+    exit_ = read_exit(home / layout.EXIT_FILE)
     outcome = exit_.outcome or (Outcome.BUG if exit_.stage == "run" and not exit_.signal else Outcome.LOST)
     message = exit_.message or f"status {exit_.status} in step {exit_.stage}"
     return FailedTry(point=point, outcome=outcome, message=message, record=None)

@@ -32,7 +32,7 @@ from jobkit.run.workloads.own import code_folder, open_workload
 
 RESERVED_BYTES = 64 * 2**10
 """More than any record takes: some KiB, and the environment that it holds."""
-_RESERVE_FILE = "room.part"
+RESERVE_FILE = "room.part"
 WARM_UP_PARAGRAPHS = 4
 
 
@@ -97,7 +97,7 @@ def _prepare(state: Try, stack: ExitStack) -> tuple[Device, Workload]:
     state.sampler = stack.enter_context(sampling(uuid))
     if on_gpu:
         state.gpu = _read_gpu(uuid)
-        state.readings.device_idle = idle_bytes.get(state.gpu.uuid)
+        state.readings.device_idle_bytes = idle_bytes.get(state.gpu.uuid)
     device.cap(point.cap_bytes)
     _load(state, workload, device)
     return device, workload
@@ -126,7 +126,7 @@ def _read_gpu(uuid: str | None) -> Gpu:
 def _load(state: Try, workload: Workload, device: Device) -> None:
     """Load the workload and read how much memory its weights take."""
     point, readings = state.task.point, state.readings
-    readings.rss_before = rss_bytes(os.getpid())
+    readings.rss_before_bytes = rss_bytes(os.getpid())
     model = state.task.inputs / "model" if point.model else None
     start = time.perf_counter()
     try:
@@ -137,8 +137,8 @@ def _load(state: Try, workload: Workload, device: Device) -> None:
         raise TryFailed(Outcome.MODEL_MISSING, f"{error}") from error
     device.synchronise()
     state.load_s = time.perf_counter() - start
-    readings.rss_model = rss_bytes(os.getpid())
-    readings.weights = device.allocated_bytes()
+    readings.rss_model_bytes = rss_bytes(os.getpid())
+    readings.weights_bytes = device.allocated_bytes()
     state.workload = workload
 
 
@@ -171,7 +171,7 @@ def _warm_up(
     reserved = device.peaks()[1]
     total = memory.process_peak(state.readings, peaks)
     if total is not None and reserved is not None:
-        state.readings.context = total - reserved
+        state.readings.context_bytes = total - reserved
     if device.torch and state.task.point.order == "load" and todo:
         state.warm_up_s += need.run_heaviest_first(device, workload, todo[0])
 
@@ -222,10 +222,9 @@ def run_call(index: int, call: Call, workload: Workload, device: Device) -> tupl
 
 
 def _keep_peaks(readings: memory.Readings, batch: Batch) -> None:
-    if batch.allocated_peak_bytes is not None:
-        readings.allocated_peak = max(readings.allocated_peak or 0, batch.allocated_peak_bytes)
-    if batch.reserved_peak_bytes is not None:
-        readings.reserved_peak = max(readings.reserved_peak or 0, batch.reserved_peak_bytes)
+    for name in ("allocated_peak_bytes", "reserved_peak_bytes"):
+        if (peak := getattr(batch, name)) is not None:
+            setattr(readings, name, max(getattr(readings, name) or 0, peak))
 
 
 # -- record
@@ -239,22 +238,17 @@ def reserve_disk(out: Path) -> None:
     OSError
         ``ENOSPC`` or ``EDQUOT`` if the disk is full.
     """
-    with (out / _RESERVE_FILE).open("wb") as stream:
+    with (out / RESERVE_FILE).open("wb") as stream:
         stream.write(b" " * RESERVED_BYTES)
         stream.flush()
         os.fsync(stream.fileno())  # a network file system may report only now that it is full
 
 
-def release_disk(out: Path) -> None:
-    """Remove the reserved file, so that the record can take its place."""
-    (out / _RESERVE_FILE).unlink(missing_ok=True)
-
-
 def _read_final_peaks(state: Try) -> None:
     """Read what can be read only at the end."""
     state.peaks = state.sampler.ask("peaks") if state.sampler else None
-    state.readings.maxrss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    state.readings.cgroup_peak = process.cgroup_peak()
+    state.readings.maxrss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    state.readings.cgroup_peak_bytes = process.cgroup_peak()
 
 
 def _write_results(state: Try, error: BaseException | None) -> Outcome:
@@ -265,6 +259,6 @@ def _write_results(state: Try, error: BaseException | None) -> Outcome:
         write_entities(out / ENTITIES_FILE, state.entities)
     except OSError as full:
         record = record_of(state, error or full)
-    release_disk(out)
+    (out / RESERVE_FILE).unlink(missing_ok=True)  # the record takes its place
     files.write_atomically(out / RECORD_FILE, json_codec.to_json(record) + "\n")
     return record.outcome

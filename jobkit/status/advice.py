@@ -7,21 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.terminal import shell_quote
-from jobkit.core.units import format_count, format_moment
+from jobkit.core.units import format_count, format_list, format_moment
 from jobkit.outcome.journal import PURPOSES
 from jobkit.outcome.remedies import Kind, Step, remedy
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Queued, Remedy, State
-from jobkit.status.standing import (
-    CANCELLED,
-    ENDED,
-    HELD,
-    IN_QUEUE,
-    JobStanding,
-    PointStanding,
-    RunStanding,
-    Standing,
-)
+from jobkit.status import standing
+from jobkit.status.standing import HELD, JobStanding, PointStanding, RunStanding, Standing
 
 MOST_NAMES = 3
 
@@ -52,7 +44,7 @@ def advice(run: RunStanding, folder: str) -> Advice:
         The run folder as a person types it, unquoted.
     """
     typed = shell_quote(folder)
-    notices = [*_silent(run), *_cut_off(run), *_left(run), *_waiting_for_person(run)]
+    notices = list(_notices(run))
     steps = [*releases(run, run.points, typed), *_run_again(run, typed), *_look(run, typed)]
     if not run.mine:
         notices.append("the run folder cannot be written from here: only its owner can change the run")
@@ -63,23 +55,20 @@ def advice(run: RunStanding, folder: str) -> Advice:
 HARMLESS = frozenset({Kind.LOOK, Kind.LOG, Kind.WATCH})
 
 
-def _silent(run: RunStanding) -> Iterator[str]:
+def _notices(run: RunStanding) -> Iterator[str]:
     for name in run.silent:
         yield f"{name} does not answer: only what is home is known of its jobs"
-
-
-def _cut_off(run: RunStanding) -> Iterator[str]:
     if run.unanswered is not None:
         at = format_moment(str(run.unanswered.get("at", "an unknown time")))
         yield f"a submission at {at} got no answer: its job may be in the queue"
-
-
-def _left(run: RunStanding) -> Iterator[str]:
     if run.left is not None:
         points = run.left.get("points")
         what = f" {format_count(len(points), 'point')}" if isinstance(points, list) and points else ""
         why = " ".join(str(run.left.get("why", "")).split())
         yield f"the job that follows the sweep could not submit{what} again: {why}"
+    for group in _blocked(run, run.points):
+        names = format_list([point.point.point_id for point in group.points], MOST_NAMES)
+        yield f"waiting for a person: {names} ({group.points[0].why or group.points[0].state})"
 
 
 def _blocked(run: RunStanding, points: Sequence[PointStanding]) -> Iterator[_Blocked]:
@@ -97,17 +86,10 @@ def _blocked(run: RunStanding, points: Sequence[PointStanding]) -> Iterator[_Blo
         yield _Blocked(points=group, queued=queued, remedy=found)
 
 
-def _waiting_for_person(run: RunStanding) -> Iterator[str]:
-    for group in _blocked(run, run.points):
-        why = group.points[0].why or group.points[0].state
-        yield f"waiting for a person: {_names(group.points)} ({why})"
-
-
 def _idle(run: RunStanding, job: JobStanding) -> bool:
     """Tell whether a job is held though it has no other job to wait for any more."""
     held = job.queued is not None and job.queued.state is State.HELD
-    moving = IN_QUEUE | {Standing.UNSETTLED}
-    return held and not any(point.standing in moving for point in run.points)
+    return held and not any(point.standing in standing.LIVE for point in run.points)
 
 
 def releases(run: RunStanding, points: Sequence[PointStanding], typed: str) -> Iterator[Step]:
@@ -152,7 +134,9 @@ def _fixes(failed: Sequence[PointStanding], typed: str) -> Iterator[Step]:
 
 def _resumes(run: RunStanding) -> str:
     """Return what `jobkit resume` does; empty if it would do nothing."""
-    failed, cancelled, missing = (run.counts[word] for word in (Standing.FAILED, CANCELLED, Standing.MISSING))
+    failed, cancelled, missing = (
+        run.counts[word] for word in (Standing.FAILED, standing.CANCELLED, Standing.MISSING)
+    )
     again = [f"{_the(failed)} that failed"] if failed else []
     again += [f"{_the(cancelled)} that {'was' if cancelled == 1 else 'were'} cancelled"] if cancelled else []
     what = [f"runs again {' and '.join(again)}"] if again else []
@@ -175,12 +159,6 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
         yield Step(f"jobkit collect {typed}", "the table of what is done", Kind.LOOK)
 
 
-def _names(points: Sequence[PointStanding]) -> str:
-    names = [point.point.point_id for point in points]
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
-
-
 def _the(number: int) -> str:
     return "the point" if number == 1 else f"the {number:,} points"
 
@@ -192,7 +170,7 @@ def job_line(run: RunStanding, job: JobStanding) -> str:
     """
     sent = job.submission
     name = f"job {sent.job}, which {PURPOSES[sent.role]},"
-    if job.state == ENDED:
+    if job.state == standing.ENDED:
         last = [other for other in run.jobs if other.submission.role is sent.role][-1]
         return f"{name} has ended ({job.why})" if job is last else ""
     if sent.scheduler in run.silent:

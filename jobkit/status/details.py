@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobkit.core.job_files import Begin, Exit
+from jobkit.core.job_files import Exit
 from jobkit.core.layout import names, read_batches
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
-from jobkit.core.units import format_bytes_gib, format_clock
-from jobkit.outcome.journal import Task
-from jobkit.outcome.logs import log_path
+from jobkit.core.units import format_bytes_gib, format_clock, format_count
 from jobkit.outcome.remedies import Kind, Step, remedy
 from jobkit.outcome.timing import moment
-from jobkit.outcome.tries import TryResult
+from jobkit.outcome.tries import TryResult, log_path
 from jobkit.schedulers.types import Accounted
 from jobkit.status.advice import HARMLESS, releases
 from jobkit.status.progress import Progress, progress_of
@@ -74,52 +72,35 @@ def _describe_try(run: RunStanding, point: PointStanding, tried: TryResult) -> I
         title += ", by hand (it counts only while no other try has begun)"
     provisional = " (provisional)" if verdict.provisional else ""
     yield f"{title}: {verdict.outcome or point.state}{provisional}"
-    yield from _field("because", verdict.evidence)
-    yield from _field("ran", _ran(tried, point.elapsed_of(tried)))
     over = point.standing is not Standing.RUNNING or verdict.outcome is not None
     progress = progress_of_try(tried)
-    yield from _field("batches", far_words(progress, over=over) if progress else "")
-    yield from _field("record", _record(tried))
-    yield from _field("exit file", _exit(files.exit) if files.exit else "")
-    yield from _field("accounting", _account(tried.account) if tried.account else "")
-    if files.exit and files.exit.scratch:
-        host = f"{files.exit.host}:" if files.exit.host else ""
-        yield from _field("kept in", f"{host}{files.exit.scratch} on that node's scratch")
-    yield from _field("log", log_of(run, point, tried).removeprefix(f"{run.folder}/"))
     below = files.folder.removeprefix(f"{run.folder}/")
-    yield from _field("files", f"{below}/ {' '.join(sorted(names(files.folder)))}" if below else "")
-
-
-def _field(name: str, text: str) -> Iterator[str]:
-    if text:
-        yield f"  {name.ljust(MARGIN)}{plain(text)}"
+    fields = {
+        "because": verdict.evidence,
+        "ran": _ran(tried, point.elapsed_of(tried)),
+        "batches": far_words(progress, over=over) if progress else "",
+        "record": _record(tried),
+        "exit file": _exit(files.exit) if files.exit else "",
+        "accounting": _account(tried.account) if tried.account else "",
+        "kept in": f"{files.exit.kept} on that node's scratch" if files.exit and files.exit.scratch else "",
+        "log": log_of(run, point, tried).removeprefix(f"{run.folder}/"),
+        "files": f"{below}/ {' '.join(sorted(names(files.folder)))}" if below else "",
+    }
+    yield from (f"  {name.ljust(MARGIN)}{plain(text)}" for name, text in fields.items() if text)
 
 
 def _ran(tried: TryResult, elapsed_s: float | None) -> str:
     """Return where, as what, when and how long a try ran."""
-    parts = [_as(tried, tried.task)] if tried.task else []
+    task, begin, record = tried.task, tried.files.begin, tried.files.record
+    parts = [f"{task.scheduler} job {task.job_id}, task {task.task}"] if task else []
+    parts += [f"round {begin.round}"] if task and begin and begin.round > 1 else []
+    restart = tried.files.restart
+    parts += [f"started again {format_count(restart, 'time')}"] if task and restart else []
     parts += [f"on {tried.node}"] if tried.node else []
-    began = _began(tried)
-    parts += [f"from {began}"] if began else []
+    began = moment(record.started_at if record else begin.at if begin else "")
+    parts += [f"from {began:%Y-%m-%d %H:%M:%S}"] if began else []
     parts += [f"for {format_clock(elapsed_s)}"] if elapsed_s is not None else []
     return ", ".join(parts)
-
-
-def _as(tried: TryResult, task: Task) -> str:
-    begin, record = tried.files.begin, tried.files.record
-    restart = record.job.restart if record else begin.restart if begin else 0
-    again = f", started again {restart} time{'s' if restart > 1 else ''}" if restart else ""
-    return f"{task.scheduler} job {task.job_id}, task {task.task}{_round(begin)}{again}"
-
-
-def _round(begin: Begin | None) -> str:
-    return f", round {begin.round}" if begin and begin.round > 1 else ""
-
-
-def _began(tried: TryResult) -> str:
-    record, begin = tried.files.record, tried.files.begin
-    began = moment(record.started_at if record else begin.at if begin else "")
-    return f"{began:%Y-%m-%d %H:%M:%S}" if began else ""
 
 
 def _record(tried: TryResult) -> str:

@@ -15,14 +15,13 @@ from jobkit.core.terminal import LogSanitizer, Say, shell_quote
 from jobkit.outcome.log_text import is_fault
 from jobkit.outcome.logs import Log, find_log
 from jobkit.status.reader import read_standings
-from jobkit.status.standing import PointStanding, Standing, find_point
+from jobkit.status.standing import LIVE, PointStanding, find_point
 from jobkit.status.table import plain
 
 FIRST_PAUSE_S, SLOWEST_PAUSE_S, BACK_OFF = 0.2, 2.0, 1.3
 ASK_EVERY_S = 30.0
 """After so long without output, the scheduler is asked whether there is still something to wait for."""
 CHUNK_BYTES = 2**16
-TO_COME = frozenset({Standing.RUNNING, Standing.WAITING, Standing.STUCK, Standing.UNSETTLED})
 
 
 class ErrorFilter:
@@ -212,7 +211,7 @@ def _to_come(run: Path, log: Log, say: Say) -> bool:
     """Tell whether more of a log is to come; report how the point stands."""
     point = _standing(run, log)
     say(f"{log.name}: {_state(point)}")
-    return point.standing in TO_COME
+    return point.standing in LIVE
 
 
 def _missing(run: Path, log: Log) -> JobkitError:
@@ -229,7 +228,7 @@ def _missing(run: Path, log: Log) -> JobkitError:
     hint, yet, exit_code = f"{_command('status', run, log)} shows everything known", "", ExitCode.USAGE
     if log.task is None:
         hint, exit_code = f"{_command('resume', run)} submits it", ExitCode.TO_COME
-    elif point.standing in TO_COME:
+    elif point.standing in LIVE:
         hint, yet, exit_code = "with -f the log is printed as soon as it comes", " yet", ExitCode.TO_COME
     return JobkitError(f"{log.name} has no log{yet}: {_state(point)}{job}", hint=hint, exit_code=exit_code)
 

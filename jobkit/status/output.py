@@ -60,7 +60,7 @@ def point_json(run: RunStanding, point: PointStanding, *, with_tries: bool = Fal
         "repeat": point.point.repeat,
         "state": point.state,
         "standing": str(point.standing),
-        "outcome": _word(point.outcome),
+        "outcome": point.outcome,
         "provisional": point.verdict.provisional,
         "evidence": point.verdict.evidence,
         "why": point.why,
@@ -77,26 +77,21 @@ def point_json(run: RunStanding, point: PointStanding, *, with_tries: bool = Fal
 
 
 def _task(task: Task | None) -> Json:
-    if task is None:
-        return {"scheduler": None, "job": None, "task": None}
-    return {"scheduler": task.scheduler, "job": task.job_id, "task": task.task}
+    fields = {"scheduler": "scheduler", "job": "job_id", "task": "task"}
+    return {key: getattr(task, name, None) for key, name in fields.items()}
 
 
 def _progress(progress: Progress | None) -> Json:
-    return {
-        "batches": progress.batches if progress else None,
-        "batches_total": progress.batches_total if progress else None,
-        "characters": progress.characters if progress else None,
-        "characters_total": progress.characters_total if progress else None,
-        "left_s": _finite(progress.left_s) if progress else None,
-    }
+    fields = ("batches", "batches_total", "characters", "characters_total")
+    far = {name: getattr(progress, name, None) for name in fields}
+    return {**far, "left_s": _finite(progress.left_s) if progress else None}
 
 
 def _try(run: RunStanding, point: PointStanding, tried: TryResult) -> Json:
     files, account = tried.files, tried.account
     return {
         "try": files.number,
-        "outcome": _word(tried.verdict.outcome),
+        "outcome": tried.verdict.outcome,
         "provisional": tried.verdict.provisional,
         "evidence": tried.verdict.evidence,
         **_task(tried.task),
@@ -123,10 +118,6 @@ def _job(job: JobStanding) -> Json:
         "state": job.state,
         "why": job.why,
     }
-
-
-def _word(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _finite(value: float | None) -> float | None:

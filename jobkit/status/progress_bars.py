@@ -14,14 +14,14 @@ from rich.progress import Progress as Bars
 
 from jobkit.core.records import Point
 from jobkit.core.terminal import printable
-from jobkit.core.units import format_about
+from jobkit.core.units import format_about, pauses
 from jobkit.schedulers.registry import by_name
 from jobkit.spec.policy import Policy
 from jobkit.status import queue
 from jobkit.status.details import progress_of_try
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import ENDINGS, PointStanding, RunStanding
-from jobkit.status.watch import BACK_OFF, FIRST_POLL_S, SLOWEST_POLL_S, Failures, is_over
+from jobkit.status.watch import FIRST_POLL_S, SLOWEST_POLL_S, Failures, is_over
 
 MOST_BARS = 24
 """Of more points than this a finished one's bar goes, so that the running ones stay in sight."""
@@ -144,15 +144,13 @@ def until_done(
     before
         As `Progress` takes it.
     """
-    pause_s = FIRST_POLL_S
     with Progress(run_dir, points, before) as progress:
-        while True:
+        for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
             (run,) = read_standings([run_dir])
             progress.refresh(run)
             if is_over(run, policy):
                 break
             time.sleep(pause_s)
-            pause_s = min(SLOWEST_POLL_S, pause_s * BACK_OFF)
     ask_accounting(run)
 
 

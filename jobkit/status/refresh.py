@@ -117,10 +117,9 @@ def _is_open(run: OpenRun, task: Task, indices: tuple[int, ...]) -> bool:
     results = [run.results[index] for index in indices if index in run.results]
     if not results:
         return task not in accounts.ended | accounts.journal.cancelled.keys()
-    if task not in accounts.gone and any(map(_unexplained, results)):
-        return True
     over = any(account.ended and not account.never_began for account in accounts.runs.get(task, ()))
-    if not over and task not in accounts.gone and any(map(_ran_again, results)):
+    unexplained = any(_unexplained(result) or (_ran_again(result) and not over) for result in results)
+    if task not in accounts.gone and unexplained:
         return True
     unsure = _unsure(accounts, task)
     latest = (result.latest.verdict for result in results if task_of(run, result.point.index) == task)
@@ -191,16 +190,13 @@ def _take(run: OpenRun, scheduler: str, tasks: Iterable[Queued]) -> None:
     """Add what the queue holds of a run; a job under another name has only got its number."""
     own = {job.job.id for job in run.accounts.journal.submissions if job.scheduler == scheduler}
     for queued in tasks:
-        if queued.job_id in own and queued.name in {"", run.name}:
-            run.queued |= dict.fromkeys(_held_tasks(run, scheduler, queued), queued)
-
-
-def _held_tasks(run: OpenRun, scheduler: str, queued: Queued) -> Iterable[Task]:
-    """Yield the tasks that a line of the queue is about: a driver here holds all that are open."""
-    if queued.task:
-        yield Task(scheduler, queued.job_id, queued.task)
-    else:
-        yield from (task for task in run.open if (task.scheduler, task.job_id) == (scheduler, queued.job_id))
+        if queued.job_id not in own or queued.name not in {"", run.name}:
+            continue
+        if queued.task:
+            run.queued[Task(scheduler, queued.job_id, queued.task)] = queued
+        else:  # a driver here holds all that are open
+            held = (task for task in run.open if (task.scheduler, task.job_id) == (scheduler, queued.job_id))
+            run.queued |= dict.fromkeys(held, queued)
 
 
 def _missed(run: OpenRun, scheduler: str) -> set[Task]:
@@ -265,7 +261,7 @@ def follower_ends(run: OpenRun) -> dict[Task, str]:
     for job in jobs:
         for task, _ in job.tasks():
             ends[task] = _end(run.accounts, task)
-            if job is last_find and not ends[task] and _all_tried(run.folder):
+            if job is last_find and not ends[task] and finished(run.folder):
                 ends[task] = "its last trial has ended"
     return ends
 
@@ -280,11 +276,3 @@ def _end(accounts: Accounts, task: Task) -> str:
         since = format_moment(accounts.gone[task])
         return f"neither the queue nor the accounting has listed it since {since}"
     return ""
-
-
-def _all_tried(folder: Path) -> bool:
-    """Tell whether the job that tries the largest batch has left its last result."""
-    try:
-        return finished(folder)
-    except JobkitError:
-        return False

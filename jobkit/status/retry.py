@@ -11,15 +11,8 @@ from jobkit.core.units import MIB
 from jobkit.outcome.journal import Task
 from jobkit.spec.policy import Change, Policy, grown, growth, retry
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.status.standing import (
-    IN_QUEUE,
-    PointStanding,
-    RunStanding,
-    Standing,
-    find_point,
-    given_to,
-    history,
-)
+from jobkit.status import standing
+from jobkit.status.standing import PointStanding, RunStanding, Standing
 
 Overrides = tuple[str, ...]
 """``key=value`` of each ``--set``."""
@@ -99,7 +92,7 @@ def _refuse_result(points: Sequence[PointStanding], word: str) -> None:
 
 def _named(points: Sequence[PointStanding], word: str) -> PointStanding:
     try:
-        point = find_point(points, word)
+        point = standing.find_point(points, word)
     except JobkitError as error:
         words = ", ".join(WORDS)
         hint = f"{error.hint}; or --only takes {words}, or an outcome such as timeout"
@@ -107,7 +100,7 @@ def _named(points: Sequence[PointStanding], word: str) -> PointStanding:
     name = point.point.point_id
     if point.standing is Standing.DONE and point.outcome is not Outcome.PRUNED:
         raise JobkitError(f"{name} is done ({point.outcome}): a finished point is never run again")
-    if point.standing in {*IN_QUEUE, Standing.UNSETTLED}:
+    if point.standing in standing.LIVE:
         message = f"{name} is {point.standing}: it is not run twice at a time"
         raise JobkitError(message, hint="jobkit cancel RUN POINT first")
     return point
@@ -156,7 +149,7 @@ def groups(
 
 def due(run: RunStanding, policy: Policy) -> bool:
     """Tell whether a policy runs a point of a run again."""
-    given = given_to(run)
+    given = standing.given_to(run)
     failed = [point for point in run.points if point.standing is Standing.FAILED]
     return any(
         retry(policy, comparable_tries(point, given, given.get(point.task, ()) if point.task else ()))
@@ -180,7 +173,7 @@ def comparable_tries(
     """
     return [
         (tried.verdict.outcome, tried.node)
-        for tried in history(point)
+        for tried in standing.history(point)
         if _about(given_to.get(tried.task, ()) if tried.task else (), tried.verdict.outcome)
         == _about(given, tried.verdict.outcome)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -43,7 +43,10 @@ class Standing(StrEnum):
 
 IN_QUEUE = frozenset({Standing.RUNNING, Standing.WAITING, Standing.STUCK})
 """The scheduler still holds the point's task."""
-TO_COME = frozenset({Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED, Standing.MISSING})
+LIVE = IN_QUEUE | {Standing.UNSETTLED}
+"""A task that the queue does not list at the moment may still be there (nextflow#1007)."""
+MOVING = LIVE - {Standing.STUCK}
+TO_COME = MOVING | {Standing.MISSING}
 ENDINGS = frozenset({Standing.DONE, Standing.FAILED})
 
 
@@ -270,20 +273,18 @@ class RunStanding:
         )
 
     @cached_property
-    def jobs(self) -> tuple[JobStanding, ...]:
+    def jobs(self) -> list[JobStanding]:
         """The jobs that find the largest batch, and those that run again what the policy says."""
-        return tuple(self._jobs())
-
-    def _jobs(self) -> Iterator[JobStanding]:
-        for role in (Role.FIND, Role.FOLLOW):
-            for submission, queued in followers(self, role):
-                if queued is not None:
-                    state = _JOB_STATES.get(queued.state, str(Standing.UNSETTLED))
-                    why = explain_wait(submission.scheduler, queued, self.now)
-                else:
-                    why = self.ends.get(first_task(submission), "")
-                    state = ENDED if why else str(Standing.UNSETTLED)
-                yield JobStanding(submission=submission, state=state, why=why, queued=queued)
+        found = []
+        for submission, queued in (*followers(self, Role.FIND), *followers(self, Role.FOLLOW)):
+            if queued is not None:
+                state = _JOB_STATES.get(queued.state, str(Standing.UNSETTLED))
+                why = explain_wait(submission.scheduler, queued, self.now)
+            else:
+                why = self.ends.get(first_task(submission), "")
+                state = ENDED if why else str(Standing.UNSETTLED)
+            found.append(JobStanding(submission=submission, state=state, why=why, queued=queued))
+        return found
 
     @cached_property
     def to_go_s(self) -> float | None:

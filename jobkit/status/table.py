@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jobkit.core.terminal import GAP, Column, fit_columns, printable
 from jobkit.core.terminal import table as terminal_table
@@ -25,13 +25,8 @@ URGENT = (Standing.STUCK, HELD, Standing.FAILED, Standing.RUNNING, Standing.UNSE
 """The points that a person wants to see, in this order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A row of the table: cells, and the words at its end."""
-
-    cells: tuple[str, ...]
-    words: str
-
+Row = tuple[str, ...]
+"""A cell for each of `COLUMNS`."""
 
 COLUMNS = (
     Column("point", (), left=True),
@@ -40,6 +35,7 @@ COLUMNS = (
     Column("try", (), rank=4),
     Column("node", (), rank=2, left=True),
     Column("GPU", (), rank=3, left=True),
+    Column("", (), left=True),
 )
 
 
@@ -102,7 +98,7 @@ def _gpu(run: RunStanding) -> str:
     return gpus.pop() if len(gpus) == 1 else ""
 
 
-def _rows(run: RunStanding, most: int) -> Iterator[Line]:
+def _rows(run: RunStanding, most: int) -> Iterator[Row]:
     """Yield a row a point; of many points only those that a person wants to see, and the number of others."""
     if len(run.points) <= most:
         yield from (_row(run, point) for point in run.points)
@@ -123,29 +119,29 @@ def _is_quiet(point: PointStanding) -> bool:
     return point.cancelled or (point.standing in quiet and point.state != HELD)
 
 
-def _counted(points: Sequence[PointStanding], unit: str) -> Iterator[Line]:
+def _counted(points: Sequence[PointStanding], unit: str) -> Iterator[Row]:
     """Yield a row for each state, and each reason to wait, with the number of its points."""
     numbers = Counter((point.state, _reason(point)) for point in points)
     for (state, reason), number in numbers.items():
         word = "point" if unit == "points" and number == 1 else unit
-        yield Line((f"{number:,} {word}", state, "", "", "", ""), reason)
+        yield f"{number:,} {word}", state, "", "", "", "", reason
 
 
 def _reason(point: PointStanding) -> str:
     return point.why if point.standing in {Standing.WAITING, Standing.STUCK} else ""
 
 
-def _row(run: RunStanding, point: PointStanding) -> Line:
+def _row(run: RunStanding, point: PointStanding) -> Row:
     tries, elapsed_s = len(point.tries), point.elapsed_s
-    cells = (
+    return (
         point.point.point_id,
         point.state,
         "" if elapsed_s is None else format_clock(elapsed_s),
         str(tries) if tries > 1 else "",
         point.node or (point.queued.node if point.queued else ""),
         run.gpu_of(point).removeprefix("NVIDIA "),
+        _words(point),
     )
-    return Line(cells, _words(point))
 
 
 def _words(point: PointStanding) -> str:
@@ -162,13 +158,11 @@ def far_words(progress: Progress, *, over: bool = False) -> str:
     return far if over or progress.left_s is None else f"{far}, {format_about(progress.left_s)} to go"
 
 
-def table(rows: Iterable[Line], alike: str, width: int) -> list[str]:
+def table(rows: Iterable[Row], alike: str, width: int) -> list[str]:
     """Return rows as lines of at most ``width`` columns; an empty column, or a GPU that all share, is out."""
-    lines = [Line(tuple(map(plain, row.cells)), plain(row.words)) for row in rows]
-    cells = zip(*(line.cells for line in lines), strict=True) if lines else [()] * len(COLUMNS)
-    columns = [replace(column, cells=shown) for column, shown in zip(COLUMNS, cells, strict=True)]
+    cells = zip(*(map(plain, row) for row in rows), strict=True)
+    *columns, words = [replace(column, cells=shown) for column, shown in zip(COLUMNS, cells, strict=True)]
     columns = [column for column in columns if any(column.cells) and not (alike and column.head == "GPU")]
-    words = Column("", [line.words for line in lines], left=True)
     room = width - min(LEAST_WORDS, max(map(len, words.cells), default=0)) - GAP
     return [cut(line, width) for line in terminal_table([*fit_columns(columns, room), words], rule=False)]
 

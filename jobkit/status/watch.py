@@ -12,7 +12,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import for_terminal
-from jobkit.core.units import format_count
+from jobkit.core.units import format_count, pauses
 from jobkit.outcome.journal import Role
 from jobkit.outcome.trials import finished
 from jobkit.schedulers.types import State
@@ -20,10 +20,10 @@ from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import load_spec
 from jobkit.status.reader import read_standings
 from jobkit.status.retry import due
-from jobkit.status.standing import PointStanding, RunStanding, Standing, first_task, followers
+from jobkit.status.standing import MOVING, PointStanding, RunStanding, Standing, first_task, followers
 from jobkit.status.table import cut, plain
 
-FIRST_POLL_S, SLOWEST_POLL_S, BACK_OFF = 2.0, 30.0, 1.3
+FIRST_POLL_S, SLOWEST_POLL_S = 2.0, 30.0
 STOP = "Ctrl-C ends the watch, not the run"
 
 
@@ -107,19 +107,18 @@ def watch(
     shown
         Returns runs as text.
     """
-    pause_s = FIRST_POLL_S
     policies = {folder: _policy(folder) for folder in folders}
     failures: dict[Path, Failures] = {}
-    while True:
+    for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
         runs = read_standings(folders, max_age_s=pause_s)
         done = all(is_over(run, policies[run.folder]) for run in runs)
         for run in runs:
             screen.report(failures.setdefault(run.folder, Failures(run)).lines(run))
         screen.show(shown(runs), changes(runs), None if done else pause_s)
         if done:
-            return runs
+            break
         time.sleep(pause_s)
-        pause_s = min(SLOWEST_POLL_S, pause_s * BACK_OFF)
+    return runs
 
 
 def changes(runs: Sequence[RunStanding]) -> Hashable:
@@ -171,8 +170,7 @@ class Failures:
 
 def is_over(run: RunStanding, policy: Policy) -> bool:
     """Tell whether nothing of a run is to come unless a person acts."""
-    moving = {Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED}
-    if any(point.standing in moving for point in run.points):
+    if any(point.standing in MOVING for point in run.points):
         return False
     if _is_pending(run, Role.FIND) and not finished(run.folder):
         return False

@@ -10,30 +10,21 @@ from pathlib import Path
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import shell_path
-from jobkit.core.units import format_count
+from jobkit.core.units import format_count, format_list
 from jobkit.outcome.driver_lock import last_driver
 from jobkit.outcome.journal import PURPOSES, Role, Submission, Task, read_journal
 from jobkit.outcome.trials import finished
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import State
 from jobkit.spec.sweep_spec import load_spec
+from jobkit.status import standing
 from jobkit.status.reader import read_standings
-from jobkit.status.standing import (
-    IN_QUEUE,
-    PointStanding,
-    RunStanding,
-    Standing,
-    count_by_state,
-    find_point,
-    followers,
-)
+from jobkit.status.standing import LIVE, PointStanding, RunStanding, Standing
 from jobkit.submit.controller import cancel_tasks
 from jobkit.submit.launch import say
 from jobkit.submit.recover import StrayJobs, reconcile_submission, stray_jobs
 from jobkit.submit.resubmit import refuse_silent, run_lock
 
-LIVE = IN_QUEUE | {Standing.UNSETTLED}
-"""A task that the queue does not list at the moment may still be there (nextflow#1007)."""
 MOST_NAMES = 8
 
 
@@ -78,17 +69,21 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         _refuse_unknown(run)
         forgotten = _cancel_strays(run_dir) if whole else False
         points = points_to_cancel(run, named, kept)
-        say(f"{run_dir.name}: {count_by_state(run)}")
+        say(f"{run_dir.name}: {standing.count_by_state(run)}")
         chosen = _indices(run, named)
         for point in run.points:
             if point.point.index in chosen and point.standing not in LIVE:
-                say(f"{point.point.point_id} {_why_left(point)}")
-        before = read_journal(run_dir).cancelled
+                missing = point.standing is Standing.MISSING
+                why = "was never submitted" if missing else f"has ended ({point.outcome}): left alone"
+                say(f"{point.point.point_id} {why}")
+        before = read_journal(run_dir).cancelled.keys()
         new = [point for point in points if point.task not in before]
         if already := [point.point.point_id for point in points if point.task in before]:
-            say(f"{_listed(already)} {'is' if len(already) == 1 else 'are'} being cancelled already")
+            are = "is" if len(already) == 1 else "are"
+            say(f"{format_list(already, MOST_NAMES)} {are} being cancelled already")
         # A task that the scheduler is not ending yet is cancelled again.
-        left = [point for point in points if point.task not in before or not _ending(point)]
+        ending = {task for task, queued in run.queued.items() if queued.state is State.ENDING}
+        left = [point for point in points if point.task not in before & ending]
         if parts := _parts(run, left, whole=whole):
             _cancel_parts(run_dir, parts, new)
         elif not already and not forgotten:
@@ -179,7 +174,7 @@ def points_to_cancel(run: RunStanding, named: Sequence[str], kept: Sequence[str]
 
 
 def _indices(run: RunStanding, words: Sequence[str]) -> set[int]:
-    return {find_point(run.points, word).point.index for word in words}
+    return {standing.find_point(run.points, word).point.index for word in words}
 
 
 def _refuse_parts_of_jobs(
@@ -198,31 +193,15 @@ def _refuse_parts_of_jobs(
             hint = f"jobkit cancel {run} ends it; jobkit resume {run} POINT runs one"
             raise JobkitError(f"{name}: one process runs all points here, one after the other", hint=hint)
         if point.task in sharing:
-            message = f"{name}: it shares a job with {_listed(sharing[point.task])}"
+            message = f"{name}: it shares a job with {format_list(sharing[point.task], MOST_NAMES)}"
             raise JobkitError(message, hint="they end together: name them all, or none of them")
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _ending(point: PointStanding) -> bool:
-    """Return whether the scheduler is ending a point's task."""
-    return point.queued is not None and point.queued.state is State.ENDING
-
-
-def _why_left(point: PointStanding) -> str:
-    if point.standing is Standing.MISSING:
-        return "was never submitted"
-    return f"has ended ({point.outcome}): left alone"
 
 
 def _followers(run: RunStanding) -> Iterator[Part]:
     """Yield the jobs that follow and have not ended."""
-    jobs = [*followers(run, Role.FOLLOW), *followers(run, Role.FIND)[-1:]]
+    jobs = [*standing.followers(run, Role.FOLLOW), *standing.followers(run, Role.FIND)[-1:]]
     for job, queued in jobs:
-        ended = Task(job.scheduler, job.job.id, job.first) in run.ended
+        ended = standing.first_task(job) in run.ended
         if queued is not None or not (ended or (job.role is Role.FIND and finished(run.folder))):
             yield Part(job=job, tasks=(job.first,), whole=True)
 

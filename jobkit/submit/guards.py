@@ -32,17 +32,15 @@ def refuse_duplicate_sweep(prepared: Prepared) -> None:
     """
     if folder := find_duplicate(prepared):
         (run,) = read_standings([folder], ask=False)
-        message = (
-            f"this very sweep has a run: {relative_path(folder)}, {_progress(run)}; nothing was submitted"
-        )
-        raise JobkitError(message, hint=f"{_next(run)}; --new starts another run")
+        hint = f"{_next(run)}; --new starts another run"
+        raise JobkitError(f"{_description(run)}; nothing was submitted", hint=hint)
 
 
 def warn_of_duplicate(prepared: Prepared) -> None:
     """Print that the sweep has a run already, if it has."""
     if folder := find_duplicate(prepared):
         (run,) = read_standings([folder], ask=False)
-        say(f"this very sweep has a run: {relative_path(folder)}, {_progress(run)}; --new submits it again")
+        say(f"{_description(run)}; --new submits it again")
 
 
 def find_duplicate(prepared: Prepared) -> Path | None:
@@ -92,8 +90,8 @@ def _bare(points: Sequence[Point]) -> list[Point]:
     ]
 
 
-def _progress(run: RunStanding) -> str:
-    """Return how far a run is, by its files: ``15 points: 9 done, 2 failed (2 timeout), 4 to come``."""
+def _description(run: RunStanding) -> str:
+    """Return the run, and how far it is: ``15 points: 9 done, 2 failed (2 timeout), 4 to come``."""
     numbers = {word: run.counts[word] for word in (CANCELLED, Standing.DONE, Standing.FAILED)}
     numbers["to come"] = len(run.points) - sum(numbers.values())
     words = [
@@ -101,7 +99,8 @@ def _progress(run: RunStanding) -> str:
         for word, number in numbers.items()
         if number
     ]
-    return f"{format_count(len(run.points), 'point')}: {', '.join(words)}"
+    points = f"{format_count(len(run.points), 'point')}: {', '.join(words)}"
+    return f"this very sweep has a run: {relative_path(run.folder)}, {points}"
 
 
 def _next(run: RunStanding) -> str:

@@ -135,12 +135,9 @@ def request_line(prepared: Prepared) -> str:
 
 def _each(resources: Resources) -> str:
     """Return what a point gets: ``1 v100 GPU, 2 CPUs, 8GiB of memory and 00:10:00``."""
-    kind = f" {resources.gpu_type}" if resources.gpu_type else ""
-    what = [f"{resources.gpus}{kind} GPU{'s' if resources.gpus > 1 else ''}"] if resources.gpus else []
-    what += [
-        f"{resources.cpus} CPU{'s' if resources.cpus > 1 else ''}",
-        f"{format_size(resources.memory)} of memory",
-    ]
+    kind = f"{resources.gpu_type} " if resources.gpu_type else ""
+    what = [format_count(resources.gpus, f"{kind}GPU")] if resources.gpus else []
+    what += [format_count(resources.cpus, "CPU"), f"{format_size(resources.memory)} of memory"]
     what += ["a node to itself"] if resources.exclusive else []
     return f"{', '.join(what)} and {format_walltime(resources.walltime)}"
 

@@ -24,9 +24,11 @@ from typing import Any
 from jobkit.core import files, terminal
 from jobkit.core.layout import ACCOUNTING_FILE, PID_FILE, SEARCH_GOAL_FILE, SPEC_FILE, read_points
 from jobkit.core.records import Outcome, Point
+from jobkit.core.shell import Completed
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.fit.search import next_trial
 from jobkit.outcome import journal
+from jobkit.outcome.accounting import Answer
 from jobkit.outcome.driver_lock import driving
 from jobkit.planning.script import script_name
 from jobkit.schedulers.local import NAME, log_name
@@ -118,10 +120,8 @@ def _drive_points(
 ) -> None:
     run_point = _runner(run_dir, leg.spec or load_spec(run_dir / SPEC_FILE), leg.round, tick, job_id)
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
-    span["round"] = leg.round
-    span |= {} if leg.points is None else {"only": list(leg.points)}
-    span |= {"given": leg.given} if leg.given else {}
-    span |= {"job_id": job_id, "cluster": platform.node()}
+    span |= {"round": leg.round} | ({} if leg.points is None else {"only": list(leg.points)})
+    span |= ({"given": leg.given} if leg.given else {}) | {"job_id": job_id, "cluster": platform.node()}
     argv = [sys.executable, "-m", "jobkit.submit.driver", str(run_dir)]
     journal.note(run_dir, "submitting", scheduler=NAME, argv=argv, **span)
     journal.note(run_dir, "submitted", scheduler=NAME, **span)
@@ -219,10 +219,9 @@ def _account(
     """Append what happened to a point to the accounting, as a scheduler's answer would have it."""
     row = {"job_id": job_id, "task": point.index, "outcome": outcome, "evidence": evidence}
     row |= {"host": platform.node(), "elapsed_s": round(elapsed_s, 3)}
-    answer = {"scheduler": NAME, "argv": [], "status": 0, "stdout": json.dumps(row), "stderr": ""}
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    line = {"at": at, "kind": "accounting", **answer}
-    files.append_line(run_dir / ACCOUNTING_FILE, json.dumps(line))
+    answer = Answer(at, "accounting", NAME, Completed((), 0, json.dumps(row), ""))
+    files.append_line(run_dir / ACCOUNTING_FILE, answer.as_line())
 
 
 @contextlib.contextmanager

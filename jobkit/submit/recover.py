@@ -23,7 +23,7 @@ from jobkit.status.queue import TIMEOUT_S
 
 STILL_AT_IT = timedelta(seconds=30)
 """A submit command may outlive the client that started it: it is given so long to end."""
-SPAN = ("first", "last", "offset", "throttle", "role", "round", "list", "given")
+SPAN = ("first", "last", "offset", "throttle", "role", "round", "list", "given", "only")
 
 LOST = "the client died before the scheduler took it: no job of this name is known"
 BY_NAME = "by its name"
@@ -58,11 +58,8 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
         _adopt_driver(run_dir, event, span, say)
         return
     if datetime.now(UTC) - datetime.fromisoformat(str(event["at"])) < STILL_AT_IT:
-        raise JobkitError(
-            f"{run_dir}: a submission is under way",
-            hint="try again in half a minute",
-            exit_code=ExitCode.REFUSED,
-        )
+        message, hint = f"{run_dir}: a submission is under way", "try again in half a minute"
+        raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
     since = datetime.fromisoformat(str(event["at"])) - timedelta(minutes=1)
     jobs = _by_name(scheduler, run_dir, since)
     if len(jobs) > 1:
@@ -81,16 +78,20 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
 
 def _adopt_driver(run_dir: Path, event: Mapping[str, Any], span: Mapping[str, Any], say: Say) -> None:
     """Journal a driver here of which the journal has the intent alone, whether it lives or is dead."""
-    job = JobId(str(event["job_id"]), str(event.get("cluster") or ""))
+    job = _driver_of(event)
     lives = Life.DEAD if job.id in read_journal(run_dir).buried else life(run_dir, job)
     if lives is Life.UNKNOWN:
         raise elsewhere(run_dir, job.cluster)
-    more = {"only": event["only"]} if "only" in event else {}
-    fields = {"job_id": job.id, "cluster": job.cluster, "found": BY_LOCK, **span, **more}
+    fields = {"job_id": job.id, "cluster": job.cluster, "found": BY_LOCK, **span}
     journal.note(run_dir, "submitted", scheduler=str(event["scheduler"]), **fields)
     _read_back(run_dir, job)
     stands = "it runs" if lives is Life.ALIVE else "it has ended"
     say(f"the journal had lost process {job.id} on {job.cluster}: {stands}")
+
+
+def _driver_of(event: Mapping[str, Any]) -> JobId:
+    """Return the driver here of an intent."""
+    return JobId(str(event["job_id"]), str(event.get("cluster") or ""))
 
 
 def _read_back(run_dir: Path, job: JobId) -> None:
@@ -156,12 +157,9 @@ def declare_machine_gone(run_dir: Path, machine: str) -> None:
     """
     journal_ = read_journal(run_dir)
     jobs = [submission.job for submission in journal_.submissions if runs_here(submission.scheduler)]
-    if (
-        journal_.unanswered
-        and runs_here(str(journal_.unanswered.get("scheduler")))
-        and journal_.unanswered.get("job_id")
-    ):
-        jobs.append(JobId(str(journal_.unanswered["job_id"]), str(journal_.unanswered.get("cluster") or "")))
+    event = journal_.unanswered
+    if event and runs_here(str(event.get("scheduler"))) and event.get("job_id"):
+        jobs.append(_driver_of(event))
     there = [job for job in jobs if job.cluster == machine]
     if not there:
         names = ", ".join(sorted({job.cluster for job in jobs} - {""})) or "no machine"
@@ -196,16 +194,12 @@ def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None)
     env = {**os.environ, **scheduler.ENVIRONMENT}
     queued = scheduler.parse_queue(shell.run(queue, env=env, timeout_s=TIMEOUT_S))
     if queued is None:
-        raise JobkitError(
-            f"{scheduler.NAME} does not answer, and a submission of this run was cut off"
-            if since
-            else f"{scheduler.NAME} does not answer, so jobkit does not know which jobs of this run it has",
-            hint=f"try again when {scheduler.TITLE} answers",
-            exit_code=ExitCode.REFUSED,
-        )
-    ended = (
-        scheduler.parse_accounting(shell.run(accounting, env=env, timeout_s=TIMEOUT_S)) if since else None
-    ) or ()
+        cut_off = "and a submission of this run was cut off"
+        so = cut_off if since else "so jobkit does not know which jobs of this run it has"
+        hint = f"try again when {scheduler.TITLE} answers"
+        raise JobkitError(f"{scheduler.NAME} does not answer, {so}", hint=hint, exit_code=ExitCode.REFUSED)
+    answer = shell.run(accounting, env=env, timeout_s=TIMEOUT_S) if since else None
+    ended = (scheduler.parse_accounting(answer) if answer else None) or ()
     tasks = {(row.job_id, row.task) for row in queued if row.name == name}
     tasks |= {(row.job_id, row.task) for row in ended if row.name == name}
     known = {submission.job.id for submission in read_journal(run_dir).submissions}

@@ -29,17 +29,10 @@ from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, given_to
+from jobkit.submit import rounds
 from jobkit.submit.controller import SubmissionUnconfirmed, Submitted, check_submission
 from jobkit.submit.recover import reconcile_submission, refuse_stray_jobs
-from jobkit.submit.rounds import (
-    FOLLOW_SCRIPT,
-    Round,
-    follow_job,
-    plan_arrays,
-    round_jobs,
-    submit_jobs,
-    write_round,
-)
+from jobkit.submit.rounds import Round
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
 """Keys of the spec that `--set` may change: none that a point's own figures depend on."""
@@ -179,15 +172,12 @@ def refuse_silent(run: RunStanding, so: str) -> None:
 
 def undecided(run: RunStanding) -> list[str]:
     """Return in words how many points are between two states."""
-    kinds = {
-        "left the queue without a trace": [
-            point for point in run.points if point.standing is Standing.UNSETTLED
-        ],
-        "cancelled, and not over yet": [
-            point for point in run.points if point.standing in IN_QUEUE and point.task in run.ending
-        ],
+    ending = sum(point.standing in IN_QUEUE and point.task in run.ending for point in run.points)
+    numbers = {
+        "left the queue without a trace": run.counts[Standing.UNSETTLED],
+        "cancelled, and not over yet": ending,
     }
-    return [f"{format_count(len(some), 'point')} {words}" for words, some in kinds.items() if some]
+    return [f"{format_count(number, 'point')} {words}" for words, number in numbers.items() if number]
 
 
 def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Group], say: Say) -> Resumed:
@@ -224,9 +214,9 @@ def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Gro
             left.append(f"{format_count(len(group.points), 'point')} not submitted: {error.message}")
             continue
         done.append(group)
-    if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
-        job = follow_job(read_journal(run_dir).rounds)
-        followed = submit_jobs(scheduler, run_dir, [job], [submitted.job for submitted in taken])
+    if taken and (run_dir / rounds.FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
+        job = rounds.follow_job(read_journal(run_dir).rounds)
+        followed = rounds.submit_jobs(scheduler, run_dir, [job], [submitted.job for submitted in taken])
         taken += followed.jobs
         left += [f"no job follows the points: {followed.refused}"] if followed.refused else []
     return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
@@ -234,8 +224,8 @@ def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Gro
 
 def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tuple[Submitted, ...]:
     """Submit a round; if a check refuses it, nothing of it is left in the run folder."""
-    arrays = plan_arrays(scheduler, round_)
-    written = write_round(run_dir, round_)
+    arrays = rounds.plan_arrays(scheduler, round_)
+    written = rounds.write_round(run_dir, round_)
     try:
         for line in check_submission(scheduler, round_.request, str(written[0]), arrays[0]):
             say(line)
@@ -243,7 +233,7 @@ def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tup
         for path in written:
             path.unlink()
         raise
-    return submit_jobs(scheduler, run_dir, round_jobs(round_, arrays)).jobs
+    return rounds.submit_jobs(scheduler, run_dir, rounds.round_jobs(round_, arrays)).jobs
 
 
 def make_round(run_dir: Path, run: RunStanding, group: Group) -> Round:

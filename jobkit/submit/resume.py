@@ -8,29 +8,19 @@ from pathlib import Path
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path, shell_quote
-from jobkit.core.units import format_size, format_walltime
-from jobkit.outcome.journal import Role
+from jobkit.core.units import format_count, format_size, format_walltime
+from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.planning.resolve import warn_again
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides
 from jobkit.status.standing import RunStanding, count_by_state
-from jobkit.submit import local
+from jobkit.submit import local, resubmit
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import say, wait_for_points
 from jobkit.submit.recover import declare_machine_gone
-from jobkit.submit.resubmit import (
-    Resumed,
-    groups_to_run,
-    make_round,
-    note_left,
-    prepare_resume,
-    read_settled,
-    resume,
-    run_lock,
-    undecided,
-)
+from jobkit.submit.resubmit import note_left, prepare_resume, read_settled, run_lock, undecided
 from jobkit.submit.rounds import write_round
 
 JOB_PATIENCE_S = 300.0
@@ -84,8 +74,12 @@ def run_again(
         if runs_here(spec.scheduler):
             _here(run, groups)
             return None
-        done = resume(run_dir, spec, run, groups, say)
-    _report(done, spec.scheduler)
+        done = resubmit.resume(run_dir, spec, run, groups, say)
+    for submission in done.taken:
+        waits = "" if submission.role is Role.POINTS else f" waits for it and {PURPOSES[submission.role]}"
+        say(f"submitted: {spec.scheduler} job {submission.job}{waits}")
+    for line in done.left:
+        say(line)
     if len(done.groups) < len(groups) or not wait:
         say(f"  progress     jobkit status {shell_path(run_dir)}")
         return ExitCode.REFUSED if len(done.groups) < len(groups) else 0
@@ -111,7 +105,7 @@ def run_follow_up(run_dir: Path) -> int:
             run = read_settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
             say(f"{run_dir.name}: {count_by_state(run)}")
             groups = _decide(run, spec, ("failed",), strictly=True)
-            done = resume(run_dir, spec, run, groups, say)
+            done = resubmit.resume(run_dir, spec, run, groups, say)
         except JobkitError as error:
             note_left(run_dir, error.message, groups)
             say(f"{error}\nit is left to a person: jobkit resume {shell_quote(run_dir)}")
@@ -127,20 +121,11 @@ def _decide(
     run: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
 ) -> list[Group]:
     """Print which points run again; return them, as `jobkit.submit.resubmit.groups_to_run`."""
-    groups = groups_to_run(run, spec, only, given, strictly=strictly)
+    groups = resubmit.groups_to_run(run, spec, only, given, strictly=strictly)
     base = prepare_resume(run.folder, ()).resources
     for group in groups:
         say(f"again: {describe_group(group, base)}")
     return groups
-
-
-def _report(done: Resumed, scheduler: str) -> None:
-    """Print what was submitted, and what was left out."""
-    for submission in done.taken:
-        waits = "" if submission.role is Role.POINTS else " waits for it and runs again what the policy says"
-        say(f"submitted: {scheduler} job {submission.job}{waits}")
-    for line in done.left:
-        say(line)
 
 
 def _points(seen: RunStanding, again: Sequence[Group]) -> list[Point]:
@@ -159,8 +144,7 @@ def describe_group(group: Group, base: Resources) -> str:
         what.append(f"with {format_walltime(asked.walltime)} of walltime")
     if group.change.exclude:
         what.append(f"not on {', '.join(group.change.exclude)}")
-    points = f"{len(group.points)} point{'s' if len(group.points) > 1 else ''}"
-    return f"{points}{', ' if what else ''}{' and '.join(what)}"
+    return f"{format_count(len(group.points), 'point')}{', ' if what else ''}{' and '.join(what)}"
 
 
 def _here(run: RunStanding, groups: Sequence[Group]) -> None:
@@ -170,7 +154,7 @@ def _here(run: RunStanding, groups: Sequence[Group]) -> None:
     run_dir = run.folder
     with local.as_driver(run_dir) as job_id:
         for group in groups:
-            round_ = make_round(run_dir, run, group)
+            round_ = resubmit.make_round(run_dir, run, group)
             write_round(run_dir, round_)
             leg = local.LocalRound(group.points, group.spec, round_.number, group.given)
             with progress_bars.Progress(run_dir, _points(run, [group]), run) as progress:

@@ -12,15 +12,8 @@ from jobkit.outcome.journal import Role
 from jobkit.planning.script import script_name
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.types import ONE_TASK, Array, JobId, Request
-from jobkit.submit.controller import (
-    JobPurpose,
-    SubmissionUnconfirmed,
-    Submitted,
-    cancel,
-    run_while_busy,
-    submission_environment,
-    submit_array,
-)
+from jobkit.submit import controller
+from jobkit.submit.controller import JobPurpose, SubmissionUnconfirmed, Submitted
 
 FIND_SCRIPT = "find.sh"
 """The job that follows a sweep and runs the batch that was predicted."""
@@ -44,39 +37,9 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
     argv = scheduler.limit_argv()
     if not argv:
         return ""
-    env = submission_environment()
-    done = shell.run(argv, env=env) if once else run_while_busy(argv, scheduler.BUSY_PATTERN, env)
+    env = controller.submission_environment()
+    done = shell.run(argv, env=env) if once else controller.run_while_busy(argv, scheduler.BUSY_PATTERN, env)
     return shell.check(done, "the scheduler does not answer", hint="is this a submit host?").stdout
-
-
-def arrays_within(
-    scheduler: Scheduler, limits: str, tasks: int, max_parallel: int | None, listed: str = ""
-) -> tuple[Array, ...]:
-    """Return the arrays of a sweep, within the limits that the controller told.
-
-    Parameters
-    ----------
-    tasks
-        How many tasks there are.
-    listed
-        The file that names the points of each, where not every task runs the point of its number.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if it takes no arrays, or cannot hold so many tasks.
-    """
-    limit = scheduler.parse_limit(limits)
-    if limit == 0:
-        message = f"{scheduler.NAME} accepts no array jobs here: its array limit is 0"
-        raise JobkitError(
-            message, hint="ask the cluster's support about array jobs", exit_code=ExitCode.REFUSED
-        )
-    arrays = cut_into_arrays(tasks, limit, max_parallel, listed)
-    if refusal := scheduler.task_limit_error(limits, arrays):
-        hint = "split the sweep into several specs, lower `repeats`, or let points share jobs (`pack`)"
-        raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=ExitCode.REFUSED)
-    return arrays
 
 
 def cut_into_arrays(
@@ -99,11 +62,6 @@ def cut_into_arrays(
 def share(max_parallel: int | None, arrays: int) -> int | None:
     """Return how many tasks of each array may run at a time; ``None`` for any number."""
     return max(1, max_parallel // arrays) if max_parallel else None
-
-
-def points_by_task(points: Sequence[int], pack: int) -> list[tuple[int, ...]]:
-    """Return the points of each task, so many together."""
-    return [tuple(points[start : start + pack]) for start in range(0, len(points), pack)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +95,8 @@ class Round:
     @property
     def tasks(self) -> list[tuple[int, ...]]:
         """The points of each task."""
-        return points_by_task(self.points, self.pack)
+        starts = range(0, len(self.points), self.pack)
+        return [tuple(self.points[start : start + self.pack]) for start in starts]
 
     @property
     def listed(self) -> str:
@@ -157,10 +116,19 @@ def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) 
     Raises
     ------
     JobkitError
-        Exit code 3 if the controller does not answer, or cannot hold the tasks.
+        Exit code 3 if the controller does not answer, accepts no arrays, or cannot hold the tasks.
     """
     limits = ask_limits(scheduler) if limits is None else limits
-    return arrays_within(scheduler, limits, len(round_.tasks), round_.max_parallel, round_.listed)
+    limit = scheduler.parse_limit(limits)
+    if limit == 0:
+        message = f"{scheduler.NAME} accepts no array jobs here: its array limit is 0"
+        hint = "ask the cluster's support about array jobs"
+        raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+    arrays = cut_into_arrays(len(round_.tasks), limit, round_.max_parallel, round_.listed)
+    if refusal := scheduler.task_limit_error(limits, arrays):
+        hint = "split the sweep into several specs, lower `repeats`, or let points share jobs (`pack`)"
+        raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=ExitCode.REFUSED)
+    return arrays
 
 
 def write_round(run_dir: Path, round_: Round) -> list[Path]:
@@ -257,11 +225,11 @@ def submit_jobs(
         after = job.waits_for([*before, *(one.job for one in taken if one.role is Role.POINTS)])
         try:
             script = str(run_dir / job.script)
-            taken.append(submit_array(scheduler, run_dir, script, job.array, after, job.purpose))
+            taken.append(controller.submit_array(scheduler, run_dir, script, job.array, after, job.purpose))
         except JobkitError as error:
             if job.purpose.role is Role.FOLLOW and error.exit_code != ExitCode.TO_COME:
                 return Accepted(jobs=tuple(taken), refused=error.message)
             if not isinstance(error, SubmissionUnconfirmed):  # else resume finds out, and submits the rest
-                cancel(scheduler, run_dir, [submitted.job for submitted in taken])
+                controller.cancel(scheduler, run_dir, [submitted.job for submitted in taken])
             raise
     return Accepted(jobs=tuple(taken))

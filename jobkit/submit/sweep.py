@@ -6,19 +6,9 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jobkit.core import files, json_codec
+from jobkit.core import files, json_codec, layout
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import folder_lock
-from jobkit.core.layout import (
-    ACCOUNTING_FILE,
-    JOB_SCRIPT,
-    JOURNAL_FILE,
-    LENGTHS_FILE,
-    POINTS_FILE,
-    RESULTS_FOLDER,
-    SEARCH_GOAL_FILE,
-    SPEC_FILE,
-)
 from jobkit.core.paths import ledger_path
 from jobkit.core.terminal import Say
 from jobkit.outcome.trials import SearchGoal
@@ -27,20 +17,9 @@ from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Array
 from jobkit.spec.fields import DEVICE
 from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.submit import rounds
 from jobkit.submit.controller import check_submission
-from jobkit.submit.rounds import (
-    FIND_SCRIPT,
-    FOLLOW_SCRIPT,
-    Accepted,
-    PlannedJob,
-    Round,
-    find_job,
-    follow_job,
-    plan_arrays,
-    round_jobs,
-    submit_jobs,
-    write_round,
-)
+from jobkit.submit.rounds import Accepted, PlannedJob, Round
 
 
 def first_round(prepared: Prepared) -> Round:
@@ -83,19 +62,19 @@ def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
 
 
 def _write(prepared: Prepared, run_dir: Path) -> None:
-    for folder in (run_dir / "logs", run_dir / RESULTS_FOLDER):
+    for folder in (run_dir / "logs", run_dir / layout.RESULTS_FOLDER):
         folder.mkdir(parents=True)
-    files.write_atomically(run_dir / SPEC_FILE, prepared.spec.as_yaml())
+    files.write_atomically(run_dir / layout.SPEC_FILE, prepared.spec.as_yaml())
     lines = "".join(json_codec.to_json(point) + "\n" for point in prepared.points)
-    files.write_atomically(run_dir / POINTS_FILE, lines)
-    write_round(run_dir, first_round(prepared))
+    files.write_atomically(run_dir / layout.POINTS_FILE, lines)
+    rounds.write_round(run_dir, first_round(prepared))
     if prepared.find_script is not None:
         write_search(search_goal(prepared.spec), run_dir, prepared.find_script)
     if prepared.follow_script is not None:
-        files.write_atomically(run_dir / FOLLOW_SCRIPT, prepared.follow_script)
+        files.write_atomically(run_dir / rounds.FOLLOW_SCRIPT, prepared.follow_script)
     if prepared.lengths is not None:
-        files.write_atomically(run_dir / LENGTHS_FILE, prepared.lengths.to_json() + "\n")
-    for name in (JOURNAL_FILE, ACCOUNTING_FILE):
+        files.write_atomically(run_dir / layout.LENGTHS_FILE, prepared.lengths.to_json() + "\n")
+    for name in (layout.JOURNAL_FILE, layout.ACCOUNTING_FILE):
         (run_dir / name).touch()
 
 
@@ -119,24 +98,24 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
     """
     scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
     round_ = first_round(prepared)
-    arrays = plan_arrays(scheduler, round_)
+    arrays = rounds.plan_arrays(scheduler, round_)
     write_run(prepared, check)
     try:
-        for line in check_submission(scheduler, round_.request, str(run_dir / JOB_SCRIPT), arrays[0]):
+        for line in check_submission(scheduler, round_.request, str(run_dir / layout.JOB_SCRIPT), arrays[0]):
             say(line)
     except JobkitError:
         shutil.rmtree(run_dir)
         raise
-    return submit_jobs(scheduler, run_dir, planned_jobs(prepared, arrays))
+    return rounds.submit_jobs(scheduler, run_dir, planned_jobs(prepared, arrays))
 
 
 def planned_jobs(prepared: Prepared, arrays: Sequence[Array]) -> list[PlannedJob]:
     """Return the jobs of a run: its arrays, and the jobs that follow them."""
-    jobs = round_jobs(first_round(prepared), arrays)
+    jobs = rounds.round_jobs(first_round(prepared), arrays)
     if prepared.find_script is not None:
-        jobs.append(find_job(len(prepared.points)))
+        jobs.append(rounds.find_job(len(prepared.points)))
     if prepared.follow_script is not None:
-        jobs.append(follow_job(1))
+        jobs.append(rounds.follow_job(1))
     return jobs
 
 
@@ -153,5 +132,5 @@ def search_goal(spec: SweepSpec, after: int = 0) -> SearchGoal:
 
 def write_search(goal: SearchGoal, run_dir: Path, script: str) -> None:
     """Write the goal of the search for the largest batch, and the script of its job."""
-    files.write_atomically(run_dir / SEARCH_GOAL_FILE, json_codec.to_json(goal) + "\n")
-    files.write_atomically(run_dir / FIND_SCRIPT, script)
+    files.write_atomically(run_dir / layout.SEARCH_GOAL_FILE, json_codec.to_json(goal) + "\n")
+    files.write_atomically(run_dir / rounds.FIND_SCRIPT, script)

@@ -42,12 +42,12 @@ def throttle(run_dir: Path, most: int) -> int:
             if refused:
                 refusals.append(f"{job.scheduler} did not change job {job.job}: {refused}")
     if refusals:
-        raise JobkitError(
-            "\n".join(refusals),
-            hint=f"jobkit status {shell_path(run_dir)} shows what runs",
-            exit_code=ExitCode.REFUSED,
-        )
-    say(f"{run_dir.name}: {_told(most, each, jobs)}")
+        hint = f"jobkit status {shell_path(run_dir)} shows what runs"
+        raise JobkitError("\n".join(refusals), hint=hint, exit_code=ExitCode.REFUSED)
+    words = f"at most {most} at a time" if most else "any number at a time"
+    if most and len(jobs) > 1:
+        words = f"at most {each} at a time in each of {len(jobs)} array jobs, {each * len(jobs)} in all"
+    say(f"{run_dir.name}: {words}")
     return 0
 
 
@@ -73,15 +73,6 @@ def _live(standing: RunStanding) -> list[Submission]:
             hint=f"jobkit resume {run} --set max_parallel=N submits points again with another number",
         )
     if not by_name(jobs[0].scheduler).throttle_argv(jobs[0].job, 0):
-        raise JobkitError(
-            "a run on this machine has one point at a time", hint=f"jobkit cancel {run} stops it"
-        )
+        message = "a run on this machine has one point at a time"
+        raise JobkitError(message, hint=f"jobkit cancel {run} stops it")
     return jobs
-
-
-def _told(most: int, each: int, jobs: list[Submission]) -> str:
-    if not most:
-        return "any number at a time"
-    if len(jobs) == 1:
-        return f"at most {most} at a time"
-    return f"at most {each} at a time in each of {len(jobs)} array jobs, {each * len(jobs)} in all"

@@ -7,7 +7,6 @@ from pathlib import Path
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_points
-from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.fit.search import foreseen, under_way
 from jobkit.outcome.trials import describe_trials, trials
@@ -50,7 +49,9 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     if memory is not None:
         asked = asked.model_copy(update={"memory": memory})
     spec = spec.model_copy(update={"find_max": asked})
-    points = _points(run_dir)
+    points, _ = read_points(run_dir)
+    if not points:
+        raise JobkitError(f"{run_dir / POINTS_FILE}: holds no point")
     site = load_site(spec.site, spec.scheduler)
     before = len(trials(run_dir))
     goal = sweep.search_goal(spec, before)
@@ -74,13 +75,6 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     (submitted,) = submit_jobs(by_name(spec.scheduler), run_dir, [find_job(len(points))]).jobs
     say(f"submitted: {spec.scheduler} job {submitted.job}\n  results   jobkit collect {shell_path(run_dir)}")
     return 0
-
-
-def _points(run_dir: Path) -> list[Point]:
-    points, _ = read_points(run_dir)
-    if not points:
-        raise JobkitError(f"{run_dir / POINTS_FILE}: holds no point")
-    return points
 
 
 def _here(run_dir: Path, before: int) -> int:

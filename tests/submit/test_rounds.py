@@ -17,12 +17,10 @@ from jobkit.schedulers.types import Array, JobId, Request
 from jobkit.submit.controller import SubmissionUnconfirmed
 from jobkit.submit.rounds import (
     Round,
-    arrays_within,
     ask_limits,
     cut_into_arrays,
     find_job,
     plan_arrays,
-    points_by_task,
     round_jobs,
     submit_jobs,
     write_round,
@@ -114,7 +112,7 @@ POINTS = st.lists(st.integers(1, 10**5), min_size=1, max_size=60, unique=True)
 
 @given(POINTS, st.integers(1, 9))
 def test_every_point_is_of_one_task_in_order(points: list[int], pack: int) -> None:
-    cut = points_by_task(points, pack)
+    cut = a_round(points, pack=pack).tasks
     assert [index for line in cut for index in line] == points
     assert all(len(line) == pack for line in cut[:-1])
     assert 1 <= len(cut[-1]) <= pack
@@ -124,19 +122,12 @@ def test_every_point_is_of_one_task_in_order(points: list[int], pack: int) -> No
 def test_what_the_journal_makes_of_the_arrays_is_every_point_once(
     points: list[int], pack: int, limit: int | None
 ) -> None:
-    cut = points_by_task(points, pack)
+    cut = tuple(a_round(points, pack=pack).tasks)
     arrays = cut_into_arrays(len(cut), limit, 4, "tasks-2.txt")
+    spans = [(array.first, array.last, array.offset) for array in arrays]
     taken = [
-        Submission(
-            at="",
-            scheduler="slurm",
-            job=JobId("7"),
-            first=a.first,
-            last=a.last,
-            offset=a.offset,
-            lines=tuple(cut),
-        )
-        for a in arrays
+        Submission(at="", scheduler="slurm", job=JobId("7"), first=a, last=b, offset=offset, lines=cut)
+        for a, b, offset in spans
     ]
     assert [index for one in taken for _, points_ in one.tasks() for index in points_] == points
     assert {array.listed for array in arrays} == {"tasks-2.txt"}
@@ -152,17 +143,16 @@ LIMITS = "MaxArraySize = 11\nMaxJobCount = 100\n"
 
 
 def test_within_the_limits_that_the_controller_told() -> None:
-    assert [(a.last, a.offset) for a in arrays_within(slurm, LIMITS, 25, None)] == [
-        (10, 0),
-        (10, 10),
-        (5, 20),
-    ]
-    assert [a.last for a in arrays_within(slurm, "", 25, None)] == [25]
+    def planned(points: int, limits: str) -> list[tuple[int, int]]:
+        return [(a.last, a.offset) for a in plan_arrays(slurm, a_round(range(points)), limits)]
+
+    assert planned(25, LIMITS) == [(10, 0), (10, 10), (5, 20)]
+    assert planned(25, "") == [(25, 0)]
     with pytest.raises(JobkitError, match=r"101 points.*at most 100 jobs.*nothing was submitted") as caught:
-        arrays_within(slurm, LIMITS, 101, None)
+        planned(101, LIMITS)
     assert (caught.value.exit_code, "`pack`" in caught.value.hint) == (3, True)
     with pytest.raises(JobkitError, match="accepts no array jobs here") as caught:
-        arrays_within(slurm, "MaxArraySize = 1\n", 5, None)
+        planned(5, "MaxArraySize = 1\n")
     assert caught.value.exit_code == 3
 
 

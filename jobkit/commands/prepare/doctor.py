@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from jobkit.commands.shared import (
-    json_option,
-    note,
-    runs_dir_option,
-    scheduler_option,
-    set_option,
-    site_option,
-)
+from jobkit.commands import shared
 from jobkit.core import terminal
 from jobkit.core.units import parse_duration
 
@@ -29,10 +22,10 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cya
 
 @click.command("doctor", short_help="Check this machine, and a node, for all that a sweep needs.")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path), required=False)
-@set_option
-@scheduler_option
-@site_option
-@runs_dir_option
+@shared.set_option
+@shared.scheduler_option
+@shared.site_option
+@shared.runs_dir_option
 @click.option("--submit", is_flag=True, help="Also check a node: submit a job of a minute and wait for it.")
 @click.option(
     "--within",
@@ -41,7 +34,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cya
     show_default=True,
     help="With --submit: how long the job may wait in the queue before it is cancelled.",
 )
-@json_option
+@shared.json_option
 def doctor(
     spec: Path | None,
     overrides: tuple[str, ...],
@@ -86,8 +79,8 @@ def doctor(
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
     within_s = parse_duration(within)
     case = open_case(spec, options)
-    printer = _Printer(silent=as_json)
-    listed = [printer.show(finding) for finding in _check(case, within_s if submit else None)]
+    found = _check(case, within_s if submit else None)
+    listed = list(found if as_json else _printed(found))
     if as_json:
         terminal.say(terminal.as_json(findings.as_json(listed), indent=1))
     else:
@@ -121,30 +114,23 @@ def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     yield from doctor.safely(doctor.INPUTS, "folders", folders)
     yield from doctor.safely(doctor.PYTHON_HERE, "files", doctor.python_here(case))
     if within_s is not None:
-        in_job = doctor_job.in_a_job(case, [*before, *asked], within_s, note)
+        in_job = doctor_job.in_a_job(case, [*before, *asked], within_s, shared.note)
         yield from doctor.safely(doctor_job.WHERE, "files", in_job)
 
 
-class _Printer:
-    """Prints each finding under its heading; prints nothing if silent."""
+def _printed(found: Iterable[Finding]) -> Iterator[Finding]:
+    """Print each finding under its heading, and yield it."""
+    from jobkit.setup.findings import WIDTH, lines
 
-    def __init__(self, *, silent: bool) -> None:
-        self._silent = silent
-        self._where = ""
-
-    def show(self, finding: Finding) -> Finding:
-        """Print a finding, and return it."""
-        from jobkit.setup.findings import WIDTH, lines
-
-        if self._silent:
-            return finding
-        if finding.where != self._where:
+    where = ""
+    for finding in found:
+        if finding.where != where:
             heading = click.style(finding.where, bold=True)
-            terminal.say(("\n" if self._where else "") + heading, colours=True)
-            self._where = finding.where
+            terminal.say(("\n" if where else "") + heading, colours=True)
+            where = finding.where
         first, *rest = lines(finding, terminal.terminal_width() or WIDTH)
         status = click.style(finding.status, fg=COLOURS[finding.status])
         terminal.say(first.replace(finding.status, status, 1), colours=True)
         for line in rest:
             terminal.say(line)
-        return finding
+        yield finding

@@ -61,19 +61,14 @@ def _index() -> str:
 
 def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
     """Return the help of the command that the words name; empty if there is none."""
-    command, context = _command(ctx, words)
-    return "" if command is None else command.get_help(context)
-
-
-def _command(ctx: click.Context, words: tuple[str, ...]) -> tuple[click.Command | None, click.Context]:
     context = ctx.find_root()
-    command: click.Command | None = context.command
     for word in words:
-        command = command.get_command(context, word) if isinstance(command, click.Group) else None
+        group = context.command
+        command = group.get_command(context, word) if isinstance(group, click.Group) else None
         if command is None:
-            return None, context
+            return ""
         context = click.Context(command, parent=context, info_name=word)
-    return command, context
+    return context.command.get_help(context)
 
 
 def _unknown(ctx: click.Context, topic: str) -> JobkitError:

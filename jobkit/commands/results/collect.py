@@ -129,9 +129,8 @@ def _write(path: Path, text: str) -> None:
     try:
         write_atomically(path, text)
     except OSError as error:
-        raise JobkitError(
-            f"--output {path}: {error.strerror}", hint="name a file in a folder that exists"
-        ) from error
+        hint = "name a file in a folder that exists"
+        raise JobkitError(f"--output {path}: {error.strerror}", hint=hint) from error
 
 
 def print_table(run: Path) -> int:

@@ -6,28 +6,22 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import (
-    runs_dir_option,
-    scheduler_option,
-    set_option,
-    site_option,
-    wait_option,
-)
+from jobkit.commands import shared
 from jobkit.core import terminal
 from jobkit.core.terminal import relative_path
 
 
 @click.command("sweep", short_help="Run a tagger once per batch size.")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
-@set_option
-@scheduler_option
-@site_option
-@runs_dir_option
+@shared.set_option
+@shared.scheduler_option
+@shared.site_option
+@shared.runs_dir_option
 @click.option(
     "--dry-run", is_flag=True, help="Print the job script and the submit commands; write and submit nothing."
 )
 @click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
-@wait_option
+@shared.wait_option
 @click.option("--detach", is_flag=True, help="Run a local sweep in the background and return at once.")
 def sweep(
     spec: Path,
@@ -69,8 +63,7 @@ def sweep(
     from jobkit.submit.resume import run_follow_up
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
-    say = launch.say
-    prepared = prepare(spec, options, build=not dry_run, say=say)
+    prepared = prepare(spec, options, build=not dry_run, say=launch.say)
     if dry_run:
         if not new:
             guards.warn_of_duplicate(prepared)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from jobkit.core.measurements import Memory
 from jobkit.core.units import MIB
@@ -14,17 +14,17 @@ TOLERANCE = 0.02
 
 @dataclass(slots=True)
 class Readings:
-    """Readings at fixed moments of a try, in bytes; ``None`` if a reading failed."""
+    """Readings at fixed moments of a try, as `Memory` names them; ``None`` if a reading failed."""
 
-    device_idle: int | None = None
-    context: int | None = None
-    weights: int | None = None
-    allocated_peak: int | None = None
-    reserved_peak: int | None = None
-    rss_before: int | None = None
-    rss_model: int | None = None
-    maxrss: int | None = None
-    cgroup_peak: int | None = None
+    device_idle_bytes: int | None = None
+    context_bytes: int | None = None
+    weights_bytes: int | None = None
+    allocated_peak_bytes: int | None = None
+    reserved_peak_bytes: int | None = None
+    rss_before_bytes: int | None = None
+    rss_model_bytes: int | None = None
+    maxrss_bytes: int | None = None
+    cgroup_peak_bytes: int | None = None
 
 
 def split_memory(readings: Readings, peaks: Peaks | None) -> Memory:
@@ -37,23 +37,15 @@ def split_memory(readings: Readings, peaks: Peaks | None) -> Memory:
     peaks
         Of the sampler process, over the whole try.
     """
-    activations = _subtract(readings.allocated_peak, readings.weights)
+    activations = _subtract(readings.allocated_peak_bytes, readings.weights_bytes)
     total = process_peak(readings, peaks)
     return Memory(
-        context_bytes=readings.context,
-        weights_bytes=readings.weights,
+        **asdict(readings),
         activations_bytes=activations,
-        other_bytes=_subtract(total, readings.context, readings.weights, activations),
-        allocated_peak_bytes=readings.allocated_peak,
-        reserved_peak_bytes=readings.reserved_peak,
+        other_bytes=_subtract(total, readings.context_bytes, readings.weights_bytes, activations),
         process_peak_bytes=total,
         device_peak_bytes=peaks.device_bytes if peaks else None,
-        device_idle_bytes=readings.device_idle,
         rss_peak_bytes=peaks.rss_bytes if peaks else None,
-        maxrss_bytes=readings.maxrss,
-        rss_before_bytes=readings.rss_before,
-        rss_model_bytes=readings.rss_model,
-        cgroup_peak_bytes=readings.cgroup_peak,
         disagreement=disagreement(readings, peaks),
     )
 
@@ -62,7 +54,7 @@ def process_peak(readings: Readings, peaks: Peaks | None) -> int | None:
     """Return NVML's peak of the process; if NVML reports none, the device's rise above idle."""
     if peaks is None:
         return None
-    return peaks.process_bytes or _subtract(peaks.device_bytes, readings.device_idle)
+    return peaks.process_bytes or _subtract(peaks.device_bytes, readings.device_idle_bytes)
 
 
 def _subtract(total: int | None, *parts: int | None) -> int | None:
@@ -78,9 +70,9 @@ def disagreement(readings: Readings, peaks: Peaks | None) -> str:
     them by more than the tolerance: the rest would be memory without an owner.
     """
     total = process_peak(readings, peaks)
-    if total is None or readings.context is None or readings.reserved_peak is None:
+    if total is None or readings.context_bytes is None or readings.reserved_peak_bytes is None:
         return ""
-    accounted = readings.context + readings.reserved_peak
+    accounted = readings.context_bytes + readings.reserved_peak_bytes
     if abs(total - accounted) <= TOLERANCE * total:
         return ""
     return (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pynvml
 
@@ -20,6 +20,8 @@ from jobkit.run.failure import NO_DRIVER, NO_GPU_ASSIGNED, NO_GPU_REQUESTED
 GPU_COUNT_VARIABLE = "JOBKIT_GPUS"
 """Set by the job script to the number of GPUs that the job requests."""
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -34,6 +36,13 @@ def nvml() -> Iterator[bool]:
         yield True
     finally:
         pynvml.nvmlShutdown()
+
+
+def answer(query: Callable[[], T]) -> T | None:
+    """Return what NVML answers; ``None`` if it does not answer this query."""
+    with contextlib.suppress(pynvml.NVMLError):
+        return query()
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +74,7 @@ class GpuHandle:
 
     def total_bytes(self) -> int | None:
         """Return the memory of the GPU or of the MIG instance."""
-        with contextlib.suppress(pynvml.NVMLError):
-            return int(pynvml.nvmlDeviceGetMemoryInfo(self.handle).total)
-        return None
+        return answer(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(self.handle).total))
 
     def processes(self) -> dict[int, int | None] | None:
         """Return the memory in bytes of each compute process, by the process id that NVML reports.
@@ -75,32 +82,26 @@ class GpuHandle:
         Inside a container these may be the host's ids, and the memory may read 0: a 0 is no
         measurement and becomes ``None``.
         """
-        try:
-            running = pynvml.nvmlDeviceGetComputeRunningProcesses(self.handle)
-        except pynvml.NVMLError:
+        running = answer(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(self.handle))
+        if running is None:
             return None
         return {int(process.pid): int(process.usedGpuMemory or 0) or None for process in running}
 
     def utilisation_percent(self) -> float | None:
         """Return the share of the last sample period in which a kernel ran."""
-        with contextlib.suppress(pynvml.NVMLError):
-            return float(pynvml.nvmlDeviceGetUtilizationRates(self.handle).gpu)
-        return None
+        return answer(lambda: float(pynvml.nvmlDeviceGetUtilizationRates(self.handle).gpu))
 
     def power_w(self) -> float | None:
         """Return the power draw of the whole GPU."""
-        with contextlib.suppress(pynvml.NVMLError):
-            return float(pynvml.nvmlDeviceGetPowerUsage(self.handle)) / 1000
-        return None
+        return answer(lambda: float(pynvml.nvmlDeviceGetPowerUsage(self.handle)) / 1000)
 
     def accounting(self) -> bool | None:
         """Return whether the driver keeps accounting of processes that have ended.
 
         Only root can switch it on (nvidia-smi(1), ``-am``); a MIG instance has none.
         """
-        with contextlib.suppress(pynvml.NVMLError):
-            return bool(pynvml.nvmlDeviceGetAccountingMode(self.handle) == pynvml.NVML_FEATURE_ENABLED)
-        return None
+        mode = answer(lambda: pynvml.nvmlDeviceGetAccountingMode(self.handle))
+        return None if mode is None else bool(mode == pynvml.NVML_FEATURE_ENABLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,10 +168,7 @@ def driver_version() -> str:
 
 def open_gpu(uuid: str) -> GpuHandle | None:
     """Return the GPU or MIG instance with this UUID; NVML must be open."""
-    try:
-        return GpuHandle(pynvml.nvmlDeviceGetHandleByUUID(uuid), uuid)
-    except pynvml.NVMLError:
-        return None
+    return answer(lambda: GpuHandle(pynvml.nvmlDeviceGetHandleByUUID(uuid), uuid))
 
 
 def read_gpu(uuid: str, own_pid: int) -> Gpu | None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from jobkit.run.measure.nvml import GpuHandle, nvml, open_gpu
 
 PERIOD_S = 0.01
+"""Target time between two memory samples."""
 SLOW_PERIOD_S = 1.0
 STATM_BYTES = 256
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -116,7 +117,7 @@ def process_tree(pid: int) -> list[int]:
     return tree
 
 
-def sample_until_closed(pid: int, uuid: str, period_s: float) -> None:
+def sample_until_closed(pid: int, uuid: str) -> None:
     """Sample until standard input ends; answer each line on it."""
     with nvml() as available:
         follower = Follower(pid, open_gpu(uuid) if available and uuid else None)
@@ -126,7 +127,7 @@ def sample_until_closed(pid: int, uuid: str, period_s: float) -> None:
                 follower.sample_power()
                 slow_due = now + SLOW_PERIOD_S
             follower.sample_memory()
-            due = max(due + period_s, time.monotonic())
+            due = max(due + PERIOD_S, time.monotonic())
             while select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
                 word = sys.stdin.readline().strip()
                 if not word:
@@ -160,15 +161,13 @@ class Sampling:
 
 
 @contextlib.contextmanager
-def sampling(uuid: str | None, period_s: float = PERIOD_S) -> Iterator[Sampling]:
+def sampling(uuid: str | None) -> Iterator[Sampling]:
     """Sample this process and a GPU from a child process for the length of the block.
 
     Parameters
     ----------
     uuid
         Of the GPU, or ``None`` on a CPU.
-    period_s
-        Target time between two memory samples.
     """
     argv = [
         sys.executable,
@@ -177,9 +176,8 @@ def sampling(uuid: str | None, period_s: float = PERIOD_S) -> Iterator[Sampling]
         f"--pid={os.getpid()}",
         f"--uuid={uuid or ''}",
     ]
-    process = subprocess.Popen(  # noqa: S603 - our own module, an argv list
-        [*argv, f"--period={period_s}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    # Our own module, an argv list:
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
     try:
         yield Sampling(process)
     finally:
@@ -195,10 +193,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m jobkit.run.measure.sampler")
     parser.add_argument("--pid", type=int, required=True)
     parser.add_argument("--uuid", default="")
-    parser.add_argument("--period", type=float, default=PERIOD_S)
     arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        sample_until_closed(arguments.pid, arguments.uuid, arguments.period)
+        sample_until_closed(arguments.pid, arguments.uuid)
 
 
 if __name__ == "__main__":

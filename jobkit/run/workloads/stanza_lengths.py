@@ -64,10 +64,7 @@ def sentence_lengths(paragraphs: Sequence[str], model: ModelRef) -> list[list[in
         )
         firsts = range(0, len(paragraphs), PARAGRAPHS_PER_CALL)
         calls = (list(paragraphs[first : first + PARAGRAPHS_PER_CALL]) for first in firsts)
-        return [_lengths(document) for call in calls for document in pipeline.bulk_process(call)]
+        documents = (document for call in calls for document in pipeline.bulk_process(call))
+        return [[columns_of(sentence) for sentence in document.sentences] for document in documents]
     finally:
         torch.set_num_threads(threads)
-
-
-def _lengths(document: Any) -> list[int]:  # noqa: ANN401 - Stanza is untyped
-    return [columns_of(sentence) for sentence in document.sentences]

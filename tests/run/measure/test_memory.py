@@ -17,7 +17,9 @@ def test_the_four_parts_add_up_to_the_process_peak(
     context: int, weights: int, activations: int, other: int
 ) -> None:
     total = context + weights + activations + other
-    readings = Readings(context=context, weights=weights, allocated_peak=weights + activations)
+    readings = Readings(
+        context_bytes=context, weights_bytes=weights, allocated_peak_bytes=weights + activations
+    )
     memory = split_memory(readings, Peaks(process_bytes=total or None, device_bytes=total))
     parts = (memory.context_bytes, memory.weights_bytes, memory.activations_bytes, memory.other_bytes)
     if total:
@@ -34,16 +36,16 @@ def test_unknown_stays_unknown() -> None:
 
 
 def test_without_the_process_the_rise_of_the_device_stands_in() -> None:
-    memory = split_memory(Readings(device_idle=600), Peaks(device_bytes=1000))
+    memory = split_memory(Readings(device_idle_bytes=600), Peaks(device_bytes=1000))
     assert memory.process_peak_bytes == 400
 
 
 def test_instruments_that_disagree_are_named() -> None:
     agree = split_memory(
-        Readings(context=600 * MIB, reserved_peak=400 * MIB), Peaks(process_bytes=1010 * MIB)
+        Readings(context_bytes=600 * MIB, reserved_peak_bytes=400 * MIB), Peaks(process_bytes=1010 * MIB)
     )
     assert agree.disagreement == ""
     differ = split_memory(
-        Readings(context=600 * MIB, reserved_peak=400 * MIB), Peaks(process_bytes=2000 * MIB)
+        Readings(context_bytes=600 * MIB, reserved_peak_bytes=400 * MIB), Peaks(process_bytes=2000 * MIB)
     )
     assert re.findall(r"[\d,]+ MiB", differ.disagreement) == ["2,000 MiB", "1,000 MiB"]
