@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.layout import JOURNAL_FILE
-from jobkit.outcome.journal import Role, Submission, Task, read_journal, read_list
+from jobkit.outcome.journal import Role, Submission, Task, read_journal
 from jobkit.schedulers.types import JobId
 from tests.support.builders import write_event, write_submitted
 
@@ -177,13 +177,3 @@ def test_a_job_that_comes_later_is_not_taken_back(tmp_path: Path) -> None:
     write_event(tmp_path, "cancelled", job_id="7", status=0)
     write_submitted(tmp_path, "slurm", "7", first=1, last=3)
     assert taken_back(tmp_path) == set()
-
-
-@given(st.lists(st.lists(st.integers(1, 10**6), max_size=5), max_size=20))
-def test_a_list_is_read_as_it_is_written(lines: list[list[int]]) -> None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "tasks-2.txt")
-        path.write_text("".join(" ".join(map(str, line)) + "\n" for line in lines), encoding="utf-8")
-        assert read_list(path) == tuple(tuple(line) for line in lines)

@@ -20,13 +20,14 @@ from tests.support.builders import (
     point,
     record,
     write_batches,
+    write_begin,
     write_exit,
     write_points,
     write_record,
     write_submitted,
 )
-from tests.support.queues import Queue, write_begin
-from tests.support.queues import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.statuses import HALF, a_point, a_run, tried, waits
 
 
@@ -150,7 +151,7 @@ def read(run: Path) -> tuple[RunStanding, PointStanding]:
     return standing, standing.points[0]
 
 
-def test_all_that_is_home_of_every_try_is_found(tmp_path: Path, queue: Queue) -> None:
+def test_all_that_is_home_of_every_try_is_found(tmp_path: Path, queue: Programs) -> None:
     (planned,) = points = grid([50])
     run = write_points(tmp_path / "run", points)
     write_submitted(run, "slurm", "77", first=1, last=1)
@@ -175,7 +176,7 @@ def test_all_that_is_home_of_every_try_is_found(tmp_path: Path, queue: Queue) ->
     assert queue.asked == {}
 
 
-def test_tasks_that_left_no_try_stand_before_or_behind_the_tries(tmp_path: Path, queue: Queue) -> None:
+def test_tasks_that_left_no_try_stand_before_or_behind_the_tries(tmp_path: Path, queue: Programs) -> None:
     (planned,) = points = grid([50])
     run = write_points(tmp_path / "run", points)
     for job in ("76", "77", "80"):
@@ -190,9 +191,3 @@ def test_tasks_that_left_no_try_stand_before_or_behind_the_tries(tmp_path: Path,
     assert [each.files.number for each in (waiting, begun, vanished)] == [0, 1, 0]
     assert begun.verdict.outcome is Outcome.STAGE_IN
     assert (log_of(standing, of, waiting), progress_of_try(waiting)) == ("", None)
-
-
-def test_a_point_that_was_never_submitted_has_neither_task_nor_log(tmp_path: Path, queue: Queue) -> None:
-    standing, of = read(write_points(tmp_path / "run", grid([50])))
-    (none,) = listed_tries(of)
-    assert (none.task, log_of(standing, of, none), queue.asked) == (None, "", {})

@@ -182,53 +182,11 @@ def test_a_point_that_was_taken_back_before_it_began_is_told_once_and_in_local_t
     assert raised.value.hint == f"jobkit status '{folder}' 2 shows everything known"
 
 
-def test_a_task_that_ended_before_it_wrote_anything(run: Path) -> None:
-    line = {"job_id": "9", "task": 1, "outcome": "cancelled", "evidence": "interrupted", "host": "h"}
-    folder = write_points(run.parent / "local", POINTS)
-    write_submitted(folder, "local", "9", first=1, last=2)
-    write_answer(folder, "local", "accounting", json.dumps({**line, "elapsed_s": 0.0}), argv=[])
-    with pytest.raises(JobkitError, match=r"p001 has no log: cancelled, .*local job 9, task 1") as raised:
-        printed(folder)
-    assert raised.value.exit_code == 2
-    with pytest.raises(JobkitError, match="p001 has no log: cancelled"):
-        printed(folder, how=print_log)
-
-
-class Job:
-    """A job that writes a log line by line and then its exit file, as fast as it is read."""
-
-    def __init__(self, run: Path, out: io.BytesIO, said: Said) -> None:
-        self.run, self.out, self.said = run, out, said
-        self.path = run / "logs" / "77_2.out"
-
-    def __call__(self) -> None:
-        wait_for(lambda: len(self.said) > 1)
-        with self.path.open("ab", buffering=0) as stream:
-            for line in (b"one\n", b"tw", b"o\n"):
-                stream.write(line)
-                wait_for(lambda: self.out.tell() == stream.tell())
-            write_begin(self.run, POINTS[1])
-            stream.write(b"last\n")
-        write_exit(self.run, POINTS[1], Exit(status=0, stage="done"))
-
-
 def wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline, "not within 20 s"
         time.sleep(0.01)
-
-
-@pytest.mark.slow
-def test_following_goes_on_to_the_end(run: Path) -> None:
-    out, said = io.BytesIO(), Said()
-    thread = threading.Thread(target=Job(run, out, said))
-    thread.start()
-    print_log(run, find_log(run, "2"), ErrorFilter(faults=False), out, said)
-    thread.join()
-    assert out.getvalue() == b"one\ntwo\nlast\n"
-    assert said[0].startswith("p002: slurm job 77, task 2, ")
-    assert "slurm does not answer" in said[1]
 
 
 @pytest.mark.slow

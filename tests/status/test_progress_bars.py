@@ -2,50 +2,39 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from jobkit.core import json_codec
 from jobkit.core.job_files import Exit
-from jobkit.core.records import Job, Outcome, Point, TextRef
+from jobkit.core.records import Job, Outcome, Point
 from jobkit.outcome.driver_lock import driving, last_driver
-from jobkit.outcome.journal import Task
-from jobkit.outcome.tries import TryResult
-from jobkit.outcome.verdict import TryFiles, Verdict
-from jobkit.planning.points import Inputs, plan
 from jobkit.spec.policy import Policy
-from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status import progress_bars
 from jobkit.status.reader import read_standings
-from jobkit.status.standing import PointStanding, RunStanding, Standing
+from jobkit.status.standing import Standing
 from tests.support.builders import (
     batch,
+    grid,
     record,
     try_folder,
     write_batches,
     write_begin,
     write_exit,
+    write_points,
     write_record,
     write_submitted,
 )
+from tests.support.statuses import a_point, a_run
 
-AT = "2026-01-02T03:04:05+00:00"
+WAITING, RUNNING, UNSETTLED = Standing.WAITING, Standing.RUNNING, Standing.UNSETTLED
 
 
 @pytest.fixture
-def points(tmp_path: Path) -> tuple[Point, ...]:
-    path = tmp_path / "text"
-    path.write_text("One.\n\nTwo.\n", encoding="utf-8")
-    text = TextRef(path=str(path), sha256="0" * 64, size_bytes=11, name="text")
-    spec = SweepSpec.model_validate(
-        {"name": "t", "workload": "count", "repeats": 2, "sweep": {"batch_size": [1]}}
-    )
-    found = plan(spec, Inputs(run_id="t-1", text=text, model=None, device="cpu"))
-    (tmp_path / "points.jsonl").write_text("".join(f"{json_codec.to_json(point)}\n" for point in found))
-    return found
+def points() -> list[Point]:
+    return grid([1], 2)
 
 
 def job_of(run: Path) -> str:
@@ -72,15 +61,16 @@ def end(run: Path, point: Point, outcome: Outcome = Outcome.OK, number: int = 1,
 
 
 @pytest.fixture
-def driven(tmp_path: Path, points: tuple[Point, ...]) -> Iterator[Path]:
+def driven(tmp_path: Path, points: list[Point]) -> Iterator[Path]:
     """Return the folder of a run whose points this process runs."""
-    with driving(tmp_path) as job_id:
-        write_submitted(tmp_path, "local", job_id, first=1, last=len(points))
-        yield tmp_path
+    run = write_points(tmp_path / "run", points)
+    with driving(run) as job_id:
+        write_submitted(run, "local", job_id, first=1, last=len(points))
+        yield run
 
 
 def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reason(
-    driven: Path, points: tuple[Point, ...], capsys: pytest.CaptureFixture[str]
+    driven: Path, points: list[Point], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with progress_bars.Progress(driven, points) as progress:
         progress.tick(points[0])
@@ -92,14 +82,14 @@ def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reaso
         end(driven, points[1], Outcome.BUG)
         assert progress.refresh(*read_standings([driven])) == set()
     assert [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()] == [
-        "batch_size-1-r1 1/2 points, about 7 s to go",
-        "batch_size-1-r2 2/2 points",
-        "batch_size-1-r2 bug: by its record",
+        "p001 1/2 points, about 7 s to go",
+        "p002 2/2 points",
+        "p002 bug: by its record",
     ]
 
 
 def test_a_run_folder_is_read_no_more_often_than_is_cheap(
-    driven: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch
+    driven: Path, points: list[Point], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readings: list[float] = []
     clock = iter((100.0, 100.0, 103.0, 103.0, 129.0, 131.0, 131.0, 131.5, 131.5))
@@ -111,9 +101,7 @@ def test_a_run_folder_is_read_no_more_often_than_is_cheap(
     assert len(readings) == 2
 
 
-def test_a_try_from_before_a_point_was_submitted_again_is_old(
-    driven: Path, points: tuple[Point, ...]
-) -> None:
+def test_a_try_from_before_a_point_was_submitted_again_is_old(driven: Path, points: list[Point]) -> None:
     end(driven, points[0], Outcome.BUG)
     (before,) = read_standings([driven])
     with progress_bars.Progress(driven, points[:1], before) as progress:
@@ -122,46 +110,16 @@ def test_a_try_from_before_a_point_was_submitted_again_is_old(
         assert progress.refresh(*read_standings([driven])) == set()
 
 
-class Looks:
-    """What is seen of a run in turn, and then the last for ever."""
-
-    def __init__(self, *seen: RunStanding) -> None:
-        self.seen = list(seen)
-
-    def look(self, _: object, **__: object) -> tuple[RunStanding]:
-        return (self.seen.pop(0) if len(self.seen) > 1 else self.seen[0],)
-
-
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let no time pass, and return how long would have been slept."""
-    pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    monkeypatch.setattr(progress_bars, "ask_accounting", lambda _: None)
-    return pauses
-
-
-def seen(
-    run: Path,
-    points: Sequence[Point],
-    standing: Standing,
-    outcome: Outcome | None = None,
-) -> RunStanding:
-    """Return a look at a run whose points all stand alike."""
-    tries = (TryResult(TryFiles(number=1), Verdict(outcome=outcome, evidence=""), Task("slurm", "7", 1)),)
-    looks = tuple(PointStanding(point=point, standing=standing, all_tries=tries) for point in points)
-    return RunStanding(folder=run, points=looks, submissions=())
-
-
-def wait(run: Path, points: tuple[Point, ...], looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress_bars, "read_standings", looks.look)
-    progress_bars.until_done(run, points, Policy())
-
-
 def test_it_waits_as_long_as_a_point_is_to_come_and_more_and_more_seldom(
-    tmp_path: Path, points: tuple[Point, ...], monkeypatch: pytest.MonkeyPatch, slept: list[float]
+    tmp_path: Path, points: list[Point], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    standings = (Standing.WAITING, Standing.RUNNING, Standing.UNSETTLED, Standing.DONE)
-    wait(tmp_path, points, Looks(*(seen(tmp_path, points, standing) for standing in standings)), monkeypatch)
+    slept: list[float] = []
+    seen = [a_run([a_point(1, standing)]) for standing in (WAITING, RUNNING, UNSETTLED)]
+    done = a_run([a_point(1, Standing.DONE, Outcome.OK)])
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(progress_bars, "ask_accounting", lambda _: None)
+    looks = iter([*seen, done, done])
+    monkeypatch.setattr(progress_bars, "read_standings", lambda _, **__: [next(looks)])
+    progress_bars.until_done(tmp_path, points[:1], Policy())
     assert len(slept) == 3
     assert slept == sorted(slept)

@@ -295,16 +295,6 @@ def test_an_answer_counts_though_it_cannot_be_kept(tmp_path: Path, fake: Fake) -
     assert [line["kind"] for line in kept(own)] == ["accounting"]
 
 
-def test_answers_are_shared_for_as_long_as_is_asked(
-    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
-    fake("squeue", out="7_1|RUNNING|None\n")
-    for query in (Query(60), Query(60), Query()):
-        assert ask_queue(slurm, JOBS, [tmp_path], query)
-    assert len(calls(tmp_path, "squeue")) == 2
-
-
 @pytest.mark.parametrize(("zone", "local"), [("UTC", "10:15:00"), ("IST-5:30", "15:45:00")])
 def test_schedulers_are_told_local_time(monkeypatch: pytest.MonkeyPatch, zone: str, local: str) -> None:
     monkeypatch.setenv("TZ", zone)

@@ -2,120 +2,82 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import append_line
-from jobkit.core.layout import JOURNAL_FILE
 from jobkit.core.records import Job, Outcome
 from jobkit.outcome.journal import Role
 from jobkit.schedulers.types import Queued, State
 from jobkit.status.reader import read_requested, read_standings
-from jobkit.status.standing import RequestedGpus, Standing, followers
-from tests.support.asked import FAILED, RUN_ID, Programs, seen, standings, sweep
-from tests.support.asked import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
-from tests.support.asked import queue as queue  # noqa: PLC0414 - the same
+from jobkit.status.standing import RequestedGpus, Standing
 from tests.support.builders import (
     grid,
     record,
-    try_folder,
     write_begin,
+    write_event,
     write_exit,
     write_points,
     write_record,
     write_submitted,
 )
+from tests.support.programs import FAILED, RUN_ID, Programs, seen, standings, sweep
+from tests.support.programs import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.programs import queue as queue  # noqa: PLC0414 - the same
 
 
-def follow(run: Path, job: str, role: Role) -> None:
-    line = {"at": "2026-01-02T10:15:01+00:00", "event": "submitted", "scheduler": "slurm", "job_id": job}
-    append_line(run / JOURNAL_FILE, json.dumps({**line, "first": 1, "last": 1, "offset": 1, "role": role}))
-
-
-def test_a_further_trial_of_the_largest_batch_is_of_the_job_that_made_it(tmp_path: Path, queue: Path) -> None:
+def test_a_further_trial_of_the_largest_batch_is_of_the_job_that_made_it(
+    tmp_path: Path, queue: Programs
+) -> None:
     points = grid([50, 900, 800])
     run = write_points(tmp_path / "run", points)
     write_submitted(run, "slurm", "77", first=1, last=1)
-    follow(run, "78", Role.FIND)
+    write_submitted(run, "slurm", "78", first=1, last=1, offset=1, role=Role.FIND)
     write_record(run, record(points[0]))
     write_record(run, replace(record(points[1]), outcome=Outcome.GPU_OOM))
-    begin = "scheduler=slurm\njob=78\ntask=1\nrestart=0\nround=1\nhost=n1\npid=1\nat=2026-01-02T10:20:00Z\n"
-    (try_folder(run, points[2]) / "begin").write_text(begin, encoding="utf-8")
-    queue.write_text(f"78_1|RUNNING|None|n1|1:00|2026-01-02T10:19:00|{RUN_ID}\n", encoding="utf-8")
+    write_begin(run, points[2], job=78, task=1)
+    queue.squeue("78_1 RUNNING")
     last = seen(run).points[2]
     assert (last.standing, last.task and last.task.job_id) == (Standing.RUNNING, "78")
-    assert (tmp_path / "asked").read_text().split()[-1] == "78"
+    assert queue.called("squeue")[0].split()[-1] == "78"
 
 
-def test_a_job_that_follows_and_was_taken_back_has_ended_without_an_account(
-    tmp_path: Path, queue: Path
-) -> None:
-    (one,) = points = grid([50])
-    run = write_points(tmp_path / "run", points)
-    write_submitted(run, "slurm", "77", first=1, last=1)
-    follow(run, "79", Role.FOLLOW)
-    write_record(run, record(one))
-    queue.write_text(f"79_1|PENDING|Dependency|||N/A|{RUN_ID}\n", encoding="utf-8")
-    ((_, waits),) = followers(seen(run), Role.FOLLOW)
-    assert waits is not None
-    assert waits.state is State.PENDING
-    gone = {"at": "2026-01-02T10:30:00+00:00", "event": "cancelled", "job_id": "79", "refused": ""}
-    append_line(run / JOURNAL_FILE, json.dumps(gone))
-    (tmp_path / "asked").unlink()
-    after = seen(run)
-    assert [task.job_id for task in after.ended] == ["79"]
-    assert not (tmp_path / "asked").exists(), "there is nothing more to ask"
-
-
-def test_what_is_refused_was_not_taken_back(tmp_path: Path, queue: Path) -> None:
+def test_what_is_refused_was_not_taken_back(tmp_path: Path, queue: Programs) -> None:
     run = write_points(tmp_path / "run", grid([50]))
     write_submitted(run, "slurm", "77", first=1, last=1)
-    queue.write_text(f"77_1|PENDING|Resources|||N/A|{RUN_ID}\n", encoding="utf-8")
-    for event in ({"status": 1, "refused": "denied"}, {"status": 1}):
-        line = {"at": "2026-01-02T10:30:00+00:00", "event": "cancelled", "job_id": "77", **event}
-        append_line(run / JOURNAL_FILE, json.dumps(line))
-    assert seen(run).points[0].standing is Standing.WAITING
-    queue.write_text("", encoding="utf-8")
-    assert seen(run).points[0].standing is Standing.UNSETTLED
-    line = {
-        "at": "2026-01-02T10:31:00+00:00",
-        "event": "cancelled",
-        "job_id": "77",
-        "tasks": [1],
-        "status": 1,
-    }
-    append_line(run / JOURNAL_FILE, json.dumps({**line, "refused": ""}))
-    assert (seen(run).points[0].standing, seen(run).points[0].outcome) == (
-        Standing.FAILED,
-        Outcome.CANCELLED,
-    )
+    queue.squeue("77_1 PENDING Resources")
+    for fields in ({"status": 1, "refused": "denied"}, {"status": 1}):
+        write_event(run, "cancelled", job_id="77", **fields)
+    assert standings(run) == [Standing.WAITING]
+    queue.squeue()
+    assert standings(run) == [Standing.UNSETTLED]
+    write_event(run, "cancelled", job_id="77", tasks=[1], status=1, refused="")
+    (point,) = seen(run).points
+    assert (point.standing, point.outcome) == (Standing.FAILED, Outcome.CANCELLED)
 
 
-def test_a_trial_that_ran_out_of_memory_has_its_answer(tmp_path: Path, queue: Path) -> None:
+def test_a_trial_that_ran_out_of_memory_has_its_answer(tmp_path: Path) -> None:
     points = grid([50])
     trial = replace(points[0], index=2, point_id="batch_size-900-verify")
     run = write_points(tmp_path / "run", [*points, trial])
     for one in (points[0], trial):
         write_record(run, replace(record(one), outcome=Outcome.RAM_OOM))
-    assert queue.read_text() == ""
-    assert [point.standing for point in seen(run).points] == [Standing.FAILED, Standing.DONE]
+    assert standings(run) == [Standing.FAILED, Standing.DONE]
 
 
-def test_what_the_journal_leaves_to_a_person_is_told(tmp_path: Path, queue: Path) -> None:
+@pytest.mark.usefixtures("queue")
+def test_what_the_journal_leaves_to_a_person_is_told(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", grid([50]))
     write_submitted(run, "slurm", "77", first=1, last=1)
-    append_line(run / JOURNAL_FILE, json.dumps({"event": "left", "points": [1], "why": "no submit host"}))
-    append_line(run / JOURNAL_FILE, json.dumps({"event": "submitting", "scheduler": "slurm"}))
-    queue.write_text("", encoding="utf-8")
+    write_event(run, "left", points=[1], why="no submit host")
+    write_event(run, "submitting", scheduler="slurm")
     told = seen(run)
     assert told.left is not None
     assert (told.left["points"], told.left["why"]) == ([1], "no submit host")
     assert told.unanswered is not None
-    follow(run, "79", Role.FOLLOW)
+    write_submitted(run, "slurm", "79", first=1, last=1, offset=1, role=Role.FOLLOW)
     assert (seen(run).unanswered, seen(run).left is None) == (None, False)
     write_submitted(run, "slurm", "80", first=1, last=1)
     assert seen(run).left is None, "what was left has been submitted"
@@ -131,7 +93,7 @@ def test_a_run_of_which_all_is_known_asks_nobody(tmp_path: Path, programs: Progr
     write_record(tmp_path / "run", record(good))
     write_exit(tmp_path / "run", bad, FAILED)
     assert standings(tmp_path / "run") == [Standing.DONE, Standing.FAILED]
-    assert programs.asked() == []
+    assert programs.calls() == []
 
 
 def test_where_points_stand(tmp_path: Path, programs: Programs) -> None:
@@ -143,13 +105,8 @@ def test_where_points_stand(tmp_path: Path, programs: Programs) -> None:
     write_exit(run, points[1], FAILED)
     write_begin(run, points[3])
     write_exit(run, points[7], FAILED)
-    programs.squeue(
-        "77_3 PENDING Resources",
-        "77_4 RUNNING",
-        "77_5 RUNNING",
-        "77_6 PENDING BadConstraints",
-        "77_8 COMPLETING",
-    )
+    waiting = ("77_3 PENDING Resources", "77_6 PENDING BadConstraints")
+    programs.squeue(*waiting, "77_4 RUNNING", "77_5 RUNNING", "77_8 COMPLETING")
     assert standings(run) == [
         Standing.DONE,
         Standing.FAILED,

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import json
-import platform
-import subprocess
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from jobkit.core.files import append_line
-from jobkit.core.layout import JOURNAL_FILE
 from jobkit.core.records import Job, Outcome, Point
 from jobkit.outcome.journal import Task
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import Standing, history
-from tests.support.asked import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep
-from tests.support.asked import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
-from tests.support.asked import queue as queue  # noqa: PLC0414 - the same
 from tests.support.builders import (
     grid,
     record,
-    try_folder,
     write_begin,
     write_event,
     write_exit,
@@ -32,6 +20,9 @@ from tests.support.builders import (
     write_record,
     write_submitted,
 )
+from tests.support.programs import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep
+from tests.support.programs import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.programs import queue as queue  # noqa: PLC0414 - the same
 
 
 def test_one_queue_call_and_one_accounting_call_for_all_runs(tmp_path: Path, programs: Programs) -> None:
@@ -43,7 +34,7 @@ def test_one_queue_call_and_one_accounting_call_for_all_runs(tmp_path: Path, pro
     programs.squeue("77_1 RUNNING", "78_2 RUNNING")
     programs.sacct("877_1 TIMEOUT 0:0")
     found = read_standings(runs)
-    queue, accounting = programs.asked()
+    queue, accounting = programs.calls()
     assert queue.startswith("squeue ")
     assert queue.endswith(" -j 77,877,78,878,79,879")
     assert accounting.startswith("sacct ")
@@ -57,54 +48,22 @@ def test_runs_of_two_schedulers_cost_one_call_each(tmp_path: Path, programs: Pro
     sweep(tmp_path / "two", 2, "sge")
     programs.squeue("77_1 RUNNING", "77_2 RUNNING")
     row = "<job_list><JB_job_number>77</JB_job_number><state>r</state><tasks>1-2:1</tasks></job_list>"
-    programs.say("qstat", f"<job_info><queue_info>{row}</queue_info></job_info>")
+    programs.says("qstat", f"<job_info><queue_info>{row}</queue_info></job_info>")
     one, two = read_standings([tmp_path / "one", tmp_path / "two"])
     assert [point.standing for point in (*one.points, *two.points)] == [Standing.RUNNING] * 4
-    assert [call.split()[0] for call in programs.asked()] == ["squeue", "qstat"]
+    assert [call.split()[0] for call in programs.calls()] == ["squeue", "qstat"]
 
 
 def test_a_scheduler_that_does_not_answer_is_silent(tmp_path: Path, programs: Programs) -> None:
     good, _ = sweep(tmp_path / "run", 2)
     write_record(tmp_path / "run", record(good))
-    programs.say("squeue", status=1, error="slurm_load_jobs error: Unable to contact slurm controller")
+    programs.says("squeue", status=1, error="slurm_load_jobs error: Unable to contact slurm controller")
     found = seen(tmp_path / "run")
     assert found.silent == ("slurm",)
     assert [point.standing for point in found.points] == [Standing.DONE, Standing.UNSETTLED]
-    assert [call.split()[0] for call in programs.asked()] == ["squeue"], "nothing has left the queue"
+    assert [call.split()[0] for call in programs.calls()] == ["squeue"], "nothing has left the queue"
     programs.at(90)
     assert seen(tmp_path / "run").points[1].outcome is None, "silence makes nothing gone"
-
-
-def test_a_number_that_was_given_again_is_not_ours(tmp_path: Path, programs: Programs) -> None:
-    sweep(tmp_path / "run", 2)
-    programs.squeue("77_1 RUNNING None somebody-else", "77_2 PENDING Priority other")
-    programs.sacct("77_1 FAILED 1:0 somebody-else", "77_2 TIMEOUT 0:0 other")
-    assert standings(tmp_path / "run") == [Standing.UNSETTLED] * 2
-    programs.at(60)
-    assert outcomes(tmp_path / "run") == [Outcome.LOST] * 2
-
-
-def test_a_task_that_the_scheduler_runs_again(tmp_path: Path, programs: Programs) -> None:
-    """What squeue and sacct -D say of a preempted task, second by second (measured)."""
-    run = tmp_path / "run"
-    one, other = sweep(run, 2)
-    write_begin(run, one)
-    programs.squeue("77_1 PENDING BeginTime")
-    programs.sacct("77_1 PREEMPTED 0:0")
-    assert standings(run) == [Standing.WAITING, Standing.UNSETTLED], "77_2 makes it ask the accounting"
-    write_exit(run, other, FAILED)
-    assert standings(run) == [Standing.WAITING, Standing.FAILED]
-    programs.squeue("77_1 RUNNING")
-    programs.sacct("77_1 PREEMPTED 0:0", "77_1 RUNNING 0:0")
-    write_begin(run, one, 2, restart=1)
-    again = seen(run).points[0]
-    assert again.standing is Standing.RUNNING
-    write_exit(run, one, FAILED, 2)
-    programs.squeue()
-    programs.sacct("77_1 PREEMPTED 0:0", "77_1 FAILED 1:0")
-    again = seen(run).points[0]
-    assert [tried.verdict.outcome for tried in again.tries] == [Outcome.BUG, Outcome.PREEMPTED]
-    assert again.standing is Standing.FAILED
 
 
 def test_what_was_preempted_for_good_is_soon_asked_no_more(tmp_path: Path, programs: Programs) -> None:
@@ -114,9 +73,9 @@ def test_what_was_preempted_for_good_is_soon_asked_no_more(tmp_path: Path, progr
     assert (standings(run), outcomes(run)) == ([Standing.FAILED], [Outcome.PREEMPTED])
     programs.at(61)
     assert outcomes(run) == [Outcome.PREEMPTED]
-    programs.asked()
+    programs.calls()
     assert outcomes(run) == [Outcome.PREEMPTED]
-    assert programs.asked() == []
+    assert programs.calls() == []
 
 
 EQW = "<job_list><JB_job_number>77</JB_job_number><state>{}</state><tasks>{}</tasks></job_list>"
@@ -127,16 +86,16 @@ def test_a_task_in_eqw_is_stuck_and_runs_when_it_is_cleared(tmp_path: Path, prog
     """Grid Engine: qacct has a record of the start that failed while the queue holds the task."""
     run = tmp_path / "run"
     one, other = sweep(run, 2, "sge")
-    programs.say("qstat", f"<job_info>{EQW.format('Eqw', 1)}</job_info>")
-    programs.say("qacct", QACCT.format(RUN_ID, 1, 26))
+    programs.says("qstat", f"<job_info>{EQW.format('Eqw', 1)}</job_info>")
+    programs.says("qacct", QACCT.format(RUN_ID, 1, 26))
     assert standings(run) == [Standing.STUCK, Standing.UNSETTLED], "task 2 makes it ask the accounting"
     write_exit(run, other, FAILED)
     assert standings(run) == [Standing.STUCK, Standing.FAILED]
     write_begin(run, one, scheduler="sge")
-    programs.say("qstat", f"<job_info>{EQW.format('r', 1)}</job_info>")
+    programs.says("qstat", f"<job_info>{EQW.format('r', 1)}</job_info>")
     assert standings(run) == [Standing.RUNNING, Standing.FAILED]
-    programs.say("qstat", "<job_info></job_info>")
-    programs.say("qacct", QACCT.format(RUN_ID, 1, 26), QACCT.format(RUN_ID, 1, 37))
+    programs.says("qstat", "<job_info></job_info>")
+    programs.says("qacct", QACCT.format(RUN_ID, 1, 26), QACCT.format(RUN_ID, 1, 37))
     assert outcomes(run) == [Outcome.TIMEOUT, Outcome.BUG]
 
 
@@ -210,80 +169,46 @@ def test_a_run_that_cannot_be_written_is_looked_at_all_the_same(tmp_path: Path, 
     assert [point.outcome for point in seen(run).points] == [Outcome.TIMEOUT, None]
 
 
-@pytest.fixture
-def driver() -> Iterator[subprocess.Popen[bytes]]:
-    """Return a process that ps shows as a driver."""
-    with subprocess.Popen(["bash", "-c", "exec -a jobkit.submit.driver sleep 60"]) as process:
-        yield process
-        process.kill()
-
-
-def test_a_driver_here_lives_or_is_gone_at_once(tmp_path: Path, driver: subprocess.Popen[bytes]) -> None:
-    run = tmp_path / "run"
-    points = grid([1, 2, 3])
-    write_points(run, points)
-    write_submitted(run, "local", str(driver.pid), first=1, last=3)
-    job = Job(scheduler="local", job_id=str(driver.pid), task_id="1")
-    write_record(run, replace(record(points[0]), job=job))
-    write_begin(run, points[1], scheduler="local", job=driver.pid)
-    deadline = time.monotonic() + 10
-    while (told := standings(run))[1] is not Standing.RUNNING and time.monotonic() < deadline:
-        """bash has not become the driver yet"""
-    assert told == [Standing.DONE, Standing.RUNNING, Standing.WAITING]
-    driver.kill()
-    driver.wait()
-    assert outcomes(run) == [Outcome.OK, Outcome.LOST, Outcome.LOST]
-    assert standings(run) == [Standing.DONE, Standing.FAILED, Standing.FAILED]
-
-
 SHARED = (
-    "77_1|RUNNING|0:0|5|||1|n1|None|{name}\n77_[2-3%2]|CANCELLED by 0|0:0|0|||1|None assigned|None|{name}\n"
+    "77_1|RUNNING|0:0|5|||1|n1|None|{name}\n77_[2-3%2]|CANCELLED by 0|0:0|0|||1|None assigned|None|{name}"
 )
 
 
 def test_a_task_that_has_just_begun_is_not_cancelled_with_those_that_it_waited_with(
-    tmp_path: Path, queue: Path
+    tmp_path: Path, queue: Programs
 ) -> None:
     """Sacct says so for some seconds: see tests/data/slurm/sacct-shared.txt."""
     points = grid([1, 2, 3])
     run = write_points(tmp_path / "run", points)
     write_submitted(run, "slurm", "77", first=1, last=3)
-    (tmp_path / "bin" / "sacct").write_text(f"#!/bin/bash\ncat <<'E'\n{SHARED.format(name=RUN_ID)}E\n")
-    held = "77_{}|RUNNING|None|n1|0:01|N/A|" + RUN_ID + "\n"
-    queue.write_text(held.format(1) + held.format(2), encoding="utf-8")
+    queue.says("sacct", SHARED.format(name=RUN_ID))
+    queue.squeue("77_1 RUNNING", "77_2 RUNNING")
     for _ in range(2):
-        assert [point.standing for point in seen(run).points] == [
-            Standing.RUNNING,
-            Standing.RUNNING,
-            Standing.FAILED,
-        ]
-    begin = "scheduler=slurm\njob=77\ntask=2\nrestart=0\nround=1\nhost=n1\npid=1\nat=2026-01-02T10:20:00Z\n"
-    (try_folder(run, points[1]) / "begin").write_text(begin, encoding="utf-8")
+        assert standings(run) == [Standing.RUNNING, Standing.RUNNING, Standing.FAILED]
+    write_begin(run, points[1])
     (without,) = read_standings([run], ask=False)
     assert without.points[1].outcome is None, "it has begun: that account is not of it"
-    queue.write_text(held.format(1), encoding="utf-8")
+    queue.squeue("77_1 RUNNING")
     assert seen(run).points[1].standing is Standing.UNSETTLED, "its own row is on its way"
 
 
-@pytest.mark.usefixtures("queue")
 def test_what_was_cancelled_by_hand_while_it_waited_is_asked_for_until_it_is_gone_for_good(
-    tmp_path: Path,
+    tmp_path: Path, queue: Programs
 ) -> None:
     run = write_points(tmp_path / "run", grid([1, 2, 3]))
     write_submitted(run, "slurm", "77", first=1, last=3)
-    shared = SHARED.replace("RUNNING", "COMPLETED").format(name=RUN_ID)
-    (tmp_path / "bin" / "sacct").write_text(f"#!/bin/bash\ncat <<'E'\n{shared}E\n")
+    queue.says("sacct", SHARED.replace("RUNNING", "COMPLETED").format(name=RUN_ID))
     write_record(run, record(grid([1])[0]))
     cancelled = [Outcome.OK, Outcome.CANCELLED, Outcome.CANCELLED]
-    assert [point.outcome for point in seen(run).points] == cancelled
+    assert outcomes(run) == cancelled
     kept = run / "accounting.jsonl"
     lines = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
     long_ago = [json.dumps({**line, "at": "2026-01-02T10:15:00+00:00"}) for line in lines]
     kept.write_text("".join(line + "\n" for line in long_ago), encoding="utf-8")
     seen(run)
-    (tmp_path / "asked").unlink()
-    assert [point.outcome for point in seen(run).points] == cancelled
-    assert not (tmp_path / "asked").exists()
+    queue.calls()
+    assert outcomes(run) == cancelled
+    assert queue.calls() == []
 
 
 def cut_short(run: Path, of: Point, number: int = 1) -> None:
@@ -292,7 +217,7 @@ def cut_short(run: Path, of: Point, number: int = 1) -> None:
     write_record(run, replace(cut, job=job))
 
 
-def test_a_task_that_is_about_to_be_requeued_is_not_over(tmp_path: Path, queue: Path) -> None:
+def test_a_task_that_is_about_to_be_requeued_is_not_over(tmp_path: Path, queue: Programs) -> None:
     (one,) = points = grid([50])
     run = write_points(tmp_path / "run", points)
     write_submitted(run, "slurm", "77", first=1, last=1)
@@ -302,47 +227,24 @@ def test_a_task_that_is_about_to_be_requeued_is_not_over(tmp_path: Path, queue: 
         ("COMPLETING", "None", Standing.RUNNING),
         ("PENDING", "BeginTime", Standing.WAITING),
     ):
-        queue.write_text(f"77_1|{word}|{reason}|n1|1:00|N/A|{RUN_ID}\n", encoding="utf-8")
+        queue.squeue(f"77_1 {word} {reason}")
         assert seen(run).points[0].standing is standing, word
-    queue.write_text("", encoding="utf-8")
+    queue.squeue()
     assert seen(run).points[0].standing is Standing.FAILED
     write_record(run, replace(record(one), outcome=Outcome.BUG))
-    queue.write_text(f"77_1|COMPLETING|None|n1|1:00|N/A|{RUN_ID}\n", encoding="utf-8")
+    queue.squeue("77_1 COMPLETING")
     assert seen(run).points[0].standing is Standing.FAILED, "a bug is a bug"
 
 
-def test_why_a_task_was_requeued_is_asked_though_its_point_is_done(tmp_path: Path, queue: Path) -> None:
+def test_why_a_task_was_requeued_is_asked_though_its_point_is_done(tmp_path: Path, queue: Programs) -> None:
     (one,) = points = grid([50])
     run = write_points(tmp_path / "run", points)
     write_submitted(run, "slurm", "77", first=1, last=1)
     cut_short(run, one)
     job = Job(scheduler="slurm", job_id="77", task_id="1", restart=1)
     write_record(run, replace(record(one), try_number=2, job=job))
-    row = "77_1|{}|0:0|5||200M|1|n1|None|" + RUN_ID + "\n"
-    sacct, rows = queue.with_name("bin") / "sacct", row.format("PREEMPTED") + row.format("COMPLETED")
-    sacct.write_text(f"#!/bin/bash\necho sacct >>{tmp_path}/asked\nprintf %s '{rows}'\n", encoding="utf-8")
+    queue.sacct("77_1 PREEMPTED 0:0", "77_1 COMPLETED 0:0")
     assert [tried.verdict.outcome for tried in seen(run).points[0].tries] == [Outcome.OK, Outcome.PREEMPTED]
-    (tmp_path / "asked").unlink()
+    queue.calls()
     seen(run)
-    assert not (tmp_path / "asked").exists(), "once is enough"
-
-
-@pytest.mark.parametrize(
-    ("machine", "standing"), [("elsewhere", Standing.UNSETTLED), (None, Standing.FAILED)]
-)
-def test_a_process_of_another_machine_is_not_lost_for_not_being_here(
-    tmp_path: Path, machine: str | None, standing: Standing
-) -> None:
-    """The run folder may be on a disk that several machines see."""
-    run = write_points(tmp_path / "run", grid([1]))
-    line = {
-        "at": "2026-01-02T10:15:00+00:00",
-        "event": "submitted",
-        "scheduler": "local",
-        "job_id": "4194304",
-    }
-    line |= {"cluster": machine or platform.node(), "first": 1, "last": 1, "offset": 0}  # type: ignore[dict-item]  # JSON
-    append_line(run / JOURNAL_FILE, json.dumps(line))
-    now = seen(run)
-    assert now.points[0].standing is standing
-    assert now.silent == (("local",) if machine else ())
+    assert queue.calls() == [], "once is enough"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,16 +31,16 @@ from tests.support.builders import (
     grid,
     point,
     record,
-    try_folder,
     write_answer,
     write_batches,
+    write_begin,
     write_exit,
     write_points,
     write_record,
     write_submitted,
 )
-from tests.support.queues import RUN_ID, Queue, write_begin, write_follower
-from tests.support.queues import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.programs import RUN_ID, Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.statuses import TASK, a_run, tried, waits
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -232,7 +231,7 @@ def point_of(run: Path, index: int = 1) -> PointStanding:
     return one(run).points[index - 1]
 
 
-def test_a_point_that_runs_tells_how_far_it_is_and_for_how_long(tmp_path: Path, queue: Queue) -> None:
+def test_a_point_that_runs_tells_how_far_it_is_and_for_how_long(tmp_path: Path, queue: Programs) -> None:
     points = grid([50])
     run = run_of(tmp_path / "run", points)
     write_begin(run, points[0])
@@ -252,7 +251,7 @@ def test_a_point_that_runs_tells_how_far_it_is_and_for_how_long(tmp_path: Path, 
     assert one(run).exit_code == 5
 
 
-def test_a_point_that_has_ended_tells_its_card_and_how_long_it_took(tmp_path: Path, queue: Queue) -> None:
+def test_a_point_that_has_ended_tells_its_card_and_how_long_it_took(tmp_path: Path, queue: Programs) -> None:
     points = grid([50, 100])
     run = run_of(tmp_path / "run", points)
     write_record(run, record(points[0]))
@@ -266,7 +265,9 @@ def test_a_point_that_has_ended_tells_its_card_and_how_long_it_took(tmp_path: Pa
     assert queue.asked == {}, "where nothing is open nobody is asked"
 
 
-def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(tmp_path: Path, queue: Queue) -> None:
+def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(
+    tmp_path: Path, queue: Programs
+) -> None:
     points = grid([50], 4)
     run = run_of(tmp_path / "run", points)
     write_record(run, record(points[0]))
@@ -279,37 +280,6 @@ def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(tmp_path: 
     assert (one(run).to_go_s, point_of(run, 4).state) == (None, "stuck")
 
 
-def test_the_time_to_go_counts_staging_and_environment(tmp_path: Path, queue: Queue) -> None:
-    """A task of a worker that took a minute took 100 s in all: so will its like."""
-    points = grid([50], 3)
-    run = run_of(tmp_path / "run", points)
-    write_record(run, record(points[0]))
-    folder = try_folder(run, points[0])
-    for name, at in (("begin", 1000), ("exit", 1100)):
-        (folder / name).touch()
-        os.utime(folder / name, (at, at))
-    queue.holds("77_2|RUNNING|None|n2|0:20|2026-01-02T10:19:00", "77_3|PENDING|Priority|||N/A")
-    assert one(run).to_go_s == pytest.approx(80 + 100)
-    assert point_of(run).elapsed_s == 60
-
-
-def test_points_that_share_a_job_are_timed_one_by_one(tmp_path: Path, queue: Queue) -> None:
-    points = grid([50], 2)
-    run = write_points(tmp_path / "run", points)
-    (run / "tasks-1.txt").write_text("1 2\n", encoding="utf-8")
-    line = {"at": "2026-01-02T10:15:00+00:00", "event": "submitted", "scheduler": "slurm", "job_id": "77"}
-    append_line(
-        run / JOURNAL_FILE, json.dumps(line | {"first": 1, "last": 1, "offset": 0, "list": "tasks-1.txt"})
-    )
-    write_begin(run, points[0])
-    queue.holds("77_1|RUNNING|None|n2|1:00:00|2026-01-02T10:19:00")
-    first, second = one(run).points
-    assert first.elapsed_s is not None
-    assert first.elapsed_s > 3600, "since its own try began, long ago"
-    assert (second.state, second.elapsed_s) == ("waiting", None)
-    assert second.why == "the job that it shares has begun, and its turn is to come"
-
-
 @pytest.mark.parametrize(
     ("row", "state"),
     [
@@ -320,18 +290,18 @@ def test_points_that_share_a_job_are_timed_one_by_one(tmp_path: Path, queue: Que
         ("77_1|PENDING|Priority|||N/A", "unsettled"),
     ],
 )
-def test_how_the_job_that_follows_stands(tmp_path: Path, queue: Queue, row: str, state: str) -> None:
+def test_how_the_job_that_follows_stands(tmp_path: Path, queue: Programs, row: str, state: str) -> None:
     run = run_of(tmp_path / "run", grid([50]))
-    write_follower(run, "78")
+    write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
     queue.holds(row)
     assert [job.state for job in one(run).jobs] == [state]
 
 
-def test_a_job_that_follows_and_has_ended_is_known_to_have(tmp_path: Path, queue: Queue) -> None:
+def test_a_job_that_follows_and_has_ended_is_known_to_have(tmp_path: Path, queue: Programs) -> None:
     points = grid([50])
     run = run_of(tmp_path / "run", points)
     write_record(run, record(points[0]))
-    write_follower(run, "78")
+    write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
     queue.says("sacct", "78_1|COMPLETED|0:0|3|||1|n1|None|demo-20260102-101530-3f9a")
     assert [job.state for job in one(run).jobs] == ["ended"]
     queue.asked.clear()
@@ -368,13 +338,13 @@ def write_trial(run: Path, trial: Point, outcome: str | None) -> None:
     ],
 )
 def test_how_the_job_that_tries_the_largest_batch_ended(
-    tmp_path: Path, queue: Queue, outcome: str | None, program: str, answer: str, end: str
+    tmp_path: Path, queue: Programs, outcome: str | None, program: str, answer: str, end: str
 ) -> None:
     points = grid([50])
     scheduler = "slurm" if program == "sacct" else "sge"
     run = run_of(tmp_path / "run", points, scheduler)
     write_record(run, record(points[0]))
-    write_follower(run, "78", role="find", scheduler=scheduler, task=2)
+    write_submitted(run, scheduler, "78", first=2, last=2, role="find")
     write_trial(run, replace(points[0], index=2, point_id="batch_size-64-verify"), outcome)
     queue.says("qstat", "<job_info/>")
     queue.says(program, answer)
@@ -383,9 +353,9 @@ def test_how_the_job_that_tries_the_largest_batch_ended(
     assert job.why.startswith(end)
 
 
-def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone(tmp_path: Path, queue: Queue) -> None:
+def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone(tmp_path: Path, queue: Programs) -> None:
     run = run_of(tmp_path / "run", grid([50]))
-    write_follower(run, "78")
+    write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
     for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):
         write_answer(run, "slurm", "gone", "78.1", argv=[], at=at)
     (job,) = one(run).jobs
@@ -393,9 +363,9 @@ def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone(tmp_path: Path,
     assert queue.asked == {"squeue": 1, "sacct": 1}, "about the point alone"
 
 
-def test_a_job_that_follows_and_was_cancelled_is_said_to_be(tmp_path: Path, queue: Queue) -> None:
+def test_a_job_that_follows_and_was_cancelled_is_said_to_be(tmp_path: Path, queue: Programs) -> None:
     run = run_of(tmp_path / "run", grid([50]))
-    write_follower(run, "78")
+    write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
     line = {"at": "2026-01-02T11:00:00+00:00", "event": "cancelled", "job_id": "78", "status": 0}
     append_line(run / JOURNAL_FILE, json.dumps(line))
     (job,) = one(run).jobs

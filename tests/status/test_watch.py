@@ -18,8 +18,8 @@ from jobkit.status.standing import RunStanding, Standing
 from jobkit.status.watch import Failures, Screen, is_over, watch
 from tests.status.test_standing import run_of
 from tests.support.builders import grid, record, write_points, write_record, write_submitted
-from tests.support.queues import Queue, write_follower
-from tests.support.queues import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.statuses import a_point, a_run, tried, with_job
 
 PENDING = "77_1|PENDING|Priority|||N/A"
@@ -55,7 +55,7 @@ def words(found: Sequence[RunStanding]) -> str:
 
 
 def test_it_looks_ever_more_seldom_until_nothing_is_to_come(
-    tmp_path: Path, queue: Queue, clock: Clock
+    tmp_path: Path, queue: Programs, clock: Clock
 ) -> None:
     points = grid([50])
     run = run_of(tmp_path / "run", points)
@@ -75,7 +75,7 @@ def test_it_looks_ever_more_seldom_until_nothing_is_to_come(
 
 
 def test_a_program_gets_what_it_asked_for_and_nothing_else(
-    tmp_path: Path, queue: Queue, clock: Clock
+    tmp_path: Path, queue: Programs, clock: Clock
 ) -> None:
     run = run_of(tmp_path / "run", grid([50]))
     queue.holds(RUNNING)
@@ -91,7 +91,7 @@ def test_a_program_gets_what_it_asked_for_and_nothing_else(
 
 
 def test_on_a_terminal_each_look_is_drawn_over_the_one_before(
-    tmp_path: Path, queue: Queue, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, queue: Programs, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((30, 8)))
     points = grid([50])
@@ -110,13 +110,13 @@ def test_on_a_terminal_each_look_is_drawn_over_the_one_before(
     assert second.count(long) == 9, "the last look is whole"
 
 
-def test_the_policy_of_the_run_says_what_is_to_come(tmp_path: Path, queue: Queue, clock: Clock) -> None:
+def test_the_policy_of_the_run_says_what_is_to_come(tmp_path: Path, queue: Programs, clock: Clock) -> None:
     """A point that ran out of host memory runs again by the job that follows: unless the spec says no."""
     points = grid([50])
     run = write_points(tmp_path / "run", points)
     write_submitted(run, "slurm", "77", first=1, last=1)
     write_record(run, replace(record(points[0]), outcome=Outcome.RAM_OOM))
-    write_follower(run, "78")
+    write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
     queue.holds("78_1|PENDING|Dependency|||N/A")
     clock.then = {2: lambda: queue.holds("78_1|PENDING|DependencyNeverSatisfied|||N/A")}
     watch([run], words, Screen(lambda _: None, in_place=False))
@@ -129,7 +129,7 @@ def test_the_policy_of_the_run_says_what_is_to_come(tmp_path: Path, queue: Queue
 
 
 def test_two_who_watch_share_the_answers(
-    tmp_path: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While one sleeps the other looks, twice, and sees the end."""
     points = grid([50])

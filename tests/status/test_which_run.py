@@ -87,11 +87,6 @@ def test_a_run_that_is_not_there_is_refused_with_its_nearest(here: Path) -> None
     assert here.is_dir()
 
 
-def test_nothing_is_the_latest_of_the_usual_folder(here: Path) -> None:
-    assert resolve_words([]) == RunAndPoints(folder=Path("runs"))
-    assert here.is_dir()
-
-
 def test_the_site_says_where_runs_go_where_there_are_none_here(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,13 +130,6 @@ def test_where_the_site_says_that_runs_go_they_are_looked_for(
     with pytest.raises(JobkitError) as caught:
         run_named("x")
     assert caught.value.hint == "jobkit status, alone, lists the runs of work/runs/"
-
-
-def test_nothing_is_collected_where_the_site_says_that_runs_go(
-    elsewhere: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli._exit_code(["collect"]) == 2
-    assert f"there is no {elsewhere.relative_to(Path.cwd())}/" in capsys.readouterr().err
 
 
 WORDS: dict[str, list[str]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,8 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.planning.prepare import Options, Prepared, prepare
 from jobkit.submit import launch
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
 SPEC = """\
 name: t
@@ -66,22 +67,20 @@ def test_the_points_are_counted_with_their_repeats() -> None:
     assert launch.headline(ready()).startswith("15 points (5 settings x 3) of count on slurm, site slurm-def")
 
 
-def program(folder: Path, name: str, body: str) -> None:
-    (folder / name).write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
-    (folder / name).chmod(0o755)
+@pytest.fixture
+def cluster(queue: Programs) -> Programs:
+    """Return a Slurm that takes arrays."""
+    queue.add("scontrol", "echo MaxArraySize = 1001")
+    queue.add("sinfo", "exit 1")
+    return queue
 
 
 def test_it_is_said_before_anything_is_submitted(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    cluster: Programs, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    folder = home / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    program(folder, "scontrol", "echo MaxArraySize = 1001")
-    program(folder, "sinfo", "exit 1")
     start = "sbatch: Job 5 to start at 2026-01-02T03:04:05 using 1 processors on nodes n1 in partition cpu"
     tested = f"*--test-only*) echo '{start}' >&2;;"
-    program(folder, "sbatch", f'case "$*" in {tested} *) echo THE SUBMISSION >&2; exit 1;; esac')
+    cluster.add("sbatch", f'case "$*" in {tested} *) echo THE SUBMISSION >&2; exit 1;; esac')
     prepared = replace(ready(), follow_script=None)
     with pytest.raises(JobkitError) as refused:
         launch.on_cluster(prepared, wait=False)
@@ -93,28 +92,17 @@ def test_it_is_said_before_anything_is_submitted(
 
 
 def test_a_dry_run_reports_what_would_be_refused(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    cluster: Programs, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (home / "bin").mkdir()
-    monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
-    program(home / "bin", "scontrol", "echo MaxArraySize = 1001")
-    program(home / "bin", "sinfo", "exit 1")
-    program(home / "bin", "sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
+    cluster.add("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
     page = launch.preview(ready())
     assert page.splitlines()[-2].startswith("#   sbatch --parsable --array=1-15%4")
     assert "without --dry-run this is refused" in capfd.readouterr().err
-    assert not (home / "runs").exists()
+    assert not Path("runs").exists()
 
 
-def test_what_to_type_next_is_named(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    folder = home / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    program(folder, "scontrol", "echo MaxArraySize = 1001")
-    program(folder, "sinfo", "exit 1")
-    program(folder, "sbatch", 'case "$*" in *--test-only*) ;; *follow.sh*) echo 8;; *) echo 7;; esac')
+def test_what_to_type_next_is_named(cluster: Programs, capfd: pytest.CaptureFixture[str]) -> None:
+    cluster.add("sbatch", 'case "$*" in *--test-only*) ;; *follow.sh*) echo 8;; *) echo 7;; esac')
     prepared = ready()
     assert launch.on_cluster(prepared, wait=False) == 0
     said = capfd.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from jobkit.outcome.journal import read_journal
 from jobkit.status.reader import read_standings
 from jobkit.submit.recover import reconcile_submission
 from tests.support.builders import events, grid, point, write_event, write_points, write_submitted
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
 RUN_ID = point().run_id
 QSTAT = "<?xml version='1.0'?><job_info><queue_info>{rows}</queue_info></job_info>"
@@ -27,45 +28,31 @@ QACCT = "=====\njobname      {name}\njobnumber    {job}\ntaskid       1\nfailed 
 class Controller:
     """A queue and an accounting, as programs that answer what a test says."""
 
-    def __init__(self, scheduler: str, folder: Path) -> None:
-        self.scheduler, self.folder = scheduler, folder
-        self.programs = {"slurm": ("squeue", "sacct"), "sge": ("qstat", "qacct")}[scheduler]
-        folder.mkdir()
+    def __init__(self, scheduler: str, programs: Programs) -> None:
+        self.scheduler, self.programs = scheduler, programs
+        self.names = {"slurm": ("squeue", "sacct"), "sge": ("qstat", "qacct")}[scheduler]
         self.queue()
         self.accounting()
-
-    def _say(self, program: str, text: str, status: int = 0) -> None:
-        (self.folder / f"{program}.out").write_text(text, encoding="utf-8")
-        body = (
-            f"#!/bin/sh\necho $0 $* >>{self.folder}/calls\ncat {self.folder}/{program}.out\nexit {status}\n"
-        )
-        (self.folder / program).write_text(body, encoding="utf-8")
-        (self.folder / program).chmod(0o755)
 
     def queue(self, *jobs: str, name: str = RUN_ID) -> None:
         if self.scheduler == "slurm":
             text = "".join(f"{job}_1|RUNNING|None|n1|0:10|N/A|{name}\n" for job in jobs)
         else:
             text = QSTAT.format(rows="".join(QUEUED.format(job=job, name=name) for job in jobs))
-        self._say(self.programs[0], text)
+        self.programs.says(self.names[0], text)
 
     def accounting(self, *jobs: str, name: str = RUN_ID) -> None:
         row = "{job}_1|COMPLETED|0:0|1||1G|1|n1|None|{name}\n" if self.scheduler == "slurm" else QACCT
         text = "".join(row.format(job=job, name=name) for job in jobs)
-        self._say(self.programs[1], text)
+        self.programs.says(self.names[1], text)
 
     def away(self, *, accounting: bool = False) -> None:
-        self._say(self.programs[accounting], "", 1)
-
-    def calls(self) -> str:
-        path = self.folder / "calls"
-        return path.read_text(encoding="utf-8") if path.exists() else ""
+        self.programs.says(self.names[accounting], status=1)
 
 
 @pytest.fixture(params=["slurm", "sge"])
-def controller(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    return Controller(request.param, tmp_path / "bin")
+def controller(request: pytest.FixtureRequest, queue: Programs) -> Controller:
+    return Controller(request.param, queue)
 
 
 @pytest.fixture
@@ -101,7 +88,7 @@ def last(run: Path) -> dict[str, object]:
 
 def test_a_journal_without_gaps_asks_nobody(run: Path, controller: Controller) -> None:
     write_submitted(run, controller.scheduler, "8", first=1, last=3, offset=3)
-    assert (adopted(run), controller.calls()) == ([], "")
+    assert (adopted(run), controller.programs.called()) == ([], [])
 
 
 def test_an_array_that_was_taken_is_found_in_the_queue(run: Path, controller: Controller) -> None:
@@ -184,7 +171,7 @@ def test_a_submission_of_this_moment_may_still_be_at_it(run: Path, controller: C
     intent(run, controller.scheduler, at=datetime.now(UTC).isoformat())
     with pytest.raises(JobkitError, match="a submission is under way") as caught:
         adopted(run)
-    assert (caught.value.exit_code, controller.calls()) == (3, "")
+    assert (caught.value.exit_code, controller.programs.called()) == (3, [])
 
 
 def test_a_list_of_tasks_a_role_and_a_round_are_kept(run: Path, controller: Controller) -> None:
@@ -199,7 +186,7 @@ def test_a_list_of_tasks_a_role_and_a_round_are_kept(run: Path, controller: Cont
 def test_it_looks_from_a_minute_before_the_intent(run: Path, controller: Controller) -> None:
     controller.queue()
     adopted(run)
-    calls = controller.calls()
+    calls = "\n".join(controller.programs.called())
     assert RUN_ID in calls
     if controller.scheduler == "slurm":
         local = datetime.fromisoformat("2026-01-02T10:14:00+00:00").astimezone()

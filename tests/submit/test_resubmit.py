@@ -13,7 +13,7 @@ from jobkit.core.records import Outcome
 from jobkit.outcome.journal import note, read_journal
 from jobkit.status.standing import Standing
 from jobkit.submit.resume import run_again
-from tests.support.builders import write_begin, write_event, write_exit, write_submitted
+from tests.support.builders import write_begin, write_exit
 from tests.support.swept import BUG, LATE, OK, OOM, Clock, Sweep
 from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
@@ -83,25 +83,6 @@ def test_what_a_point_measures_cannot_change(sweep: Sweep, key: str) -> None:
     assert sweep.files() == before
 
 
-def test_a_person_has_the_last_word(sweep: Sweep) -> None:
-    sweep.ended(OK, OOM, LATE, OK, OK, OK)
-    run_again(sweep.run, (), ("resources.memory=1GiB", "policy.follow_up=false"))
-    assert [call.rpartition(" --list ")[2] for call in sweep.calls()] == ["tasks-2.txt 0", "tasks-3.txt 0"]
-    assert "--mem=1G" in (sweep.run / "job-2.sh").read_text()
-    assert "--mem=1G" in (sweep.run / "job-3.sh").read_text()
-
-
-@pytest.mark.parametrize(
-    ("only", "points"), [(("failed",), ["2"]), (("missing",), ["6"]), (("6", "2"), ["2", "6"])]
-)
-def test_what_is_asked_for_and_no_more(sweep: Sweep, only: tuple[str, ...], points: list[str]) -> None:
-    sweep.ended(OK, BUG, OK, OK, OK, None)
-    (sweep.run / "journal.jsonl").unlink()
-    write_submitted(sweep.run, "slurm", "100", first=1, last=5)
-    run_again(sweep.run, only, ())
-    assert (sweep.run / "tasks-2.txt").read_text().split() == points
-
-
 def test_a_node_that_failed_is_stayed_away_from(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     sweep.ended(OK, None, OK, OK, OK, OK)
     row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
@@ -109,13 +90,6 @@ def test_a_node_that_failed_is_stayed_away_from(sweep: Sweep, capsys: pytest.Cap
     assert run_again(sweep.run, (), ()) == 0
     assert "again: 1 point, not on n1" in capsys.readouterr().err
     assert "#SBATCH --exclude=n1" in (sweep.run / "job-2.sh").read_text()
-
-
-def test_a_scheduler_that_is_silent_decides_nothing(sweep: Sweep) -> None:
-    sweep.ended(OK, OOM, OK, OK, OK, None)
-    sweep.silent()
-    error = refused(sweep)
-    assert (error.exit_code, "slurm does not answer" in error.message) == (3, True)
 
 
 def test_a_check_that_refuses_leaves_nothing_behind(sweep: Sweep) -> None:
@@ -260,16 +234,3 @@ def test_what_a_person_set_is_kept_for_the_points_that_it_was_set_for(
     assert "export FIXED=" in grown
     assert "--mem=100M" in plain
     assert "FIXED" not in plain
-
-
-def test_a_cut_off_submission_is_mended_first(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep.ended(OK, OOM, OK, OK, OK, OK)
-    (sweep.run / "tasks-2.txt").write_text("2\n", encoding="utf-8")
-    span: dict[str, object] = {"first": 1, "last": 1, "offset": 0, "role": "points", "round": 2}
-    write_event(sweep.run, "submitting", scheduler="slurm", list="tasks-2.txt", **span)
-    sweep.queue(f"104_1|RUNNING|None|n1|0:03|N/A|{sweep.points[0].run_id}\n")
-    assert run_again(sweep.run, (), ()) == 0
-    said = capsys.readouterr().err
-    assert "its job 104 was found by its name" in said
-    assert "1 running" in said
-    assert sweep.calls() == []

@@ -108,24 +108,20 @@ def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[
 
 
 def test_here_the_policy_is_followed_as_often_as_it_says(local: Path) -> None:
-    points = read_standings([local])[0].points
-    note(local, "submitting", scheduler="local", first=1, last=3, round=1)
-    note(local, "submitted", scheduler="local", job_id="1", cluster="", first=1, last=3, round=1)
-    for one in points:
-        write_begin(local, one.point, scheduler="local", job=1)
-        write_exit(local, one.point, Exit(status=1, stage="run", outcome=BUG if one.point.index > 1 else OOM))
+    failed_here(local, OOM, BUG, BUG)
     assert run_follow_up(local) == 0
     (seen,) = read_standings([local])
     assert [(point.outcome, len(point.tries)) for point in seen.points] == [(OK, 2), (BUG, 1), (BUG, 1)]
     assert json.loads((local / "journal.jsonl").read_text().splitlines()[-1])["only"] == [1]
 
 
-def failed_here(run: Path, outcome: Outcome) -> None:
-    """Let a driver here have run all points, and all have ended so."""
+def failed_here(run: Path, *outcomes: Outcome) -> None:
+    """Let a driver here have run all points, and let them have ended so."""
     span: dict[str, object] = {"scheduler": "local", "first": 1, "last": 3, "round": 1}
     write_event(run, "submitting", **span)
     write_event(run, "submitted", job_id="1", cluster="", **span)
-    for point in read_standings([run], ask=False)[0].points:
+    points = read_standings([run], ask=False)[0].points
+    for point, outcome in zip(points, outcomes, strict=True):
         write_begin(run, point.point, scheduler="local", job=1)
         write_exit(run, point.point, Exit(status=1, stage="run", outcome=outcome))
 
@@ -137,7 +133,7 @@ def test_here_it_can_be_interrupted(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    failed_here(local, OOM)
+    failed_here(local, OOM, OOM, OOM)
     monkeypatch.setattr("jobkit.submit.local.drive", interrupted)
     with pytest.raises(KeyboardInterrupt):
         doing(local)
@@ -187,7 +183,7 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
 
 
 def test_here_nothing_follows_where_the_spec_says_so(local: Path) -> None:
-    failed_here(local, OOM)
+    failed_here(local, OOM, OOM, OOM)
     spec = local / "sweep.yaml"
     text = spec.read_text(encoding="utf-8")
     assert "follow_up: true" in text

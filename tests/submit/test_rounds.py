@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +24,9 @@ from jobkit.submit.rounds import (
     submit_jobs,
     write_round,
 )
+from tests.support.builders import events
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
 REQUEST = Request(
     name="demo",
@@ -62,25 +64,17 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder of programs: the array limit is 2, and the second array gets the answer in a file."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    bodies = {
-        "scontrol": "echo MaxArraySize = 3",
-        "scancel": f'echo "$*" >>{folder}/cancelled',
-        "sbatch": f'case "$*" in *"tasks-2.txt 2") cat {folder}/second >&2; exit 1;; esac; echo 7',
-    }
-    for name, body in bodies.items():
-        (folder / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
-        (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return folder
+def controller(queue: Programs) -> Programs:
+    """Return a Slurm whose array limit is 2, and where the second array gets the answer in a file."""
+    queue.add("scontrol", "echo MaxArraySize = 3")
+    second = f'*"tasks-2.txt 2") cat {queue.folder}/second >&2; exit 1'
+    queue.add("sbatch", f'case "$*" in {second};; esac; echo 7')
+    return queue
 
 
-def submitted(run: Path, controller: Path, second: str) -> list[str]:
+def submitted(run: Path, controller: Programs, second: str) -> list[str]:
     """Submit two arrays, of which the second gets such an answer; return what the journal says."""
-    (controller / "second").write_text(second, encoding="utf-8")
+    (controller.folder / "second").write_text(second, encoding="utf-8")
     one = a_round([3, 5, 7])
     arrays = plan_arrays(slurm, one)
     listed = "tasks-2.txt"
@@ -92,19 +86,21 @@ def submitted(run: Path, controller: Path, second: str) -> list[str]:
         submit_jobs(slurm, run, round_jobs(one, arrays))
     assert caught.value.exit_code == 3
     assert isinstance(caught.value, SubmissionUnconfirmed) == ("timed out" in second)
-    return [json.loads(line)["event"] for line in (run / "journal.jsonl").read_text().splitlines()]
+    return [event["event"] for event in events(run)]
 
 
-def test_an_array_that_is_refused_takes_the_earlier_ones_with_it(tmp_path: Path, controller: Path) -> None:
-    events = submitted(tmp_path, controller, "sbatch: error: Job limit reached\n")
-    assert events == ["submitting", "submitted", "submitting", "refused", "cancelled"]
-    assert (controller / "cancelled").read_text() == "7\n"
+def test_an_array_that_is_refused_takes_the_earlier_ones_with_it(
+    tmp_path: Path, controller: Programs
+) -> None:
+    found = submitted(tmp_path, controller, "sbatch: error: Job limit reached\n")
+    assert found == ["submitting", "submitted", "submitting", "refused", "cancelled"]
+    assert controller.called("scancel") == ["scancel 7"]
 
 
-def test_where_an_answer_was_lost_nothing_is_taken_back(tmp_path: Path, controller: Path) -> None:
-    events = submitted(tmp_path, controller, "sbatch: error: Socket timed out on send/recv operation\n")
-    assert events == ["submitting", "submitted", "submitting"]
-    assert not (controller / "cancelled").exists()
+def test_where_an_answer_was_lost_nothing_is_taken_back(tmp_path: Path, controller: Programs) -> None:
+    found = submitted(tmp_path, controller, "sbatch: error: Socket timed out on send/recv operation\n")
+    assert found == ["submitting", "submitted", "submitting"]
+    assert not controller.called("scancel")
 
 
 POINTS = st.lists(st.integers(1, 10**5), min_size=1, max_size=60, unique=True)
@@ -156,16 +152,10 @@ def test_within_the_limits_that_the_controller_told() -> None:
     assert caught.value.exit_code == 3
 
 
-def program(folder: Path, name: str, body: str) -> None:
-    (folder / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
-    (folder / name).chmod(0o755)
-
-
-def test_the_limits_are_asked_for_or_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+def test_the_limits_are_asked_for_or_there_are_none(queue: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_ACCOUNT", "of the shell")
-    program(tmp_path, "scontrol", 'echo "$* ${SBATCH_ACCOUNT:-}"')
-    program(tmp_path, "qconf", "exit 1")
+    queue.add("scontrol", 'echo "$* ${SBATCH_ACCOUNT:-}"')
+    queue.add("qconf", "exit 1")
     assert ask_limits(slurm) == "show config \n"
     assert ask_limits(local) == ""
     with pytest.raises(JobkitError, match="the scheduler does not answer") as caught:
@@ -174,12 +164,11 @@ def test_the_limits_are_asked_for_or_there_are_none(tmp_path: Path, monkeypatch:
 
 
 def test_a_controller_that_is_busy_is_asked_again_but_not_for_a_preview(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    queue: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr("jobkit.submit.controller.PAUSES_S", (0.0,))
-    program(tmp_path, "scontrol", f"echo >>{tmp_path}/calls; echo Rate limit exceeded >&2; exit 1")
+    queue.add("scontrol", "echo Rate limit exceeded >&2; exit 1")
     for once, calls in (True, 1), (False, 3):
         with pytest.raises(JobkitError, match="the scheduler does not answer"):
             ask_limits(slurm, once=once)
-        assert len((tmp_path / "calls").read_text(encoding="utf-8")) == calls
+        assert len(queue.called()) == calls

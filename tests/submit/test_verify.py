@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +20,10 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit import search
 from jobkit.outcome.trials import Trial
-from jobkit.submit import local, resume, verify
+from jobkit.submit import resume, verify
 from tests.support.builders import ITEMS, grid, record, write_answer, write_points, write_record
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
 SPEC = """\
 name: demo
@@ -39,19 +37,11 @@ site: %s-default
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a run on Slurm, and a fake sbatch that takes what it gets."""
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "ledger.jsonl"))
-    (tmp_path / "bin").mkdir()
-    sbatch(tmp_path, "echo 77")
+    queue.add("sbatch", "echo 77")
     return run_of(tmp_path, "slurm", "find_max: {memory: 1GiB}")
-
-
-def sbatch(folder: Path, body: str) -> None:
-    path = folder / "bin" / "sbatch"
-    path.write_text(f'#!/bin/bash\necho "$@" >>{folder}/calls\n{body}\n', encoding="utf-8")
-    path.chmod(0o755)
 
 
 def run_of(folder: Path, scheduler: str, find_max: str = "") -> Path:
@@ -66,9 +56,9 @@ def wanted(run: Path) -> dict[str, object]:
     return found
 
 
-def test_on_a_cluster_it_is_one_job(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_a_cluster_it_is_one_job(run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify.verify(run, memory=None) == 0
-    assert (tmp_path / "calls").read_text() == f"--parsable --array=1-1 {run}/find.sh --offset 4\n"
+    assert queue.called() == [f"sbatch --parsable --array=1-1 {run}/find.sh --offset 4"]
     assert wanted(run)["memory_bytes"] == GIB
     assert wanted(run)["after"] == 0
     assert "#SBATCH --mem=2G\n" in (run / "find.sh").read_text(encoding="utf-8")
@@ -103,19 +93,6 @@ def test_a_run_without_points_is_none(run: Path) -> None:
     write_atomically(run / "points.jsonl", "")
     with pytest.raises(JobkitError, match=r"points.jsonl: holds no point"):
         verify.verify(run, memory=None)
-
-
-def test_here_ctrl_c_is_no_failure_of_the_batch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(local, "find_largest", interrupted)
-    run = run_of(tmp_path, "local")
-    with pytest.raises(KeyboardInterrupt):
-        verify.verify(run, memory=None)
-    assert f"jobkit resume {run}" in capsys.readouterr().err
 
 
 def whole(run: Path) -> dict[str, bytes]:
@@ -165,34 +142,8 @@ def test_a_run_reached_by_a_link_is_the_same_run(run: Path, tmp_path: Path) -> N
     assert verify.verify(tmp_path / "linked" / "demo", memory=None) == 0
 
 
-@pytest.mark.parametrize("name", ["find_max.json", "find.sh", "trials.jsonl", ".lock", "journal.jsonl"])
-def test_a_run_that_cannot_be_written_is_no_bug(run: Path, name: str) -> None:
-    (run / name).unlink(missing_ok=True)
-    (run / name).mkdir()
-    (run / name / "full").touch()
-    done = subprocess.run(
-        [Path(sys.executable).with_name("jobkit"), "verify", run], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, "a bug" in done.stderr) == (0 if name == "trials.jsonl" else 2, False), (
-        done.stderr
-    )
-
-
-def test_of_two_at_once_one_waits(run: Path) -> None:
-    with (run / ".lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        argv = [str(Path(sys.executable).with_name("jobkit")), "verify", str(run)]
-        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as other:
-            assert other.stderr is not None
-            assert "is changing this run: waiting" in other.stderr.readline()
-            assert not (run / SEARCH_GOAL_FILE).exists()
-            fcntl.flock(held, fcntl.LOCK_UN)
-            assert other.wait(60) == 0
-    assert wanted(run)["after"] == 0
-
-
 def test_a_batch_that_was_measured_is_no_job(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for point in grid((10, 20, 30, 40), device="cpu"):
         write_record(
@@ -207,19 +158,18 @@ def test_a_batch_that_was_measured_is_no_job(
         "nothing to try: batch_size 881 was measured already: it needed 881.00 GiB, predicted 881.00 GiB, "
         "of 2,000.00 GiB\n"
     )
-    assert not (tmp_path / "calls").exists()
+    assert not queue.called()
     assert {name: text for name, text in whole(run).items() if not name.endswith(".lock")} == before
 
 
 def test_what_is_being_tried_is_not_submitted_again(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for sweep_point in grid((10, 20, 30, 40), device="cpu"):
         size = sweep_point.params["batch_size"] * GIB // 100
         write_record(
             run, replace(record(sweep_point), memory=Memory(maxrss_bytes=size + sweep_point.index % 2))
         )
-    calls = tmp_path / "calls"
     assert verify.verify(run, memory=None) == 0
     assert verify.verify(run, memory=None) == 5, "its job waits"
     point = search.next_trial(run)
@@ -229,15 +179,15 @@ def test_what_is_being_tried_is_not_submitted_again(
     assert verify.verify(run, memory=None) == 5, "its job runs"
     assert f"batch_size {point.params['batch_size']} is being tried already" in capsys.readouterr().out
     assert unlocked(run) == before
-    assert len(calls.read_text().splitlines()) == 1
+    assert len(queue.called("sbatch")) == 1
     row = f"77_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"
     write_answer(run, "slurm", "accounting", row, argv=["sacct"])
     assert verify.verify(run, memory=None) == 0, "its job has ended, and nothing will try it"
-    assert len(calls.read_text().splitlines()) == 2
+    assert len(queue.called("sbatch")) == 2
 
 
 def test_what_cannot_be_predicted_is_no_job(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     *first, last = grid((10, 20, 30, 40), device="cpu")
     for point in first:
@@ -245,10 +195,10 @@ def test_what_cannot_be_predicted_is_no_job(
     assert verify.verify(run, memory=None) == 0, "a point is still to come"
     (run / "journal.jsonl").unlink()
     (run / SEARCH_GOAL_FILE).unlink()
-    (tmp_path / "calls").unlink()
+    queue.calls()
     write_record(run, replace(record(last), memory=Memory(maxrss_bytes=GIB // 100)))
     before = unlocked(run)
     assert verify.verify(run, memory=None) == 4
     assert "the largest batch was not tried: memory does not grow with the load" in capsys.readouterr().out
-    assert not (tmp_path / "calls").exists()
+    assert not queue.called("sbatch")
     assert unlocked(run) == before

@@ -111,10 +111,6 @@ def linked_python(folder: Path) -> Path:
     return python
 
 
-def path_with_fakes() -> str:
-    return f"{FAKES}:/usr/bin:/bin"
-
-
 @pytest.mark.parametrize("by", ["name", "folder"])
 def test_a_conda_environment_is_activated(tmp_path: Path, by: str) -> None:
     folder = tmp_path / "envs" / "my env"
@@ -124,26 +120,29 @@ def test_a_conda_environment_is_activated(tmp_path: Path, by: str) -> None:
     (hooks / "ready.sh").write_text('MADE_READY="by conda$NEVER_SET_ANYWHERE"\nexport MADE_READY\n')
     conda = "my env" if by == "name" else str(folder)
     run = Run(tmp_path, environment={"conda": conda, "setup": told(tmp_path / "told")})
-    status, said = run.run(1, PATH=path_with_fakes(), FAKE_CONDA_ENVS=str(folder.parent))
+    status, said = run.run(1, PATH=f"{FAKES}:/usr/bin:/bin", FAKE_CONDA_ENVS=str(folder.parent))
     assert status == 0, said
     assert run.record().outcome is Outcome.OK
     assert (tmp_path / "told").read_text(encoding="utf-8") == f"{python}\nby conda\n"
 
 
-def test_a_conda_environment_that_is_not_there(tmp_path: Path) -> None:
-    run = Run(tmp_path, environment={"conda": "nope"})
-    status, said = run.run(1, PATH=path_with_fakes(), FAKE_CONDA_ENVS=str(tmp_path))
-    assert status == 1
-    assert "Could not find conda environment: nope" in said
-    assert run.exit().outcome is Outcome.ENVIRONMENT
-
-
-def test_a_node_without_conda(tmp_path: Path) -> None:
-    run = Run(tmp_path, environment={"conda": "any"})
-    status, said = run.run(1, PATH="/usr/bin:/bin")
-    assert status == 1
-    assert "conda: command not found" in said
-    assert run.exit().outcome is Outcome.ENVIRONMENT
+@pytest.mark.parametrize(
+    ("environment", "variables", "words"),
+    [
+        ({"conda": "nope"}, {"PATH": f"{FAKES}:/usr/bin:/bin"}, "Could not find conda environment: nope"),
+        ({"conda": "any"}, {}, "conda: command not found"),
+        ({"venv": "/nowhere"}, {}, "/nowhere/bin/activate: No such file"),
+        ({"modules": ["cuda"]}, {"BASH_FUNC_module%%": "() { return 127; }"}, ""),
+    ],
+    ids=["conda environment", "conda", "venv", "modules"],
+)
+def test_what_is_not_on_the_node(
+    tmp_path: Path, environment: dict[str, object], variables: dict[str, str], words: str
+) -> None:
+    run = Run(tmp_path, environment=environment)
+    status, said = run.run(1, **{"PATH": "/usr/bin:/bin", "FAKE_CONDA_ENVS": str(tmp_path), **variables})
+    assert (status, run.exit().outcome, run.left_on_scratch()) == (1, Outcome.ENVIRONMENT, []), said
+    assert words in said
 
 
 def made_venv(folder: Path, *, with_jobkit: bool) -> Path:
@@ -171,19 +170,6 @@ def test_a_venv_without_jobkit_is_told_at_once(tmp_path: Path) -> None:
     status, said = run.run(1, PATH="/usr/bin:/bin", PYTHONPATH="")
     assert status == 1
     assert "python cannot import jobkit on" in said
-    assert run.exit().outcome is Outcome.ENVIRONMENT
-
-
-def test_a_venv_that_is_not_there(tmp_path: Path) -> None:
-    run = Run(tmp_path, environment={"venv": str(tmp_path / "nowhere")})
-    assert run.run(1)[0] == 1
-    assert run.exit().outcome is Outcome.ENVIRONMENT
-
-
-def test_a_node_without_modules(tmp_path: Path) -> None:
-    run = Run(tmp_path, environment={"modules": ["cuda"]})
-    status, said = run.run(1, PATH="/usr/bin:/bin", **{"BASH_FUNC_module%%": "() { return 127; }"})
-    assert status == 1, said
     assert run.exit().outcome is Outcome.ENVIRONMENT
 
 

@@ -30,22 +30,10 @@ repeats: 1
 resources: {gpus: 0, cpus: 1}
 scheduler: local
 """
-KEPT = {
-    *(
-        "run_id",
-        "point_id",
-        "path",
-        "sha256",
-        "workload",
-        "device",
-        "order",
-        "event",
-        "role",
-        "at",
-        "outcome",
-    ),
-    *("started_at", "ended_at", "scheduler", "kind", "stdout", "cluster", "job_id", "task_id", "fingerprint"),
-}
+KEPT = (
+    "run_id point_id path sha256 workload device order event role at outcome started_at ended_at "
+    "scheduler kind stdout cluster job_id task_id fingerprint"
+)
 """Keys whose values commands look things up by."""
 
 
@@ -55,7 +43,7 @@ def poisoned(data: Any, key: str = "") -> Any:
         return {name: poisoned(value, name) for name, value in data.items()}
     if isinstance(data, list):
         return [poisoned(value, key) for value in data]
-    return HOSTILE if isinstance(data, str) and key not in KEPT else data
+    return HOSTILE if isinstance(data, str) and key not in KEPT.split() else data
 
 
 @pytest.fixture(scope="module")
@@ -131,25 +119,13 @@ def test_no_command_lets_text_steer_the_terminal(
         assert obeyed(said) == set(), words
 
 
+TEXTS = "name workload text scheduler site template device order model.name model.size"
+RESOURCES = "queue gpu_type account qos constraint mail memory walltime exclude"
 FIELDS = (
-    *(
-        "name",
-        "workload",
-        "text",
-        "scheduler",
-        "site",
-        "template",
-        "device",
-        "order",
-        "model.name",
-        "model.size",
-    ),
-    *("environment.conda", "environment.venv", "environment.modules", "environment.setup"),
-    *(
-        f"resources.{name}"
-        for name in ("queue", "gpu_type", "account", "qos", "constraint", "mail", "memory")
-    ),
-    *("resources.walltime", "resources.exclude", "policy.gpu_oom", "find_max.memory", HOSTILE),
+    *TEXTS.split(),
+    *(f"environment.{name}" for name in ("conda", "venv", "modules", "setup")),
+    *(f"resources.{name}" for name in RESOURCES.split()),
+    *("policy.gpu_oom", "find_max.memory", HOSTILE),
 )
 
 

@@ -34,23 +34,12 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "jobkit",
         "jobkit.cli",
-        "jobkit.core.errors",
-        "jobkit.fit.observations",
-        "jobkit.fit.line",
         "jobkit.fit.predict",
-        "jobkit.core.measurements",
-        "jobkit.core.files",
-        "jobkit.core.json_codec",
-        "jobkit.core.records",
-        "jobkit.run",
         "jobkit.run.__main__",
+        "jobkit.run.gate",
         "jobkit.run.workloads.count",
-        "jobkit.run.measure.sampler",
         "jobkit.run.workloads.stanza_ner",
-        "jobkit.run.record",
-        "jobkit.run.work",
     ],
 )
 def test_what_a_node_needs_is_light(module: str) -> None:

@@ -201,35 +201,12 @@ def test_a_signal_brings_partial_results_home(tmp_path: Path, sent: signal.Signa
     assert run.left_on_scratch() == []
 
 
-@pytest.mark.parametrize(("raises", "outcome"), [("memory", Outcome.RAM_OOM), ("bug", Outcome.BUG)])
-def test_an_exception_leaves_a_record(tmp_path: Path, raises: str, outcome: Outcome) -> None:
-    run = Run(tmp_path, workload="odd:Broken")
-    status, said = run.run(1, ODD_RAISES=raises)
-    assert status == 1
-    assert "Traceback" in said
-    assert run.record().outcome is outcome
-    assert "on purpose" in run.record().message
-    assert run.exit().stage == "run"
-
-
 @pytest.mark.parametrize(("status", "seen"), [(7, 7), (99, 98), (100, 98)])
 def test_a_status_that_grid_engine_would_obey_is_remapped(tmp_path: Path, status: int, seen: int) -> None:
     run = Run(tmp_path, workload="odd:Exits")
     assert run.run(1, ODD_STATUS=str(status))[0] == seen
     assert run.exit().status == status
     assert not (run.home() / "record.json").exists()
-
-
-def test_an_environment_that_cannot_be_activated(tmp_path: Path) -> None:
-    run = Run(tmp_path, environment={"setup": ["false"]})
-    assert run.run(1)[0] == 1
-    assert run.exit().outcome is Outcome.ENVIRONMENT
-    assert run.left_on_scratch() == []
-
-
-def test_activation_may_read_unset_variables(tmp_path: Path) -> None:
-    run = Run(tmp_path, environment={"setup": ['test -z "$SURELY_NOT_SET_ANYWHERE"']})
-    assert run.run(1)[0] == 0
 
 
 def test_the_template_on_the_page_runs_and_what_it_leaves_comes_home(tmp_path: Path) -> None:
@@ -289,21 +266,6 @@ def test_cuda_is_never_replaced_by_the_cpu(tmp_path: Path) -> None:
     assert run.record().outcome is Outcome.NO_GPU
 
 
-def test_results_that_cannot_come_home_stay_on_scratch(tmp_path: Path) -> None:
-    run = Run(tmp_path, workload="odd:Slow")
-    told = tmp_path / "told"
-    process = run.start(1, ODD_TOLD=str(told))
-    wait_until(told.exists)
-    target = run.home() / "record.json"
-    target.mkdir()
-    (target / "in-the-way").touch()
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=DEADLINE_S)
-    exit_ = run.exit()
-    assert exit_.outcome is Outcome.STAGE_OUT
-    assert (Path(exit_.scratch) / "out" / "record.json").is_file()
-
-
 def test_tasks_on_one_node_share_inputs_and_the_last_one_cleans_up(tmp_path: Path) -> None:
     run = Run(tmp_path, workload="odd:Slow")
     told = [tmp_path / "told1", tmp_path / "told2"]
@@ -345,14 +307,6 @@ def test_what_a_copy_leaves_behind_does_not_hold_the_shared_inputs(tmp_path: Pat
     assert subprocess.run(["flock", "-n", run.own() / "lock", "true"], check=False).returncode == 0
     os.killpg(process.pid, signal.SIGKILL)  # those that sleep: a group outlives its leader
     assert run.left_on_scratch() == []
-
-
-def test_a_scratch_that_is_too_small(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    job = run.dir / "job.sh"
-    job.write_text(job.read_text().replace("((free > ", "((free > 1000000000000000000 + "), encoding="utf-8")
-    assert run.run(1)[0] == 1
-    assert run.exit().outcome is Outcome.SCRATCH_FULL
 
 
 def test_without_rsync_a_local_run_copies(tmp_path: Path) -> None:

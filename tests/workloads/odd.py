@@ -28,15 +28,6 @@ class Slow(Count):
         return super().process(paragraphs)
 
 
-class Broken(Count):
-    """Raises what the environment says."""
-
-    def process(self, paragraphs: Sequence[str]) -> Result:
-        """Raise."""
-        del paragraphs
-        raise {"memory": MemoryError, "bug": ValueError}[os.environ["ODD_RAISES"]]("on purpose")
-
-
 class Exits(Count):
     """Ends the worker with a status of its own, no record, as a crash in C does."""
 

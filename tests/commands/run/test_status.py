@@ -12,15 +12,15 @@ from jobkit.commands.run.status import status
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Job
 from tests.support.builders import grid, record, write_points, write_record, write_submitted
-from tests.support.queues import Queue
-from tests.support.queues import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
 EARLIER, LATER = "demo-20260102-101530-3f9a", "demo-20260103-101530-3f9a"
 
 
 @pytest.fixture
-def runs(tmp_path: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Path:
+def runs(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder of two runs: the earlier is done, of the later a point waits."""
     monkeypatch.chdir(tmp_path)
     for name in (EARLIER, LATER):
@@ -40,7 +40,7 @@ def run(*args: str | Path) -> int:
 
 
 def test_without_a_run_it_is_the_latest_and_a_list_of_the_others(
-    runs: Path, capsys: pytest.CaptureFixture[str], queue: Queue
+    runs: Path, capsys: pytest.CaptureFixture[str], queue: Programs
 ) -> None:
     assert run() == 5
     told = capsys.readouterr().out
@@ -53,7 +53,7 @@ def test_without_a_run_it_is_the_latest_and_a_list_of_the_others(
 
 
 def test_several_runs_are_told_in_a_line_each_first(
-    runs: Path, capsys: pytest.CaptureFixture[str], queue: Queue
+    runs: Path, capsys: pytest.CaptureFixture[str], queue: Programs
 ) -> None:
     assert run(runs / EARLIER, runs / LATER) == 5
     told = capsys.readouterr().out
