@@ -49,7 +49,8 @@ def shell(line: str) -> tuple[int, str]:
     split = subprocess.run(["bash", "-c", f"{shlex.join(argv)} {line}"], capture_output=True, check=True)
     program, *words = json.loads(split.stdout)
     if program == "jobkit":
-        done = (jobkit_process if "--detach" in words else jobkit)(*words)
+        outlives = {"--detach", "--watch"} & set(words)
+        done = (jobkit_process if outlives else jobkit)(*words)
     else:
         done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
