@@ -62,6 +62,7 @@ def sweep(
     """
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")
+    from jobkit.commands.results.collect import print_table
     from jobkit.planning.prepare import Options, prepare
     from jobkit.schedulers.registry import runs_here
     from jobkit.submit import guards, launch
@@ -88,6 +89,4 @@ def sweep(
     else:
         launch.here(prepared, check)
         code = run_follow_up(prepared.run_dir) or None
-    from jobkit.commands.results.collect import print_table
-
     return print_table(Path(relative_path(prepared.run_dir))) if code is None else code
