@@ -159,14 +159,18 @@ def join_answers(
         On answers that could not be read.
     """
     tasks = [(task, points) for submission in journal.submissions for task, points in submission.tasks()]
+    history: dict[int, tuple[Task, ...]] = {}  # of a point, by its index
+    for task, points in tasks:
+        for index in points:
+            history[index] = (*history.get(index, ()), task)
     misses = [answer for answer in answers if answer.kind == GONE]
     since, gone = _missed(misses)
     return Accounts(
         journal=journal,
         answers=tuple(answers),
         name=name,
-        submitted={index: task for task, points in tasks for index in points},
-        earlier=_earlier(tasks),
+        submitted={index: every[-1] for index, every in history.items()},
+        earlier={index: every[:-1] for index, every in history.items() if every[1:]},
         runs=_runs([answer for answer in answers if answer.kind != GONE], name),
         gone=gone,
         missed={miss.scheduler: frozenset(since[miss.scheduler]) for miss in misses},
@@ -174,17 +178,6 @@ def join_answers(
         packed=frozenset(task for task, points in tasks if len(points) > 1),
         notes=journal.notes + notes,
     )
-
-
-def _earlier(tasks: Sequence[tuple[Task, tuple[int, ...]]]) -> dict[int, tuple[Task, ...]]:
-    last: dict[int, Task] = {}
-    earlier: dict[int, tuple[Task, ...]] = {}
-    for task, points in tasks:
-        for index in points:
-            if index in last:
-                earlier[index] = (*earlier.get(index, ()), last[index])
-            last[index] = task
-    return earlier
 
 
 def _missed(lines: Sequence[Answer]) -> tuple[dict[str, dict[Task, str]], dict[Task, str]]:

@@ -158,11 +158,6 @@ def _read(run: Path, index: int, number: int, round_: int) -> FailedTry | None:
     return FailedTry(point=point, outcome=outcome, message=message, record=None)
 
 
-def _task_gpu(point: Point) -> Gpu | None:
-    uuid = nvml.visible_uuid(None) if point.device == "cuda" else None
-    return nvml.read_gpu(uuid, os.getpid()) if uuid else None
-
-
 def main() -> int:
     """Print the early exit of a point, or nothing."""
     parser = argparse.ArgumentParser(prog="python -m jobkit.run.gate", description=__doc__)
@@ -176,7 +171,8 @@ def main() -> int:
     failed = list(failed_tries(arguments.run, arguments.round))
     # NVML is opened only if it can matter.
     prune = arguments.prune and any(other.outcome is Outcome.GPU_OOM for other in failed)
-    gpu = _task_gpu(point) if prune else None
+    uuid = nvml.visible_uuid(None) if prune and point.device == "cuda" else None
+    gpu = nvml.read_gpu(uuid, os.getpid()) if uuid else None
     early = check_still_needed(point, failed, gpu, prune=prune, stop_after=arguments.stop_after)
     if early:
         sys.stdout.write(f"{early.outcome} {early.because} {' '.join(early.message.split())[:400]}\n")

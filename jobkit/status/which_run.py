@@ -76,7 +76,7 @@ def resolve_words(words: Sequence[str]) -> RunAndPoints:
         return RunAndPoints(folder=usual())
     if len(words) == 1 and Path(words[0]).is_dir() and not find_run(words[0]):
         return RunAndPoints(folder=Path(words[0]))
-    if _is_point(words[0]):
+    if words[0].isdecimal() and not find_run(words[0]):
         return RunAndPoints((run_or_latest(None),), tuple(words))
     runs: list[Path] = []
     points: list[str] = []
@@ -92,10 +92,6 @@ def resolve_words(words: Sequence[str]) -> RunAndPoints:
         message = f"{points[0]}: not a run folder, and points can be named after one run only"
         raise JobkitError(message, hint="jobkit status RUN POINT")
     return RunAndPoints(tuple(runs), tuple(points))
-
-
-def _is_point(word: str) -> bool:
-    return word.isdecimal() and not find_run(word)
 
 
 def usual() -> Path:
