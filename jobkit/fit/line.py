@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 from statistics import median
 
@@ -167,13 +167,24 @@ def fit_memory(
             line = regress(used)
     if not _grows(line):
         return "memory does not grow with the load over what was measured"
-    return replace(
-        _fit(used, in_steps=in_steps),
+    lines = _lines(used, in_steps=in_steps)
+    line = lines[0]
+    mean_bytes = math.fsum(one.size_bytes for one in used) / len(used)
+    squares = math.fsum((one.size_bytes - line.at(one.load)) ** 2 for one in used)
+    total = math.fsum((one.size_bytes - mean_bytes) ** 2 for one in used)
+    return Fit(
+        slope_bytes=line.slope,
+        intercept_bytes=line.coefficients[0],
+        theil_sen_slope_bytes=_theil_sen(used),
+        r_squared=1 - squares / total,
+        residual_bytes=line.scatter,
         observations=len(measured),
         points=len(points),
         load_min=min(loads),
         load_max=max(loads),
         leave_largest_out=_leave_largest_out(measured),
+        lines=lines,
+        curves=_curves(used, alone=len(lines) == 1),
         failed=tuple(censored),
     )
 
@@ -189,28 +200,6 @@ def upper_part(observations: Sequence[Observation]) -> list[Observation]:
     largest = max((observation.load for observation in observations), default=0.0)
     above = [observation for observation in observations if observation.load >= UPPER_PART * largest]
     return above if len({one.load for one in above}) >= MIN_DISTINCT_LOADS else list(observations)
-
-
-def _fit(used: Sequence[Observation], *, in_steps: bool) -> Fit:
-    lines = _lines(used, in_steps=in_steps)
-    line = lines[0]
-    mean_bytes = math.fsum(one.size_bytes for one in used) / len(used)
-    squares = math.fsum((one.size_bytes - line.at(one.load)) ** 2 for one in used)
-    total = math.fsum((one.size_bytes - mean_bytes) ** 2 for one in used)
-    return Fit(
-        slope_bytes=line.slope,
-        intercept_bytes=line.coefficients[0],
-        theil_sen_slope_bytes=_theil_sen(used),
-        r_squared=1 - squares / total,
-        residual_bytes=line.scatter,
-        observations=len(used),
-        points=len({one.point for one in used}),
-        load_min=min(one.load for one in used),
-        load_max=max(one.load for one in used),
-        leave_largest_out=None,
-        lines=lines,
-        curves=_curves(used, alone=len(lines) == 1),
-    )
 
 
 def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, ...]:
