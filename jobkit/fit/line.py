@@ -21,16 +21,8 @@ from itertools import combinations, pairwise
 from statistics import median
 
 from jobkit.core.units import format_count
-from jobkit.fit.stats import (
-    CURVE,
-    LINE,
-    Line,
-    Observation,
-    Regression,
-    regress,
-    speaks_for_constant,
-    values_of,
-)
+from jobkit.fit import stats
+from jobkit.fit.stats import Line, Observation, Regression, regress
 
 __all__ = ["Censored", "Fit", "Observation", "doubts", "fit_memory", "upper_part"]
 
@@ -204,9 +196,12 @@ def upper_part(observations: Sequence[Observation]) -> list[Observation]:
 
 def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, ...]:
     """Return the line of constant scatter and, unless it stands alone, that of growing scatter."""
-    constant, growing = _both(used, LINE)
+    constant, growing = _both(used, stats.LINE)
     fine = in_steps and constant.scatter <= COARSE_BYTES
-    if fine and speaks_for_constant(used, constant, growing, values_of(used, constant)) >= AGAINST:
+    if (
+        fine
+        and stats.speaks_for_constant(used, constant, growing, stats.values_of(used, constant)) >= AGAINST
+    ):
         return (constant,)
     return constant, growing
 
@@ -214,8 +209,8 @@ def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, 
 def _both(used: Sequence[Observation], powers: int) -> tuple[Regression, Regression]:
     """Return the regressions of constant and of growing scatter."""
     line = regress(used, least_bytes=_rounding_bytes(used))
-    constant = line if powers == LINE else regress(used, powers, least_bytes=_rounding_bytes(used))
-    return constant, regress(used, powers, values=values_of(used, line))
+    constant = line if powers == stats.LINE else regress(used, powers, least_bytes=_rounding_bytes(used))
+    return constant, regress(used, powers, values=stats.values_of(used, line))
 
 
 def _rounding_bytes(used: Sequence[Observation]) -> float:
@@ -230,7 +225,7 @@ def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ..
 
     Their last coefficient shows it, whichever way it scatters, or the largest point does.
     """
-    curves = _both(used, CURVE)[: 1 if alone else 2]
+    curves = _both(used, stats.CURVE)[: 1 if alone else 2]
     if all(curve.bends(BENDS) for curve in curves) or _jumps(used, alone=alone):
         return curves
     return ()
@@ -244,7 +239,7 @@ def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
         or len({one.point for one in rest}) < MIN_DISTINCT_LOADS - 1
     ):
         return False
-    lines = _both(rest, LINE)[: 1 if alone else 2]
+    lines = _both(rest, stats.LINE)[: 1 if alone else 2]
     return all(largest.size_bytes > line.upper(largest.load, JUMPS) * (1 + ROUNDING) for line in lines)
 
 

@@ -77,16 +77,6 @@ def test_the_example_sites_have_their_own_header_and_scratch() -> None:
     assert 'scratch="/disk/scratch/$USER"' in script("slurm", "edinburgh-ilcc")
 
 
-def test_a_template_of_the_users_that_lacks_a_value_names_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "templates" / "slurm.sh.j2").write_text("#!/bin/bash\n{{ nmae }}\n", encoding="utf-8")
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
-    with pytest.raises(JobkitError, match=r"slurm\.sh\.j2:2: 'nmae' is undefined"):
-        script("slurm", "slurm-default")
-
-
 def own_template(folder: Path, text: str, name: str = "mine.sh") -> str:
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(text, encoding="utf-8")

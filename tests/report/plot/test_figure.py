@@ -22,7 +22,7 @@ from jobkit.commands.results.collect import collect as command
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import TRIALS_FILE
-from jobkit.core.measurements import Gpu, Memory, Need
+from jobkit.core.measurements import Gpu, Need
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.outcome.trials import Trial
@@ -327,11 +327,6 @@ def test_points_that_all_ran_out_of_memory_are_an_empty_panel_with_the_reason(tm
     memory, speed = panels(drawn(write_records(tmp_path / "run", failed)))
     assert "no point has succeeded yet" in legend(memory)
     assert "no speed was recorded" in legend(speed)
-
-
-def test_records_without_memory_are_told(tmp_path: Path) -> None:
-    run = write_records(tmp_path / "run", [replace(record(grid([50])[0]), memory=Memory())])
-    assert "no line: 0 distinct loads measured" in legend(panels(drawn(run))[0])
 
 
 def test_a_stand_in_model_is_named_in_the_title(tmp_path: Path) -> None:
