@@ -197,12 +197,10 @@ def upper_part(observations: Sequence[Observation]) -> list[Observation]:
 def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, ...]:
     """Return the line of constant scatter and, unless it stands alone, that of growing scatter."""
     constant, growing = _both(used, stats.LINE)
-    fine = in_steps and constant.scatter <= COARSE_BYTES
-    if (
-        fine
-        and stats.speaks_for_constant(used, constant, growing, stats.values_of(used, constant)) >= AGAINST
-    ):
-        return (constant,)
+    if in_steps and constant.scatter <= COARSE_BYTES:
+        values = stats.values_of(used, constant)
+        if stats.speaks_for_constant(used, constant, growing, values) >= AGAINST:
+            return (constant,)
     return constant, growing
 
 
