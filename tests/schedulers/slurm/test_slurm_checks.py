@@ -57,6 +57,13 @@ def test_a_refusal_names_the_value_and_what_to_change(
     assert "(change " in said
 
 
+def test_what_sinfo_cannot_answer_is_left_to_sbatch(
+    answers: dict[str, Completed], request_of: RequestOf, array: Array
+) -> None:
+    answers["sinfo"] = Completed(("sinfo",), 1, "", "")
+    assert refusals(answers, request_of(queue="gqu"), array) == []
+
+
 def test_when_the_first_would_start_is_told(captured: Captured, request_of: RequestOf, array: Array) -> None:
     tested = slurm.checks("job.sh", array, request_of())[1]
     assert re.fullmatch(
