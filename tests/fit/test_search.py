@@ -107,7 +107,9 @@ def planned(run: Path) -> Point:
 
 def test_the_safe_batch_is_tried_first_as_a_point_of_its_own(tmp_path: Path) -> None:
     run = run_of(tmp_path)
+    assert "the largest batch has not been tried yet" in str(read_sources([run]).notes)
     point = planned(run)
+    assert read_sources([run]).rows[-1].point == point.point_id
     (trial,) = trials(run)
     assert (point.index, point.point_id) == (6, f"batch_size-{trial.batch_size}-verify")
     assert points_of(run)[-1] == point
@@ -366,20 +368,6 @@ def test_another_knob_is_refused(tmp_path: Path) -> None:
     (run / POINTS_FILE).write_text("".join(to_json(one) + "\n" for one in odd), encoding="utf-8")
     assert search.next_trial(run) is None
     assert "no other knob varies" in trials(run)[0].message
-
-
-def test_the_trial_stands_in_the_table_and_in_a_note(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    notes = read_sources([run]).notes
-    assert any("the largest batch has not been tried yet" in note for note in notes)
-    point = planned(run)
-    sources = read_sources([run])
-    assert sources.rows[-1].point == point.point_id
-    assert any(note.endswith("of the process is being tried") for note in sources.notes)
-    write_exit(run, point, Exit(status=1, stage="run", outcome=Outcome.CANCELLED))
-    notes = read_sources([run]).notes
-    assert any(note.endswith("was tried and ended as cancelled") for note in notes)
-    assert read_run(run).notes == ()
 
 
 def test_the_command_prints_the_number_of_the_point_and_says_what_was_found(

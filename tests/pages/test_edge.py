@@ -45,9 +45,9 @@ def test_doubling_and_then_halving_finds_the_edge(edge: int, most: int) -> None:
 def test_doubling_goes_up_to_the_first_that_fails_or_one_size_beyond_the_text(
     edge: int,
     most: int,
-    then_halve: bool,
+    then_halve: bool,  # noqa: FBT001 - by name
     best: int,
-    batches: list[int],  # noqa: FBT001 - pytest's
+    batches: list[int],
 ) -> None:
     found = doubling(passes_up_to(edge), most, then_halve=then_halve)
     assert (found.found, tried(found)) == (best, batches)

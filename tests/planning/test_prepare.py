@@ -38,12 +38,7 @@ def programs(folder: Path, *names: str) -> str:
 
 @pytest.mark.parametrize(
     ("there", "chosen"),
-    [
-        (["sbatch", "qsub", "qconf"], "slurm"),
-        (["qsub", "qconf"], "sge"),
-        (["qsub"], "local"),
-        ([], "local"),
-    ],
+    [(["sbatch", "qsub", "qconf"], "slurm"), (["qsub", "qconf"], "sge"), (["qsub"], "local"), ([], "local")],
 )
 def test_auto_looks_for_sbatch_then_qsub_then_runs_here(
     there: list[str], chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,6 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit import ledger
 from jobkit.outcome.trials import Trial
-from jobkit.planning.texts import find_text
 from jobkit.report.recommend.material import read_material
 from tests.fit.test_ledger import ENTRY
 from tests.support.builders import batch, try_folder, write_batches, write_record
@@ -123,14 +122,8 @@ def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path)
 
 def test_lengths_are_those_of_the_run_folder_alone_as_for_every_command(tmp_path: Path) -> None:
     """Found again, they would give an answer that `jobkit collect` does not give."""
-    path = tmp_path / "text.txt"
-    path.write_text("One.\n\nThree four.\n", encoding="utf-8")
-    text = find_text(str(path), base=tmp_path, cache=tmp_path)
-    told = [
-        replace(record, point=replace(record.point, workload="count", model=None, text=text))
-        for record in records()
-    ]
-    folder = write_run(tmp_path / "demo", told)
+    quick = [replace(one, point=replace(one.point, workload="count", model=None)) for one in records()]
+    folder = write_run(tmp_path / "demo", quick)
     assert read_material(folder).lengths is not None
     (folder / LENGTHS_FILE).unlink()
     assert read_material(folder).lengths is None
