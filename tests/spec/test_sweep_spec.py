@@ -125,6 +125,11 @@ def test_the_batch_sizes_may_be_left_to_jobkit(tmp_path: Path) -> None:
     assert "\n  batch_size: auto\n" in spec.as_yaml()
 
 
+def test_the_knobs_of_a_known_workload_are_checked(tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, "name: x\nsweep:\n  batch_sise: [50]\n")
+    assert line == "3:3: sweep.batch_sise: no such knob; did you mean 'batch_size'?"
+
+
 @pytest.mark.parametrize("sweep", ["[50]", "50", "batch_size"])
 def test_a_sweep_that_is_no_mapping_is_one_fault(tmp_path: Path, sweep: str) -> None:
     (line,) = refused(tmp_path, f"name: x\nsweep: {sweep}\n")

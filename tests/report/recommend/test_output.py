@@ -21,6 +21,7 @@ from jobkit.fit.speed import Corpus, Duration
 from jobkit.report.recommend.output import as_json, as_text
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions, RunData
+from jobkit.spec.site import Site
 from tests.report.recommend.test_recommend import on_cpu
 from tests.support.builders import GPU, ITEMS, grid
 from tests.support.recommendations import material, measured, records
@@ -197,6 +198,9 @@ def test_the_request_beside_what_it_wasted() -> None:
     assert "slurm, site slurm-default (the run's own)" in said
     assert "sge, site sge-default (a plain one: queue, account and GPU type are yours to add)" in said
     assert said.count("h_vmem counts address space") == 1
+    assert "Ask the scheduler" not in text(replace(material(records()), resources=None))
+    bare = replace(material(records()), site=Site(name="bare", scheduler="slurm"))
+    assert "  no lines: resources.gpu_type is asked for, but site 'bare' does not say how" in text(bare)
     blind = [
         replace(record, memory=replace(record.memory, maxrss_bytes=None, rss_peak_bytes=None))
         for record in records()
