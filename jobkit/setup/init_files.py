@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from jobkit.core.units import format_bytes_gib, format_count, format_size
-from jobkit.schedulers.parsing import as_walltime
+from jobkit.core.units import format_bytes_gib, format_count, format_size, format_walltime
 from jobkit.schedulers.survey import Consumable, Queue, Survey
 from jobkit.setup.init_choice import Choice
 from jobkit.spec.site import Site
@@ -150,7 +149,7 @@ def _described(queue: Queue) -> str:
     parts += [format_bytes_gib(queue.memory_bytes, 1)] if queue.memory_bytes else []
     parts += [f"{count} x {kind or 'GPU'}" for kind, count in queue.gpus.items()]
     limit = queue.walltime_s
-    parts += ["no limit on walltime" if limit is None else f"at most {as_walltime(limit)}"]
+    parts += ["no limit on walltime" if limit is None else f"at most {format_walltime(limit)}"]
     return ", ".join([*parts, *([f"only for {queue.only}"] if queue.only else [])])
 
 
@@ -264,7 +263,7 @@ def spec_text(survey: Survey, choice: Choice, setting: Setting) -> str:
         *_gpu_type(choice),
         line(f"  cpus: {choice.cpus}", _told_cpus(choice, survey)),
         line(f"  memory: {format_size(choice.memory_bytes)}", _told_memory(choice)),
-        line(f'  walltime: "{as_walltime(choice.walltime_s)}"', _told_walltime(choice, survey)),
+        line(f'  walltime: "{format_walltime(choice.walltime_s)}"', _told_walltime(choice, survey)),
         *_charged(choice, survey),
         line("max_parallel: 4", "tasks at a time: be a good neighbour"),
     ]
@@ -300,7 +299,7 @@ def _told_walltime(choice: Choice, survey: Survey) -> str:
     if choice.queue is None:
         return "for one point"
     longest = choice.queue.walltime_s
-    limit = "no limit" if longest is None else f"at most {as_walltime(longest)}"
+    limit = "no limit" if longest is None else f"at most {format_walltime(longest)}"
     return f"for one point; {choice.queue.name} has {limit} ({survey.walltime_noun})"
 
 

@@ -238,12 +238,9 @@ def _instances(text: str) -> list[_Instance]:
 
 def _placed(resource: Resource, instances: Iterable[_Instance]) -> Resource:
     """Return a resource with the queues that have it, and the most that a node has left."""
-    most: dict[str, float] = {}
-    for instance in instances:
-        number = bytes_of(instance.values.get(resource.name, ""))
-        if number is not None:
-            most[instance.queue] = max(number, most.get(instance.queue, 0))
-    return replace(resource, most=most)
+    left = ((instance.queue, bytes_of(instance.values.get(resource.name, ""))) for instance in instances)
+    most = sorted((queue, number) for queue, number in left if number is not None)
+    return replace(resource, most=dict(most))  # the largest of a queue is its last
 
 
 def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | None) -> Queue:

@@ -28,16 +28,12 @@ _TASK = re.compile(r"(?P<job>\d+)_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?)(?:\.(
 # https://slurm.schedmd.com/sacct.html#SECTION_JOB-STATE-CODES: states that are an end. COMPLETED
 # and FAILED carry the exit status of the script: the record or the exit file knows what it means.
 END_STATES: Mapping[str, Outcome | None] = {
-    "BOOT_FAIL": Outcome.NODE_FAIL,
-    "CANCELLED": Outcome.CANCELLED,
-    "COMPLETED": None,
-    "DEADLINE": Outcome.TIMEOUT,
-    "FAILED": None,
-    "NODE_FAIL": Outcome.NODE_FAIL,
+    **dict.fromkeys(("COMPLETED", "FAILED")),
+    **dict.fromkeys(("BOOT_FAIL", "NODE_FAIL"), Outcome.NODE_FAIL),
+    **dict.fromkeys(("CANCELLED", "REVOKED"), Outcome.CANCELLED),
+    **dict.fromkeys(("DEADLINE", "TIMEOUT"), Outcome.TIMEOUT),
     "OUT_OF_MEMORY": Outcome.RAM_OOM,
     "PREEMPTED": Outcome.PREEMPTED,
-    "REVOKED": Outcome.CANCELLED,
-    "TIMEOUT": Outcome.TIMEOUT,
 }
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from jobkit.core.shell import Completed
 from jobkit.schedulers.parsing import no_such
 from jobkit.schedulers.slurm.survey import NODES, PARTITION, partitions
-from jobkit.schedulers.survey import asked_for, gpu_fault, node_fault, unknown_fault, walltime_fault
+from jobkit.schedulers.survey import asked_for
 from jobkit.schedulers.types import Array, Check, Request
 
 
@@ -48,9 +48,9 @@ def _partition_refusal(request: Request, answer: Completed) -> str | None:
         return None  # then --test-only and the submission check it
     known = partitions(answer.stdout).values()
     asked = asked_for(request.queue, known, PARTITION)
-    if unknown := unknown_fault(asked, known, PARTITION):
-        return str(unknown)
-    faults = (walltime_fault(request, asked), gpu_fault(request, asked), node_fault(request, asked))
+    if asked.unknown:
+        return str(asked.unknown)
+    faults = (asked.walltime_fault(request), asked.gpu_fault(request), asked.node_fault(request))
     return "\n".join(map(str, filter(None, faults))) or None
 
 

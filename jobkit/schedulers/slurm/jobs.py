@@ -22,33 +22,18 @@ _MOST_RANGES = 5_000
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES; an end state is not in the queue.
 _QUEUE_STATES = {
-    "PENDING": State.PENDING,
-    "CONFIGURING": State.PENDING,
-    "REQUEUED": State.PENDING,
-    "REQUEUE_FED": State.PENDING,
-    "REQUEUE_HOLD": State.HELD,
-    "RESV_DEL_HOLD": State.HELD,
-    "SPECIAL_EXIT": State.HELD,
-    "RUNNING": State.RUNNING,
-    "RESIZING": State.RUNNING,
-    "SIGNALING": State.RUNNING,
-    "SUSPENDED": State.RUNNING,
-    "STOPPED": State.RUNNING,
-    "COMPLETING": State.ENDING,
-    "STAGE_OUT": State.ENDING,
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"), State.PENDING),
+    **dict.fromkeys(("REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"), State.HELD),
+    **dict.fromkeys(("RUNNING", "RESIZING", "SIGNALING", "SUSPENDED", "STOPPED"), State.RUNNING),
+    **dict.fromkeys(("COMPLETING", "STAGE_OUT"), State.ENDING),
 }
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-REASON-CODES: reasons for which a pending
 # task waits for a person, or for ever.
 _WAITING = {
-    "JobHeldUser": State.HELD,
-    "JobHeldAdmin": State.HELD,
-    "launch failed requeued held": State.HELD,
-    "BadConstraints": State.ERROR,
-    "DependencyNeverSatisfied": State.ERROR,
-    "InvalidAccount": State.ERROR,
-    "InvalidQOS": State.ERROR,
-    "PartitionTimeLimit": State.ERROR,
+    **dict.fromkeys(("JobHeldUser", "JobHeldAdmin", "launch failed requeued held"), State.HELD),
+    **dict.fromkeys(("BadConstraints", "DependencyNeverSatisfied", "PartitionTimeLimit"), State.ERROR),
+    **dict.fromkeys(("InvalidAccount", "InvalidQOS"), State.ERROR),
 }
 
 
