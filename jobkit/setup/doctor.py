@@ -11,6 +11,7 @@ from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
 from jobkit.core.paths import cache_dir
 from jobkit.planning.resolve import idle_gpus, needed_gpus
 from jobkit.planning.script import SCRATCH_MARGIN_BYTES, render_bare, render_errand
@@ -194,13 +195,9 @@ def _job_environment(case: Case) -> Mapping[str, str]:
 
 def facts_in(folder: Path) -> Facts:
     """Return the facts that the script left in a folder."""
-    texts: list[str | None] = []
-    for file in (ANSWER_FILE, EXAMINED_FILE):
-        try:
-            texts.append((folder / file).read_text(encoding="utf-8", errors="replace"))
-        except OSError:
-            texts.append(None)
-    return read_facts(texts[0] or "", texts[1])
+    files = (folder / name for name in (ANSWER_FILE, EXAMINED_FILE))
+    answer, examined = (read_text(file) if file.is_file() else "" for file in files)
+    return read_facts(answer, examined)
 
 
 def wanted(case: Case, *, on_node: bool) -> NodeRequest:
