@@ -10,7 +10,7 @@ from jobkit.schedulers.parsing import no_such
 from jobkit.schedulers.survey import Consumable, Queue, RequestedQueues, Survey, asked_for
 from jobkit.schedulers.types import Request
 from jobkit.setup.findings import Finding, fine, missing, unknown, warning
-from jobkit.spec.site import Requests
+from jobkit.spec.site import Site
 
 SUPPORT = "ask the cluster's support"
 
@@ -23,8 +23,8 @@ class SiteRequest:
     ----------
     request
         What one point asks for.
-    requests, memory_per
-        How the site file spells that.
+    site
+        The site file, which spells that.
     queue_key
         The key, and the file, that names the queue.
     limit
@@ -34,8 +34,7 @@ class SiteRequest:
     """
 
     request: Request
-    requests: Requests
-    memory_per: str = "job"
+    site: Site
     queue_key: str = "`queue` in the site file"
     limit: int | None = None
     points: int = 0
@@ -118,7 +117,7 @@ def _gpus_by_resource(survey: Survey, asking: SiteRequest, queues: RequestedQueu
     """Return whether a queue has the resource by which the site file asks for GPUs."""
     resources, request = survey.resources or (), asking.request
     known = {name: resource for resource in resources for name in (resource.name, resource.shortcut)}
-    spelling = asking.requests.gpus or ""
+    spelling = asking.site.requests.gpus or ""
     named = (known[name] for name in request.resources if name in known and f"{name}=" in spelling)
     gpu = next(named, None)
     if gpu is None or not any(resource.most for resource in known.values()):
@@ -154,7 +153,7 @@ def names(survey: Survey, asking: SiteRequest) -> Finding | None:
 
 def memory(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether the site file and the cluster agree on what memory is counted for."""
-    spelling, per = asking.requests.memory or "", asking.memory_per
+    spelling, per = asking.site.requests.memory or "", asking.site.memory_per
     found = (resource for resource in survey.resources or () if f"{resource.name}=" in spelling)
     if (resource := next(found, None)) is None or resource.counted in {Consumable.NOT, per}:
         return None

@@ -78,8 +78,7 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
 def _asking(case: Case, survey: Survey, request: Request) -> check_site.SiteRequest:
     return check_site.SiteRequest(
         request=request,
-        requests=case.site.requests,
-        memory_per=case.site.memory_per,
+        site=case.site,
         queue_key=_queue_key(case),
         limit=case.scheduler.parse_limit(survey.limits),
         points=_points(case.spec) if case.given else 0,
@@ -185,11 +184,8 @@ def _job_environment(case: Case) -> Mapping[str, str]:
     """Return the variables with which a job starts."""
     if case.scheduler.EXPORTS_ENVIRONMENT:
         return submission_environment()
-    kept = {
-        name: os.environ[name]
-        for name in ("HOME", "USER", "LOGNAME", "SHELL", "TMPDIR")
-        if name in os.environ
-    }
+    names = {"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
+    kept = {name: value for name, value in os.environ.items() if name in names}
     return {"PATH": "/usr/local/bin:/bin:/usr/bin", **kept}
 
 

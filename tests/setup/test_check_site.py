@@ -12,7 +12,7 @@ from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.survey import AccountingStatus, Consumable, Survey
 from jobkit.setup.check_site import SiteRequest, check_site, controller
 from jobkit.setup.findings import Finding, Status
-from jobkit.spec.site import Requests, load_site
+from jobkit.spec.site import Requests, Site, load_site
 from tests.support.surveys import REQUEST, captured, survey_of
 
 LAB, OTHER = survey_of("slurm", "lab"), survey_of("slurm", "other")
@@ -21,9 +21,10 @@ GRID_OTHER = survey_of("sge", "other", projects=captured("sge/other-projects"))
 SGE = load_site("sge-default", "sge").requests
 
 
-def asking(requests: Requests | None = None, **changes: Any) -> SiteRequest:
-    own = {key: changes.pop(key) for key in ("memory_per", "limit", "points", "queue_key") if key in changes}
-    return SiteRequest(request=replace(REQUEST, **changes), requests=requests or Requests(), **own)
+def asking(requests: Requests | None = None, memory_per: Any = "job", **changes: Any) -> SiteRequest:
+    own = {key: changes.pop(key) for key in ("limit", "points", "queue_key") if key in changes}
+    site = Site(name="lab", scheduler="sge", requests=requests or Requests(), memory_per=memory_per)
+    return SiteRequest(request=replace(REQUEST, **changes), site=site, **own)
 
 
 def looked(survey: Survey, asked: SiteRequest) -> dict[str, Finding]:

@@ -65,7 +65,6 @@ def accounting_argv(
     because columns are cut otherwise; with the steps (no ``-X``), for they hold the memory; with
     ``-D``, for a task that was requeued has a row for each time it ran.
     """
-    del name, users  # sacct finds jobs by their ids
     ids = ",".join(job.id for job in jobs)
     return ("sacct", "-n", "-P", "-D", *clusters(jobs), "-S", since, "-j", ids, FORMAT)
 

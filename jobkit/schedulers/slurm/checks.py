@@ -18,6 +18,8 @@ from jobkit.schedulers.slurm.survey import NODES, PARTITION, partitions
 from jobkit.schedulers.survey import asked_for
 from jobkit.schedulers.types import Array, Check, Request
 
+SHOW = ("sacctmgr", "-n", "-P", "show")
+
 
 def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
     """Return the checks before a submission.
@@ -30,17 +32,14 @@ def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
         Check(tested, _test_only_refusal, _start_estimate),
     ]
     if request.account:
-        listed = _listed("assoc", f"user={getpass.getuser()}", "format=Account")
+        listed = (*SHOW, "assoc", f"user={getpass.getuser()}", "format=Account")
         refusal = partial(_name_refusal, "account of yours", request.account, "resources.account")
         asked.append(Check(listed, refusal))
     if request.qos:
-        listed = _listed("qos", "format=Name")
-        asked.append(Check(listed, partial(_name_refusal, "QOS", request.qos, "resources.qos")))
+        asked.append(
+            Check((*SHOW, "qos", "format=Name"), partial(_name_refusal, "QOS", request.qos, "resources.qos"))
+        )
     return tuple(asked)
-
-
-def _listed(*what: str) -> tuple[str, ...]:
-    return ("sacctmgr", "-n", "-P", "show", *what)
 
 
 def _partition_refusal(request: Request, answer: Completed) -> str | None:

@@ -84,7 +84,7 @@ def header_path(path: str) -> str:
     return shlex.quote(path.replace("%", "%%"))
 
 
-def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - the header says %A_%a.out
+def log_name(name: str, job: str, task: int) -> str:
     """Return the name of a task's log: what templates/slurm.sh.j2 asks for."""
     return f"{job}_{task}.out"
 
@@ -113,7 +113,6 @@ def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the one command that lists what the queue still holds, a task a line (``-r``)."""
-    del users  # squeue finds jobs by their ids
     ids = ",".join(job.id for job in jobs)
     return ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, *clusters(jobs), "-j", ids)
 
@@ -153,6 +152,5 @@ def _queue_state(word: str, reason: str) -> State | None:
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
     """Return the commands that show a person jobs in the queue and in the accounting."""
-    del name  # both find jobs by their ids; with them sacct looks back without end
     ids = ",".join(job.id for job in jobs)
     return ("squeue", *clusters(jobs), "-j", ids), ("sacct", *clusters(jobs), "-j", ids)
