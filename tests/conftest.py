@@ -12,6 +12,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
@@ -21,6 +22,8 @@ from tests.fakes.fixtures import fake_sge, fake_slurm
 
 __all__ = ["fake_sge", "fake_slurm"]  # for all tests: see tests/fakes/README.md
 
+settings.register_profile("jobkit", deadline=None)  # a busy machine is no fault
+settings.load_profile("jobkit")
 os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
 TESTS = Path(__file__).parent
 KEPT = TESTS.parent / ".cache" / "jobkit"

@@ -47,6 +47,10 @@ def test_a_refusal_names_the_value_and_what_to_change(changes: dict[str, Any], w
     assert "(change " in said
 
 
+def test_what_sinfo_cannot_answer_is_left_to_sbatch() -> None:
+    assert refusals(replace(REQUEST, queue="gqu"), sinfo=Completed(("sinfo",), 1, "", "")) == []
+
+
 def test_when_the_first_would_start_is_told() -> None:
     tested = slurm.checks("job.sh", ARRAY, REQUEST)[1]
     assert re.fullmatch(
