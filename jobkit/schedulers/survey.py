@@ -14,6 +14,11 @@ from jobkit.schedulers.parsing import Fault, no_such
 from jobkit.schedulers.types import Request
 
 
+def gpu_counts(gpus: Mapping[str, int]) -> list[str]:
+    """Return GPUs by type for a person: ``2 x v100``, or ``2 x GPU`` if the type is unknown."""
+    return [f"{count} x {kind or 'GPU'}" for kind, count in gpus.items()]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
     """Nodes of a queue that are alike.
@@ -53,7 +58,7 @@ class Nodes:
         """Return who they are and what one has: ``2 nodes have 8 CPUs, 7.81 GiB, 2 x v100``."""
         parts = [format_count(self.cpus, "CPU")] if self.cpus is not None else []
         parts += [format_memory(self.memory_bytes)] if self.memory_bytes is not None else []
-        parts += [f"{count} x {kind or 'GPU'}" for kind, count in (self.gpus or {}).items()]
+        parts += gpu_counts(self.gpus or {})
         who = self.names or (format_count(self.number, "node") if self.number else "nodes")
         return f"{who} {'has' if self.number == 1 else 'have'} {', '.join(parts)}"
 

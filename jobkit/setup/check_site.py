@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from jobkit.core.units import format_count, format_walltime
 from jobkit.schedulers.parsing import no_such
-from jobkit.schedulers.survey import Consumable, Queue, RequestedQueues, Survey, asked_for
+from jobkit.schedulers.survey import Consumable, Queue, RequestedQueues, Survey, asked_for, gpu_counts
 from jobkit.schedulers.types import Request
 from jobkit.setup.findings import Finding, fine, missing, unknown, warning
 from jobkit.spec.site import Site
@@ -104,13 +104,8 @@ def gpus(survey: Survey, asking: SiteRequest) -> Finding | None:
         return _gpus_by_resource(survey, asking, queues)
     if fault := queues.gpu_fault(asking.request):
         return missing("GPUs", fault.said, f"change {fault.key}")
-    return fine(
-        "GPUs", f"{queues.where}: {'; '.join(_kinds(queue) for queue in queues.queues if queue.gpus)}"
-    )
-
-
-def _kinds(queue: Queue) -> str:
-    return ", ".join(f"{count} x {kind or 'GPU'}" for kind, count in queue.gpus.items()) + " on a node"
+    offers = (", ".join(gpu_counts(queue.gpus)) for queue in queues.queues if queue.gpus)
+    return fine("GPUs", f"{queues.where}: {'; '.join(f'{offer} on a node' for offer in offers)}")
 
 
 def _gpus_by_resource(survey: Survey, asking: SiteRequest, queues: RequestedQueues) -> Finding | None:

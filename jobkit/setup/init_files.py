@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobkit.core.units import format_bytes_gib, format_count, format_size, format_walltime
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.survey import Consumable, Queue, Survey
+from jobkit.schedulers.survey import Consumable, Queue, Survey, gpu_counts
 from jobkit.setup.init_choice import Choice
 from jobkit.spec.site import Site
 
@@ -163,7 +163,7 @@ def _described(queue: Queue) -> str:
     parts = [f"{queue.nodes} node{'s' * (queue.nodes != 1)}"] if queue.nodes else []
     parts += [format_count(queue.cpus, "CPU")] if queue.cpus else []
     parts += [format_bytes_gib(queue.memory_bytes, 1)] if queue.memory_bytes else []
-    parts += [f"{count} x {kind or 'GPU'}" for kind, count in queue.gpus.items()]
+    parts += gpu_counts(queue.gpus)
     limit = queue.walltime_s
     parts += ["no limit on walltime" if limit is None else f"at most {format_walltime(limit)}"]
     return ", ".join([*parts, *([f"only for {queue.only}"] if queue.only else [])])

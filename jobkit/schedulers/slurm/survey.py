@@ -169,12 +169,9 @@ def _keeping(answers: Answers, config: Mapping[str, str]) -> AccountingStatus:
     if sacct is None:
         return AccountingStatus(said="not asked")
     if not sacct.ok:
-        return AccountingStatus(works=False, said=f"does not answer: {_last_line(sacct.said)}")
+        last = (sacct.said or "nothing was said").splitlines()[-1]
+        return AccountingStatus(works=False, said=f"does not answer: {last}")
     return AccountingStatus(works=True, said="on (sacct answers)")
-
-
-def _last_line(text: str) -> str:
-    return text.strip().splitlines()[-1] if text.strip() else "nothing was said"
 
 
 def _accounts(text: str | None) -> tuple[tuple[str, ...] | None, str]:
