@@ -153,7 +153,7 @@ class World:
         """Make the run folder with the light workload, and give it the name that the pages use."""
         argv = ["jobkit", "sweep", "sweeps/stanza.yaml", "--scheduler", "local", *SWEEP]
         subprocess.run(
-            [*argv, "--set", "resources.gpus=0"], cwd=self.folder, env=self.env, check=True, timeout=60
+            [*argv, "--set", "resources.gpus=0"], cwd=self.folder, env=self.env, check=True, timeout=300
         )
         (made,) = (self.folder / "runs").iterdir()
         for path in made.rglob("*"):

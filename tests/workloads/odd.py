@@ -67,6 +67,11 @@ class Faulty(Count):
         return super().process(paragraphs)
 
 
+def _once() -> None:
+    Path(os.environ["ODD_FAULTS"]).write_text("{}", encoding="utf-8")
+    raise MemoryError("the first try alone")
+
+
 def _memory() -> None:
     raise MemoryError("on purpose")
 
@@ -83,4 +88,4 @@ def _slow() -> None:
     time.sleep(600)
 
 
-_FAULTS = {"memory": _memory, "bug": _bug, "killed": _killed, "slow": _slow}
+_FAULTS = {"memory": _memory, "memory once": _once, "bug": _bug, "killed": _killed, "slow": _slow}
