@@ -12,14 +12,11 @@ TIMEOUT_S = 20.0
 """squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""
 
 
-def ask_site(scheduler: Scheduler, timeout_s: float = TIMEOUT_S) -> Survey:
+def ask_site(scheduler: Scheduler) -> Survey:
     """Return a scheduler's description of its site.
 
-    Parameters
-    ----------
-    timeout_s
-        The limit of one question. After one that took longer no other
-        is asked: the user has waited long enough, and a controller in trouble gets no more load.
+    After a question that took longer than `TIMEOUT_S` no other is asked: the user has waited long
+    enough, and a controller in trouble gets no more load.
     """
     answers: dict[str, Completed] = {}
     environment = {**submission_environment(), **scheduler.ENVIRONMENT}
@@ -29,7 +26,7 @@ def ask_site(scheduler: Scheduler, timeout_s: float = TIMEOUT_S) -> Survey:
         for name, argv in questions.items():
             hung = next((answer for answer in answers.values() if answer.status == shell.NO_ANSWER), None)
             if hung is None:
-                answers[name] = shell.run(argv, env=environment, timeout_s=timeout_s)
+                answers[name] = shell.run(argv, env=environment, timeout_s=TIMEOUT_S)
             else:
                 answers[name] = Completed(argv, shell.NO_ANSWER, "", f"not asked, for {hung.said}")
     return scheduler.parse_survey(answers)
