@@ -87,8 +87,8 @@ def last_line(path: Path) -> str:
 _BLOCK_BYTES = 2**16
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees either all of it or nothing.
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that a reader sees either all of it or nothing; text as UTF-8.
 
     Raises
     ------
@@ -97,8 +97,8 @@ def write_atomically(path: Path, text: str) -> None:
     """
     part = path.with_name(path.name + ".part")
     with name_file_in_errors(path):
-        with part.open("w", encoding="utf-8") as stream:
-            stream.write(text)
+        with part.open("wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(path)

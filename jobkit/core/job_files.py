@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
@@ -52,25 +53,20 @@ def read_begin(path: Path | str) -> Begin:
     OSError
         If it cannot be read.
     """
-    pairs = _read_pairs(path)
+    pairs = _read_pairs(path, Begin)
     try:
-        return Begin(
-            scheduler=pairs["scheduler"],
-            job=pairs["job"],
-            task=int(pairs["task"]) if pairs["task"] else None,
-            restart=int(pairs["restart"]),
-            round=int(pairs["round"]),
-            host=pairs.get("host", ""),
-            pid=int(pairs["pid"]) if pairs.get("pid") else None,
-            at=pairs.get("at", ""),
-        )
-    except (KeyError, ValueError) as error:
+        numbers = {name: int(pairs[name]) for name in ("restart", "round")}
+        optional = {name: int(pairs[name]) if pairs.get(name) else None for name in ("task", "pid")}
+        return Begin(**pairs | numbers | optional)
+    except (KeyError, TypeError, ValueError) as error:
         raise JobkitError(f"{path}: not a begin file: {error!r}") from error
 
 
-def _read_pairs(path: Path | str) -> dict[str, str]:
+def _read_pairs(path: Path | str, kind: type[Begin | Exit]) -> dict[str, Any]:
+    """Return the values of the lines ``key=value`` that are fields."""
     pairs = (line.partition("=") for line in read_text(path).split("\n"))
-    return {key.strip(): value.strip() for key, _, value in pairs}
+    known = {field.name for field in fields(kind)}
+    return {key.strip(): value.strip() for key, _, value in pairs if key.strip() in known}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,17 +116,10 @@ def read_exit(path: Path | str) -> Exit:
     JobkitError
         If it has no status or an unknown outcome.
     """
-    pairs = _read_pairs(path)
+    pairs = _read_pairs(path, Exit)
     try:
-        return Exit(
-            status=int(pairs["status"]),
-            stage=pairs.get("stage", ""),
-            outcome=Outcome(pairs["outcome"]) if pairs.get("outcome") else None,
-            signal=pairs.get("signal") or None,
-            message=pairs.get("message", ""),
-            because=pairs.get("because", ""),
-            scratch=pairs.get("scratch", ""),
-            host=pairs.get("host", ""),
-        )
+        outcome = Outcome(pairs["outcome"]) if pairs.get("outcome") else None
+        status, signal = int(pairs["status"]), pairs.get("signal") or None
+        return Exit(**{"stage": ""} | pairs | {"status": status, "outcome": outcome, "signal": signal})
     except (KeyError, ValueError) as error:
         raise JobkitError(f"{path}: not an exit file: {error}") from error

@@ -31,12 +31,7 @@ def to_json(value: object) -> str:
 
 def _as_dict(value: Any) -> dict[str, Any]:  # noqa: ANN401 - json.dumps hands over anything
     """Return a dataclass as a dict for json.dumps, without the deep copy of `dataclasses.asdict`."""
-    return {name: getattr(value, name) for name in _names(type(value))}  # type: ignore[arg-type]  # as in from_dict
-
-
-@functools.cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 def from_json(kind: type[T], text: str, *, where: str) -> T:
@@ -81,7 +76,10 @@ def from_dict(kind: type[T], data: object, *, where: str) -> T:
     try:
         return kind(**values)
     except TypeError as error:
-        missing = [name for name in _required(kind) if name not in values]  # type: ignore[arg-type]  # the same
+        absent = [field for field in fields(kind) if field.name not in values]  # type: ignore[arg-type]  # the same
+        missing = [
+            field.name for field in absent if field.default is MISSING and field.default_factory is MISSING
+        ]
         raise JobkitError(f"{where}: not a {kind.__name__}: lacks {', '.join(missing)}") from error
 
 
@@ -106,11 +104,6 @@ def _right(hint: Any) -> frozenset[type]:  # noqa: ANN401 - a type hint is Any
         kind for kind in allowed if kind in {int, str, bool, float, types.NoneType} or is_dataclass(kind)
     }
     return frozenset(plain | ({int} if float in plain else set()))
-
-
-@functools.cache
-def _required(kind: type) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING)
 
 
 def _reader(hint: Any) -> Reader:  # noqa: ANN401 - a type hint is Any

@@ -17,32 +17,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+_WORDS_OF_KEYS = {
+    "resources.queue": "partition p q",
+    "resources.walltime": "time t h_rt s_rt timelimit time_limit runtime",
+    "resources.memory": "mem mem_per_node mem_per_cpu ram h_vmem s_vmem vmem mem_free virtual_free h_rss",
+    "resources.cpus": "cpu cpus_per_task c ntasks n ntasks_per_node pe slots smp ncpus cores threads",
+    "resources.gpus": "gpu gres ngpus gpus_per_node gpus_per_task G",
+    "resources.account": "project A P",
+    "resources.mail": "email mail_user mail_type M m",
+    "resources.constraint": "feature features C",
+    "resources.exclude": "exclude_nodes x",
+    "resources.reservation": "ar",
+    "resources.exclusive": "whole_node excl oversubscribe",
+    "name": "job_name jobname J N",
+    "max_parallel": "tc throttle parallel concurrency",
+    "sweep": "array a",
+    "environment": "module export v V env",
+    "a point runs on one node": "nodes nnodes",
+    "a header line of your own goes into resources.options": "nodelist w",
+    "logs lie in the run folder: see jobkit sweep --runs-dir": "output error o e log logs",
+}
 SCHEDULER_WORDS: Mapping[str, str] = {
-    **dict.fromkeys(("partition", "p", "q"), "resources.queue"),
-    **dict.fromkeys(
-        ("time", "t", "h_rt", "s_rt", "timelimit", "time_limit", "runtime"), "resources.walltime"
-    ),
-    **dict.fromkeys(("mem", "mem_per_node", "mem_per_cpu", "ram"), "resources.memory"),
-    **dict.fromkeys(("h_vmem", "s_vmem", "vmem", "mem_free", "virtual_free", "h_rss"), "resources.memory"),
-    **dict.fromkeys(("cpu", "cpus_per_task", "c", "ntasks", "n", "ntasks_per_node"), "resources.cpus"),
-    **dict.fromkeys(("pe", "slots", "smp", "ncpus", "cores", "threads"), "resources.cpus"),
-    **dict.fromkeys(("gpu", "gres", "ngpus", "gpus_per_node", "gpus_per_task", "G"), "resources.gpus"),
-    **dict.fromkeys(("project", "A", "P"), "resources.account"),
-    **dict.fromkeys(("email", "mail_user", "mail_type", "M", "m"), "resources.mail"),
-    **dict.fromkeys(("feature", "features", "C"), "resources.constraint"),
-    **dict.fromkeys(("exclude_nodes", "x"), "resources.exclude"),
-    **dict.fromkeys(("ar",), "resources.reservation"),
-    **dict.fromkeys(("whole_node", "excl", "oversubscribe"), "resources.exclusive"),
-    **dict.fromkeys(("job_name", "jobname", "J", "N"), "name"),
-    **dict.fromkeys(("tc", "throttle", "parallel", "concurrency"), "max_parallel"),
-    **dict.fromkeys(("array", "a"), "sweep"),
-    **dict.fromkeys(("module", "export", "v", "V", "env"), "environment"),
-    **dict.fromkeys(("nodes", "nnodes"), "a point runs on one node"),
-    **dict.fromkeys(("nodelist", "w"), "a header line of your own goes into resources.options"),
-    **dict.fromkeys(
-        ("output", "error", "o", "e", "log", "logs"),
-        "logs lie in the run folder: see jobkit sweep --runs-dir",
-    ),
+    word: key for key, words in _WORDS_OF_KEYS.items() for word in words.split()
 }
 """Words of sbatch, qsub and users, each with jobkit's key for it or with advice."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import suggest
-from jobkit.core.units import GIB, MIB
+from jobkit.core.units import GIB
 
 MIG_A100 = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html"
 MIG_H100 = "https://jbarrow.ai/field_notes/nvidia-mig/"
@@ -45,10 +45,6 @@ def _gib(name: str, usable_gib: float, nvml_name: str, link: str) -> GpuKind:
     return GpuKind(name=name, usable_bytes=int(usable_gib * GIB), nvml_name=nvml_name, link=link)
 
 
-def _mib(name: str, usable_mib: int, nvml_name: str, link: str) -> GpuKind:
-    return GpuKind(name=name, usable_bytes=usable_mib * MIB, nvml_name=nvml_name, link=link)
-
-
 CARDS: dict[str, GpuKind] = {
     card.name: card
     for card in (
@@ -56,15 +52,15 @@ CARDS: dict[str, GpuKind] = {
         _gib("mig-1g.5gb", 4.75, "", MIG_A100),
         _gib("mig-2g.10gb", 9.75, "", MIG_A100),
         _gib("mig-1g.10gb", 9.75, "", MIG_H100),
-        _mib(
+        _gib(
             "rtx2080ti",
-            10_989,
+            10_989 / 1024,
             "2080 Ti",
             "https://github.com/karfly/learnable-triangulation-pytorch/issues/80",
         ),
         _gib("t4", 14.56, "T4", "https://github.com/Zheng-Chong/CatVTON/issues/133"),
-        _mib("v100-16", 16_130, "V100", "https://github.com/yangjianxin1/GPT2-chitchat/issues/19"),
-        _mib("p100", 16_280, "P100", "https://dnascent.readthedocs.io/en/latest/workflows.html"),
+        _gib("v100-16", 16_130 / 1024, "V100", "https://github.com/yangjianxin1/GPT2-chitchat/issues/19"),
+        _gib("p100", 16_280 / 1024, "P100", "https://dnascent.readthedocs.io/en/latest/workflows.html"),
         _gib("mig-3g.20gb", 19.62, "", MIG_A100),
         _gib("mig-4g.20gb", 19.62, "", MIG_A100),
         _gib("mig-1g.20gb", 19.62, "", MIG_H100),
@@ -74,7 +70,7 @@ CARDS: dict[str, GpuKind] = {
         _gib("rtx4090", 23.52, "4090", "https://github.com/Soul-AILab/SoulX-FlashTalk/issues/5"),
         _gib("a30", 23.53, "A30", "https://github.com/google/RB-Modulation/issues/5"),
         _gib("rtx3090", 23.56, "3090", "https://github.com/noonghunna/club-3090/issues/58"),
-        _mib("v100-32", 32_480, "V100", "https://github.com/godweiyang/GrabGPU/issues/5"),
+        _gib("v100-32", 32_480 / 1024, "V100", "https://github.com/godweiyang/GrabGPU/issues/5"),
         _gib("a100-40", 39.50, "A100", "https://github.com/TianheWu/CoSeR/issues/10"),
         _gib("mig-3g.40gb", 39.50, "", MIG_H100),
         _gib("mig-4g.40gb", 39.50, "", MIG_H100),

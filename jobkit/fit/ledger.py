@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jobkit.core.errors import file_error
 from jobkit.core.files import append_line, read_tolerantly
@@ -93,16 +94,16 @@ def note(path: Path, entry: Entry) -> None:
         )
 
 
-def subject(record: Record) -> tuple[str, str | None, str | None, str | None, str | None]:
-    """Return what a prediction is of: workload, model, GPU, and the versions of torch and CUDA."""
+def subject(record: Record) -> dict[str, Any]:
+    """Return what a prediction is of, by the fields of an entry."""
     model = record.point.model
-    return (
-        record.point.workload,
-        model.fingerprint if model else None,
-        record.gpu.name if record.gpu else None,
-        record.versions.get("torch"),
-        record.versions.get("cuda"),
-    )
+    return {
+        "workload": record.point.workload,
+        "model": model.fingerprint if model else None,
+        "gpu": record.gpu.name if record.gpu else None,
+        "torch": record.versions.get("torch"),
+        "cuda": record.versions.get("cuda"),
+    }
 
 
 def summary(known: Iterable[Entry], record: Record) -> str | None:
@@ -115,11 +116,11 @@ def summary(known: Iterable[Entry], record: Record) -> str | None:
         Unsafe is what took more memory than it may; above its bound is also what took more than
         predicted and still fit.
     """
+    same = subject(record).items()
     alike = [
         entry
         for entry in known
-        if entry.run_id != record.point.run_id
-        and (entry.workload, entry.model, entry.gpu, entry.torch, entry.cuda) == subject(record)
+        if entry.run_id != record.point.run_id and all(getattr(entry, name) == value for name, value in same)
     ]
     if not alike:
         return None

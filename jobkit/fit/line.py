@@ -16,21 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 from statistics import median
 
 from jobkit.core.units import format_count
-from jobkit.fit.stats import (
-    CURVE,
-    LINE,
-    Line,
-    Observation,
-    Regression,
-    regress,
-    speaks_for_constant,
-    values_of,
-)
+from jobkit.fit import stats
+from jobkit.fit.stats import Line, Observation, Regression, regress
 
 __all__ = ["Censored", "Fit", "Observation", "doubts", "fit_memory", "upper_part"]
 
@@ -167,13 +159,24 @@ def fit_memory(
             line = regress(used)
     if not _grows(line):
         return "memory does not grow with the load over what was measured"
-    return replace(
-        _fit(used, in_steps=in_steps),
+    lines = _lines(used, in_steps=in_steps)
+    line = lines[0]
+    mean_bytes = math.fsum(one.size_bytes for one in used) / len(used)
+    squares = math.fsum((one.size_bytes - line.at(one.load)) ** 2 for one in used)
+    total = math.fsum((one.size_bytes - mean_bytes) ** 2 for one in used)
+    return Fit(
+        slope_bytes=line.slope,
+        intercept_bytes=line.coefficients[0],
+        theil_sen_slope_bytes=_theil_sen(used),
+        r_squared=1 - squares / total,
+        residual_bytes=line.scatter,
         observations=len(measured),
         points=len(points),
         load_min=min(loads),
         load_max=max(loads),
         leave_largest_out=_leave_largest_out(measured),
+        lines=lines,
+        curves=_curves(used, alone=len(lines) == 1),
         failed=tuple(censored),
     )
 
@@ -191,42 +194,21 @@ def upper_part(observations: Sequence[Observation]) -> list[Observation]:
     return above if len({one.load for one in above}) >= MIN_DISTINCT_LOADS else list(observations)
 
 
-def _fit(used: Sequence[Observation], *, in_steps: bool) -> Fit:
-    lines = _lines(used, in_steps=in_steps)
-    line = lines[0]
-    mean_bytes = math.fsum(one.size_bytes for one in used) / len(used)
-    squares = math.fsum((one.size_bytes - line.at(one.load)) ** 2 for one in used)
-    total = math.fsum((one.size_bytes - mean_bytes) ** 2 for one in used)
-    return Fit(
-        slope_bytes=line.slope,
-        intercept_bytes=line.coefficients[0],
-        theil_sen_slope_bytes=_theil_sen(used),
-        r_squared=1 - squares / total,
-        residual_bytes=line.scatter,
-        observations=len(used),
-        points=len({one.point for one in used}),
-        load_min=min(one.load for one in used),
-        load_max=max(one.load for one in used),
-        leave_largest_out=None,
-        lines=lines,
-        curves=_curves(used, alone=len(lines) == 1),
-    )
-
-
 def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, ...]:
     """Return the line of constant scatter and, unless it stands alone, that of growing scatter."""
-    constant, growing = _both(used, LINE)
-    fine = in_steps and constant.scatter <= COARSE_BYTES
-    if fine and speaks_for_constant(used, constant, growing, values_of(used, constant)) >= AGAINST:
-        return (constant,)
+    constant, growing = _both(used, stats.LINE)
+    if in_steps and constant.scatter <= COARSE_BYTES:
+        values = stats.values_of(used, constant)
+        if stats.speaks_for_constant(used, constant, growing, values) >= AGAINST:
+            return (constant,)
     return constant, growing
 
 
 def _both(used: Sequence[Observation], powers: int) -> tuple[Regression, Regression]:
     """Return the regressions of constant and of growing scatter."""
     line = regress(used, least_bytes=_rounding_bytes(used))
-    constant = line if powers == LINE else regress(used, powers, least_bytes=_rounding_bytes(used))
-    return constant, regress(used, powers, values=values_of(used, line))
+    constant = line if powers == stats.LINE else regress(used, powers, least_bytes=_rounding_bytes(used))
+    return constant, regress(used, powers, values=stats.values_of(used, line))
 
 
 def _rounding_bytes(used: Sequence[Observation]) -> float:
@@ -241,7 +223,7 @@ def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ..
 
     Their last coefficient shows it, whichever way it scatters, or the largest point does.
     """
-    curves = _both(used, CURVE)[: 1 if alone else 2]
+    curves = _both(used, stats.CURVE)[: 1 if alone else 2]
     if all(curve.bends(BENDS) for curve in curves) or _jumps(used, alone=alone):
         return curves
     return ()
@@ -255,7 +237,7 @@ def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
         or len({one.point for one in rest}) < MIN_DISTINCT_LOADS - 1
     ):
         return False
-    lines = _both(rest, LINE)[: 1 if alone else 2]
+    lines = _both(rest, stats.LINE)[: 1 if alone else 2]
     return all(largest.size_bytes > line.upper(largest.load, JUMPS) * (1 + ROUNDING) for line in lines)
 
 

@@ -61,19 +61,19 @@ def next_trial(run_dir: Path) -> Point | None:
     """
     wanted = read_goal(run_dir)
     with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
-        return _next_trial(run_dir, wanted)
-
-
-def _next_trial(run_dir: Path, wanted: SearchGoal) -> Point | None:
-    results = read_run(run_dir).points
-    done = _settled(run_dir, wanted, results)[wanted.after :]
-    if done and not goes_on(done):
-        return None
-    trial, point = _plan(run_dir, wanted, results, done)
-    append_line(run_dir / TRIALS_FILE, to_json(trial))
-    if point is not None:
+        results = read_run(run_dir).points
+        done = _settled(run_dir, wanted, results)[wanted.after :]
+        if done and not goes_on(done):
+            return None
+        trial = _predicted(run_dir, wanted, results, done)
+        if trial.index and (why := _another_card(results)):
+            trial = Trial(message=why)
+        append_line(run_dir / TRIALS_FILE, to_json(trial))
+        if not trial.index:
+            return None
+        point = _point(run_dir, [result.point for result in results], trial, wanted)
         append_line(run_dir / POINTS_FILE, to_json(point))
-    return point
+        return point
 
 
 def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) -> list[Trial]:
@@ -155,18 +155,6 @@ def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
     if last.under_way and last.index in accounts.submitted:
         tasks.append(accounts.submitted[last.index])
     return None if set(tasks) <= accounts.ended | accounts.journal.cancelled.keys() else last
-
-
-def _plan(
-    run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult], done: Sequence[Trial]
-) -> tuple[Trial, Point | None]:
-    """Return the next trial and its point, or why there is none."""
-    trial = _predicted(run_dir, wanted, results, done)
-    if not trial.index:
-        return trial, None
-    if why := _another_card(results):
-        return Trial(message=why), None
-    return trial, _point(run_dir, [result.point for result in results], trial, wanted)
 
 
 def _predicted(
@@ -286,16 +274,11 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchG
 
 def _entry(trial: Trial, record: Record) -> ledger.Entry:
     point = record.point
-    workload, model, gpu, torch, cuda = ledger.subject(record)
     return ledger.Entry(
         at=record.ended_at,
         run_id=point.run_id,
         index=trial.index,
-        workload=workload,
-        model=model,
-        gpu=gpu,
-        torch=torch,
-        cuda=cuda,
+        **ledger.subject(record),
         allocator=point.allocator,
         order=point.order,
         batch_size=trial.batch_size,

@@ -179,7 +179,7 @@ def preflight(
 
 def _gathered(found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, gpu: int | None) -> Preflight:
     loads, paragraphs = chosen.loads, paragraphs_of(found.text)
-    lengths, model = loads.lengths, found.model
+    lengths, model, plain = loads.lengths, found.model, Loads(loads.lengths)
     known = chosen.largest_load is not None
     return Preflight(
         text=found.text.name,
@@ -200,7 +200,10 @@ def _gathered(found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, 
         gpu_memory_bytes=gpu or (batch_sizes.ASSUMED_BYTES if known else None),
         gpu_memory_named=gpu is not None,
         sizes=tuple(_sizes(found, spec, chosen)),
-        settings=tuple(_settings(spec, Loads(lengths))),
+        settings=tuple(
+            Setting(params=params, load=plain.of(params, DEFAULT_BATCH_SIZE))
+            for params in batch_sizes.settings_of(spec)
+        ),
     )
 
 
@@ -224,11 +227,6 @@ def _sizes(found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> 
             in_spec=size in swept,
             to_measure=size in measure,
         )
-
-
-def _settings(spec: SweepSpec, loads: Loads) -> Iterator[Setting]:
-    for params in batch_sizes.settings_of(spec):
-        yield Setting(params=params, load=loads.of(params, DEFAULT_BATCH_SIZE))
 
 
 def longest(paragraphs: Sequence[str], lengths: Sequence[Sequence[int]]) -> list[Item]:

@@ -36,16 +36,10 @@ def as_text(found: Preflight, width: int | None = None) -> str:
 def _heading(found: Preflight) -> Iterator[str]:
     model = f", model {found.model}" if found.model else ""
     yield f"{found.workload}: {found.text}{model}{' (STAND-IN)' if found.stand_in else ''}"
-    items = (
-        f"{found.items:,} {_items(found)}, "
-        if found.items is not None and _items(found) != "paragraphs"
-        else ""
-    )
-    paragraphs, characters = (
-        format_count(found.paragraphs, "paragraph"),
-        format_count(found.characters, "character"),
-    )
-    yield f"{paragraphs}, {items}{characters}"
+    counts = [format_count(found.paragraphs, "paragraph"), format_count(found.characters, "character")]
+    if found.items is not None and _items(found) != "paragraphs":
+        counts.insert(1, f"{found.items:,} {_items(found)}")
+    yield ", ".join(counts)
     if found.source == PUNCTUATION:
         yield "Lengths are ESTIMATED from punctuation, with no tokenizer: loads may be off by some percent."
     if found.source == NONE:

@@ -281,10 +281,8 @@ def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -
         return
     if why := _wrong_torch(spec, load_site(spec.site, spec.scheduler)):
         say(f"warning: the run asks for a GPU, and {why}: the points that start now will end as no_gpu")
-        for line in (
-            f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)",
-            *more,
-        ):
+        install = f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)"
+        for line in (install, *more):
             say(f"  hint: {line}")
 
 

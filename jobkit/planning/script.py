@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Point
@@ -44,38 +43,8 @@ PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
 """What the job that follows must find as the user does; Grid Engine exports no variables."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobValues:
-    """What a template may use; `jobkit help templates-and-sites` explains each value."""
-
-    name: str
-    base: str
-    run_id: str
-    run_dir: str
-    logs: str
-    directives: Sequence[str]
-    warning_s: int
-    soft_walltime: str
-    scratch: str
-    need_bytes: int
-    text_path: str
-    model_parts: Sequence[str]
-    activation: Sequence[str]
-    variables: Mapping[str, str]
-    python: str
-    sync_interval_s: int
-    grace_s: int
-    warning_grace_s: int
-    walltime_s: int
-    gate: Sequence[str]
-    body: str = "job.sh.j2"
-    script: str = "job.sh"
-    round: int = 1
-    pack: int = 1
-
-
-def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None = None) -> JobValues:
-    """Return what the template of a job may use.
+def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None = None) -> dict[str, Any]:
+    """Return what the template of a job may use; `jobkit help templates-and-sites` explains each value.
 
     Parameters
     ----------
@@ -97,29 +66,32 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
     warning_s = min(site.warning_s, spec.resources.walltime // 4)
     grace_s = max(1, site.kill_wait_s * 2 // 3)
     inputs_bytes = (text.size_bytes if text else 0) + (model.size_bytes if model else 0)
-    return JobValues(
-        name=spec.name,
-        base=f"{site.scheduler}.sh.j2",
-        run_id=point.run_id if point else run_dir.name,
-        run_dir=str(run_dir),
-        logs=str(run_dir / "logs"),
-        directives=directives(packed, site),
-        warning_s=warning_s,
-        soft_walltime=format_walltime(packed.walltime - warning_s),
-        scratch=f'"{site.scratch}"' if site.scratch else '"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"',
-        need_bytes=inputs_bytes + SCRATCH_MARGIN_BYTES,
-        text_path=text.path if text else "",
-        model_parts=[f"{model.path}/{part}" for part in (model.name, RESOURCES_FILE)] if model else [],
-        activation=activation(spec, site),
-        variables=variables(spec, site, point),
-        python="python" if spec.environment.conda or spec.environment.venv else sys.executable,
-        sync_interval_s=site.sync_interval_s,
-        grace_s=grace_s,
-        warning_grace_s=max(1, warning_s * 2 // 3) if warning_s else grace_s,
-        walltime_s=spec.resources.walltime,
-        gate=_gate(spec),
-        pack=spec.pack,
-    )
+    return {
+        "name": spec.name,
+        "base": f"{site.scheduler}.sh.j2",
+        "run_id": point.run_id if point else run_dir.name,
+        "run_dir": str(run_dir),
+        "logs": str(run_dir / "logs"),
+        "directives": directives(packed, site),
+        "warning_s": warning_s,
+        "soft_walltime": format_walltime(packed.walltime - warning_s),
+        "scratch": f'"{site.scratch}"' if site.scratch else '"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"',
+        "need_bytes": inputs_bytes + SCRATCH_MARGIN_BYTES,
+        "text_path": text.path if text else "",
+        "model_parts": [f"{model.path}/{part}" for part in (model.name, RESOURCES_FILE)] if model else [],
+        "activation": activation(spec, site),
+        "variables": variables(spec, site, point),
+        "python": "python" if spec.environment.conda or spec.environment.venv else sys.executable,
+        "sync_interval_s": site.sync_interval_s,
+        "grace_s": grace_s,
+        "warning_grace_s": max(1, warning_s * 2 // 3) if warning_s else grace_s,
+        "walltime_s": spec.resources.walltime,
+        "gate": _gate(spec),
+        "pack": spec.pack,
+        "body": "job.sh.j2",
+        "script": "job.sh",
+        "round": 1,
+    }
 
 
 def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: int = 1) -> str:
@@ -139,7 +111,7 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: 
         value that does not exist, or a line that the scheduler would ignore.
     """
     values = job_values(spec, site, run_dir, point)
-    return _filled(spec, site, replace(values, script=script_name(round_), round=round_))
+    return _filled(spec, site, values | {"script": script_name(round_), "round": round_})
 
 
 def script_name(round_: int) -> str:
@@ -147,7 +119,7 @@ def script_name(round_: int) -> str:
     return "job.sh" if round_ == 1 else f"job-{round_}.sh"
 
 
-def _filled(spec: SweepSpec, site: Site, values: JobValues, **more: object) -> str:
+def _filled(spec: SweepSpec, site: Site, values: dict[str, Any]) -> str:
     """Return the spec's own template, else the scheduler's, with the values in it.
 
     Raises
@@ -155,12 +127,12 @@ def _filled(spec: SweepSpec, site: Site, values: JobValues, **more: object) -> s
     JobkitError
         Also if the scheduler would ignore a line of it, or take it for something else.
     """
-    _check_header_path(Path(values.run_dir), site.scheduler)
-    name = spec.template or values.base
-    text, templates = fill(name, spec.template, vars(values) | more)
-    if spec.template and values.body == FIND_BODY and FIND_BODY not in templates:
+    _check_header_path(Path(values["run_dir"]), site.scheduler)
+    name = spec.template or values["base"]
+    text, templates = fill(name, spec.template, values)
+    if spec.template and values["body"] == FIND_BODY and FIND_BODY not in templates:
         # The spec's own template names the body of a point, so it has no header for another body.
-        return _filled(spec.model_copy(update={"template": None}), site, values, **more)
+        return _filled(spec.model_copy(update={"template": None}), site, values)
     own = spec.resources.options.get(site.scheduler, [])
     origins = dict.fromkeys(directives(spec.resources, site), f"site {site.name!r}")
     origins |= dict.fromkeys(own, f"resources.options.{site.scheduler}")
@@ -178,15 +150,15 @@ def render_errand(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more:
     body
         The template of what it does.
     more
-        The values that this template takes besides those of `JobValues`, or in their place.
+        The values that this template takes besides those of `job_values`, or in their place.
     """
     plain = spec.model_copy(update={"template": None, "pack": 1})
-    return _filled(plain, site, replace(job_values(plain, site, run_dir), body=body), **more)
+    return _filled(plain, site, job_values(plain, site, run_dir) | {"body": body} | more)
 
 
 def render_bare(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: object) -> str:
     """Return what `render_errand` does without a header: to be run here and now."""
-    return fill(body, None, vars(job_values(spec, site, run_dir)) | more)[0]
+    return fill(body, None, job_values(spec, site, run_dir) | more)[0]
 
 
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -199,8 +171,8 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
         template, unless that template extends the body of a point by name.
     """
     spec = spec.model_copy(update={"pack": 1})
-    values = replace(job_values(spec, site, run_dir, point), body=FIND_BODY)
-    return _filled(spec, site, replace(values, base=FIND_BODY) if runs_here(site.scheduler) else values)
+    values = job_values(spec, site, run_dir, point) | {"body": FIND_BODY}
+    return _filled(spec, site, values | {"base": FIND_BODY} if runs_here(site.scheduler) else values)
 
 
 def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -218,7 +190,7 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
     bare = spec.model_copy(update=changes)
     places = {name: os.environ[name] for name in PLACES if name in os.environ}
     values = job_values(bare, site, run_dir, point)
-    return _filled(bare, site, replace(values, body=FOLLOW_BODY, warning_s=0, variables=places))
+    return _filled(bare, site, values | {"body": FOLLOW_BODY, "warning_s": 0, "variables": places})
 
 
 def _gate(spec: SweepSpec) -> list[str]:

@@ -48,22 +48,22 @@ def process_of(job: JobId) -> str:
     return job.id.partition("-")[0]
 
 
-def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:  # noqa: ARG001 - a driver runs all points
+def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
     """Return the command of the driver that runs the whole run folder."""
     return (sys.executable, "-m", "jobkit.submit.driver", str(Path(script).parent))
 
 
-def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - a driver runs one run
+def log_name(name: str, job: str, task: int) -> str:
     """Return the name of a point's log, as the driver names it; a second try is appended to it."""
     return f"{job}_{task}.out"
 
 
-def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - one driver
+def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
     """Return the command that asks the driver to stop."""
     return ("kill", "-TERM", process_of(job))
 
 
-def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:  # noqa: ARG001 - by number
+def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the `ps` command that lists the driver processes with their arguments, since ids are reused."""
     return ("ps", "-ww", "-o", "pid=,args=", "-p", ",".join(map(process_of, jobs)))
 
@@ -83,12 +83,12 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
     )
 
 
-def explain(task: Queued) -> str:  # noqa: ARG001 - points run one after the other
+def explain(task: Queued) -> str:
     """Return what a point waits for here."""
     return "one point at a time runs here"
 
 
-def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:  # noqa: ARG001 - a driver has no name
+def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
     """Return the command that shows a person whether the drivers live."""
     return (("ps", "-p", ",".join(map(process_of, jobs))),)
 
@@ -113,6 +113,6 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
         return None
 
 
-def parse_survey(answers: Answers) -> Survey:  # noqa: ARG001 - the same for any answers
+def parse_survey(answers: Answers) -> Survey:
     """Return a site without queues."""
     return Survey(product=TITLE)

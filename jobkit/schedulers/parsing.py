@@ -83,12 +83,6 @@ def seconds_of(text: str) -> float | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def as_walltime(seconds: float) -> str:
-    """Return a duration as the spec writes it: ``HH:MM:SS``."""
-    whole = int(seconds)
-    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
-
-
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A fault of a request, and the key to change; its text has both."""

@@ -64,64 +64,51 @@ class Scheduler(Protocol):
 
         It starts once the jobs ``after`` have ended, with whatever outcome.
         """
-        ...
 
     def limit_argv(self) -> tuple[str, ...]:
         """Return the command that prints the array limit."""
-        ...
 
     def parse_limit(self, answer: str) -> int | None:
         """Return the largest task *index* of an array, ``None`` if the answer has no limit."""
-        ...
 
     def task_limit_error(self, answer: str, arrays: Sequence[Array]) -> str | None:
         """Return why the controller cannot hold these arrays, from the answer to `limit_argv`.
 
         ``None`` if it can, or if the answer has no such limit.
         """
-        ...
 
     def checks(self, script: str, array: Array, request: Request) -> tuple[Check, ...]:
         """Return the questions to ask before a submission."""
-        ...
 
     def resource_names(self, directives: Sequence[str]) -> tuple[str, ...]:
         """Return the resources that header lines request by the names that the site gave them."""
-        ...
 
     def slots(self, directives: Sequence[str], cpus: int) -> int:
         """Return how many slots header lines request on one node for ``cpus`` CPUs."""
-        ...
 
     def header_path(self, path: str) -> str:
         """Return a path as a header line takes it: the filter ``NAME`` of the templates."""
-        ...
 
     def lint(self, script: Script) -> tuple[Finding, ...] | None:
         """Return what it ignores in a script, by line; ``None`` if the script has no directive for it."""
-        ...
 
     def log_name(self, name: str, job: str, task: int) -> str:
         """Return the file name of a task's log in the run's ``logs``; empty if unknown.
 
         ``name`` is the job's.
         """
-        ...
 
     def search_argvs(self, name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the commands that find jobs by their name: in the queue, and in the accounting.
 
         For a client that died between a submission and its answer. ``since`` is local ISO time.
         """
-        ...
 
     def throttle_argv(self, job: JobId, most: int) -> tuple[str, ...]:
         """Return the command that changes how many tasks of a job run at a time; empty if none can."""
-        ...
 
     def cancel_argv(self, job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Return the one command that cancels a job, or these of its tasks."""
-        ...
 
     def queue_argv(self, jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Return the one command that lists the tasks of these jobs in the queue.
@@ -129,19 +116,15 @@ class Scheduler(Protocol):
         ``users`` are the owners of the jobs, by default the current user: one scheduler finds jobs
         by their ids, another by their owners.
         """
-        ...
 
     def parse_queue(self, answer: Completed) -> tuple[Queued, ...] | None:
         """Return the tasks in the queue, ``None`` if the queue did not answer."""
-        ...
 
     def explain(self, task: Queued) -> str:
         """Return why a task waits: the scheduler's own word, and its meaning in plain words."""
-        ...
 
     def remedy(self, job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
         """Return what a person can do for tasks that wait for the same reason as ``task``, else ``None``."""
-        ...
 
     def accounting_argv(
         self, jobs: tuple[JobId, ...], since: str, name: str, users: tuple[str, ...] = ()
@@ -152,18 +135,15 @@ class Scheduler(Protocol):
         share none, ``users`` as for `queue_argv`: one scheduler finds jobs by their ids, another by
         their name or their owners.
         """
-        ...
 
     def parse_accounting(self, answer: Completed) -> tuple[Accounted, ...] | None:
         """Return what the accounting has of the tasks, ``None`` if it did not answer."""
-        ...
 
     def diagnostic_argvs(self, jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
         """Return the commands that show a person what became of jobs, the queue's first.
 
         ``name`` is the job name that the jobs share.
         """
-        ...
 
     def survey_argvs(self, answers: Answers) -> Mapping[str, tuple[str, ...]]:
         """Return the questions about the site, each with a name.
@@ -171,8 +151,6 @@ class Scheduler(Protocol):
         Called again with the answers until it returns no new question. So it asks nothing more of a
         controller that is down, and one answer may lead to another question.
         """
-        ...
 
     def parse_survey(self, answers: Answers) -> Survey:
         """Return the site as the answers describe it; a part without an answer stays unknown."""
-        ...

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import zip_longest
 
 IsFolder = Callable[[str], bool]
 """Returns whether a folder exists, seen from the folder of the submission; ``~`` is the home folder."""
@@ -189,11 +188,6 @@ def missing_folder(rules: Mapping[str, Rule], script: Script, line: Line, folder
     if script.is_folder is not None and folder and not script.is_folder(folder):
         quoted = folder if re.fullmatch(r"[\w./$~+-]+", folder) else shlex.quote(folder)
         yield finding(rules, line, "folder", folder=folder, quoted=quoted)
-
-
-def followed(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each word with the one after it, empty after the last."""
-    return zip_longest(words, words[1:], fillvalue="")
 
 
 _TRAP = re.compile(

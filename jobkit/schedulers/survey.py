@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
 
 from jobkit.core.shell import Completed
-from jobkit.core.units import format_count, format_memory
-from jobkit.schedulers.parsing import Fault, as_walltime, no_such
+from jobkit.core.units import format_count, format_memory, format_walltime
+from jobkit.schedulers.parsing import Fault, no_such
 from jobkit.schedulers.types import Request
+
+
+def gpu_counts(gpus: Mapping[str, int]) -> list[str]:
+    """Return GPUs by type for a person: ``2 x v100``, or ``2 x GPU`` if the type is unknown."""
+    return [f"{count} x {kind or 'GPU'}" for kind, count in gpus.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +58,7 @@ class Nodes:
         """Return who they are and what one has: ``2 nodes have 8 CPUs, 7.81 GiB, 2 x v100``."""
         parts = [format_count(self.cpus, "CPU")] if self.cpus is not None else []
         parts += [format_memory(self.memory_bytes)] if self.memory_bytes is not None else []
-        parts += [f"{count} x {kind or 'GPU'}" for kind, count in (self.gpus or {}).items()]
+        parts += gpu_counts(self.gpus or {})
         who = self.names or (format_count(self.number, "node") if self.number else "nodes")
         return f"{who} {'has' if self.number == 1 else 'have'} {', '.join(parts)}"
 
@@ -105,14 +111,77 @@ class RequestedQueues:
     queues
         Those that exist.
     unknown
-        The first name that no queue has; empty if all exist.
+        The fault of the first name that no queue has, with the nearest name; ``None`` if all exist.
     where
         All of them, for a person: ``partition 'gpu'``.
     """
 
     queues: tuple[Queue, ...]
-    unknown: str
+    unknown: Fault | None
     where: str
+
+    def walltime_fault(self, request: Request, limit: str = "") -> Fault | None:
+        """Return the fault of a walltime that none of the requested queues allows.
+
+        Parameters
+        ----------
+        limit
+            What the scheduler calls the limit.
+        """
+        limits = [queue.walltime_s for queue in self.queues]
+        if not limits or any(most is None or most >= request.walltime_s for most in limits):
+            return None
+        longest = max(most for most in limits if most is not None)
+        named = f" ({limit})" if limit else ""
+        each = f" ({request.pack} points a job, {format_walltime(request.walltime_s // request.pack)} each)"
+        return Fault(
+            f"walltime {format_walltime(request.walltime_s)}{each if request.pack > 1 else ''} "
+            f"is longer than {self.where} allows{named}: at most {format_walltime(longest)}",
+            "pack, resources.walltime or the queue"
+            if request.pack > 1
+            else "resources.walltime or the queue",
+        )
+
+    def gpu_fault(self, request: Request) -> Fault | None:
+        """Return the fault of GPUs that none of the requested queues has."""
+        if not request.gpus or not self.queues:
+            return None
+        where = self.where
+        # Sorted, so that of a type the largest number is kept.
+        offered = dict(sorted(pair for queue in self.queues for pair in queue.gpus.items()))
+        if not offered:
+            return Fault(f"{where} has no GPUs; asked for: {request.gpus}", "resources.gpus or the queue")
+        if request.gpu_type and request.gpu_type not in offered:
+            return no_such(f"GPU type in {where}", request.gpu_type, offered, "resources.gpu_type")
+        most = offered[request.gpu_type] if request.gpu_type else max(offered.values())
+        if request.gpus > most:
+            return Fault(
+                f"{where} has at most {format_count(most, 'GPU')} a node; asked for: {request.gpus}",
+                "resources.gpus",
+            )
+        return None
+
+    def node_fault(self, request: Request) -> Fault | None:
+        """Return the fault of CPUs, memory and GPUs that no node of the queues has together."""
+        kinds = [kind for queue in self.queues for kind in queue.kinds]
+        lacking = [kind.lacks(request) for kind in kinds]
+        if not kinds or () in lacking or self.gpu_fault(request):
+            return None
+        never = [key for key in _WANTED if all(key in keys for keys in lacking)]
+        wanted = never or [key for key in _WANTED if any(key in keys for keys in lacking)]
+        words = " and ".join(_WANTED[key](request) for key in wanted)
+        names = list(dict.fromkeys(map(str, kinds)))
+        have = "; ".join(names[:_MOST_KINDS]) + ("; ..." if len(names) > _MOST_KINDS else "")
+        keys = " or ".join(f"resources.{key}" for key in wanted)
+        return Fault(f"{self.where} has no node with {words}: {have}", f"{keys}, or the queue")
+
+
+_MOST_KINDS = 8
+_WANTED: Mapping[str, Callable[[Request], str]] = {
+    "cpus": lambda request: format_count(request.cpus, "CPU"),
+    "memory": lambda request: f"{format_memory(request.memory_bytes)} of memory",
+    "gpus": lambda request: format_count(request.gpus, f"{request.gpu_type or ''} GPU".strip()),
+}
 
 
 def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> RequestedQueues:
@@ -131,93 +200,14 @@ def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> Requested
     default = ",".join(queue.name for queue in known if queue.default)
     words = [word.partition("@")[0] or "*" for word in (names or default or "*").split(",") if word]
     found = tuple(queue for queue in known if any(fnmatchcase(queue.name, word) for word in words))
+    have = [queue.name for queue in known]
+    unknown = (word for word in words if word != "*" and not filter_names(have, word))
     named = names or default
     return RequestedQueues(
         queues=found,
-        unknown=next((word for word in words if word != "*" and not _matches(word, known)), ""),
+        unknown=next((no_such(noun, word, have, "the queue") for word in unknown), None),
         where=f"{noun} {named!r}" if named else f"any {noun}",
     )
-
-
-def _matches(word: str, known: Iterable[Queue]) -> bool:
-    return any(fnmatchcase(queue.name, word) for queue in known)
-
-
-def unknown_fault(asked: RequestedQueues, known: Iterable[Queue], noun: str) -> Fault | None:
-    """Return the fault of a queue that does not exist, with the nearest name."""
-    names = [queue.name for queue in known]
-    return no_such(noun, asked.unknown, names, "the queue") if asked.unknown else None
-
-
-def walltime_fault(request: Request, asked: RequestedQueues, limit: str = "") -> Fault | None:
-    """Return the fault of a walltime that none of the requested queues allows.
-
-    Parameters
-    ----------
-    limit
-        What the scheduler calls the limit.
-    """
-    limits = [queue.walltime_s for queue in asked.queues]
-    if not limits or any(most is None or most >= request.walltime_s for most in limits):
-        return None
-    longest = max(most for most in limits if most is not None)
-    named = f" ({limit})" if limit else ""
-    each = f" ({request.pack} points a job, {as_walltime(request.walltime_s // request.pack)} each)"
-    return Fault(
-        f"walltime {as_walltime(request.walltime_s)}{each if request.pack > 1 else ''} "
-        f"is longer than {asked.where} allows{named}: at most {as_walltime(longest)}",
-        "pack, resources.walltime or the queue" if request.pack > 1 else "resources.walltime or the queue",
-    )
-
-
-def gpu_fault(request: Request, asked: RequestedQueues) -> Fault | None:
-    """Return the fault of GPUs that none of the requested queues has."""
-    if not request.gpus or not asked.queues:
-        return None
-    where, offered = asked.where, offered_gpus(asked.queues)
-    if not offered:
-        return Fault(f"{where} has no GPUs; asked for: {request.gpus}", "resources.gpus or the queue")
-    if request.gpu_type and request.gpu_type not in offered:
-        return no_such(f"GPU type in {where}", request.gpu_type, offered, "resources.gpu_type")
-    most = offered[request.gpu_type] if request.gpu_type else max(offered.values())
-    if request.gpus > most:
-        return Fault(
-            f"{where} has at most {format_count(most, 'GPU')} a node; asked for: {request.gpus}",
-            "resources.gpus",
-        )
-    return None
-
-
-def node_fault(request: Request, asked: RequestedQueues) -> Fault | None:
-    """Return the fault of CPUs, memory and GPUs that no node of the queues has together."""
-    kinds = [kind for queue in asked.queues for kind in queue.kinds]
-    lacking = [kind.lacks(request) for kind in kinds]
-    if not kinds or () in lacking or gpu_fault(request, asked):
-        return None
-    never = [key for key in _WANTED if all(key in keys for keys in lacking)]
-    wanted = never or [key for key in _WANTED if any(key in keys for keys in lacking)]
-    words = " and ".join(_WANTED[key](request) for key in wanted)
-    names = list(dict.fromkeys(map(str, kinds)))
-    have = "; ".join(names[:_MOST_KINDS]) + ("; ..." if len(names) > _MOST_KINDS else "")
-    keys = " or ".join(f"resources.{key}" for key in wanted)
-    return Fault(f"{asked.where} has no node with {words}: {have}", f"{keys}, or the queue")
-
-
-_MOST_KINDS = 8
-_WANTED: Mapping[str, Callable[[Request], str]] = {
-    "cpus": lambda request: format_count(request.cpus, "CPU"),
-    "memory": lambda request: f"{format_memory(request.memory_bytes)} of memory",
-    "gpus": lambda request: format_count(request.gpus, f"{request.gpu_type or ''} GPU".strip()),
-}
-
-
-def offered_gpus(queues: Iterable[Queue]) -> dict[str, int]:
-    """Return the largest number of GPUs on one node of these queues, by type."""
-    offered: dict[str, int] = {}
-    for queue in queues:
-        for kind, count in queue.gpus.items():
-            offered[kind] = max(count, offered.get(kind, 0))
-    return offered
 
 
 Answers = Mapping[str, Completed]

@@ -95,7 +95,7 @@ def open_case(path: Path | None, options: Options) -> Case:
     """
     opening: list[Finding] = []
     spec = None if path is None else _spec(path, options, opening)
-    chosen = spec or _small(options)
+    chosen = spec or SweepSpec.model_validate({"name": NAME, "resources": SMALL, **options.named})
     name, why = choose_scheduler(chosen.scheduler)
     site, file = _site(chosen.site, name, opening)
     return Case(
@@ -109,10 +109,6 @@ def open_case(path: Path | None, options: Options) -> Case:
         runs_dir=options.runs_folder(site),
         opening=tuple(opening),
     )
-
-
-def _small(options: Options) -> SweepSpec:
-    return SweepSpec.model_validate({"name": NAME, "resources": SMALL, **options.named})
 
 
 def _spec(path: Path, options: Options, opening: list[Finding]) -> SweepSpec | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import format_bytes_gib
@@ -176,7 +175,7 @@ def _workload(facts: Facts, wanted: NodeRequest) -> Finding:
 
 def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether torch can be imported, if the workload needs it."""
-    torch = _torch(facts)
+    torch = facts.python.get("torch")
     if torch is None:
         return None
     if torch.get("version") is None:
@@ -199,15 +198,10 @@ def _lacking(wanted: NodeRequest) -> Callable[[str, str, str], Finding]:
     return missing if wanted.given else warning
 
 
-def _torch(facts: Facts) -> Mapping[str, Any] | None:
-    torch = facts.python.get("torch")
-    return torch if isinstance(torch, dict) else None
-
-
 def cuda(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether torch can use a GPU, if the sweep asks for one."""
-    torch = _torch(facts)
-    if wanted.device != "cuda" or torch is None or not torch.get("built_for"):
+    torch = facts.python.get("torch") or {}
+    if wanted.device != "cuda" or not torch.get("built_for"):
         return None
     if torch.get("works"):
         devices, memory = torch.get("devices") or 0, format_bytes_gib(torch.get("total_bytes") or 0)
@@ -227,7 +221,7 @@ def nvml(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether the driver reports memory by process, utilisation and power of the GPUs."""
     if wanted.device != "cuda" or not facts.python:
         return None
-    gpus = _gpus(facts)
+    gpus = facts.python.get("gpus")
     if not gpus and not wanted.on_node:
         return unknown("NVML", "no NVIDIA driver here", ON_NODE)
     if not gpus:
@@ -242,7 +236,7 @@ def nvml(facts: Facts, wanted: NodeRequest) -> Finding | None:
 
 def accounting_mode(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether the driver keeps the peak of a process that was killed."""
-    modes = [gpu.get("accounting") for gpu in _gpus(facts)]
+    modes = [gpu.get("accounting") for gpu in facts.python.get("gpus") or ()]
     if wanted.device != "cuda" or not modes:
         return None
     said = "off: fine, jobkit samples memory itself; on, a peak between two samples would be kept too"
@@ -252,11 +246,6 @@ def accounting_mode(facts: Facts, wanted: NodeRequest) -> Finding | None:
     elif all(mode is None for mode in modes):
         said = "these GPUs have none (MIG has not); jobkit samples memory itself"
     return fine("GPU accounting", said)
-
-
-def _gpus(facts: Facts) -> Sequence[Mapping[str, Any]]:
-    gpus = facts.python.get("gpus")
-    return [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
 
 
 PYTHON: tuple[Probe, ...] = (environment, packages, torch, cuda, nvml, accounting_mode)

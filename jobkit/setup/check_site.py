@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jobkit.core.units import format_count
-from jobkit.schedulers.parsing import as_walltime, no_such
-from jobkit.schedulers.survey import (
-    Consumable,
-    Queue,
-    RequestedQueues,
-    Survey,
-    asked_for,
-    gpu_fault,
-    node_fault,
-    unknown_fault,
-    walltime_fault,
-)
+from jobkit.core.units import format_count, format_walltime
+from jobkit.schedulers.parsing import no_such
+from jobkit.schedulers.survey import Consumable, Queue, RequestedQueues, Survey, asked_for, gpu_counts
 from jobkit.schedulers.types import Request
 from jobkit.setup.findings import Finding, fine, missing, unknown, warning
-from jobkit.spec.site import Requests
+from jobkit.spec.site import Site
 
 SUPPORT = "ask the cluster's support"
 
@@ -33,8 +23,8 @@ class SiteRequest:
     ----------
     request
         What one point asks for.
-    requests, memory_per
-        How the site file spells that.
+    site
+        The site file, which spells that.
     queue_key
         The key, and the file, that names the queue.
     limit
@@ -44,8 +34,7 @@ class SiteRequest:
     """
 
     request: Request
-    requests: Requests
-    memory_per: str = "job"
+    site: Site
     queue_key: str = "`queue` in the site file"
     limit: int | None = None
     points: int = 0
@@ -74,8 +63,8 @@ def queue(survey: Survey, asking: SiteRequest) -> Finding:
     if survey.queues is None:
         return _unanswered(noun, survey, "nodes", "queues")
     queues, mend = asking.queues(survey), f"change {asking.queue_key}"
-    if fault := unknown_fault(queues, survey.queues, noun):
-        return missing(noun, fault.said, mend)
+    if queues.unknown:
+        return missing(noun, queues.unknown.said, mend)
     if not queues.queues:
         return missing(noun, f"the cluster has no {noun}", SUPPORT)
     usable = [queue for queue in queues.queues if not queue.closed]
@@ -100,7 +89,7 @@ def _unanswered(name: str, survey: Survey, *questions: str) -> Finding:
 
 def _described(queue: Queue) -> str:
     nodes, limit = f"{format_count(queue.nodes, 'node')}, " if queue.nodes else "", queue.walltime_s
-    longest = "no limit on walltime" if limit is None else f"at most {as_walltime(limit)} a job"
+    longest = "no limit on walltime" if limit is None else f"at most {format_walltime(limit)} a job"
     return f"{queue.name}: {nodes}{longest}"
 
 
@@ -113,22 +102,17 @@ def gpus(survey: Survey, asking: SiteRequest) -> Finding | None:
         return fine("GPUs", "none is asked for")
     if survey.resources is not None:
         return _gpus_by_resource(survey, asking, queues)
-    if fault := gpu_fault(asking.request, queues):
+    if fault := queues.gpu_fault(asking.request):
         return missing("GPUs", fault.said, f"change {fault.key}")
-    return fine(
-        "GPUs", f"{queues.where}: {'; '.join(_kinds(queue) for queue in queues.queues if queue.gpus)}"
-    )
-
-
-def _kinds(queue: Queue) -> str:
-    return ", ".join(f"{count} x {kind or 'GPU'}" for kind, count in queue.gpus.items()) + " on a node"
+    offers = (", ".join(gpu_counts(queue.gpus)) for queue in queues.queues if queue.gpus)
+    return fine("GPUs", f"{queues.where}: {'; '.join(f'{offer} on a node' for offer in offers)}")
 
 
 def _gpus_by_resource(survey: Survey, asking: SiteRequest, queues: RequestedQueues) -> Finding | None:
     """Return whether a queue has the resource by which the site file asks for GPUs."""
     resources, request = survey.resources or (), asking.request
     known = {name: resource for resource in resources for name in (resource.name, resource.shortcut)}
-    spelling = asking.requests.gpus or ""
+    spelling = asking.site.requests.gpus or ""
     named = (known[name] for name in request.resources if name in known and f"{name}=" in spelling)
     gpu = next(named, None)
     if gpu is None or not any(resource.most for resource in known.values()):
@@ -164,7 +148,7 @@ def names(survey: Survey, asking: SiteRequest) -> Finding | None:
 
 def memory(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether the site file and the cluster agree on what memory is counted for."""
-    spelling, per = asking.requests.memory or "", asking.memory_per
+    spelling, per = asking.site.requests.memory or "", asking.site.memory_per
     found = (resource for resource in survey.resources or () if f"{resource.name}=" in spelling)
     if (resource := next(found, None)) is None or resource.counted in {Consumable.NOT, per}:
         return None
@@ -181,7 +165,7 @@ def nodes(survey: Survey, asking: SiteRequest) -> Finding | None:
     queues, request, report = asking.queues(survey), asking.request, missing
     if survey.resources is not None:
         request, report = replace(request, cpus=request.slots, gpus=0), warning
-    fault = None if queues.unknown else node_fault(request, queues)
+    fault = None if queues.unknown else queues.node_fault(request)
     return report("nodes", fault.said, f"change {fault.key}") if fault else None
 
 
@@ -190,9 +174,9 @@ def walltime(survey: Survey, asking: SiteRequest) -> Finding | None:
     queues = asking.queues(survey)
     if survey.queues is None or queues.unknown:
         return None
-    if fault := walltime_fault(asking.request, queues, survey.walltime_noun):
+    if fault := queues.walltime_fault(asking.request, survey.walltime_noun):
         return missing("walltime", fault.said, f"change {fault.key}")
-    return fine("walltime", f"{as_walltime(asking.request.walltime_s)} is asked for")
+    return fine("walltime", f"{format_walltime(asking.request.walltime_s)} is asked for")
 
 
 def arrays(survey: Survey, asking: SiteRequest) -> Finding | None:

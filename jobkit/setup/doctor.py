@@ -11,6 +11,7 @@ from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
 from jobkit.core.paths import cache_dir
 from jobkit.planning.resolve import idle_gpus, needed_gpus
 from jobkit.planning.script import SCRATCH_MARGIN_BYTES, render_bare, render_errand
@@ -77,8 +78,7 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
 def _asking(case: Case, survey: Survey, request: Request) -> check_site.SiteRequest:
     return check_site.SiteRequest(
         request=request,
-        requests=case.site.requests,
-        memory_per=case.site.memory_per,
+        site=case.site,
         queue_key=_queue_key(case),
         limit=case.scheduler.parse_limit(survey.limits),
         points=_points(case.spec) if case.given else 0,
@@ -184,23 +184,16 @@ def _job_environment(case: Case) -> Mapping[str, str]:
     """Return the variables with which a job starts."""
     if case.scheduler.EXPORTS_ENVIRONMENT:
         return submission_environment()
-    kept = {
-        name: os.environ[name]
-        for name in ("HOME", "USER", "LOGNAME", "SHELL", "TMPDIR")
-        if name in os.environ
-    }
+    names = {"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}
+    kept = {name: value for name, value in os.environ.items() if name in names}
     return {"PATH": "/usr/local/bin:/bin:/usr/bin", **kept}
 
 
 def facts_in(folder: Path) -> Facts:
     """Return the facts that the script left in a folder."""
-    texts: list[str | None] = []
-    for file in (ANSWER_FILE, EXAMINED_FILE):
-        try:
-            texts.append((folder / file).read_text(encoding="utf-8", errors="replace"))
-        except OSError:
-            texts.append(None)
-    return read_facts(texts[0] or "", texts[1])
+    files = (folder / name for name in (ANSWER_FILE, EXAMINED_FILE))
+    answer, examined = (read_text(file) if file.is_file() else "" for file in files)
+    return read_facts(answer, examined)
 
 
 def wanted(case: Case, *, on_node: bool) -> NodeRequest:

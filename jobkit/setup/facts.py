@@ -51,7 +51,7 @@ class Facts:
         return self.number(step) == _KILLED_BY_TIMEOUT
 
 
-def read_facts(answer: str, examined: str | None) -> Facts:
+def read_facts(answer: str, examined: str) -> Facts:
     """Return the facts of the two files; a truncated file has fewer.
 
     Parameters
@@ -59,7 +59,7 @@ def read_facts(answer: str, examined: str | None) -> Facts:
     answer
         Lines of ``key=value``.
     examined
-        A JSON object, ``None`` if there is no such file.
+        A JSON object; empty if there is no such file.
     """
     pairs = (line.partition("=") for line in answer.splitlines())
     said = {key: value for key, sign, value in pairs if sign}

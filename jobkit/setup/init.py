@@ -10,11 +10,10 @@ from pathlib import Path
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.run.measure import nvml
-from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.survey import Queue, Survey
 from jobkit.setup.init_choice import Choice, choose
-from jobkit.setup.init_files import SPEC_NAME, Setting, site_text, spec_text
+from jobkit.setup.init_files import SPEC_NAME, Plan, site_text, spec_text
 from jobkit.setup.survey import ask_site
 from jobkit.spec.site import load_site, own_site
 
@@ -27,33 +26,6 @@ class Written:
 
     path: Path
     what: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The files to write.
-
-    Attributes
-    ----------
-    scheduler, why
-        The scheduler to ask, and the reason for it.
-    site_file
-        The path of the site file, written or not; ``None`` without a scheduler, since this machine
-        needs none.
-    spec_file
-        The path of the spec; ``None`` if only the site file is written.
-    own
-        Whether ``site: auto`` finds the site file.
-    write_site
-        Whether the site file is written.
-    """
-
-    scheduler: Scheduler
-    why: str
-    site_file: Path | None
-    spec_file: Path | None
-    own: bool
-    write_site: bool
 
 
 def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) -> Plan:
@@ -86,6 +58,7 @@ def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) 
         spec_file=None if only == SITE else folder / SPEC_NAME,
         own=site is None,
         write_site=not runs_here(name) and only != SPEC,
+        date=datetime.now().astimezone().strftime("%Y-%m-%d"),
     )
     _refuse_to_overwrite(plan, folder)
     return plan
@@ -122,15 +95,7 @@ def begin(plan: Plan, say: Say) -> tuple[Written, ...]:
     if plan.scheduler.COMMANDS:
         say(f"asking {plan.scheduler.NAME} ({plan.why})")
     survey = _asked(plan)
-    choice = choose(survey, _settled(plan))
-    setting = Setting(
-        scheduler=plan.scheduler.NAME,
-        why=plan.why,
-        site_file=str(plan.site_file or ""),
-        site="auto" if plan.own else str(plan.site_file),
-        date=datetime.now().astimezone().strftime("%Y-%m-%d"),
-    )
-    return _write(_files(plan, survey, choice, setting))
+    return _write(_files(plan, survey, choose(survey, _settled(plan))))
 
 
 def _asked(plan: Plan) -> Survey:
@@ -160,20 +125,19 @@ def _settled(plan: Plan) -> str | None:
     """
     if plan.write_site or plan.site_file is None:
         return None
-    name = "auto" if plan.own else str(plan.site_file)
-    return load_site(name, plan.scheduler.NAME).queue
+    return load_site(plan.site, plan.scheduler.NAME).queue
 
 
-def _files(plan: Plan, survey: Survey, choice: Choice, setting: Setting) -> list[tuple[Written, str]]:
+def _files(plan: Plan, survey: Survey, choice: Choice) -> list[tuple[Written, str]]:
     files = []
     if plan.write_site and plan.site_file is not None:
         usual = load_site(f"{plan.scheduler.NAME}-default", plan.scheduler.NAME)
         found = "`site: auto` finds it" if plan.own else f"a spec names it: site: {plan.site_file}"
         what = Written(path=plan.site_file, what=f"what this cluster calls things; {found}")
-        files.append((what, site_text(survey, choice, usual, setting)))
+        files.append((what, site_text(survey, choice, usual, plan)))
     if plan.spec_file is not None:
         what = Written(path=plan.spec_file, what="a sweep to start from")
-        files.append((what, spec_text(survey, choice, setting)))
+        files.append((what, spec_text(survey, choice, plan)))
     return files
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 
-from jobkit.core.units import format_bytes_gib, format_count, format_size
-from jobkit.schedulers.parsing import as_walltime
-from jobkit.schedulers.survey import Consumable, Queue, Survey
+from jobkit.core.units import format_bytes_gib, format_count, format_size, format_walltime
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.survey import Consumable, Queue, Survey, gpu_counts
 from jobkit.setup.init_choice import Choice
 from jobkit.spec.site import Site
 
@@ -20,24 +21,38 @@ WORD = re.compile(r"[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What the two files say besides the scheduler's answers.
+class Plan:
+    """The files to write.
 
     Attributes
     ----------
     scheduler, why
-        Its name in site files, and the reason for it.
-    site_file, site
-        The path of the site file, and its name in a spec: ``auto``, or the path.
+        The scheduler to ask, and the reason for it.
+    site_file
+        The path of the site file, written or not; ``None`` without a scheduler, since this machine
+        needs none.
+    spec_file
+        The path of the spec; ``None`` if only the site file is written.
+    own
+        Whether ``site: auto`` finds the site file.
+    write_site
+        Whether the site file is written.
     date
         The date of today.
     """
 
-    scheduler: str
+    scheduler: Scheduler
     why: str
-    site_file: str
-    site: str
+    site_file: Path | None
+    spec_file: Path | None
+    own: bool
+    write_site: bool
     date: str
+
+    @property
+    def site(self) -> str:
+        """The name of the site in a spec: ``auto``, or the path of its file."""
+        return "auto" if self.own else str(self.site_file)
 
 
 def line(text: str, comment: str = "") -> str:
@@ -81,7 +96,7 @@ COUNTED = {
 }
 
 
-def site_text(survey: Survey, choice: Choice, usual: Site, setting: Setting) -> str:
+def site_text(survey: Survey, choice: Choice, usual: Site, plan: Plan) -> str:
     """Return the site file.
 
     Parameters
@@ -92,11 +107,11 @@ def site_text(survey: Survey, choice: Choice, usual: Site, setting: Setting) -> 
     product = plain(f"{survey.product} {survey.version}".strip())
     per = "slot" if any(memory.counted is Consumable.SLOT for memory in survey.memory[:1]) else "job"
     lines = [
-        f"# The names that {cluster_of(survey)} uses. Written by jobkit init on {setting.date} from the",
+        f"# The names that {cluster_of(survey)} uses. Written by jobkit init on {plan.date} from the",
         f"# answers of {product}; yours to change: `jobkit doctor` compares it with the cluster.",
-        f"# `site: {setting.site}` in a spec means this file. Every key: jobkit help templates-and-sites",
+        f"# `site: {plan.site}` in a spec means this file. Every key: jobkit help templates-and-sites",
         f"name: {scalar(site_name(survey))}",
-        line(f"scheduler: {setting.scheduler}", setting.why),
+        line(f"scheduler: {plan.scheduler.NAME}", plan.why),
         f"about: {scalar(f'{product}, {cluster_of(survey)}')}",
         "",
         *_table(survey),
@@ -148,9 +163,9 @@ def _described(queue: Queue) -> str:
     parts = [f"{queue.nodes} node{'s' * (queue.nodes != 1)}"] if queue.nodes else []
     parts += [format_count(queue.cpus, "CPU")] if queue.cpus else []
     parts += [format_bytes_gib(queue.memory_bytes, 1)] if queue.memory_bytes else []
-    parts += [f"{count} x {kind or 'GPU'}" for kind, count in queue.gpus.items()]
+    parts += gpu_counts(queue.gpus)
     limit = queue.walltime_s
-    parts += ["no limit on walltime" if limit is None else f"at most {as_walltime(limit)}"]
+    parts += ["no limit on walltime" if limit is None else f"at most {format_walltime(limit)}"]
     return ", ".join([*parts, *([f"only for {queue.only}"] if queue.only else [])])
 
 
@@ -171,78 +186,68 @@ def _and_others(said: str, others: Iterable[str], words: str = "there are also")
     return f"{said}; {words}: {listed}" if listed else said
 
 
-@dataclass(slots=True)
-class _Spelt:
-    """How the site spells each request, and a note on it."""
-
-    lines: dict[str, str | None]
-    notes: dict[str, str] = field(default_factory=dict)
-
-    def put(self, name: str, spelling: str | None, note: str) -> None:
-        self.lines[name], self.notes[name] = spelling, note
+_Spelt = dict[str, tuple[str | None, str]]
+"""How the site spells requests, each with a note."""
 
 
 def _requests(survey: Survey, choice: Choice, usual: Site) -> Iterator[str]:
     """Yield how the site spells each request: ``null``, with the reason, if it cannot."""
-    spelt = _Spelt(usual.requests.model_dump())
-    if survey.resources is None:
-        _put_types(survey, spelt)
-    else:
-        _put_resources(survey, choice, spelt)
+    spelt: _Spelt = {name: (spelling, "") for name, spelling in usual.requests.model_dump().items()}
+    spelt |= _by_type(survey, usual) if survey.resources is None else _by_name(survey, choice)
     if survey.accounts:
         default = f"jobs are charged to {survey.account} by default; " if survey.account else ""
-        spelt.notes["account"] = f"{default}yours: {', '.join(survey.accounts)}"
-    for name, spelling in spelt.lines.items():
-        if spelling is not None or name in spelt.notes:
+        spelt["account"] = spelt["account"][0], f"{default}yours: {', '.join(survey.accounts)}"
+    for name, (spelling, note) in spelt.items():
+        if spelling is not None or note:
             text = "null" if spelling is None else json.dumps(spelling, ensure_ascii=False)
-            yield line(f"  {name}: {text}", spelt.notes.get(name, ""))
+            yield line(f"  {name}: {text}", note)
 
 
-def _put_types(survey: Survey, spelt: _Spelt) -> None:
-    """Add the GPU types of the queues; without GPUs the requests for them are ``null``."""
+def _by_type(survey: Survey, usual: Site) -> _Spelt:
+    """Return the requests for GPUs by their types in the queues; without GPUs they are ``null``."""
     kinds = dict.fromkeys(kind for queue in survey.queues or () for kind in queue.gpus)
     if survey.queues is not None and not kinds:
-        spelt.put("gpus", None, "no node has GPUs")
-        spelt.put("gpu_type", None, "")
-        return
+        return dict.fromkeys(("gpus", "gpu_type"), (None, "no node has GPUs"))
     named = [kind for kind in kinds if kind]
-    spelt.notes["gpu_type"] = f"there are: {', '.join(named)}" if named else "no types are reported"
+    note = f"there are: {', '.join(named)}" if named else "no types are reported"
+    return {"gpu_type": (usual.requests.gpu_type, note)}
 
 
-def _put_resources(survey: Survey, choice: Choice, spelt: _Spelt) -> None:
-    """Add the names that the site gave its resources and environments."""
+def _by_name(survey: Survey, choice: Choice) -> _Spelt:
+    """Return the requests by the names that the site gave its resources and environments."""
     known, option = survey.resources or (), survey.resource_option
     source, gpus, memory = survey.sources.get("resources", ""), survey.gpus, survey.memory[:1]
+    spelt: _Spelt = {}
     others = (resource.name for resource in known if resource is not gpus)
     alike = [name for name in others if re.search("gpu|cuda", name)]
     note = f"{source}: {COUNTED[gpus.counted]}" if gpus else f"{source} names nothing that counts GPUs"
-    spelt.put("gpus", f"{option} {gpus.name}={{gpus}}" if gpus else None, _and_others(note, alike))
+    spelt["gpus"] = f"{option} {gpus.name}={{gpus}}" if gpus else None, _and_others(note, alike)
 
     environment = choice.environment
     every = dict.fromkeys(name for queue in survey.queues or () for name in queue.environments)
     note = "all slots on one node" if environment else "no environment has all slots on one node"
     note = f"{survey.sources.get('environments', '')}: {note}"
     spelling = f"{survey.environment_option} {environment} {{cpus}}" if environment else None
-    spelt.put("cpus", spelling, _and_others(note, [name for name in every if name != environment]))
+    spelt["cpus"] = spelling, _and_others(note, [name for name in every if name != environment])
 
     note = f"{source}: {COUNTED[memory[0].counted]}" if memory else f"{source} names no memory"
     note = _and_others(note, [resource.name for resource in survey.memory[1:]])
-    spelt.put("memory", f"{option} {memory[0].name}={{memory}}" if memory else None, note)
+    spelt["memory"] = f"{option} {memory[0].name}={{memory}}" if memory else None, note
 
     alone = next((resource for resource in known if resource.exclusive and resource.most), None)
     note = "BOOL, EXCL" if alone else "no host has a resource with the relation EXCL"
-    note = f"{source}: {note}"
-    spelt.put("exclusive", f"{option} {alone.name}=true" if alone else None, note)
+    spelt["exclusive"] = f"{option} {alone.name}=true" if alone else None, f"{source}: {note}"
+    return spelt
 
 
 SPEC_NAME = "first.yaml"
 
 
-def spec_text(survey: Survey, choice: Choice, setting: Setting) -> str:
+def spec_text(survey: Survey, choice: Choice, plan: Plan) -> str:
     """Return the spec to start from."""
-    where = cluster_of(survey) if setting.site_file else "this machine"
+    where = cluster_of(survey) if plan.site_file else "this machine"
     lines = [
-        f"# A first sweep on {where}, written by jobkit init on {setting.date}. Every key: jobkit help spec",
+        f"# A first sweep on {where}, written by jobkit init on {plan.date}. Every key: jobkit help spec",
         f"#   jobkit doctor {SPEC_NAME}              is all there that it needs?",
         f"#   jobkit sweep {SPEC_NAME} --dry-run     every word of what would be submitted",
         f"#   jobkit sweep {SPEC_NAME} --wait        does it, and prints the table",
@@ -256,15 +261,15 @@ def spec_text(survey: Survey, choice: Choice, setting: Setting) -> str:
         "sweep:",
         line("  batch_size: [5, 20, 60, 150]", "paragraphs a call"),
         line("repeats: 1", "3 for figures with a spread"),
-        line(f"scheduler: {setting.scheduler}", setting.why),
-        line(f"site: {scalar(setting.site)}", setting.site_file),
+        line(f"scheduler: {plan.scheduler.NAME}", plan.why),
+        line(f"site: {scalar(plan.site)}", str(plan.site_file or "")),
         "resources:",
         *_queue(choice, survey),
         line(f"  gpus: {choice.gpus}", "for one point" if choice.gpus else "none is known: it runs on CPUs"),
         *_gpu_type(choice),
         line(f"  cpus: {choice.cpus}", _told_cpus(choice, survey)),
         line(f"  memory: {format_size(choice.memory_bytes)}", _told_memory(choice)),
-        line(f'  walltime: "{as_walltime(choice.walltime_s)}"', _told_walltime(choice, survey)),
+        line(f'  walltime: "{format_walltime(choice.walltime_s)}"', _told_walltime(choice, survey)),
         *_charged(choice, survey),
         line("max_parallel: 4", "tasks at a time: be a good neighbour"),
     ]
@@ -300,7 +305,7 @@ def _told_walltime(choice: Choice, survey: Survey) -> str:
     if choice.queue is None:
         return "for one point"
     longest = choice.queue.walltime_s
-    limit = "no limit" if longest is None else f"at most {as_walltime(longest)}"
+    limit = "no limit" if longest is None else f"at most {format_walltime(longest)}"
     return f"for one point; {choice.queue.name} has {limit} ({survey.walltime_noun})"
 
 

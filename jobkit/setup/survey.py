@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from jobkit.core import shell
 from jobkit.core.shell import Completed
 from jobkit.schedulers.protocol import Scheduler
@@ -14,35 +12,21 @@ TIMEOUT_S = 20.0
 """squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""
 
 
-def ask_site(scheduler: Scheduler, timeout_s: float | None = None) -> Survey:
+def ask_site(scheduler: Scheduler) -> Survey:
     """Return a scheduler's description of its site.
 
-    Parameters
-    ----------
-    timeout_s
-        How long one question may take; by default `TIMEOUT_S`. After one that took longer no other
-        is asked: the user has waited long enough, and a controller in trouble gets no more load.
+    After a question that took longer than `TIMEOUT_S` no other is asked: the user has waited long
+    enough, and a controller in trouble gets no more load.
     """
     answers: dict[str, Completed] = {}
     environment = {**submission_environment(), **scheduler.ENVIRONMENT}
-    while new := _new(scheduler, answers):
-        for name, argv in new.items():
-            answers[name] = _ask(argv, environment, timeout_s or TIMEOUT_S, answers)
+    while questions := {
+        name: argv for name, argv in scheduler.survey_argvs(answers).items() if name not in answers
+    }:
+        for name, argv in questions.items():
+            hung = next((answer for answer in answers.values() if answer.status == shell.NO_ANSWER), None)
+            if hung is None:
+                answers[name] = shell.run(argv, env=environment, timeout_s=TIMEOUT_S)
+            else:
+                answers[name] = Completed(argv, shell.NO_ANSWER, "", f"not asked, for {hung.said}")
     return scheduler.parse_survey(answers)
-
-
-def _new(scheduler: Scheduler, answers: Mapping[str, Completed]) -> dict[str, tuple[str, ...]]:
-    """Return the questions that were not asked before."""
-    return {name: argv for name, argv in scheduler.survey_argvs(answers).items() if name not in answers}
-
-
-def _ask(
-    argv: tuple[str, ...],
-    environment: Mapping[str, str],
-    timeout_s: float,
-    answers: Mapping[str, Completed],
-) -> Completed:
-    hung = next((answer for answer in answers.values() if answer.status == shell.NO_ANSWER), None)
-    if hung is None:
-        return shell.run(argv, env=environment, timeout_s=timeout_s)
-    return Completed(argv, shell.NO_ANSWER, "", f"not asked, for {hung.said}")

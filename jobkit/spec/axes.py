@@ -12,6 +12,8 @@ from jobkit.run.workloads.base import knobs
 from jobkit.spec.fields import AUTO
 
 Loc = tuple[int | str, ...]
+NO_KNOBS = ("zip", "include", "exclude")
+"""The keys of a sweep that are no knobs."""
 
 
 def settings(
@@ -44,6 +46,13 @@ def settings(
     return tuple(unique.values())
 
 
+def knob_values(axes: Mapping[str, Any]) -> dict[Loc, Any]:
+    """Return what raw YAML gives as the values of each knob that is swept, by its place below sweep."""
+    zipped = axes["zip"] if isinstance(axes.get("zip"), dict) else {}
+    alone: dict[Loc, Any] = {(name,): values for name, values in axes.items() if name not in NO_KNOBS}
+    return alone | {("zip", name): values for name, values in zipped.items()}
+
+
 def _matches(setting: Mapping[str, int], rule: Mapping[str, int]) -> bool:
     return bool(rule) and all(setting.get(knob) == value for knob, value in rule.items())
 
@@ -59,7 +68,7 @@ def axis_faults(axes: Mapping[str, Any], workload: str) -> Iterator[tuple[Loc, s
         counts = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         yield ("zip",), f"sweep.zip: knobs that advance together need the same number of values: {counts}"
     for name, values in axes.items():
-        if values == AUTO and name not in {BATCH_SIZE, "zip", "include", "exclude"}:
+        if values == AUTO and name not in {BATCH_SIZE, *NO_KNOBS}:
             yield (name,), f"sweep.{name}: only {BATCH_SIZE} may be {AUTO!r}"
         if values == [] and name not in {"include", "exclude"}:
             yield (name,), f"sweep.{name}: no values, so the sweep has no points"
@@ -80,9 +89,7 @@ def unknown_knobs(
     owner
         A class of the user's own, which can be changed: the message names it, and what it has.
     """
-    zipped = axes.get("zip")
-    names: list[Loc] = [(name,) for name in axes if name not in {"zip", "include", "exclude"}]
-    names += [("zip", name) for name in zipped] if isinstance(zipped, dict) else []
+    names = list(knob_values(axes))
     for key in ("include", "exclude"):
         rows = axes[key] if isinstance(axes.get(key), list) else []
         names += [(key, i, name) for i, row in enumerate(rows) if isinstance(row, dict) for name in row]

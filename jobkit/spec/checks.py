@@ -9,7 +9,7 @@ from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
 from jobkit.run.workloads.base import SHIPPED
 from jobkit.schedulers.registry import own_option
-from jobkit.spec.axes import axis_faults
+from jobkit.spec.axes import axis_faults, knob_values
 from jobkit.spec.yaml_files import Document
 
 MOST_POINTS = 100_000
@@ -20,10 +20,10 @@ def check_points(document: Document) -> None:
     """Add a fault where there would be more points than a run can have; nothing is multiplied out."""
     axes, repeats = document.data.get("sweep"), document.data.get("repeats", 3)
     axes = axes if isinstance(axes, dict) else {}
-    zipped = axes.get("zip") if isinstance(axes.get("zip"), dict) else {}
-    lists = [values for name, values in axes.items() if name not in {"zip", "include", "exclude"}]
-    lists += list((zipped or {}).values())[:1]
-    count = math.prod(len(values) for values in lists if isinstance(values, list))
+    values = knob_values(axes)
+    lists = [column for loc, column in values.items() if len(loc) == 1]
+    lists += [column for loc, column in values.items() if len(loc) > 1][:1]
+    count = math.prod(len(column) for column in lists if isinstance(column, list))
     count += len(axes["include"]) if isinstance(axes.get("include"), list) else 0
     if isinstance(repeats, bool) or not isinstance(repeats, int) or count * repeats <= MOST_POINTS:
         return
@@ -74,14 +74,11 @@ def check_find_max(document: Document) -> None:
     axes = document.data.get("sweep")
     if not isinstance(document.data.get("find_max"), dict) or not isinstance(axes, dict):
         return
-    zipped = axes.get("zip") if isinstance(axes.get("zip"), dict) else {}
-    swept = {name: ("sweep", name) for name in axes if name not in {"zip", "include", "exclude"}}
-    swept |= {name: ("sweep", "zip", name) for name in zipped or {}}
-    for name, loc in swept.items():
-        values = axes.get(name) or (zipped or {}).get(name)
-        if name != BATCH_SIZE and isinstance(values, list) and len(values) > 1:
-            what = f"{'.'.join(loc)}: find_max needs a sweep in which only {BATCH_SIZE} varies"
-            document.faults.append(document.fault(loc, what, on_key=True))
+    for loc, values in knob_values(axes).items():
+        if loc[-1] != BATCH_SIZE and isinstance(values, list) and len(values) > 1:
+            key = ".".join(map(str, ("sweep", *loc)))
+            what = f"{key}: find_max needs a sweep in which only {BATCH_SIZE} varies"
+            document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
 
 CHECKS = (check_axes, check_points, check_workload, check_environment, check_options, check_find_max)

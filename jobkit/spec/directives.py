@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import format_walltime
 from jobkit.schedulers.registry import by_name
-from jobkit.spec.site import Site
+from jobkit.spec.site import Requests, Site
 from jobkit.spec.sweep_spec import Resources
 
 _INSTEAD = {
@@ -42,20 +42,13 @@ def directives(resources: Resources, site: Site) -> list[str]:
 
 def _asked(resources: Resources, site: Site) -> dict[str, object]:
     """Return what is asked for, by the names of the site's requests; ``None`` if nothing is."""
-    return {
+    asked: dict[str, object] = {name: getattr(resources, name) or None for name in Requests.model_fields}
+    return asked | {
         "queue": resources.queue or site.queue,
         "gpu_type": resources.gpu_type if resources.gpus else None,
-        "gpus": resources.gpus or None,
-        "cpus": resources.cpus,
         "memory": _memory(resources, site),
         "walltime": format_walltime(resources.walltime),
-        "account": resources.account,
-        "qos": resources.qos,
-        "mail": resources.mail,
-        "constraint": resources.constraint,
         "exclude": ",".join(resources.exclude) or None,
-        "reservation": resources.reservation,
-        "exclusive": resources.exclusive or None,
     }
 
 

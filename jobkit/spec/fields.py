@@ -7,20 +7,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
 
+from jobkit.core import units
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import suggest
-from jobkit.core.units import (
-    DURATION_UNITS,
-    SIZE_UNITS,
-    format_size,
-    format_walltime,
-    parse_duration,
-    parse_size,
-)
 from jobkit.schedulers.registry import SCHEDULERS
 
-SIZE_PATTERN = rf"^\s*\d+(\.\d+)? ?({'|'.join(SIZE_UNITS)})\s*$"
-DURATION_PATTERN = rf"^\s*(\d+ ?[{''.join(DURATION_UNITS)}]|(\d+-)?\d{{1,5}}:[0-5]\d:[0-5]\d)\s*$"
+SIZE_PATTERN = rf"^\s*\d+(\.\d+)? ?({'|'.join(units.SIZE_UNITS)})\s*$"
+DURATION_PATTERN = rf"^\s*(\d+ ?[{''.join(units.DURATION_UNITS)}]|(\d+-)?\d{{1,5}}:[0-5]\d:[0-5]\d)\s*$"
 
 
 def _parsed(parse: Callable[[str], int], wanted: str) -> Callable[[object], object]:
@@ -82,8 +75,8 @@ ValuesOrAuto = Annotated[
 
 Size = Annotated[
     int,
-    BeforeValidator(_parsed(parse_size, "a size needs a unit, for instance 8GiB")),
-    PlainSerializer(format_size),
+    BeforeValidator(_parsed(units.parse_size, "a size needs a unit, for instance 8GiB")),
+    PlainSerializer(units.format_size),
     Field(gt=0),
     WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN}),
 ]
@@ -93,21 +86,23 @@ DEVICE = "device"
 
 
 def _size_or_device(value: object) -> object:
-    return value if value == DEVICE else _parsed(parse_size, "device, or a size with a unit: 16GiB")(value)
+    return (
+        value if value == DEVICE else _parsed(units.parse_size, "device, or a size with a unit: 16GiB")(value)
+    )
 
 
 SizeOrDevice = Annotated[
     int | str,
     BeforeValidator(_size_or_device),
-    PlainSerializer(lambda value: value if value == DEVICE else format_size(value)),
+    PlainSerializer(lambda value: value if value == DEVICE else units.format_size(value)),
     WithJsonSchema({"anyOf": [{"enum": [DEVICE]}, {"type": "string", "pattern": SIZE_PATTERN}]}),
 ]
 """Bytes, written with a unit, or the word ``device``."""
 
 Duration = Annotated[
     int,
-    BeforeValidator(_parsed(parse_duration, 'a duration is text, for instance "00:10:00" or 90m')),
-    PlainSerializer(format_walltime),
+    BeforeValidator(_parsed(units.parse_duration, 'a duration is text, for instance "00:10:00" or 90m')),
+    PlainSerializer(units.format_walltime),
     Field(gt=0),
     WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
 ]

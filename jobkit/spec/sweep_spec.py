@@ -10,28 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from jobkit.core.terminal import SCHEDULER_WORDS
 from jobkit.run.workloads.base import SHIPPED
+from jobkit.spec import fields
 from jobkit.spec.checks import CHECKS
-from jobkit.spec.fields import (
-    MOST,
-    Address,
-    Constraint,
-    Duration,
-    Line,
-    Name,
-    Node,
-    Positive,
-    SchedulerName,
-    SchedulerOrAuto,
-    Size,
-    SizeOrDevice,
-    Values,
-    ValuesOrAuto,
-    Word,
-)
 from jobkit.spec.policy import Policy
 from jobkit.spec.yaml_files import Document, as_yaml, raise_faults, read_document, validated
 
-Setting = dict[str, Positive]
+Setting = dict[str, fields.Positive]
 WORKLOADS = {"anyOf": [{"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."}]}
 """What an editor is told of ``workload``."""
 
@@ -55,7 +39,7 @@ class ModelSpec(_Part):
         without it a missing model is an error.
     """
 
-    name: Name = "en"
+    name: fields.Name = "en"
     size: Literal["full", "tiny"] = "full"
     fallback: Literal["stand-in"] | None = None
 
@@ -95,20 +79,20 @@ class Resources(_Part):
         Further header lines by scheduler: ``{slurm: [--nice=100], sge: [-p -10]}``.
     """
 
-    gpus: Annotated[int, Field(ge=0, le=MOST)] = 1
-    gpu_type: Word | None = None
-    cpus: Positive = 2
-    memory: Size = 8 * 2**30
-    walltime: Duration = 600
-    queue: Word | None = None
-    account: Word | None = None
-    qos: Word | None = None
-    mail: Address | None = None
-    constraint: Constraint | None = None
-    exclude: list[Node] = []
-    reservation: Word | None = None
+    gpus: Annotated[int, Field(ge=0, le=fields.MOST)] = 1
+    gpu_type: fields.Word | None = None
+    cpus: fields.Positive = 2
+    memory: fields.Size = 8 * 2**30
+    walltime: fields.Duration = 600
+    queue: fields.Word | None = None
+    account: fields.Word | None = None
+    qos: fields.Word | None = None
+    mail: fields.Address | None = None
+    constraint: fields.Constraint | None = None
+    exclude: list[fields.Node] = []
+    reservation: fields.Word | None = None
     exclusive: bool = False
-    options: dict[SchedulerName, list[Line]] = {}
+    options: dict[fields.SchedulerName, list[fields.Line]] = {}
 
 
 class Environment(_Part):
@@ -149,9 +133,9 @@ class Axes(BaseModel):
 
     KEYS: ClassVar = "knobs"
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
-    __pydantic_extra__: dict[str, ValuesOrAuto]
+    __pydantic_extra__: dict[str, fields.ValuesOrAuto]
 
-    zip: dict[str, Values] = {}
+    zip: dict[str, fields.Values] = {}
     include: list[Setting] = []
     exclude: list[Setting] = []
 
@@ -173,7 +157,7 @@ class FindMax(_Part):
         Whether the predicted batch is run; without, `jobkit recommend` tells the prediction.
     """
 
-    memory: SizeOrDevice = "device"
+    memory: fields.SizeOrDevice = "device"
     verify: bool = True
 
 
@@ -226,21 +210,21 @@ class SweepSpec(_Part):
     }
     """What is typed for a key and is none, or stands at the wrong level."""
 
-    name: Annotated[Name, Field(max_length=40)]
+    name: Annotated[fields.Name, Field(max_length=40)]
     workload: Annotated[str, WithJsonSchema(WORKLOADS)] = "stanza-ner"
     text: str = "sample"
     model: ModelSpec = ModelSpec()
     device: Literal["auto", "cpu", "cuda"] = "auto"
     order: Literal["load", "text"] = "load"
     sweep: Axes = Axes()
-    repeats: Positive = 3
+    repeats: fields.Positive = 3
     resources: Resources = Resources()
-    scheduler: SchedulerOrAuto = "auto"
+    scheduler: fields.SchedulerOrAuto = "auto"
     site: str = "auto"
     environment: Environment = Environment()
     template: str | None = None
-    max_parallel: Positive | None = 4
-    pack: Positive = 1
+    max_parallel: fields.Positive | None = 4
+    pack: fields.Positive = 1
     policy: Policy = Policy()
     find_max: FindMax | None = None
 

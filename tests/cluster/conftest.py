@@ -50,6 +50,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"{item.name} needs real {' and '.join(needs)}: set JOBKIT_CLUSTER=1")
 
 
+@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in SCRIPTS])
+def scheduler(request: pytest.FixtureRequest) -> str:
+    """Return the name of each cluster in turn; `turn` brings it up."""
+    return str(request.param)
+
+
 @pytest.fixture
 def wait_until() -> Wait:
     """Return ``wait_until(condition, deadline_s)``: ask until it is true, fail at the deadline."""

@@ -33,8 +33,8 @@ environment:
     BROKEN_GO: '%s/go-{}'
 """
 
-SLURM = pytest.mark.parametrize("lab", [pytest.param("slurm", marks=pytest.mark.slurm)], indirect=True)
-SGE = pytest.mark.parametrize("lab", [pytest.param("sge", marks=pytest.mark.sge)], indirect=True)
+SLURM = pytest.mark.parametrize("scheduler", [pytest.param("slurm", marks=pytest.mark.slurm)])
+SGE = pytest.mark.parametrize("scheduler", [pytest.param("sge", marks=pytest.mark.sge)])
 
 
 class Halted:

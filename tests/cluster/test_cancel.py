@@ -80,41 +80,6 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
     assert tries == {"1", "2", "3"}, "what never began has one try"
 
 
-def test_resume_straight_after_cancel_waits_for_what_is_still_ending(
-    faulty: Faulty, wait_until: Wait
-) -> None:
-    faulty.fail(HANG)
-    faulty.sweep("--set", "max_parallel=2")
-    lab, run = faulty.lab, faulty.lab.run_dir()
-    wait_until(lambda: running(run) == {1, 2}, 60)
-    assert "cancelled: 6 points" in lab.jobkit("cancel", run).stderr
-
-    faulty.fail({})
-    done = lab.jobkit("resume", run)
-    assert done.returncode == 0, done.stderr
-    assert "again: 6 points" in done.stderr
-    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 60)
-
-
-def test_points_that_share_a_job_are_cancelled_together(faulty: Faulty, wait_until: Wait) -> None:
-    faulty.fail(HANG | {1: ""})
-    faulty.sweep("--set", "pack=3", "--set", "max_parallel=1")
-    lab, run = faulty.lab, faulty.lab.run_dir()
-    wait_until(lambda: running(run) == {2}, 60)
-    done = lab.jobkit("cancel", run, "2")
-    assert done.returncode == 2
-    assert "it shares a job with batch_size-3-r1" in done.stderr
-    assert "they end together" in done.stderr
-    done = lab.jobkit("cancel", run, "1", "2", "3")
-    assert done.returncode == 0, done.stderr
-    assert "batch_size-1-r1 has ended (ok): left alone" in done.stderr
-    wait_until(lambda: running(run) == {4}, 60)
-    assert faulty.outcomes()[:3] == [Outcome.OK, CANCELLED, CANCELLED]
-    lab.jobkit("cancel", run)
-    wait_until(lambda: not seen(run).queued, 60)
-    wait_until(lambda: faulty.outcomes() == [Outcome.OK] + [CANCELLED] * 5, 90)
-
-
 def test_more_of_a_run_at_a_time(faulty: Faulty, wait_until: Wait) -> None:
     faulty.fail(HANG)
     faulty.sweep("--set", "max_parallel=1", "--set", "sweep.batch_size=[1, 2, 3, 4]")
@@ -133,20 +98,3 @@ def test_more_of_a_run_at_a_time(faulty: Faulty, wait_until: Wait) -> None:
     done = lab.jobkit("throttle", run, "2")
     assert done.returncode == 2
     assert "there is nothing to throttle" in done.stderr
-
-
-def test_the_job_that_would_try_the_largest_batch_goes_with_the_run(faulty: Faulty, wait_until: Wait) -> None:
-    faulty.fail(HANG)
-    faulty.sweep("--set", "find_max={memory: 1GiB}", "--set", "max_parallel=1", policy="{}")
-    lab, run = faulty.lab, faulty.lab.run_dir()
-    assert [job["role"] for job in faulty.jobs()] == ["points", "find", "follow"]
-    wait_until(lambda: running(run) == {1}, 60)
-    done = lab.jobkit("cancel", run)
-    assert done.returncode == 0, done.stderr
-    assert "which tries the largest batch" in done.stderr
-    assert "which runs again what the policy says" in done.stderr
-    wait_until(lambda: not seen(run).queued, 60)
-    assert not (run / "trials.jsonl").exists(), "it never began"
-    cancelled = [event["job_id"] for event in lab.events() if event["event"] == "cancelled"]
-    follow, find, points = (job["job_id"] for job in reversed(faulty.jobs()))
-    assert cancelled == [follow, find, points]

@@ -1,4 +1,4 @@
-"""`environment.venv` and `environment.conda` as jobs: which Python the worker runs from, and why one fails.
+"""`environment.venv` and `environment.conda` as jobs: which Python the worker runs from.
 
 Debian has no package of conda: tests/fakes/conda stands in for it, with the shape of the real hook.
 """
@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from jobkit.core.job_files import Exit, read_exit
-from jobkit.core.records import Outcome
 from tests.support.commands import jobkit
 from tests.whole.test_environments import FAKES, ROOT, made_venv
 
@@ -72,26 +71,13 @@ class Lab:
         (path,) = self.home.glob("runs/*/results/*/try-1/exit")
         return read_exit(path)
 
-    def log(self) -> str:
-        """Return what the job wrote into the scheduler's log."""
-        (path,) = self.home.glob("runs/*/logs/*")
-        return path.read_text(encoding="utf-8")
 
-
-@pytest.fixture(
-    params=[
-        pytest.param("slurm", marks=pytest.mark.slurm),
-        pytest.param("sge", marks=pytest.mark.sge),
-    ]
-)
-def lab(
-    request: pytest.FixtureRequest, tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> Lab:
+@pytest.fixture
+def lab(scheduler: str, tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setenv("JOBKIT_CACHE", str(kept_cache))
-    request.getfixturevalue(request.param)
     home = tmp_path / "my home"
     home.mkdir()
-    return Lab(request.param, home)
+    return Lab(scheduler, home)
 
 
 def worked(lab: Lab, folder: Path, done: subprocess.CompletedProcess[str]) -> None:
@@ -109,21 +95,3 @@ def test_the_worker_runs_from_the_venv(lab: Lab) -> None:
 def test_the_worker_runs_from_the_conda_environment(lab: Lab, by: str) -> None:
     folder = lab.python(lab.envs / "my env")
     worked(lab, folder, lab.sweep(conda="my env" if by == "name" else str(folder)))
-
-
-@pytest.mark.parametrize(
-    ("environment", "reason"),
-    [
-        ({"venv": "{home}/nowhere"}, "nowhere/bin/activate: No such file or directory"),
-        ({"venv": "{home}/bare"}, "python cannot import jobkit on"),
-        ({"conda": "nope"}, "Could not find conda environment: nope"),
-    ],
-    ids=["no venv", "a venv without jobkit", "no conda environment"],
-)
-def test_an_environment_that_fails_is_the_outcome(lab: Lab, environment: dict[str, str], reason: str) -> None:
-    made_venv(lab.home / "bare", with_jobkit=False)
-    done = lab.sweep(**{kind: name.format(home=lab.home) for kind, name in environment.items()})
-    assert done.returncode == 4, done.stdout + done.stderr
-    assert (lab.exit().stage, lab.exit().outcome) == ("environment", Outcome.ENVIRONMENT)
-    assert "environment: exit file: " in done.stdout
-    assert reason in lab.log()

@@ -8,22 +8,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from jobkit.core.records import ModelRef
 from tests.support.commands import jobkit
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("slurm", marks=pytest.mark.slurm),
-        pytest.param("sge", marks=pytest.mark.sge),
-    ]
-)
-def scheduler(request: pytest.FixtureRequest) -> str:
-    request.getfixturevalue(request.param)
-    name: str = request.param
-    return name
 
 
 def test_a_model_is_fetched_by_a_job_and_a_failure_is_seen(

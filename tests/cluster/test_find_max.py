@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -84,28 +83,6 @@ def test_one_submission_measures_predicts_and_proves(lab: Lab, spec: Path, wait_
     assert left_on(lab.scratch) == []
 
 
-def test_a_batch_that_fails_is_followed_by_a_smaller_one_in_the_same_job(lab: Lab, spec: Path) -> None:
-    limit = f"{{HUNGRY_LIMIT_BYTES: '60000000', HUNGRY_ONCE: '{lab.home / 'once'}', PYTHONPATH"
-    text = spec.read_text(encoding="utf-8").replace("{PYTHONPATH", limit)
-    done = lab.sweep(lab.spec(text), "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
-    first, second = told(lab)
-    assert (first.outcome, second.held) == ("ram_oom", True)
-    assert second.load <= 0.95 * first.load
-    _, follower = jobs(lab)
-    for trial in (first, second):
-        assert record(lab, f"batch_size-{trial.batch_size}-verify")["job"]["job_id"] == follower
-
-
-def test_after_a_sweep_of_failures_it_says_why_it_tried_nothing(lab: Lab, spec: Path) -> None:
-    text = spec.read_text(encoding="utf-8").replace("{PYTHONPATH", "{HUNGRY_LIMIT_BYTES: '1', PYTHONPATH")
-    done = lab.sweep(lab.spec(text), "--wait")
-    assert done.returncode == 4, done.stdout + done.stderr
-    (trial,) = told(lab)
-    assert (trial.index, trial.message) == (0, "no point has succeeded yet")
-    assert "the largest batch was not tried: no point has succeeded yet" in " ".join(done.stdout.split())
-
-
 def test_a_cancelled_sweep_does_not_hold_its_follower_for_ever(
     lab: Lab, spec: Path, wait_until: Wait, tmp_path: Path
 ) -> None:
@@ -132,22 +109,3 @@ def test_a_finished_run_is_verified_by_a_job_of_its_own(lab: Lab, spec: Path, wa
     (trial,) = told(lab)
     assert trial.held, trial
     assert record(lab, f"batch_size-{trial.batch_size}-verify")["job"]["job_id"] == jobs(lab)[-1]
-
-
-def test_a_follower_that_is_refused_takes_the_sweep_with_it(
-    lab: Lab, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The real command takes the array; a wrapper refuses what waits for it."""
-    name = {"slurm": "sbatch", "sge": "qsub"}[lab.scheduler]
-    real = next(path for folder in os.environ["PATH"].split(":") if (path := Path(folder) / name).exists())
-    wrapper = tmp_path / "bin" / name
-    wrapper.parent.mkdir()
-    refusal = '[[ $* != *find.sh* ]] || { echo "no more of them" >&2; exit 1; }'
-    wrapper.write_text(f'#!/bin/bash\n{refusal}\nexec {real} "$@"\n', encoding="utf-8")
-    wrapper.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
-    done = lab.sweep(spec)
-    assert done.returncode == 3
-    assert "no more of them" in done.stderr
-    events = [event["event"] for event in lab.events()]
-    assert events == ["submitting", "submitted", "submitting", "refused", "cancelled"]

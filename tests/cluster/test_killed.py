@@ -16,6 +16,7 @@ from jobkit.status.standing import Standing
 from tests.cluster.daemons import said
 from tests.cluster.halted import SGE, Halted, batches, begun, home, record, seen
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.holds import RELEASE, held_by
 from tests.cluster.test_sweeps import Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
 from tests.support.disks import disk, read_only
@@ -161,10 +162,6 @@ def test_a_status_that_grid_engine_takes_for_an_order(halted: Halted) -> None:
     assert f" {job} " not in (said("qstat") or "")
 
 
-HELD = {"slurm": "--hold", "sge": "-h"}
-RELEASE = {"slurm": ("scontrol", "release"), "sge": ("qalter", "-h", "U")}
-
-
 def test_home_cannot_be_written_when_the_job_begins(halted: Halted) -> None:
     """FAULT: home is full, or read-only, when the job begins.
 
@@ -175,7 +172,7 @@ def test_home_cannot_be_written_when_the_job_begins(halted: Halted) -> None:
     LOST: nothing: nothing was run.
     """
     scheduler = halted.lab.scheduler
-    asked = f"resources.options={{{scheduler}: ['{HELD[scheduler]}']}}"
+    asked = f"resources.options={held_by(scheduler)}"
     with disk(halted.lab.home / "runs", 4) as full:
         run = halted.sweep("1", "--set", asked)
         filler = fill(full)

@@ -36,14 +36,14 @@ def submit(command: tuple[str, ...], text: str, name: str = "job.sh") -> Answer:
     return ask(*command, name)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
-def sbatch(slurm: None, here: Path) -> Callable[[str], str]:  # noqa: ARG001 - the daemons, and a folder
+def sbatch() -> Callable[[str], str]:
     """Return a function that submits a script to Slurm, held, and returns what is known of the job."""
 
     def shown(text: str) -> str:
@@ -92,10 +92,7 @@ class TestSlurm:
             assert sbatch(f"{BASH}#SBATCH -{name}=1\n"), name
 
     @pytest.mark.parametrize("name", ["account", "gres", "mem", "ntasks", "partition", "time"])
-    def test_of_other_options_sbatch_says_that_they_are_wrong(
-        self, name: str, slurm: None, here: Path
-    ) -> None:
-        del slurm, here
+    def test_of_other_options_sbatch_says_that_they_are_wrong(self, name: str) -> None:
         assert submit(("sbatch", "--hold"), f"{BASH}#SBATCH -{name}=1\n").returncode != 0
 
     @pytest.mark.parametrize(
@@ -108,15 +105,13 @@ class TestSlurm:
             ("memory-twice", "#!/bin/bash\n#SBATCH --mem=1G --mem-per-cpu=1G\n", "mutually exclusive"),
         ],
     )
-    def test_what_is_refused(self, rule: str, text: str, said: str, slurm: None, here: Path) -> None:
-        del slurm, here
+    def test_what_is_refused(self, rule: str, text: str, said: str) -> None:
         assert rule in rules(text)
         done = submit(("sbatch", "--hold"), text)
         assert done.returncode != 0
         assert said in done.stderr
 
-    def test_what_is_lost(self, slurm: None, here: Path, wait_until: Wait) -> None:
-        del slurm
+    def test_what_is_lost(self, here: Path, wait_until: Wait) -> None:
         scripts = {
             "folder": f"{BASH}#SBATCH --output=nowhere/%j.out\ntouch ran\n",
             "folder-number": f"{BASH}#SBATCH --output=%j/out\ntouch ran\n",
@@ -137,8 +132,7 @@ class TestSlurm:
         )
         assert [path.name for path in here.iterdir()] == ["job.sh"]
 
-    def test_a_log_that_tasks_share_keeps_a_part(self, slurm: None, here: Path, wait_until: Wait) -> None:
-        del slurm
+    def test_a_log_that_tasks_share_keeps_a_part(self, here: Path, wait_until: Wait) -> None:
         text = f"{BASH}#SBATCH --array=1-4\n#SBATCH --output=a.log\n"
         text += "echo begun; touch ran-$SLURM_ARRAY_TASK_ID\n"
         assert rules(text) == ["shared-log"]
@@ -147,11 +141,8 @@ class TestSlurm:
         assert len(list(here.glob("ran-*"))) == 4
         assert (here / "a.log").read_text() == "begun\n"
 
-    def test_a_signal_without_b_does_not_reach_the_shell(
-        self, slurm: None, here: Path, wait_until: Wait
-    ) -> None:
+    def test_a_signal_without_b_does_not_reach_the_shell(self, here: Path, wait_until: Wait) -> None:
         """By ``@59`` of a minute's walltime Slurm sends it as soon as it looks."""
-        del slurm
         body = "trap 'touch caught-{}' USR1\ntouch up-{}\nsleep 120 & wait; wait\n"
         jobs = []
         for name, to in (("steps", ""), ("shell", "B:")):
@@ -166,7 +157,7 @@ class TestSlurm:
 
 
 @pytest.fixture
-def qsub(sge: None, here: Path) -> Callable[[str], str]:  # noqa: ARG001 - the daemons, and a folder
+def qsub() -> Callable[[str], str]:
     """Return a function that submits a script to Grid Engine, held, and returns what is known of the job."""
 
     def shown(text: str) -> str:
@@ -213,15 +204,13 @@ class TestGridEngine:
         assert rules(SGE + lines) == [rule]
         assert taken in qsub(SGE + lines)
 
-    def test_a_consumable_is_refused_as_a_wish(self, sge: None, here: Path) -> None:
-        del sge, here
+    def test_a_consumable_is_refused_as_a_wish(self) -> None:
         assert rules(f"{SGE}#$ -soft -l ngpus=1\n") == ["soft"]
         done = submit(("qsub", "-h"), f"{SGE}#$ -soft -l ngpus=1\n")
         assert done.returncode == 1
         assert "soft requests on consumables" in done.stdout + done.stderr
 
-    def test_what_is_lost(self, sge: None, here: Path, wait_until: Wait) -> None:
-        del sge
+    def test_what_is_lost(self, here: Path, wait_until: Wait) -> None:
         scripts = {
             f"{SGE}#$ -o nowhere/ -j y\ntouch ran\n": "folder",
             f"{SGE}#$ -e nowhere/x\ntouch ran\n": "folder",
@@ -237,8 +226,7 @@ class TestGridEngine:
             wait_until(lambda: states(jobs) == ["Eqw"] * len(jobs), ENDED_S)
         assert not (here / "ran").exists()
 
-    def test_what_runs_otherwise(self, sge: None, here: Path, wait_until: Wait) -> None:
-        del sge
+    def test_what_runs_otherwise(self, here: Path, wait_until: Wait) -> None:
         joined = f"{SGE}#$ -o out -j y -e err\necho o; echo e >&2\n"
         home = f"{BASH}#$ -S /bin/bash -o /dev/null -j y\npwd >{here}/began-in\n"
         braces = f"{SGE}#$ -o a-${{USER}} -j y\ntrue\n"
@@ -251,8 +239,7 @@ class TestGridEngine:
         assert Path((here / "began-in").read_text().strip()) == Path.home()
         assert (here / "a-${USER}").exists()
 
-    def test_a_kill_cannot_be_trapped(self, sge: None, here: Path, wait_until: Wait) -> None:
-        del sge
+    def test_a_kill_cannot_be_trapped(self, here: Path, wait_until: Wait) -> None:
         body = "trap 'touch caught-{}' TERM USR2\ntouch up-{}\nsleep 60 & wait; wait\n"
         with deleted() as jobs:
             for name, asked in (("silent", ""), ("warned", "#$ -notify\n")):

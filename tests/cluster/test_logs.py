@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import Outcome
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import Standing
 from tests.cluster.holds import HOLD, RELEASE
@@ -41,28 +40,6 @@ def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: Faulty) -> 
     assert "ValueError" in ill.stdout
     assert f"batch_size-2-r1 try 1: {WORDS[lab.scheduler].format(lab.job())}, " in ill.stderr
     assert "nothing in it looks like an error" in logs(lab, "1", "--err").stderr
-
-
-def test_every_try_of_another_job_keeps_its_log(faulty: Faulty, wait_until: Wait) -> None:
-    lab = faulty.lab
-    faulty.fail({2: "bug"})
-    faulty.sweep("--wait")
-    faulty.fail({})
-    assert lab.jobkit("resume", lab.run_dir()).returncode == 0
-    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 60)
-    assert logs(lab, "2").stdout == "jobkit: point 2 batch_size-2-r1: ok\n"
-    assert "ValueError" in logs(lab, "2", "--try", "1").stdout
-
-
-def test_points_that_share_a_job_share_a_log(faulty: Faulty) -> None:
-    lab = faulty.lab
-    faulty.sweep("--wait", "--set", "pack=3")
-    done = logs(lab, "2")
-    assert done.stdout.splitlines() == [f"jobkit: point {n} batch_size-{n}-r1: ok" for n in (1, 2, 3)]
-    assert (
-        "holds all points of the job, one after the other: also batch_size-1-r1, batch_size-3-r1"
-        in done.stderr
-    )
 
 
 def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: Lab) -> None:

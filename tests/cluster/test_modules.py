@@ -77,8 +77,8 @@ def test_a_module_that_is_not_there_ends_the_try(modules: None, tmp_path: Path) 
 
 @pytest.mark.slurm
 @pytest.mark.parametrize(("module", "code"), [("ready", 0), ("nope", 4)])
-def test_a_module_in_a_slurm_job(modules: None, slurm: None, tmp_path: Path, module: str, code: int) -> None:
-    del modules, slurm
+def test_a_module_in_a_slurm_job(modules: None, tmp_path: Path, module: str, code: int) -> None:
+    del modules
     spec = f"{SPEC}environment: {json.dumps(environment(tmp_path, module))}\n"
     site = {"name": "lab", "scheduler": "slurm", "queue": "cpu", "setup": ready(tmp_path)}
     requests = {"queue": "-p {queue}", "memory": "--mem={memory}", "walltime": "-t {walltime}"}

@@ -12,7 +12,6 @@ from jobkit.core.job_files import Exit
 from jobkit.core.records import Outcome
 from jobkit.planning.prepare import Options, prepare
 from jobkit.status.reader import read_standings
-from jobkit.status.standing import Standing
 from jobkit.submit import sweep as submit
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
@@ -93,21 +92,6 @@ def test_the_job_that_follows_does_it_with_nobody_there(faulty: Faulty, wait_unt
     assert "400M" in (faulty.lab.run_dir() / "job-2.sh").read_text() or faulty.lab.scheduler == "sge"
 
 
-def test_what_was_submitted_again_is_not_submitted_once_more(faulty: Faulty) -> None:
-    faulty.fail({4: "memory"})
-    faulty.sweep("--wait")
-    faulty.fail({4: "slow"})
-    run = faulty.lab.run_dir()
-    try:
-        assert faulty.lab.jobkit("resume", run).returncode == 0
-        again = faulty.lab.jobkit("resume", run)
-        assert (again.returncode, len(faulty.jobs())) == (0, 2), again.stderr
-        assert "nothing to run again" in again.stderr
-        assert read_standings([run])[0].points[3].standing in {Standing.WAITING, Standing.RUNNING}
-    finally:
-        faulty.lab.jobkit("cancel", run)
-
-
 @pytest.mark.fault
 def test_two_bugs_alike_stop_the_sweep(faulty: Faulty) -> None:
     """FAULT: every point fails by the same bug.
@@ -122,24 +106,6 @@ def test_two_bugs_alike_stop_the_sweep(faulty: Faulty) -> None:
     faulty.fail({})
     done = faulty.lab.jobkit("resume", faulty.lab.run_dir())
     assert "again: 6 points" in done.stderr
-
-
-def test_a_point_that_runs_is_not_run_twice(faulty: Faulty, wait_until: Wait) -> None:
-    faulty.fail({1: "slow"})
-    faulty.sweep()
-    run = faulty.lab.run_dir()
-    wait_until(lambda: read_standings([run])[0].points[0].standing is Standing.RUNNING, 60)
-    done = faulty.lab.jobkit("resume", run, "1")
-    assert done.returncode == 2
-    assert "batch_size-1-r1 is running: it is not run twice at a time" in done.stderr
-
-
-def test_points_that_share_a_job_have_outcomes_of_their_own(faulty: Faulty) -> None:
-    faulty.fail({2: "memory", 6: "bug"})
-    faulty.sweep("--wait", "--set", "pack=4")
-    ok = Outcome.OK
-    assert faulty.outcomes() == [ok, Outcome.RAM_OOM, ok, ok, ok, Outcome.BUG]
-    assert (faulty.lab.run_dir() / "tasks-1.txt").read_text() == "1 2 3 4\n5 6\n"
 
 
 @pytest.mark.fault

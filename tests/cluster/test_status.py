@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import Outcome
+from tests.cluster.halted import SLURM
 from tests.cluster.holds import RELEASE, held_by
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
@@ -33,7 +34,6 @@ Held = Callable[[str], Path]
 
 ASKED = ("squeue", "sacct", "qstat", "qacct")
 NOBODY = 65534
-SLURM = pytest.param("slurm", marks=pytest.mark.slurm)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def counted(file: Path) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("lab", [SLURM], indirect=True)
+@SLURM
 def test_a_thousand_points_take_two_calls_and_less_than_a_second(
     lab: Lab, held: Held, calls: Path, wait_until: Wait
 ) -> None:

@@ -96,23 +96,15 @@ class Lab:
         return [json.loads(line) for line in (self.run_dir() / "journal.jsonl").read_text().splitlines()]
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("slurm", marks=pytest.mark.slurm),
-        pytest.param("sge", marks=pytest.mark.sge),
-    ]
-)
-def lab(
-    request: pytest.FixtureRequest, tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> Lab:
+@pytest.fixture
+def lab(scheduler: str, tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setenv("JOBKIT_CACHE", str(kept_cache))
-    request.getfixturevalue(request.param)
     home, scratch = tmp_path / "my home", tmp_path / "scratch"
     home.mkdir()
     scratch.mkdir()
-    site = SITE % (request.param, QUEUE[request.param], REQUESTS[request.param], scratch)
+    site = SITE % (scheduler, QUEUE[scheduler], REQUESTS[scheduler], scratch)
     (home / "lab.yaml").write_text(site, encoding="utf-8")
-    return Lab(request.param, home, scratch)
+    return Lab(scheduler, home, scratch)
 
 
 def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
@@ -180,30 +172,6 @@ def test_the_throttle_is_respected(lab: Lab) -> None:
     spans.sort()
     assert len(spans) == 6
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
-
-
-def test_a_refusal_leaves_nothing_behind(lab: Lab) -> None:
-    done = lab.sweep(lab.spec(COUNT), "--set", "resources.queue=nowhere")
-    assert done.returncode == 3
-    assert "nowhere" in done.stderr
-    assert "nothing was submitted" in done.stderr
-    assert list((lab.home / "runs").iterdir()) == []
-
-
-def test_a_dry_run_writes_nothing_and_its_script_is_the_one_that_is_submitted(lab: Lab) -> None:
-    spec = lab.spec(COUNT)
-    dry = lab.sweep(spec, "--dry-run")
-    assert dry.returncode == 0, dry.stderr
-    assert not (lab.home / "runs").exists()
-    lab.sweep(spec, "--wait")
-    run_id, script = lab.run_dir().name, (lab.run_dir() / "job.sh").read_text()
-    shown = dry.stdout.split("\n# Nothing was written")[0]
-    dry_id = re.search(r"count-\d{8}-\d{6}-[0-9a-f]{4}", shown)
-    assert dry_id
-    assert shown.replace(dry_id[0], run_id).strip() == script.strip()
-    submitting = lab.events()[0]["argv"]
-    assert isinstance(submitting, list)
-    assert submitting[0] in dry.stdout
 
 
 def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) -> None:

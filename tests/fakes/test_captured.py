@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.shell import Completed, run
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.common.text import CAPTURED
 from tests.fakes.contract import shape
+from tests.support.surveys import captured
 
 FAULTS = {
     "slurm/squeue-unreachable": "controller_away",
@@ -32,14 +32,6 @@ STATIC = {
 }
 NAMES = [f"{scheduler}/{name}" for scheduler, names in STATIC.items() for name in names.split()]
 HELD = ("squeue-truncated", "squeue-full", "sacct-truncated", "sacct-pending")
-
-
-def captured(name: str) -> Completed:
-    text = (CAPTURED / f"{name}.txt").read_text(encoding="utf-8")
-    found = re.fullmatch(r"\$ (.*)\nstatus (\d+)\n--- stdout\n(.*)--- stderr\n(.*)", text, re.DOTALL)
-    assert found
-    argv = shlex.split(found[1].replace("*", "'*'").removeprefix("as_user "))
-    return Completed(tuple(argv), int(found[2]), found[3], found[4])
 
 
 @pytest.fixture
@@ -73,6 +65,7 @@ def test_an_answer_is_the_one_that_was_captured(
     if name in FAULTS:
         cluster.fault(FAULTS[name])
     real = captured(name)
+    real = replace(real, argv=tuple(word for word in real.argv if word != "as_user"))
     if "-u" in real.argv:
         real = Completed(("qstat", "-u", "nobody", "-xml"), real.status, real.stdout, real.stderr)
     assert told(run(real.argv), folder) == told(real, folder)

@@ -49,25 +49,6 @@ def done(lab: Lab, job: JobId) -> list[Accounted]:
     return lab.accounts(job)
 
 
-def test_the_queue_is_empty_for_a_moment(lab: Lab, fake_sge: FakeCluster) -> None:
-    job = submit(lab)
-    fake_sge.fault("queue_empty", 2)
-    assert [len(lab.queue(job)) for _ in range(4)] == [0, 0, 1, 1]
-    assert len(fake_sge.calls("qstat")) == 4
-
-
-def test_the_accounting_lags_or_is_away(lab: Lab, fake_sge: FakeCluster) -> None:
-    job = running(lab)
-    lab.end(1, 7)
-    fake_sge.fault("accounting_lags", 2)
-    until(lambda: not lab.queue(job))
-    assert [[task.exit_status for task in lab.accounts(job)] for _ in range(3)] == [[], [], [7]]
-    fake_sge.fault("accounting_down", 1)
-    answer = lab.run(*lab.scheduler.accounting_argv((job,), lab.since, lab.name))
-    assert lab.scheduler.parse_accounting(answer) is None
-    assert len(lab.accounts(job)) == 1
-
-
 def test_a_task_that_was_deleted_while_it_waited_has_no_record(lab: Lab, fake_sge: FakeCluster) -> None:
     fake_sge.fault("full")
     job = submit(lab, 2)
@@ -90,36 +71,12 @@ def test_a_task_is_in_error_and_holds_who_waits(lab: Lab, fake_sge: FakeCluster)
     assert [task.exit_status for task in done(lab, after)] == [0]
 
 
-def test_a_waiting_task_is_put_in_error(lab: Lab, fake_sge: FakeCluster) -> None:
-    fake_sge.fault("full")
-    job = submit(lab, 2)
-    fake_sge.in_error(job.id, 1)
-    assert {task.task: task.state for task in lab.queue(job)} == {1: State.ERROR, 2: State.PENDING}
-    lab.run("qdel", job.id)
-    assert done(lab, job) == []
-
-
 def test_a_log_folder_that_is_not_there_puts_a_task_in_error(fake_sge: FakeCluster, tmp_path: Path) -> None:
     lab = lab_in(tmp_path, "sge", "#$ -o /nowhere/log", body=TRAP)
     job = submit(lab)
     until(lambda: [task.state for task in lab.queue(job)] == [State.ERROR])
     assert [task.outcome for task in lab.accounts(job)] == [Outcome.QUEUE_ERROR]
     assert fake_sge.calls("qacct")
-
-
-def test_the_qmaster_refuses_every_third_call_and_is_away(lab: Lab, fake_sge: FakeCluster) -> None:
-    job = running(lab)
-    fake_sge.fault("qstat_refuses_every", 3)
-    assert [lab.run(*lab.scheduler.queue_argv((job,))).ok for _ in range(3)] == [True, True, False]
-    fake_sge.mend()
-    fake_sge.fault("controller_away")
-    lab.end(1, 5)
-    for argv in (("qdel", job.id), ("qsub", "-terse", "job.sh"), lab.scheduler.queue_argv((job,))):
-        answer = lab.run(*argv)
-        assert answer.status == 1
-        assert "unable to send message to qmaster" in answer.said
-    fake_sge.mend()
-    assert [task.exit_status for task in done(lab, job)] == [5]
 
 
 def test_h_rt_kills_and_the_figures_tell(fake_sge: FakeCluster, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.schedulers.types import Accounted, Array, JobId, State
+from jobkit.schedulers.types import Accounted, Array, JobId
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.contract import Lab, lab_in, until
 
@@ -53,29 +53,6 @@ def done(lab: Lab, job: JobId) -> list[Accounted]:
     return lab.accounts(job)
 
 
-def test_the_accounting_is_off_or_down(lab: Lab, fake_slurm: FakeCluster) -> None:
-    job = submit(lab)
-    argv = lab.scheduler.accounting_argv((job,), lab.since, lab.name)
-    for fault, words in (
-        ("accounting_off", "Slurm accounting storage is disabled"),
-        ("accounting_down", "Problem talking to the database"),
-    ):
-        fake_slurm.fault(fault)
-        answer = lab.run(*argv)
-        assert lab.scheduler.parse_accounting(answer) is None
-        assert words in answer.said
-        fake_slurm.mend()
-    assert lab.run(*argv).ok
-
-
-def test_the_accounting_lags_by_so_many_calls(lab: Lab, fake_slurm: FakeCluster) -> None:
-    job = running(lab, fake_slurm)
-    fake_slurm.fault("accounting_lags", 2)
-    lab.end(1, 7)
-    until(lambda: not lab.queue(job))
-    assert [[task.exit_status for task in lab.accounts(job)] for _ in range(3)] == [[None], [None], [7]]
-
-
 def test_the_accounting_goes_on_listing_a_task_as_waiting(lab: Lab, fake_slurm: FakeCluster) -> None:
     """Show what was seen: ``370_[3,5%2]|CANCELLED`` of an array of which 3 had run to its end."""
     fake_slurm.set(record_delay_s=0)
@@ -92,49 +69,6 @@ def test_the_accounting_goes_on_listing_a_task_as_waiting(lab: Lab, fake_slurm: 
         f"{job.id}_2|COMPLETED",
         f"{job.id}_[2-3%1]|CANCELLED by {os.getuid()}",
     ]
-
-
-def test_the_queue_is_empty_for_a_moment(lab: Lab, fake_slurm: FakeCluster) -> None:
-    job = submit(lab)
-    fake_slurm.fault("queue_empty", 2)
-    assert [len(lab.queue(job)) for _ in range(4)] == [0, 0, 1, 1]
-
-
-def test_a_job_id_is_given_again(lab: Lab, fake_slurm: FakeCluster) -> None:
-    job = submit(lab)
-    lab.end(1, 0)
-    done(lab, job)
-    fake_slurm.recycle(job.id)
-    argv = ("sacct", "-n", "-P", "-X", "-j", job.id, "--format=JobName")
-    assert lab.run(*argv).stdout == "someone-elses\n", "without -D only the latest is told"
-    assert [(task.name, task.state) for task in lab.queue(job)] == [("someone-elses", State.RUNNING)]
-    assert [(task.name, task.ended) for task in lab.accounts(job)] == [
-        (lab.name, True),
-        ("someone-elses", False),
-    ]
-
-
-def test_the_controller_refuses_every_third_call(lab: Lab, fake_slurm: FakeCluster) -> None:
-    job = submit(lab)
-    fake_slurm.fault("squeue_refuses_every", 3)
-    answers = [lab.run(*lab.scheduler.queue_argv((job,))) for _ in range(6)]
-    assert [answer.ok for answer in answers] == [True, True, False, True, True, False]
-    assert "Rate limit exceeded" in answers[2].stderr
-    assert lab.scheduler.parse_queue(answers[2]) is None
-    assert len(fake_slurm.calls("squeue")) == 6
-    assert not fake_slurm.calls("sacct")
-
-
-def test_the_controller_is_away_and_the_jobs_go_on(lab: Lab, fake_slurm: FakeCluster) -> None:
-    job = running(lab, fake_slurm)
-    fake_slurm.fault("controller_away")
-    lab.end(1, 5)
-    refused = lab.run("sbatch", "--parsable", "job.sh")
-    assert refused.status == 1
-    assert "Unable to contact slurm controller" in refused.stderr
-    assert lab.run("scancel", job.id).status == 8
-    fake_slurm.mend()
-    assert [task.exit_status for task in done(lab, job)] == [5]
 
 
 def test_the_walltime_comes_with_a_warning(fake_slurm: FakeCluster, tmp_path: Path) -> None:

@@ -131,18 +131,6 @@ def test_scatter_of_a_known_kind_is_bounded_as_that_unless_it_does_not_look_like
         assert len(fit.lines) == 2
 
 
-def test_one_observation_a_point_is_bounded_as_in_the_textbook() -> None:
-    fit = fit_memory(scattered(), in_steps=True)
-    assert isinstance(fit, Fit)
-    loads = [one.load for one in scattered()]
-    spread = sum((load - 60_000) ** 2 for load in loads)
-    error = math.sqrt(sum((one.size_bytes - fit.at(one.load)) ** 2 for one in scattered()) / 3)
-    assert fit.residual_bytes == pytest.approx(error)
-    textbook = 2.3534 * error * math.sqrt(1 + 1 / 5 + (300_000 - 60_000) ** 2 / spread)
-    unseen = EXTRAPOLATION_MARGIN * (fit.at(300_000) - fit.at(fit.load_max))
-    assert fit.upper(300_000) - fit.at(300_000) == pytest.approx(textbook + unseen, rel=1e-4)
-
-
 def test_what_a_point_says_twice_counts_once() -> None:
     once, twice = fitted(scattered()), fitted(scattered() * 2)
     assert twice.upper(300_000) == pytest.approx(once.upper(300_000))

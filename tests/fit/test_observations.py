@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from jobkit.core.measurements import Gpu, Memory, Need
+from jobkit.core.measurements import Memory, Need
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.fit.line import Fit
@@ -168,37 +169,30 @@ def test_other_ends_say_nothing() -> None:
 # -- nothing is mixed
 
 
-def changed(one: Record, name: str) -> Record:
-    """Return a record that differs in one thing."""
-    point, gpu = one.point, one.gpu or GPU
-    return {
-        "GPU": replace(one, gpu=replace(gpu, name="Tesla V100")),
-        "allocator setting": replace(one, point=replace(point, allocator="expandable_segments:True")),
-        "order of work": replace(one, point=replace(point, order="text")),
-        "version of torch": replace(one, versions={"torch": "1.13"}),
-        "model": replace(one, point=replace(point, model=replace(MODEL, fingerprint="other"))),
-        "workload": replace(one, point=replace(point, workload="mine:Own")),
-        "device": replace(one, point=replace(point, device="cpu")),
-        "GPU memory": replace(one, gpu=replace(gpu, total_bytes=70 * GIB)),
-    }[name]
+SMALLER, OTHER_CARD = replace(GPU, total_bytes=70 * GIB), replace(GPU, name="Tesla V100")
 
 
-MIXED = [
-    "GPU",
-    "allocator setting",
-    "order of work",
-    "version of torch",
-    "model",
-    "workload",
-    "device",
-    "GPU memory",
-]
+def in_its_point(one: Record, **change: Any) -> Record:
+    return replace(one, point=replace(one.point, **change))
 
 
-@pytest.mark.parametrize("name", MIXED)
+CHANGES: dict[str, Callable[[Record], Record]] = {
+    "GPU": lambda one: replace(one, gpu=OTHER_CARD),
+    "GPU memory": lambda one: replace(one, gpu=SMALLER),
+    "allocator setting": lambda one: in_its_point(one, allocator="expandable_segments:True"),
+    "order of work": lambda one: in_its_point(one, order="text"),
+    "version of torch": lambda one: replace(one, versions={"torch": "1.13"}),
+    "model": lambda one: in_its_point(one, model=replace(MODEL, fingerprint="other")),
+    "workload": lambda one: in_its_point(one, workload="mine:Own"),
+    "device": lambda one: in_its_point(one, device="cpu"),
+}
+"""Each changes one thing of a record."""
+
+
+@pytest.mark.parametrize("name", CHANGES)
 def test_what_differs_is_refused_by_name(name: str) -> None:
     first, *others = went_well()
-    assert str(observe_memory([changed(first, name), *others])).startswith(
+    assert str(observe_memory([CHANGES[name](first), *others])).startswith(
         f"the points differ in {name.removesuffix(' memory')}: "
     )
 
@@ -227,8 +221,8 @@ def test_without_a_cap_it_had_the_card_less_the_context() -> None:
     [
         ran_out(900, load=None),
         replace(ran_out(900, load=4_000), gpu=None),
-        changed(ran_out(900, load=4_000, cap_bytes=GIB), "GPU"),
-        changed(ran_out(900, load=4_000, cap_bytes=GIB), "allocator setting"),
+        CHANGES["GPU"](ran_out(900, load=4_000, cap_bytes=GIB)),
+        CHANGES["allocator setting"](ran_out(900, load=4_000, cap_bytes=GIB)),
     ],
 )
 def test_one_of_which_too_little_is_known_is_told_and_not_counted(failed: Record) -> None:
@@ -251,9 +245,7 @@ def test_retries_of_the_allocator_are_told() -> None:
 
 def test_other_processes_on_the_card_are_told() -> None:
     first, *others = went_well()
-    crowded = replace(
-        first, gpu=Gpu(name=GPU.name, uuid="x", total_bytes=GPU.total_bytes, foreign_processes=2)
-    )
+    crowded = replace(first, gpu=replace(GPU, foreign_processes=2))
     found = told([crowded, *others])
     (remark,) = found.remarks
     assert remark.startswith("1 of 5 points ran next to other processes")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.files import append_line, read_lines, write_atomically
+from jobkit.core.files import read_lines, write_atomically
 from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import LENGTHS_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE
@@ -33,8 +31,8 @@ from tests.support.builders import (
     record,
     write_answer,
     write_exit,
-    write_points,
     write_record,
+    write_records,
     write_submitted,
 )
 
@@ -82,10 +80,7 @@ def run_of(
     lengths: bool = True,
 ) -> Path:
     """Return a run folder whose points went well, and where the largest batch is wanted."""
-    points = grid(sizes, device=device)
-    run = write_points(folder / "run", points)
-    for point in points:
-        write_record(run, measured(point))
+    run = write_records(folder / "run", map(measured, grid(sizes, device=device)))
     if lengths:
         write_atomically(run / LENGTHS_FILE, Lengths(paragraphs=((900,),) * ITEMS).to_json())
     want(run, memory_bytes)
@@ -112,7 +107,9 @@ def planned(run: Path) -> Point:
 
 def test_the_safe_batch_is_tried_first_as_a_point_of_its_own(tmp_path: Path) -> None:
     run = run_of(tmp_path)
+    assert "the largest batch has not been tried yet" in str(read_sources([run]).notes)
     point = planned(run)
+    assert read_sources([run]).rows[-1].point == point.point_id
     (trial,) = trials(run)
     assert (point.index, point.point_id) == (6, f"batch_size-{trial.batch_size}-verify")
     assert points_of(run)[-1] == point
@@ -227,19 +224,6 @@ def test_a_trial_that_left_no_trace_is_not_begun_again(tmp_path: Path) -> None:
     assert planned(run).index == 7, "asked for anew, it is tried anew"
 
 
-def test_only_trials_since_it_was_asked_for_are_counted(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    for _ in range(3):
-        ends(run, planned(run), Outcome.RAM_OOM)
-    search.next_trial(run)
-    want(run, GIB // 2, after=3)
-    again = planned(run)
-    assert (again.index, trials(run)[-1].capacity_bytes) == (9, GIB // 2)
-    ends(run, again, Outcome.OK)
-    assert search.next_trial(run) is None
-    assert len(trials(run)) == 4
-
-
 def test_a_second_trial_of_a_size_is_a_point_of_its_own(tmp_path: Path) -> None:
     """An old failure must not settle it: nothing of it has run."""
     run = run_of(tmp_path)
@@ -293,21 +277,6 @@ def test_what_was_not_measured_neither_held_nor_failed(tmp_path: Path) -> None:
     assert not (tmp_path / "ledger.jsonl").exists()
 
 
-def test_a_folder_that_two_trials_share_holds_one_record_each(tmp_path: Path) -> None:
-    """As in old runs: the record counts for the point that it names."""
-    run = run_of(tmp_path)
-    first = planned(run)
-    ends(run, first, Outcome.OK)
-    search.next_trial(run)
-    append_line(run / POINTS_FILE, to_json(replace(first, index=7)))
-    read = read_run(run)
-    assert [point.verdict.outcome for point in read.points[5:]] == [Outcome.OK, Outcome.LOST]
-    assert [point.chosen.record for point in read.points if point.chosen].count(None) == 1
-    assert any("of another point" in note for note in read.notes)
-    write_record(run, replace(measured(replace(first, index=7)), try_number=2))
-    assert [point.verdict.outcome for point in read_run(run).points[5:]] == [Outcome.OK, Outcome.OK]
-
-
 def test_a_gpu_is_capped_and_judged_by_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-1")
     monkeypatch.setattr(nvml, "read_gpu", lambda uuid, _: replace(GPU, uuid=uuid))
@@ -354,11 +323,7 @@ def test_all_of_a_card_is_less_than_it_holds(tmp_path: Path, monkeypatch: pytest
     assert point.cap_bytes is None
     assert GPU.total_bytes is not None
     assert 0.9 * GPU.total_bytes < trials(run)[0].capacity_bytes <= GPU.total_bytes - 3 * GIB // 4
-
-
-def test_all_of_a_card_that_does_not_tell_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
-    run = run_of(tmp_path, device="cuda", memory_bytes=None)
+    run = run_of(tmp_path / "silent", device="cuda", memory_bytes=None)
     for one in points_of(run):
         write_record(run, replace(measured(one), gpu=replace(GPU, total_bytes=None)))
     assert search.next_trial(run) is None
@@ -405,45 +370,22 @@ def test_another_knob_is_refused(tmp_path: Path) -> None:
     assert "no other knob varies" in trials(run)[0].message
 
 
-def test_without_a_wish_it_is_an_error(tmp_path: Path) -> None:
+def test_the_command_prints_the_number_of_the_point_and_says_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = run_of(tmp_path)
-    (run / SEARCH_GOAL_FILE).unlink()
-    with pytest.raises(JobkitError, match=r"find_max.json: No such file"):
-        search.next_trial(run)
-
-
-def test_the_trial_stands_in_the_table_and_in_a_note(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    notes = read_sources([run]).notes
-    assert any("the largest batch has not been tried yet" in note for note in notes)
-    point = planned(run)
-    sources = read_sources([run])
-    assert sources.rows[-1].point == point.point_id
-    assert any(note.endswith("of the process is being tried") for note in sources.notes)
-    write_exit(run, point, Exit(status=1, stage="run", outcome=Outcome.CANCELLED))
-    notes = read_sources([run]).notes
-    assert any(note.endswith("was tried and ended as cancelled") for note in notes)
-    assert read_run(run).notes == ()
-
-
-def test_the_command_prints_the_number_of_the_point_and_says_what_was_found(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-
-    def command() -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "jobkit.fit.search", str(run)]
-        return subprocess.run(argv, capture_output=True, text=True, check=False)
-
-    done = command()
-    assert (done.returncode, done.stdout) == (0, "6\n")
-    assert done.stderr.startswith("find_max: batch_size ")
+    monkeypatch.setattr(sys, "argv", ["search", str(run)])
+    assert search.main() == 0
+    out, err = capsys.readouterr()
+    assert (out, err[:21]) == ("6\n", "find_max: batch_size ")
     ends(run, points_of(run)[-1], Outcome.OK)
-    done = command()
-    assert (done.returncode, done.stdout) == (0, "")
-    assert " held: needed " in done.stderr
+    assert search.main() == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert " held: needed " in err
     (run / SEARCH_GOAL_FILE).unlink()
-    done = command()
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "find_max.json" in done.stderr
+    assert search.main() == 1
+    assert "find_max.json: No such file" in capsys.readouterr().err
 
 
 @pytest.mark.fault

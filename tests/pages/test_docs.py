@@ -233,7 +233,7 @@ def _template_values() -> dict[str, object]:
     model = ModelRef(path="/m", name="en", size="tiny", stand_in=True, fingerprint="f", size_bytes=1)
     spec = SweepSpec(name="minimal")
     (point, *_) = plan(spec, Inputs(run_id="minimal-1", text=text, model=model, device="cpu"))
-    return vars(job_values(spec, load_site("slurm-default", "slurm"), Path("/runs/minimal-1"), point))
+    return job_values(spec, load_site("slurm-default", "slurm"), Path("/runs/minimal-1"), point)
 
 
 def test_the_blocks_of_the_template_are_told() -> None:

@@ -32,25 +32,25 @@ def test_doubling_and_then_halving_finds_the_edge(edge: int, most: int) -> None:
     assert doubling(passes_up_to(edge), most, then_halve=True).found == min(edge, most)
 
 
-def test_doubling_alone_finds_the_last_power_of_two_that_passed() -> None:
-    found = doubling(passes_up_to(300), 881, then_halve=False)
-    assert (found.found, tried(found)) == (256, [2, 4, 8, 16, 32, 64, 128, 256, 512])
-
-
-def test_halving_goes_on_between_the_last_that_passed_and_the_first_that_failed() -> None:
-    found = doubling(passes_up_to(11), 881, then_halve=True)
-    assert (found.found, tried(found)) == (11, [2, 4, 8, 16, 12, 10, 11])
-
-
-@pytest.mark.parametrize("then_halve", [False, True])
-def test_doubling_stops_at_one_size_beyond_the_text(then_halve: bool) -> None:  # noqa: FBT001 - pytest's
-    found = doubling(passes_up_to(10_000), 30, then_halve=then_halve)
-    assert (found.found, tried(found)) == (30, [2, 4, 8, 16, 32])
-
-
-def test_where_not_even_the_first_passes_the_smallest_is_left() -> None:
-    found = doubling(passes_up_to(0), 30, then_halve=True)
-    assert (found.found, tried(found)) == (1, [2])
+@pytest.mark.parametrize(
+    ("edge", "most", "then_halve", "best", "batches"),
+    [
+        (300, 881, False, 256, [2, 4, 8, 16, 32, 64, 128, 256, 512]),
+        (11, 881, True, 11, [2, 4, 8, 16, 12, 10, 11]),
+        (10_000, 30, False, 30, [2, 4, 8, 16, 32]),
+        (10_000, 30, True, 30, [2, 4, 8, 16, 32]),
+        (0, 30, True, 1, [2]),
+    ],
+)
+def test_doubling_goes_up_to_the_first_that_fails_or_one_size_beyond_the_text(
+    edge: int,
+    most: int,
+    then_halve: bool,  # noqa: FBT001 - by name
+    best: int,
+    batches: list[int],
+) -> None:
+    found = doubling(passes_up_to(edge), most, then_halve=then_halve)
+    assert (found.found, tried(found)) == (best, batches)
 
 
 @given(st.integers(1, 5000), st.integers(0, 6000))

@@ -140,24 +140,10 @@ def test_the_sizes_are_spread_evenly_in_load_up_to_a_quarter() -> None:
     assert found == [loads.own(size) for size in sizes(loads).batch_sizes]
 
 
-def test_the_sizes_stay_below_a_quarter_of_the_card() -> None:
-    loads = novel(2_000)
-    found = sizes(loads, 200_000).batch_sizes
-    assert 0.9 * 50_000 < loads.load(found[-1]) <= 50_000
-    assert len(found) == 5
-
-
 def test_the_sizes_lie_above_the_floor_where_the_text_permits() -> None:
     loads = novel(300)
     assert loads.load(sizes(loads, 30_000).batch_sizes[0]) >= MIN_LOAD
     assert len(sizes(loads, 30_000).batch_sizes) == 5
-
-
-def test_a_short_text_is_measured_as_far_as_it_goes() -> None:
-    assert sizes(Loads(lengths([[30], [20], [10], [10]]))).batch_sizes == (1, 2, 3, 4)
-    few = sizes(Loads(lengths([[30], [20]])))
-    assert few.batch_sizes == (1, 2)
-    assert "too few distinct loads (2)" in few.why
 
 
 def test_a_card_too_small_is_told() -> None:
@@ -182,8 +168,3 @@ def test_sizes_are_ascending_of_distinct_loads_and_fit(
     possible = [size for size in loads.steps if largest_load is None or loads.load(size) <= largest_load]
     assert len(found) == min(points, len(possible)) or len(found) >= 4
     assert bool(why) == (len(found) < min(points, 4))
-
-
-def test_a_card_that_the_model_alone_fills_is_no_matter_of_the_text() -> None:
-    loads = Loads(Lengths(paragraphs=((900,), (900,))))
-    assert sizes(loads, 0.0) == ((), "what the model takes alone is more than there is")

@@ -13,7 +13,6 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.planning.child import run_in_child
-from jobkit.planning.standin.build import make_standin
 from tests.whole.test_imports import imported
 
 NAPS = "import os, time\nopen(os.environ['TOLD'], 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
@@ -57,15 +56,6 @@ def test_a_failure_is_told_in_words(
     with pytest.raises(JobkitError, match=told) as caught:
         run_in_child(name, say=print, what="trying")
     assert caught.value.hint
-
-
-def test_training_happens_in_a_process_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "torch.py").write_text("import os; raise OSError(f'no card for {os.getpid()}')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(JobkitError, match=r"building the stand-in model \(full\) failed: OSError") as caught:
-        make_standin("full", tmp_path / "cache", print)
-    assert f"for {os.getpid()}" not in caught.value.message
-    assert [path.name for path in (tmp_path / "cache" / "models").iterdir() if path.is_dir()] == []
 
 
 def test_an_interrupted_training_leaves_no_process_and_no_folder(tmp_path: Path) -> None:

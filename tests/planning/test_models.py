@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.models import NOT_BUILT, fetch_model, find_model, list_models, model_places
-from jobkit.run.staged import fingerprint, missing_files
+from jobkit.run.staged import missing_files
 from jobkit.run.workloads.stanza_ner import StanzaNer
 
 
@@ -64,16 +64,19 @@ def test_a_missing_model_names_the_places_and_the_command(
     assert not cache.exists()
 
 
-def test_a_tiny_model_is_always_the_stand_in(cache: Path) -> None:
-    with pytest.raises(JobkitError, match="only the stand-in has the size 'tiny'") as caught:
-        find(cache, "tiny")
-    assert "model.fallback: stand-in" in caught.value.hint
-
-
-def test_there_is_no_stand_in_for_another_language(cache: Path) -> None:
-    with pytest.raises(JobkitError, match="'de' is not on this machine") as caught:
-        find(cache, fallback="stand-in", name="de")
-    assert "jobkit models fetch de" in caught.value.hint
+@pytest.mark.parametrize(
+    ("name", "size", "fallback", "told", "hint"),
+    [
+        ("en", "tiny", None, "only the stand-in has the size 'tiny'", "model.fallback: stand-in"),
+        ("de", "full", "stand-in", "'de' is not on this machine", "jobkit models fetch de"),
+    ],
+)
+def test_a_tiny_model_is_always_the_stand_in_which_is_english(
+    cache: Path, name: str, size: str, fallback: str | None, told: str, hint: str
+) -> None:
+    with pytest.raises(JobkitError, match=told) as caught:
+        find(cache, size, fallback, name)
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize("size", ["tiny", "full"])
@@ -141,16 +144,6 @@ def test_stanzas_own_folder_is_where_stanza_says(cache: Path) -> None:
 
     own = Path(user_cache_dir("stanza", "StanfordNLP", stanza.__resources_version__)) / "resources"
     assert model_places("en", cache)[-1] == own
-
-
-def test_a_fingerprint_is_of_names_and_bytes(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("1")
-    (tmp_path / "b").write_text("2")
-    whole = fingerprint(tmp_path, ("a", "b"))
-    assert whole == fingerprint(tmp_path, ("b", "a"))
-    (tmp_path / "a").write_text("2")
-    (tmp_path / "b").write_text("1")
-    assert whole != fingerprint(tmp_path, ("a", "b"))
 
 
 def test_a_fetched_model_is_found_and_loads(

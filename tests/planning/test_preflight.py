@@ -10,7 +10,6 @@ from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
 from jobkit.fit.loads import Loads
-from jobkit.planning import batch_sizes
 from jobkit.planning.preflight import longest, preflight
 from jobkit.planning.text_lengths import text_lengths
 from jobkit.planning.texts import find_text
@@ -119,18 +118,3 @@ def test_a_beginning_is_found_where_punctuation_sees_other_sentences() -> None:
     assert first.beginning.endswith(" ...")
     assert longest(["..."], [[3]])[0].beginning == "..."
     assert longest([], []) == []
-
-
-def test_the_memory_that_find_max_names_is_that_of_the_card(kept: Path, tmp_path: Path) -> None:
-    del kept
-    path = tmp_path / "spec.yaml"
-    for device, memory, expected in (
-        ("cuda", "16GiB", (16 * GIB, True)),
-        ("cuda", "device", (batch_sizes.ASSUMED_BYTES, False)),
-        ("cpu", "16GiB", (None, False)),
-    ):
-        keys = f"name: t\ntext: sample:60\ndevice: {device}\nfind_max: {{memory: {memory}}}\n"
-        path.write_text(f"{keys}model: {{fallback: stand-in}}\nsweep: {{batch_size: auto}}\n")
-        found = preflight(path, fast=True)
-        assert (found.gpu_memory_bytes, found.gpu_memory_named) == expected
-        assert found.measure

@@ -7,17 +7,8 @@ from statistics import mean, median
 
 import pytest
 
-from jobkit.planning.sample import (
-    COLUMNS,
-    LONG_SENTENCE_CHARS,
-    PARAGRAPHS,
-    SEED,
-    Sample,
-    generate,
-    join_paragraphs,
-    sample_text,
-    write_sample,
-)
+from jobkit.planning import sample as text
+from jobkit.planning.sample import SEED, Sample, generate, sample_text, write_sample
 from jobkit.run.paragraphs import read_paragraphs, split_paragraphs
 
 SHA256 = "3893a1c6adf0f8557b80cd358db4ff686c1487e35e7d72f4fe1bb498d5a93570"
@@ -39,7 +30,7 @@ def test_other_seeds_give_other_text(sample: Sample) -> None:
 
 def test_lengths_are_a_novels(sample: Sample) -> None:
     lengths = [len(paragraph) for paragraph in sample.paragraphs]
-    assert len(lengths) == PARAGRAPHS == 881
+    assert len(lengths) == text.PARAGRAPHS == 881
     assert median(lengths) == pytest.approx(119, abs=3)
     assert mean(lengths) == pytest.approx(185.5, abs=4)
     assert min(lengths) == pytest.approx(5, abs=2)
@@ -48,7 +39,7 @@ def test_lengths_are_a_novels(sample: Sample) -> None:
 
 def test_one_sentence_is_very_long_and_most_are_short(sample: Sample) -> None:
     lengths = sorted(end - start for spans in sample.sentences for start, end in spans)
-    assert lengths[-1] >= LONG_SENTENCE_CHARS - 20
+    assert lengths[-1] >= text.LONG_SENTENCE_CHARS - 20
     assert median(lengths) < 80
     assert lengths[-20] > 250
 
@@ -56,7 +47,7 @@ def test_one_sentence_is_very_long_and_most_are_short(sample: Sample) -> None:
 @pytest.mark.parametrize("seed", [SEED, 1, 2])
 def test_paragraphs_are_read_back_as_they_were_made(seed: int) -> None:
     made = generate(seed, 200).paragraphs
-    assert split_paragraphs(join_paragraphs(made)) == list(made)
+    assert split_paragraphs(text.join_paragraphs(made)) == list(made)
 
 
 @pytest.mark.parametrize("seed", [SEED, 1, 2])
@@ -86,7 +77,7 @@ def test_hard_cases_are_there(sample: Sample) -> None:
     assert sum("\n    " in entity.text for entity in sample.gold) >= 1
     assert sum(paragraph.startswith(" ") for paragraph in sample.paragraphs) >= 30
     assert any("“" in paragraph for paragraph in sample.paragraphs)
-    assert max(len(line) for line in sample_text().splitlines()) <= COLUMNS
+    assert max(len(line) for line in sample_text().splitlines()) <= text.COLUMNS
 
 
 def test_write_sample_writes_text_and_gold_and_mends_a_damaged_text(tmp_path: Path, sample: Sample) -> None:

@@ -122,11 +122,6 @@ def test_a_missing_text_says_where_it_was_looked_for(folder: Path, cache: Path) 
     assert "sample" in caught.value.hint
 
 
-def test_a_folder_is_no_text(folder: Path, cache: Path) -> None:
-    with pytest.raises(JobkitError, match="is a folder"):
-        find_text(".", base=folder, cache=cache)
-
-
 def test_an_address_is_downloaded_once(folder: Path, cache: Path, server: str) -> None:
     (folder / "a.txt").write_text("from afar\n")
     found = find_text(f"{server}/a.txt", base=folder, cache=cache)

@@ -10,15 +10,13 @@ from jobkit.core.units import GIB
 from jobkit.report.columns import LEGENDS, MEASURES, SizeColumn, size_columns, without_repetition
 from jobkit.report.output import render
 from jobkit.report.tables import Size, collect
-from tests.support.builders import grid, record, write_points, write_record
+from tests.support.builders import grid, record, write_points, write_record, write_records
 
 
 def sizes(run: Path, inert: tuple[str, ...] = ()) -> Sequence[Size]:
     """Return the sizes of a run whose knobs perhaps did not take effect."""
-    write_points(run, points := grid([50, 100]))
-    for p in points:
-        write_record(run, replace(record(p), inert=inert if p.index == 1 else ()))
-    return collect([run]).by_size
+    records = [replace(record(p), inert=inert if p.index == 1 else ()) for p in grid([50, 100])]
+    return collect([write_records(run, records)]).by_size
 
 
 def cells(columns: Sequence[SizeColumn]) -> dict[str, Sequence[str]]:
@@ -43,10 +41,9 @@ def test_the_sum_goes_if_its_parts_are_shown(tmp_path: Path) -> None:
 
 
 def test_a_mean_over_fewer_points_than_the_row_says_so(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([50], repeats=3))
-    for p in points:
-        told = record(p)
-        write_record(run, told if p.repeat == 1 else replace(told, memory=Memory(maxrss_bytes=GIB)))
+    first, *others = map(record, grid([50], repeats=3))
+    others = [replace(other, memory=Memory(maxrss_bytes=GIB)) for other in others]
+    run = write_records(tmp_path / "run", [first, *others])
     sizes_ = collect([run]).sizes
     assert sizes_[["n", "items_per_s_n", "gpu_peak_bytes_n"]].to_numpy().tolist() == [[3, 3, 1]]
     report = render(collect([run]), width=200)

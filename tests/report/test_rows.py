@@ -9,20 +9,27 @@ from jobkit.core.measurements import Memory
 from jobkit.core.units import GIB
 from jobkit.report.rows import Row
 from jobkit.report.sources import read_sources
-from tests.support.builders import GPU, point, record, write_points, write_record
+from tests.support.builders import GPU, point, record, write_records
 
 
 def row_of(run: Path, memory: Memory, foreign: int | None) -> Row:
-    write_points(run, [point()])
-    write_record(run, replace(record(point()), memory=memory, gpu=replace(GPU, foreign_processes=foreign)))
-    (row,) = read_sources([run]).rows
+    told = replace(record(point()), memory=memory, gpu=replace(GPU, foreign_processes=foreign))
+    (row,) = read_sources([write_records(run, [told])]).rows
     return row
 
 
-def test_a_card_of_ones_own_tells_the_peak_by_its_rise(tmp_path: Path) -> None:
-    memory = Memory(device_peak_bytes=5 * GIB, device_idle_bytes=GIB)
+@pytest.mark.parametrize(
+    ("memory", "instrument"),
+    [
+        (Memory(device_peak_bytes=5 * GIB, device_idle_bytes=GIB), "NVML device above idle"),
+        (Memory(context_bytes=GIB, reserved_peak_bytes=3 * GIB), "context + torch reserved"),
+    ],
+)
+def test_without_the_peak_of_the_process_another_instrument_stands_in(
+    tmp_path: Path, memory: Memory, instrument: str
+) -> None:
     found = row_of(tmp_path / "run", memory, 0)
-    assert (found.gpu_peak_bytes, found.gpu_instrument) == (4 * GIB, "NVML device above idle")
+    assert (found.gpu_peak_bytes, found.gpu_instrument) == (4 * GIB, instrument)
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,11 @@ from jobkit.core.job_files import Exit
 from jobkit.core.records import Outcome, Record
 from jobkit.report.sentences import count_lines, fastest_line, heading, missing_lines
 from jobkit.report.tables import Collected, collect
-from tests.support.builders import GPU, grid, point, record, write_exit, write_points, write_record
+from tests.support.builders import GPU, grid, point, record, write_exit, write_points, write_records
 
 
 def collected(run: Path, records: Sequence[Record]) -> Collected:
-    write_points(run, [record.point for record in records])
-    for one in records:
-        write_record(run, one)
-    return collect([run])
+    return collect([write_records(run, records)])
 
 
 def title(found: Collected) -> list[str]:

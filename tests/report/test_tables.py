@@ -14,7 +14,6 @@ from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Job, Outcome, Point
-from jobkit.core.shell import Completed
 from jobkit.core.units import GIB
 from jobkit.report.tables import Collected, collect
 from tests.support.builders import (
@@ -22,12 +21,11 @@ from tests.support.builders import (
     batch,
     grid,
     record,
-    summary,
-    write_answer,
     write_batches,
     write_exit,
     write_points,
     write_record,
+    write_records,
     write_submitted,
 )
 
@@ -35,10 +33,8 @@ DATA = Path(__file__).parents[1] / "data" / "predecessors"
 
 
 def whole_run(folder: Path, points: list[Point]) -> Path:
-    write_points(folder, points)
-    for p in points:
-        write_record(folder, record(p, work_s=400 / p.params["batch_size"] + p.repeat - 1))
-    return folder
+    records = [record(p, work_s=400 / p.params["batch_size"] + p.repeat - 1) for p in points]
+    return write_records(folder, records)
 
 
 def outcomes(collected: Collected) -> list[str | None]:
@@ -60,11 +56,6 @@ def test_a_row_for_each_point_and_one_for_each_size(tmp_path: Path) -> None:
     assert sizes["ram_peak_bytes"].tolist() == [2 * GIB + 1024] * 2
 
 
-def test_one_repeat_has_no_standard_deviation(tmp_path: Path) -> None:
-    found = collect([whole_run(tmp_path / "run", grid([50]))])
-    assert found.sizes["work_s_sd"].isna().all()
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -75,10 +66,9 @@ def test_one_repeat_has_no_standard_deviation(tmp_path: Path) -> None:
     ],
 )
 def test_what_ran_on_something_else_never_shares_a_row(tmp_path: Path, change: dict[str, object]) -> None:
-    run = write_points(tmp_path / "run", points := grid([50], repeats=2))
-    write_record(run, record(points[0]))
-    write_record(run, replace(record(points[1]), **change))  # type: ignore[arg-type]
-    found = collect([run])
+    first, second = map(record, grid([50], repeats=2))
+    second = replace(second, **change)  # type: ignore[arg-type]
+    found = collect([write_records(tmp_path / "run", [first, second])])
     assert found.sizes["n"].tolist() == [1, 1]
     assert found.notes[-1].startswith("2 tables, never mixed: they differ in ")
 
@@ -99,9 +89,8 @@ def test_another_model_text_or_order_is_another_group(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("device", "n"), [("cpu", [1, 1]), ("cuda", [2])])
 def test_only_on_a_cpu_the_host_is_what_is_measured(device: str, n: list[int], tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([50], repeats=2, device=device))
-    write_record(run, record(points[0]))
-    write_record(run, replace(record(points[1]), host="node2"))
+    first, second = map(record, grid([50], repeats=2, device=device))
+    run = write_records(tmp_path / "run", [first, replace(second, host="node2")])
     assert collect([run]).sizes["n"].tolist() == n
 
 
@@ -126,11 +115,9 @@ def test_a_failed_point_is_a_row_with_its_evidence(tmp_path: Path) -> None:
 
 
 def test_out_of_gpu_memory_is_a_result(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([50, 600], repeats=2))
-    for p in points[:3]:
-        write_record(run, record(p))
-    write_record(run, replace(record(points[3]), outcome=Outcome.GPU_OOM, summary=None))
-    found = collect([run])
+    *well, last = map(record, grid([50, 600], repeats=2))
+    failed = replace(last, outcome=Outcome.GPU_OOM, summary=None)
+    found = collect([write_records(tmp_path / "run", [*well, failed])])
     assert (found.failed, found.exit_code) == (0, 0)
     assert found.sizes["outcomes"].tolist() == ["ok", "1 ok, 1 gpu_oom"]
     assert found.sizes["n"].tolist() == [2, 1]
@@ -144,13 +131,6 @@ def test_the_try_that_went_well_counts(tmp_path: Path) -> None:
     write_record(run, replace(cut, try_number=10))
     row = collect([run]).points.iloc[0]
     assert (row["outcome"], row["tries"], row["work_s"]) == ("ok", 3, 5)
-
-
-def test_else_the_latest_try_counts_and_2_comes_before_10(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([50]))
-    for number, outcome in ((2, Outcome.PREEMPTED), (10, Outcome.BUG)):
-        write_record(run, replace(record(points[0]), outcome=outcome, try_number=number))
-    assert outcomes(collect([run])) == ["bug"]
 
 
 def test_batches_tell_how_far_a_try_without_a_record_came(tmp_path: Path) -> None:
@@ -202,11 +182,7 @@ def test_a_run_named_twice_counts_once(tmp_path: Path) -> None:
 def test_a_path_that_does_not_exist_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="no such file or folder"):
         collect([tmp_path / "nowhere"])
-
-
-def test_nothing_found_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
-    found = collect([tmp_path])
-    assert (found.exit_code, len(found.sizes)) == (2, 0)
+    assert collect([tmp_path]).exit_code == 2, "nothing is there"
 
 
 def test_the_old_logs_join_the_same_tables(tmp_path: Path) -> None:
@@ -222,20 +198,17 @@ def test_the_old_logs_join_the_same_tables(tmp_path: Path) -> None:
 
 
 def test_what_a_reader_must_know_is_remarked_once(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([50], repeats=2))
-    for p in points:
-        odd = record(p)
-        write_record(
-            run,
-            replace(
-                odd,
-                inert=("tokenize_batch_size",),
-                effective={"tokenize_batch_size": 32},
-                gpu=replace(GPU, foreign_processes=1),
-                memory=replace(odd.memory, disagreement="torch holds more than NVML saw"),
-            ),
+    odd = [
+        replace(
+            plain,
+            inert=("tokenize_batch_size",),
+            effective={"tokenize_batch_size": 32},
+            gpu=replace(GPU, foreign_processes=1),
+            memory=replace(plain.memory, disagreement="torch holds more than NVML saw"),
         )
-    assert collect([run]).notes == (
+        for plain in map(record, grid([50], repeats=2))
+    ]
+    assert collect([write_records(tmp_path / "run", odd)]).notes == (
         "tokenize_batch_size did not take effect; in effect: tokenize_batch_size=32",
         "instruments disagree (2 points): torch holds more than NVML saw",
         "2 points ran next to other processes on the GPU: distrust speed and memory",
@@ -247,38 +220,6 @@ def test_a_knob_named_like_a_column_does_not_hide_it(tmp_path: Path) -> None:
     found = collect([whole_run(tmp_path / "run", [p])])
     assert found.knobs == ("batch_size", "knob_repeat")
     assert found.points["repeat"].tolist() == [1]
-
-
-def test_total_gpu_memory_falls_back_on_context_and_reserved(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([50]))
-    known = record(points[0])
-    memory = replace(known.memory, process_peak_bytes=None, reserved_peak_bytes=2 * GIB)
-    write_record(run, replace(known, memory=memory, summary=summary(50, 1.0, 9)))
-    row = collect([run]).points.iloc[0]
-    assert (row["gpu_peak_bytes"], row["gpu_instrument"]) == (2.75 * GIB, "context + torch reserved")
-
-
-def test_spoilt_journals_are_named(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", grid([50]))
-    (run / "journal.jsonl").write_text('{"event": "submitted"}\nnoise\n{"event": "submitting"}\n{"half')
-    (run / "accounting.jsonl").write_text("[]\n")
-    notes = collect([run]).notes
-    assert "journal.jsonl:1: not a submission" in notes[0]
-    assert "accounting.jsonl:1: not a JSON object" in notes[1]
-
-
-def test_real_accounting_explains_a_task_that_left_nothing(tmp_path: Path) -> None:
-    captured = Path(__file__).parents[1] / "data" / "slurm" / "sacct-timeout.txt"
-    points = grid([50])
-    text = captured.read_text(encoding="utf-8").replace("jobkit-capture", points[0].run_id)
-    parsed = pytest.importorskip("jobkit.schedulers.slurm").parse_accounting(
-        Completed(("sacct",), 0, text, "")
-    )
-    told = next(item for item in parsed if item.outcome is Outcome.TIMEOUT)
-    run = write_points(tmp_path / "run", points)
-    write_submitted(run, "slurm", told.job_id, first=told.task, last=told.task, offset=1 - told.task)
-    write_answer(run, "slurm", "accounting", text)
-    assert outcomes(collect([run])) == ["timeout"]
 
 
 def test_the_jobs_that_hold_points_to_come_are_asked_for_by_name(tmp_path: Path) -> None:
@@ -379,9 +320,8 @@ def test_a_trial_changes_no_figure_of_the_sweep(tmp_path: Path, old: bool) -> No
 
 
 def test_points_that_ran_at_the_same_time_are_said(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([50, 100], repeats=2, device="cpu"))
-    for p in points:
-        write_record(run, record(p))
+    points = grid([50, 100], repeats=2, device="cpu")
+    run = write_records(tmp_path / "run", map(record, points))
     assert collect([run]).points["overlaps"].tolist() == [0] * 4
     late = record(points[0])
     write_record(run, replace(record(points[2]), started_at=late.started_at))

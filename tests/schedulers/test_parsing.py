@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers.parsing import (
-    as_walltime,
     bytes_of,
     expand_tasks,
     no_such,
@@ -107,10 +106,6 @@ def test_sizes(text: str, size: int | None) -> None:
 )
 def test_durations(text: str, seconds: float | None) -> None:
     assert seconds_of(text) == seconds
-
-
-def test_a_walltime_is_written_as_in_the_spec() -> None:
-    assert as_walltime(90_061) == "25:01:01"
 
 
 def test_a_name_that_is_nearly_right_gets_the_right_one() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +11,8 @@ from jobkit.core.shell import Completed
 from jobkit.schedulers.parsing import find_job_id, refusal
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.schedulers.types import JobId
-from tests.support.surveys import FILES
+from tests.support.surveys import FILES, captured
 
-Captured = Callable[[str], Completed]
 CLUSTERS = [name for name in SCHEDULERS if not runs_here(name)]
 FORMS = [
     ("slurm", "{}"),
@@ -43,7 +40,7 @@ def job_id(scheduler: str, text: str) -> JobId:
         ("sge/submit-plain-array", ""),
     ],
 )
-def test_the_job_id_of_every_form_of_answer(answer: str, cluster: str, captured: Captured) -> None:
+def test_the_job_id_of_every_form_of_answer(answer: str, cluster: str) -> None:
     job = job_id(answer.partition("/")[0], captured(answer).stdout)
     assert job.id.isdigit()
     assert job.cluster == cluster
@@ -87,7 +84,7 @@ def test_no_job_id_is_an_error(scheduler: str, text: str) -> None:
         ("sge/throttle-denied", "must be at least owner"),
     ],
 )
-def test_what_is_refused_of_a_change(captured: Captured, answer: str, words: str) -> None:
+def test_what_is_refused_of_a_change(answer: str, words: str) -> None:
     refused = refusal(captured(answer), by_name(answer.partition("/")[0]).OVER_PATTERN)
     assert (refused is not None) == bool(words)
     assert words in (refused or "")

@@ -11,15 +11,7 @@ from jobkit.setup.findings import Status
 from tests.support.surveys import survey_of
 
 SPEC = "name: mine\nworkload: count\ntext: a.txt\nscheduler: slurm\nresources: {gpus: 2, queue: gpu}\n"
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "config").mkdir()
-    (tmp_path / "a.txt").write_text("One.\n", encoding="utf-8")
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def opened(path: Path | None = None, **options: str) -> Case:

@@ -10,32 +10,21 @@ import pytest
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.survey import AccountingStatus, Consumable, Survey
-from jobkit.schedulers.types import Request
 from jobkit.setup.check_site import SiteRequest, check_site, controller
 from jobkit.setup.findings import Finding, Status
-from jobkit.spec.site import Requests, load_site
-from tests.support.surveys import captured, survey_of
+from jobkit.spec.site import Requests, Site, load_site
+from tests.support.surveys import REQUEST, captured, survey_of
 
-REQUEST = Request(
-    name="doctor",
-    queue=None,
-    gpus=0,
-    gpu_type=None,
-    cpus=1,
-    memory_bytes=2**30,
-    walltime_s=600,
-    account=None,
-    qos=None,
-)
 LAB, OTHER = survey_of("slurm", "lab"), survey_of("slurm", "other")
 GRID = survey_of("sge", "lab")
 GRID_OTHER = survey_of("sge", "other", projects=captured("sge/other-projects"))
 SGE = load_site("sge-default", "sge").requests
 
 
-def asking(requests: Requests | None = None, **changes: Any) -> SiteRequest:
-    own = {key: changes.pop(key) for key in ("memory_per", "limit", "points", "queue_key") if key in changes}
-    return SiteRequest(request=replace(REQUEST, **changes), requests=requests or Requests(), **own)
+def asking(requests: Requests | None = None, memory_per: Any = "job", **changes: Any) -> SiteRequest:
+    own = {key: changes.pop(key) for key in ("limit", "points", "queue_key") if key in changes}
+    site = Site(name="lab", scheduler="sge", requests=requests or Requests(), memory_per=memory_per)
+    return SiteRequest(request=replace(REQUEST, **changes), site=site, **own)
 
 
 def looked(survey: Survey, asked: SiteRequest) -> dict[str, Finding]:

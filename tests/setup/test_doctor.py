@@ -17,15 +17,7 @@ from tests.fakes.cluster import FakeCluster
 
 COUNT = "name: mine\nworkload: count\ntext: a.txt\nrepeats: 1\n"
 RESOURCES = 'resources: {gpus: 1, cpus: 1, memory: 200MiB, walltime: "00:02:00"}\n'
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def case_of(scheduler: str, more: str = "", **options: object) -> Case:

@@ -28,14 +28,9 @@ resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+def soon(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "spec.yaml").write_text(SPEC, encoding="utf-8")
     monkeypatch.setattr(errand, "FIRST_PAUSE_S", 0.2)
-    return tmp_path
 
 
 def case_of(scheduler: str, more: str = "") -> Case:

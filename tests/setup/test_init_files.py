@@ -8,10 +8,11 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.sge.survey import resources
 from jobkit.schedulers.survey import AccountingStatus, Consumable, Queue, Resource, Survey
 from jobkit.setup.init_choice import choose
-from jobkit.setup.init_files import Setting, line, plain, scalar, site_name, site_text, spec_text, word
+from jobkit.setup.init_files import Plan, line, plain, scalar, site_name, site_text, spec_text, word
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from tests.support.surveys import captured, survey_of
@@ -66,15 +67,17 @@ SURVEYS = {
 
 def written(folder: Path, scheduler: str, survey: Survey) -> tuple[Site, SweepSpec, str, str]:
     """Return the two files, read back as jobkit reads them, and their texts."""
-    setting = Setting(
-        scheduler=scheduler,
+    plan = Plan(
+        scheduler=by_name(scheduler),
         why="as asked",
-        site_file=str(folder / "site.yaml"),
-        site=str(folder / "site.yaml"),
+        site_file=folder / "site.yaml",
+        spec_file=folder / "first.yaml",
+        own=False,
+        write_site=True,
         date="2026-01-02",
     )
     choice, usual = choose(survey), load_site(f"{scheduler}-default", scheduler)
-    texts = site_text(survey, choice, usual, setting), spec_text(survey, choice, setting)
+    texts = site_text(survey, choice, usual, plan), spec_text(survey, choice, plan)
     for name, text in zip(("site.yaml", "first.yaml"), texts, strict=True):
         (folder / name).write_text(text, encoding="utf-8")
     site = load_site(str(folder / "site.yaml"), scheduler)

@@ -68,9 +68,10 @@ def test_a_node_to_itself() -> None:
     assert "--exclusive" not in directives(spec().resources, load_site("slurm-default", "slurm"))
 
 
-def test_grid_engine_has_no_general_form_of_a_constraint() -> None:
-    with pytest.raises(JobkitError, match="constraint is asked for, but site 'sge-default' does not say"):
-        directives(spec(resources={"constraint": "a100"}).resources, load_site("sge-default", "sge"))
+@pytest.mark.parametrize("key", ["constraint", "gpu_type"])
+def test_what_a_site_cannot_spell_is_an_error(key: str) -> None:
+    with pytest.raises(JobkitError, match=f"{key} is asked for, but site 'sge-default' does not say how"):
+        directives(spec(resources={key: "a100"}).resources, load_site("sge-default", "sge"))
 
 
 WORDS = ("queue", "gpu_type", "account", "qos", "mail", "constraint", "reservation")
@@ -116,8 +117,3 @@ def test_one_cpu_need_not_be_asked_for() -> None:
     site = load_site("slurm-default", "slurm")
     bare = site.model_copy(update={"requests": site.requests.model_copy(update={"cpus": None})})
     assert not [line for line in directives(spec(resources={"cpus": 1}).resources, bare) if "cpu" in line]
-
-
-def test_what_a_site_cannot_spell_is_an_error() -> None:
-    with pytest.raises(JobkitError, match="gpu_type is asked for, but site 'sge-default' does not say how"):
-        directives(spec(resources={"gpu_type": "a100"}).resources, load_site("sge-default", "sge"))

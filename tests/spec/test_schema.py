@@ -87,21 +87,18 @@ def test_what_jobkit_refuses_an_editor_marks(
     assert not checker.is_valid(data)
 
 
-@pytest.mark.parametrize("unit", SIZE_UNITS)
-def test_a_size_in_every_unit_obeys_it(unit: str, checker: jsonschema.Draft202012Validator) -> None:
-    checker.validate({"name": "x", "resources": {"memory": f"1.5 {unit}"}})
-
-
-@pytest.mark.parametrize("find_max", [None, {}, {"memory": "device"}, {"memory": "16 GiB", "verify": False}])
-def test_the_largest_batch_may_be_asked_for(
-    find_max: object, checker: jsonschema.Draft202012Validator
+@pytest.mark.parametrize(
+    "keys",
+    [
+        *({"resources": {"memory": f"1.5 {unit}"}} for unit in SIZE_UNITS),
+        *({"resources": {"walltime": text}} for text in ("90m", "2 h", "00:10:00", "1-12:00:00", "3d")),
+        *({"find_max": part} for part in (None, {}, {"memory": "device"}, {"verify": False})),
+    ],
+)
+def test_what_jobkit_takes_an_editor_takes(
+    keys: dict[str, object], checker: jsonschema.Draft202012Validator
 ) -> None:
-    checker.validate({"name": "x", "find_max": find_max})
-
-
-@pytest.mark.parametrize("duration", ["90m", "2 h", "00:10:00", "1-12:00:00", "45s", "3d"])
-def test_a_duration_in_every_form_obeys_it(duration: str, checker: jsonschema.Draft202012Validator) -> None:
-    checker.validate({"name": "x", "resources": {"walltime": duration}})
+    checker.validate({"name": "x", **keys})
 
 
 def properties(part: dict[str, Any]) -> dict[str, dict[str, Any]]:

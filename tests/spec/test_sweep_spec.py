@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -86,12 +85,6 @@ def test_a_tag_and_a_nul_in_the_file_are_faults_with_their_place(tmp_path: Path)
         load_spec(path)
 
 
-def test_the_knobs_of_a_known_workload_are_checked(tmp_path: Path) -> None:
-    assert refused(tmp_path, "name: x\nsweep:\n  batch_sise: [50]\n") == [
-        "3:3: sweep.batch_sise: no such knob; did you mean 'batch_size'?"
-    ]
-
-
 @pytest.mark.parametrize("path", sorted(shipped_folder("sweeps").glob("*.yaml")), ids=lambda path: path.name)
 def test_every_shipped_sweep_is_a_spec_and_reads_back(path: Path, tmp_path: Path) -> None:
     spec = load_spec(path)
@@ -122,14 +115,6 @@ def test_a_value_may_stand_for_a_list_of_one() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("override", "said"), [("memory=8 parsecs", "'8 parsecs': size"), ("walltime=10", "a duration is text")]
-)
-def test_a_size_or_duration_that_is_not_understood(tmp_path: Path, override: str, said: str) -> None:
-    (line,) = refused(tmp_path, "name: x\n", f"resources.{override}")
-    assert said in line
-
-
 def test_the_batch_sizes_may_be_left_to_jobkit(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text("name: t\nsweep: {batch_size: auto}\n", encoding="utf-8")
@@ -138,6 +123,11 @@ def test_the_batch_sizes_may_be_left_to_jobkit(tmp_path: Path) -> None:
     path.write_text(spec.as_yaml(), encoding="utf-8")
     assert load_spec(path) == spec
     assert "\n  batch_size: auto\n" in spec.as_yaml()
+
+
+def test_the_knobs_of_a_known_workload_are_checked(tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, "name: x\nsweep:\n  batch_sise: [50]\n")
+    assert line == "3:3: sweep.batch_sise: no such knob; did you mean 'batch_size'?"
 
 
 @pytest.mark.parametrize("sweep", ["[50]", "50", "batch_size"])
@@ -154,14 +144,8 @@ def test_a_part_that_is_no_mapping_is_told_in_the_users_words(tmp_path: Path, pa
 
 
 def test_a_header_line_that_jobkit_writes_itself_is_a_fault(tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(
-        'name: own\nresources: {options: {slurm: ["--nice=1", "--array=1-9"]}}\n', encoding="utf-8"
-    )
-    with pytest.raises(
-        JobkitError, match=r"own.yaml:2:\d+: resources.options.slurm.1: '--array=1-9': jobkit sets"
-    ):
-        load_spec(path)
+    (line,) = refused(tmp_path, 'name: own\nresources: {options: {slurm: ["--nice=1", "--array=1-9"]}}\n')
+    assert "resources.options.slurm.1: '--array=1-9': jobkit sets" in line
 
 
 @pytest.mark.parametrize(
@@ -210,10 +194,8 @@ def test_the_memory_of_find_max_reads_back(find_max: str, memory: int | str, tmp
     ],
 )
 def test_find_max_is_about_the_batch_size_alone(sweep: str, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(f"name: own\nsweep: {sweep}\nfind_max: {{}}\n", encoding="utf-8")
-    with pytest.raises(JobkitError, match=re.escape(said)):
-        load_spec(path)
+    (line,) = refused(tmp_path, f"name: own\nsweep: {sweep}\nfind_max: {{}}\n")
+    assert said in line
 
 
 def test_find_max_beside_a_knob_that_stays_the_same_is_fine(tmp_path: Path) -> None:

@@ -146,6 +146,15 @@ def write_record(run: Path, what: Record) -> None:
     write_atomically(folder / RECORD_FILE, to_json(what))
 
 
+def write_records(run: Path, records: Iterable[Record]) -> Path:
+    """Make a run folder of records, one for each of its points."""
+    records = list(records)
+    write_points(run, [record.point for record in records])
+    for record in records:
+        write_record(run, record)
+    return run
+
+
 def write_exit(run: Path, of: Point, what: Exit, number: int = 1) -> None:
     """Bring an exit file home, in the form that the job script writes."""
     pairs = {

@@ -14,7 +14,7 @@ from jobkit.fit.loads import Loads
 from jobkit.report.recommend.types import RunData
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources
-from tests.support.builders import GPU, ITEMS, grid, record, write_points, write_record
+from tests.support.builders import GPU, ITEMS, grid, record, write_records
 
 SIZES = (40, 85, 130, 175, 220)
 RATES: Mapping[int, float] = {40: 206, 85: 258, 130: 284, 175: 301, 220: 306}
@@ -95,9 +95,7 @@ def material(told: Sequence[Record], lengths: Lengths | None = LENGTHS) -> RunDa
 
 def write_run(folder: Path, told: Sequence[Record]) -> Path:
     """Write these records as a run folder."""
-    write_points(folder, [one.point for one in told])
+    write_records(folder, told)
     (folder / "sweep.yaml").write_text(SPEC, encoding="utf-8")
     (folder / LENGTHS_FILE).write_text(LENGTHS.to_json(), encoding="utf-8")
-    for one in told:
-        write_record(folder, one)
     return folder

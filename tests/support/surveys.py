@@ -9,6 +9,7 @@ from pathlib import Path
 from jobkit.core.shell import Completed
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.survey import Survey
+from jobkit.schedulers.types import Array, Request
 
 DATA = Path(__file__).parents[1] / "data"
 _FORM = re.compile(r"\$ (.*)\nstatus (\d+)\n--- stdout\n(.*)--- stderr\n(.*)", re.DOTALL)
@@ -32,6 +33,21 @@ FILES = {
     },
 }
 """The question of a survey, and the end of the name of the file with its answer."""
+
+
+ARRAY = Array(first=1, last=3, offset=0, throttle=2)
+REQUEST = Request(
+    name="demo",
+    queue=None,
+    gpus=0,
+    gpu_type=None,
+    cpus=1,
+    memory_bytes=50 * 2**20,
+    walltime_s=60,
+    account=None,
+    qos=None,
+)
+"""What any cluster grants."""
 
 
 def captured(name: str) -> Completed:

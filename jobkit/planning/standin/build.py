@@ -25,19 +25,7 @@ from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.core.terminal import Say
 from jobkit.planning.child import run_in_child
 from jobkit.planning.sample import generate
-from jobkit.planning.standin.parts import (
-    LANGUAGE,
-    PACKAGE,
-    PARTS,
-    Order,
-    Size,
-    make_character_models,
-    make_word_vectors,
-    part_path,
-    seed,
-    train_ner,
-    train_tokenizer,
-)
+from jobkit.planning.standin import parts
 from jobkit.run.workloads.base import Entity
 from jobkit.run.workloads.stanza_ner import StanzaNer
 
@@ -47,9 +35,9 @@ CARD_FILE = "standin.json"
 TRAINING_SEED, HELD_OUT_SEED = 1847, 1911
 TRAINING_PARAGRAPHS = 4000
 
-SIZES: Mapping[str, Size] = MappingProxyType(
+SIZES: Mapping[str, parts.Size] = MappingProxyType(
     {
-        "tiny": Size(
+        "tiny": parts.Size(
             charlm_hidden=64,
             ner_hidden=128,
             word_dim=50,
@@ -61,7 +49,7 @@ SIZES: Mapping[str, Size] = MappingProxyType(
         ),
         # The English model's: 250,000 word vectors and 944 characters follow from the sizes of
         # its files conll17.pt (107 MB) and 1billion.pt (22.7 MB).
-        "full": Size(
+        "full": parts.Size(
             charlm_hidden=1024,
             ner_hidden=256,
             word_dim=100,
@@ -193,17 +181,17 @@ def train(path: str, size: str, *, say: Say) -> None:
     device = "cuda" if size == "full" and torch.cuda.is_available() else "cpu"
     say(f"building the stand-in model ({size}, on {device}); it is kept for the next time")
     sample = generate(TRAINING_SEED, TRAINING_PARAGRAPHS)
-    order = Order(folder=folder, sample=sample, size=SIZES[size], device=device, say=say)
+    order = parts.Order(folder=folder, sample=sample, size=SIZES[size], device=device, say=say)
     logging.getLogger("stanza").disabled = True  # importing its trainers sets it to DEBUG
     if size == "tiny":
         # Small matrices gain nothing from a second thread, and where other work runs on the same
         # cores the threads wait for one another: ten minutes were seen instead of one.
         torch.set_num_threads(1)
-    seed(TRAINING_SEED)
-    characters = make_character_models(order)
-    vectors = make_word_vectors(order)
-    train_tokenizer(order)
-    train_ner(order, characters=characters, vectors=vectors)
+    parts.seed(TRAINING_SEED)
+    characters = parts.make_character_models(order)
+    vectors = parts.make_word_vectors(order)
+    parts.train_tokenizer(order)
+    parts.train_ner(order, characters=characters, vectors=vectors)
     _write_resources(folder)
     card = _evaluate(folder, size, device)
     write_atomically(folder / CARD_FILE, to_json(card) + "\n")
@@ -212,13 +200,13 @@ def train(path: str, size: str, *, say: Say) -> None:
 
 def _write_resources(folder: Path) -> None:
     """Write the ``resources.json`` that Stanza finds the parts by; it has no address to fetch from."""
-    md5 = {part: hashlib.md5(part_path(folder, part).read_bytes()).hexdigest() for part in PARTS}  # noqa: S324
-    packages: dict[str, object] = {part: {PACKAGE: {"md5": digest}} for part, digest in md5.items()}
-    needed = [{"model": part, "package": PACKAGE} for part in PARTS[2:]]
-    packages["ner"] = {PACKAGE: {"md5": md5["ner"], "dependencies": needed}}
-    packages["packages"] = {"default": {"tokenize": PACKAGE, "ner": PACKAGE}}
+    md5 = {part: hashlib.md5(parts.part_path(folder, part).read_bytes()).hexdigest() for part in parts.PARTS}  # noqa: S324
+    packages: dict[str, object] = {part: {parts.PACKAGE: {"md5": digest}} for part, digest in md5.items()}
+    needed = [{"model": part, "package": parts.PACKAGE} for part in parts.PARTS[2:]]
+    packages["ner"] = {parts.PACKAGE: {"md5": md5["ner"], "dependencies": needed}}
+    packages["packages"] = {"default": {"tokenize": parts.PACKAGE, "ner": parts.PACKAGE}}
     packages |= {"lang_name": "English (jobkit's stand-in)", "default_md5": ""}
-    text = json.dumps({LANGUAGE: packages, "url": ""}, indent=1)
+    text = json.dumps({parts.LANGUAGE: packages, "url": ""}, indent=1)
     write_atomically(folder / "resources.json", text + "\n")
 
 

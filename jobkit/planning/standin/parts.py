@@ -16,12 +16,7 @@ from typing import Any
 
 from jobkit.core.terminal import Say
 from jobkit.planning.sample import Sample
-from jobkit.planning.standin.labels import (
-    LONGEST_TRAINED_CHARS,
-    tagged_sentences,
-    word_counts,
-    write_labelled,
-)
+from jobkit.planning.standin import labels
 
 LANGUAGE = "en"
 PACKAGE = "jobkit"
@@ -144,7 +139,7 @@ def make_word_vectors(order: Order) -> Any:  # noqa: ANN401 - Stanza is untyped
     from stanza.models.common.pretrain import Pretrain, PretrainedWordVocab
     from stanza.models.common.vocab import VOCAB_PREFIX
 
-    words = [word for word, _ in word_counts(order.sample).most_common(order.size.words)]
+    words = [word for word, _ in labels.word_counts(order.sample).most_common(order.size.words)]
     words += [f"w{number}" for number in range(order.size.words - len(words))]
     vectors = torch.randn(len(words) + len(VOCAB_PREFIX), order.size.word_dim)
     saved = {"vocab": PretrainedWordVocab(words).state_dict(), "emb": vectors}
@@ -161,7 +156,7 @@ def train_ner(order: Order, *, characters: Any, vectors: Any) -> None:  # noqa: 
     arguments = _ner_arguments(order)
     vocabulary = _ner_vocabulary(order.sample, characters, vectors)
     trainer = Trainer(args=arguments, vocab=vocabulary, pretrain=vectors, device=order.device)
-    document = Document(list(tagged_sentences(order.sample)))
+    document = Document(list(labels.tagged_sentences(order.sample)))
     loader = DataLoader(document, arguments["batch_size"], arguments, vocab=vocabulary, evaluation=False)
     steps = order.size.ner_steps
     for step, batch in enumerate(islice(_again_and_again(loader), steps), 1):
@@ -212,7 +207,7 @@ def _ner_vocabulary(sample: Sample, characters: Any, vectors: Any) -> Any:  # no
     from stanza.models.ner.vocab import MultiVocab
     from stanza.models.pos.vocab import WordVocab
 
-    common = sorted(word for word, count in word_counts(sample).items() if count > 1)
+    common = sorted(word for word, count in labels.word_counts(sample).items() if count > 1)
     tags = ["O", *(f"{place}-{kind}" for kind in TYPES for place in "BIES")]
     return MultiVocab(
         {
@@ -231,7 +226,7 @@ def train_tokenizer(order: Order) -> None:
 
     arguments = _tokenizer_arguments()
     with TemporaryDirectory() as scratch:
-        data = DataLoader(arguments, input_files=write_labelled(Path(scratch), order.sample))
+        data = DataLoader(arguments, input_files=labels.write_labelled(Path(scratch), order.sample))
     arguments["vocab_size"] = len(data.vocab)
     trainer = Trainer(args=arguments, vocab=data.vocab, device=order.device)
     dropouts = {name: arguments[name] for name in ("unit_dropout", "feat_unit_dropout")}
@@ -250,7 +245,7 @@ def _tokenizer_arguments() -> dict[str, Any]:
     options = {
         "lang": LANGUAGE,
         "shorthand": f"{LANGUAGE}_{PACKAGE}",
-        "max_seqlen": LONGEST_TRAINED_CHARS,
+        "max_seqlen": labels.LONGEST_TRAINED_CHARS,
         "batch_size": 16,
         "lr0": 0.01,
     }

@@ -7,7 +7,6 @@ The same records give the same bytes: no date, no random ids, no settings of the
 from __future__ import annotations
 
 import io
-import os
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import write_atomically
 from jobkit.core.terminal import printable
 from jobkit.report.plot.data import GroupPlot, group_plots
 from jobkit.report.plot.panels import SMALL, draw_memory, draw_speed
@@ -115,7 +115,11 @@ def plot(collected: Collected, path: Path, *, gpu_memory_bytes: int | None = Non
         warnings.filterwarnings("ignore", message="Glyph")
         found = figure(collected, gpu_memory_bytes=gpu_memory_bytes)
         found.savefig(drawn, format=suffix[1:], metadata=METADATA[suffix])
-    _write(path, drawn.getvalue())
+    try:
+        write_atomically(path, drawn.getvalue())
+    except OSError as error:
+        hint = "name a file in a folder that exists and is yours"
+        raise JobkitError(f"--plot {path}: {error.strerror}", hint=hint) from error
 
 
 def figure(collected: Collected, *, gpu_memory_bytes: int | None = None) -> Figure:
@@ -184,16 +188,3 @@ def _row(row: SubFigure, one: GroupPlot, title: str, letters: tuple[str, str], *
         memory, speed = row.subplots(1, 2)
     draw_memory(memory, one.memory, letters[0])
     draw_speed(speed, one.speed, letters[1])
-
-
-def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    except OSError as error:
-        hint = "name a file in a folder that exists and is yours"
-        raise JobkitError(f"--plot {path}: {error.strerror}", hint=hint) from error

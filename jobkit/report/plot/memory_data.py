@@ -171,15 +171,15 @@ def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[
             Marks(BESIDE, "allocated peak", tuple((need.load, need.allocated_bytes) for need in needs)),
             Marks(MEASURED, "need", tuple((need.load, need.passed_bytes) for need in needs)),
         ]
+
+    def peaks(name: str) -> tuple[Spot, ...]:
+        return _spots((_load(one), getattr(one.memory, name)) for one in well)
+
     if evidence.kind == RAM:
-        return [Marks(MEASURED, "RAM peak", _spots((_load(one), one.memory.ram_peak_bytes) for one in well))]
+        return [Marks(MEASURED, "RAM peak", peaks("ram_peak_bytes"))]
     return [
-        Marks(
-            BESIDE, "allocated peak", _spots((_load(one), one.memory.allocated_peak_bytes) for one in well)
-        ),
-        Marks(
-            MEASURED, "reserved peak", _spots((_load(one), one.memory.reserved_peak_bytes) for one in well)
-        ),
+        Marks(BESIDE, "allocated peak", peaks("allocated_peak_bytes")),
+        Marks(MEASURED, "reserved peak", peaks("reserved_peak_bytes")),
     ]
 
 

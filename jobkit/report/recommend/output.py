@@ -14,18 +14,8 @@ from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.predict import Prediction
 from jobkit.fit.speed import SPEED_TOLERANCE, TWO_SIDED, Corpus, Speed, differ
 from jobkit.outcome.trials import NOT_TRIED
+from jobkit.report.recommend import types
 from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
-from jobkit.report.recommend.types import (
-    MEMORY,
-    SATURATION,
-    SWEEP,
-    THROUGHPUT,
-    Lines,
-    OnCard,
-    Recommendation,
-    Request,
-    within,
-)
 
 EVEN = 0.0005
 """A difference in speed that would be printed as 0.0 %."""
@@ -35,10 +25,10 @@ MEASURED = {
     RAM: "the largest resident memory of each try",
 }
 BINDS = {
-    THROUGHPUT: "throughput: larger batches were measured, and gain less than that",
-    SATURATION: "the text: this is the largest batch measured, and all of it in one call would fit",
-    MEMORY: "memory: larger batches than this are not safe",
-    SWEEP: "the sweep: nothing larger was measured, and all smaller ones are slower",
+    types.THROUGHPUT: "throughput: larger batches were measured, and gain less than that",
+    types.SATURATION: "the text: this is the largest batch measured, and all of it in one call would fit",
+    types.MEMORY: "memory: larger batches than this are not safe",
+    types.SWEEP: "the sweep: nothing larger was measured, and all smaller ones are slower",
 }
 ADDRESS_SPACE = (
     "h_vmem counts address space on many sites, of which PyTorch maps far more than is resident (with CUDA",
@@ -46,20 +36,20 @@ ADDRESS_SPACE = (
 )
 
 
-def as_json(found: Recommendation) -> str:
+def as_json(found: types.Recommendation) -> str:
     """Return all of it, in bytes and seconds, as JSON that ends with a newline."""
     data = {"schema": 1, **asdict(found)}
     data["corpus"].pop("loads")
     return terminal.as_json(data, indent=2) + "\n"
 
 
-def as_text(found: Recommendation, width: int | None = None) -> str:
+def as_text(found: types.Recommendation, width: int | None = None) -> str:
     """Return it for a person, in GiB, ending with a newline; wrapped if a width is given."""
     parts = [_heading(found), _batch(found), _cards(found), _time(found), *_requests(found), _cost(found)]
     return wrap_sections(parts, width)
 
 
-def _heading(found: Recommendation) -> Iterator[str]:
+def _heading(found: types.Recommendation) -> Iterator[str]:
     of = found.measured
     model = f", model {of.model}" if of.model else ""
     where = "a CPU" if of.device == "cpu" else of.gpu or "a GPU of unknown name"
@@ -70,7 +60,7 @@ def _heading(found: Recommendation) -> Iterator[str]:
     yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
 
 
-def _batch(found: Recommendation) -> Iterator[str]:
+def _batch(found: types.Recommendation) -> Iterator[str]:
     chosen, best = found.batch.recommended, found.batch.fastest
     yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(found)}."
     if chosen is best:
@@ -81,7 +71,8 @@ def _batch(found: Recommendation) -> Iterator[str]:
     yield from _largest(found)
     if found.batch.binds:
         yield f"  What binds is {BINDS[found.batch.binds]}."
-    if found.batch.binds in {SATURATION, SWEEP} and found.batch.largest.safe_batch > _size(chosen):
+    unmeasured = found.batch.binds in {types.SATURATION, types.SWEEP}
+    if unmeasured and found.batch.largest.safe_batch > chosen.params.get(BATCH_SIZE, 0):
         more = f"{found.batch.largest.safe_batch:,}"
         yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
     yield from (f"  Beware: {one}." for one in found.beware)
@@ -97,15 +88,15 @@ def _tried(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:] if sentence.startswith(NOT_TRIED) else f"Tried: {sentence}"
 
 
-def _why(found: Recommendation) -> str:
+def _why(found: types.Recommendation) -> str:
     """Return why the recommended setting is the one to take."""
-    if within(found.batch.recommended, found.batch.largest) is False:
+    if types.within(found.batch.recommended, found.batch.largest) is False:
         return "the smallest that was measured, though none of them is safe"
-    safe = " that is safe" if within(found.batch.fastest, found.batch.largest) is False else ""
+    safe = " that is safe" if types.within(found.batch.fastest, found.batch.largest) is False else ""
     return f"the smallest within {_percent(SPEED_TOLERANCE)} of the fastest{safe}"
 
 
-def _proof(found: Recommendation) -> Iterator[str]:
+def _proof(found: types.Recommendation) -> Iterator[str]:
     """Yield how to prove the largest safe batch, or why that cannot be done."""
     largest, of = found.batch.largest, found.measured
     other = {knob for setting in found.batch.settings for knob in setting.params} - {BATCH_SIZE}
@@ -129,7 +120,7 @@ def _memory_option(size_bytes: float) -> str:
     return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
 
 
-def _smaller(found: Recommendation) -> Iterator[str]:
+def _smaller(found: types.Recommendation) -> Iterator[str]:
     """Yield what to know of the next smaller setting: scatter alone may have left it out."""
     batch = found.batch
     below = batch.settings.index(batch.recommended) - 1
@@ -137,10 +128,6 @@ def _smaller(found: Recommendation) -> Iterator[str]:
         slower = 1 - batch.settings[below].items_per_s / batch.fastest.items_per_s
         by = f"{_percent(slower, 1)} slower than the fastest, which is within the scatter too"
         yield f"  The next smaller, {batch.settings[below].setting}, is {by}: more repeats would decide it."
-
-
-def _size(speed: Speed) -> int:
-    return speed.params.get(BATCH_SIZE, 0)
 
 
 def _rate(speed: Speed) -> str:
@@ -153,7 +140,7 @@ def _percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def _difference(found: Recommendation) -> str:
+def _difference(found: types.Recommendation) -> str:
     faster = found.batch.fastest.items_per_s / found.batch.recommended.items_per_s - 1
     said = f"{_percent(faster, 1)} faster" if faster >= EVEN else "just as fast"
     if found.batch.apart is None:
@@ -161,7 +148,7 @@ def _difference(found: Recommendation) -> str:
     return said if found.batch.apart else f"{said}, which is within the scatter of the repeats"
 
 
-def _largest(found: Recommendation) -> Iterator[str]:
+def _largest(found: types.Recommendation) -> Iterator[str]:
     largest, where = found.batch.largest, "the RAM asked for" if found.measured.kind == RAM else "this GPU"
     with_ = f" with {found.batch.others}" if found.batch.others else ""
     if largest.reason:
@@ -177,7 +164,7 @@ def _largest(found: Recommendation) -> Iterator[str]:
         yield f"    Without its largest point the line would have missed it by {missed}."
 
 
-def _lines_of_others(found: Recommendation) -> Iterator[str]:
+def _lines_of_others(found: types.Recommendation) -> Iterator[str]:
     """Yield the largest batch for each other value of the other knobs."""
     for line in found.batch.lines:
         largest = line.largest
@@ -192,7 +179,7 @@ def _ended(largest: Prediction) -> str:
     return f"where memory ends; by the line itself {largest.largest_batch:,}"
 
 
-def _room(found: Recommendation) -> str:
+def _room(found: types.Recommendation) -> str:
     """Return what the largest safe batch takes of what there is."""
     above, largest = found.measured.overhead_bytes or 0, found.batch.largest
     expected, bound = (format_memory(one + above) for one in (largest.expected_bytes, largest.bound_bytes))
@@ -202,7 +189,7 @@ def _room(found: Recommendation) -> str:
     return f"It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}"
 
 
-def _cards(found: Recommendation) -> Iterator[str]:
+def _cards(found: types.Recommendation) -> Iterator[str]:
     if not found.cards:
         return
     yield f"On other GPUs (does {found.batch.recommended.setting} fit; the largest batch)"
@@ -222,7 +209,7 @@ def _cards(found: Recommendation) -> Iterator[str]:
             yield NoWrap(f"    jobkit verify {shell_quote(found.measured.run)}{_memory_option(may)}")
 
 
-def _card_cells(card: OnCard) -> list[str]:
+def _card_cells(card: types.OnCard) -> list[str]:
     found = card.prediction
     usable = format_bytes_gib(card.usable_bytes).removesuffix(" GiB")
     if found.reason:
@@ -232,7 +219,7 @@ def _card_cells(card: OnCard) -> list[str]:
     return [card.name, usable, fits, f"{found.safe_batch:,}", f"{found.largest_batch:,}", note]
 
 
-def _time(found: Recommendation) -> Iterator[str]:
+def _time(found: types.Recommendation) -> Iterator[str]:
     time = found.time
     yield f"Time for {_corpus(found.corpus)}, with {found.batch.recommended.setting} on what was measured:"
     spent = f"{_clock(time.start_s)} of it once, to load the model and warm up"
@@ -254,7 +241,7 @@ def _clock(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
 
 
-def _requests(found: Recommendation) -> Iterator[Iterator[str]]:
+def _requests(found: types.Recommendation) -> Iterator[Iterator[str]]:
     if found.request is None:
         return
     yield _asked(found.request, found)
@@ -262,7 +249,7 @@ def _requests(found: Recommendation) -> Iterator[Iterator[str]]:
         yield _lines(lines)
 
 
-def _asked(request: Request, found: Recommendation) -> Iterator[str]:
+def _asked(request: types.Request, found: types.Recommendation) -> Iterator[str]:
     upper = "the upper end" if found.time.high_s is not None else "the mean, having no upper end,"
     memory = format_bytes_gib(request.memory_bytes, 0)
     yield f"Ask the scheduler for {memory} and {format_walltime(request.walltime_s)}:"
@@ -275,13 +262,13 @@ def _asked(request: Request, found: Recommendation) -> Iterator[str]:
     yield f"    For one point the sweep asked for {asked}; the longest try took {longest}."
 
 
-def _wasted(request: Request) -> str:
+def _wasted(request: types.Request) -> str:
     asked = format_memory(request.asked_memory_bytes)
     share = 1 - (request.used_memory_bytes or 0) / request.asked_memory_bytes
     return f"The sweep asked for {asked}: {_percent(max(0.0, share))} of it lay idle."
 
 
-def _lines(lines: Lines) -> Iterator[str]:
+def _lines(lines: types.Lines) -> Iterator[str]:
     of = "the run's own" if lines.own else "a plain one: queue, account and GPU type are yours to add"
     yield f"{lines.scheduler}, site {lines.site} ({of})"
     yield ""
@@ -293,7 +280,7 @@ def _lines(lines: Lines) -> Iterator[str]:
         yield from (f"  {line}" for line in ADDRESS_SPACE)
 
 
-def _cost(found: Recommendation) -> Iterator[str]:
+def _cost(found: types.Recommendation) -> Iterator[str]:
     cost = found.cost
     unit = "CPU-minutes" if found.measured.device == "cpu" else "GPU-minutes"
     tries = f"{cost.tries} {'tries' if cost.tries != 1 else 'try'}" + (

@@ -9,39 +9,16 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
+from jobkit.fit import speed
 from jobkit.fit.gpus import GpuKind, common_gpus, usable_bytes
 from jobkit.fit.line import Fit
 from jobkit.fit.loads import Loads, agreeing, loads_of
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
 from jobkit.fit.predict import Prediction, capped, predict
-from jobkit.fit.speed import (
-    Corpus,
-    Speed,
-    differ,
-    duration,
-    fastest,
-    overlap_words,
-    overlaps,
-    recommended,
-    span_of,
-    speeds,
-)
+from jobkit.fit.speed import Corpus, Speed
+from jobkit.report.recommend import types
 from jobkit.report.recommend.request import request
-from jobkit.report.recommend.types import (
-    MEMORY,
-    SATURATION,
-    SWEEP,
-    THROUGHPUT,
-    Choice,
-    Cost,
-    Line,
-    Measured,
-    OnCard,
-    Recommendation,
-    RecommendOptions,
-    RunData,
-    within,
-)
+from jobkit.report.recommend.types import RecommendOptions, RunData
 from jobkit.spec.sweep_spec import Resources
 
 FIND_THEM = "jobkit preflight SPEC --set text=FILE finds them"
@@ -50,7 +27,7 @@ LONGER = 10
 
 
 def cautions(
-    material: RunData, evidence: MemoryObservations, wishes: RecommendOptions, batch: Choice
+    material: RunData, evidence: MemoryObservations, wishes: RecommendOptions, batch: types.Choice
 ) -> tuple[str, ...]:
     """Return what to beware of, the weightiest first.
 
@@ -64,14 +41,14 @@ def cautions(
         What is recommended.
     """
     chosen, largest = batch.recommended, batch.largest
-    found = [_unsafe(chosen, largest)] if within(chosen, largest) is False else []
+    found = [_unsafe(chosen, largest)] if types.within(chosen, largest) is False else []
     found += largest.doubts or evidence.remarks
     if chosen.repeats == 1:
         found.append("each setting ran once, so no difference in speed is known to be real")
     if hosts := _hosts(material.records):
         found.append(hosts)
-    spans = [span_of(record) for record in material.records]
-    if shared := overlap_words(spans, overlaps(spans)):
+    spans = [speed.span_of(record) for record in material.records]
+    if shared := speed.overlap_words(spans, speed.overlaps(spans)):
         found.append(shared)
     if largest.safe_batch > (there := paragraphs(material.records)):
         text = f"the text has only {format_count(there, 'paragraph')}"
@@ -127,10 +104,7 @@ def _of_corpus(material: RunData, corpus: Corpus | None, chosen: Speed, largest:
     return found
 
 
-Params = tuple[tuple[str, int], ...]
-
-
-def recommend(material: RunData, wishes: RecommendOptions) -> Recommendation:
+def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendation:
     """Return what a run recommends.
 
     Raises
@@ -138,7 +112,7 @@ def recommend(material: RunData, wishes: RecommendOptions) -> Recommendation:
     JobkitError
         If the records have nothing in common to fit, or a GPU is named after a run on a CPU.
     """
-    found = speeds(material.records)
+    found = speed.speeds(material.records)
     memory = _memory(material, wishes)
     if not found:
         raise JobkitError(
@@ -149,10 +123,10 @@ def recommend(material: RunData, wishes: RecommendOptions) -> Recommendation:
         raise JobkitError(
             "these points ran on a CPU, which shows nothing about a GPU", hint="measure on a GPU"
         )
-    batch, own = _choice(found, memory, _others_by_params(material.records))
+    batch, own = _choice(found, memory, material.records)
     corpus = wishes.corpus or _one_pass(first)
-    time = duration(batch.recommended, items=corpus.paragraphs, characters=corpus.characters)
-    return Recommendation(
+    time = speed.duration(batch.recommended, items=corpus.paragraphs, characters=corpus.characters)
+    return types.Recommendation(
         measured=_measured(material, own.evidence, first),
         batch=batch,
         beware=cautions(material, own.evidence, wishes, batch),
@@ -184,37 +158,30 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, _Memory]:
     apart: dict[str, list[Record]] = {}
     for record in material.records:
         apart.setdefault(others(record.point.params, record.inert), []).append(record)
-    gathered = {words: observe_memory(records, material.batches) for words, records in apart.items()}
-    found = {
-        words: _told(material, wishes, evidence, apart[words])
-        for words, evidence in gathered.items()
-        if not isinstance(evidence, str)
-    }
+    found, why = {}, ""
+    for words, records in apart.items():
+        evidence = observe_memory(records, material.batches)
+        if isinstance(evidence, str):
+            why = why or evidence
+            continue
+        loads = loads_of(material.lengths, [record.point for record in records])
+        loads = agreeing(loads, evidence.load_by_batch)
+        capacity = _capacity(evidence, material.resources)
+        largest = _predicted(material, evidence, capacity, loads, wishes.margin)
+        found[words] = _Memory(evidence, loads, largest)
     if not found:
-        why = next((one for one in gathered.values() if isinstance(one, str)), "no point has succeeded yet")
         hint = f"see what there is: jobkit collect {shell_quote(material.run)}"
-        raise JobkitError(f"{material.run}: {why}", hint=hint)
+        raise JobkitError(f"{material.run}: {why or 'no point has succeeded yet'}", hint=hint)
     return found
 
 
-def _told(
-    material: RunData, wishes: RecommendOptions, evidence: MemoryObservations, records: Sequence[Record]
-) -> _Memory:
-    loads = agreeing(loads_of(material.lengths, [record.point for record in records]), evidence.load_by_batch)
-    return _Memory(evidence, loads, _largest(material, evidence, loads, wishes.margin))
-
-
-def _others_by_params(records: Sequence[Record]) -> dict[Params, str]:
-    return {_params(record.point.params): others(record.point.params, record.inert) for record in records}
-
-
-def _params(params: Mapping[str, int]) -> Params:
+def _params(params: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(params.items()))
 
 
-def _measured(material: RunData, evidence: MemoryObservations, first: Record) -> Measured:
+def _measured(material: RunData, evidence: MemoryObservations, first: Record) -> types.Measured:
     point, model = first.point, first.point.model
-    return Measured(
+    return types.Measured(
         run=material.run,
         workload=point.workload,
         text=point.text.name,
@@ -231,30 +198,35 @@ def _measured(material: RunData, evidence: MemoryObservations, first: Record) ->
 
 
 def _choice(
-    found: tuple[Speed, ...], memory: Mapping[str, _Memory], others_of: Mapping[Params, str]
-) -> tuple[Choice, _Memory]:
+    found: tuple[Speed, ...], memory: Mapping[str, _Memory], records: Sequence[Record]
+) -> tuple[types.Choice, _Memory]:
     """Return the batch size, and what was measured of memory with its other knobs."""
+    others_of = {
+        _params(record.point.params): others(record.point.params, record.inert) for record in records
+    }
 
     def safe(one: Speed) -> bool | None:
         known = memory.get(others_of[_params(one.params)])
-        return within(one, known.largest) if known else None
+        return types.within(one, known.largest) if known else None
 
-    best = fastest(found)
+    best = speed.fastest(found)
     # If no measured setting is safe, it is the smallest, with a caution.
-    chosen = recommended([one for one in found if safe(one) is not False] or found[:1])
+    chosen = speed.recommended([one for one in found if safe(one) is not False] or found[:1])
     words = others_of[_params(chosen.params)]
     own = memory.get(words) or next(iter(memory.values()))
     fit = own.evidence.fit
-    choice = Choice(
+    choice = types.Choice(
         settings=found,
         recommended=chosen,
         fastest=best,
-        apart=None if chosen is best else differ(chosen, best),
+        apart=None if chosen is best else speed.differ(chosen, best),
         others=words if len(memory) > 1 else "",
         largest=own.largest,
-        lines=tuple(Line(others=name, largest=one.largest) for name, one in memory.items() if one is not own),
+        lines=tuple(
+            types.Line(others=name, largest=one.largest) for name, one in memory.items() if one is not own
+        ),
         leave_largest_out=fit.leave_largest_out if isinstance(fit, Fit) else None,
-        binds=MEMORY if safe(recommended(found)) is False else _binds(chosen, found, own.largest),
+        binds=types.MEMORY if safe(speed.recommended(found)) is False else _binds(chosen, found, own.largest),
     )
     return choice, own
 
@@ -282,19 +254,16 @@ def _capacity(evidence: MemoryObservations, resources: Resources | None) -> int 
     return usable_bytes(evidence.gpu, evidence.card_bytes) if evidence.card_bytes else None
 
 
-def _largest(
-    material: RunData, evidence: MemoryObservations, loads: Loads | None, margin: float
+def _predicted(
+    material: RunData,
+    evidence: MemoryObservations,
+    card_bytes: float | None,
+    loads: Loads | None,
+    margin: float,
 ) -> Prediction:
-    capacity = _capacity(evidence, material.resources)
-    if capacity is None:
+    if card_bytes is None:
         why = "how much memory there is was not recorded: name it with --gpu-memory"
         return Prediction(capacity_bytes=0, reason=why)
-    return _predicted(material, evidence, capacity, loads, margin)
-
-
-def _predicted(
-    material: RunData, evidence: MemoryObservations, card_bytes: float, loads: Loads | None, margin: float
-) -> Prediction:
     capacity = evidence.allocator_bytes(card_bytes)
     if not evidence.load_by_batch:
         why = f"{BATCH_SIZE} is no knob of this sweep, so there is no largest batch"
@@ -303,13 +272,13 @@ def _predicted(
     return capped(found, evidence, loads, material.too_large)
 
 
-def _on_card(card: GpuKind, material: RunData, own: _Memory, margin: float, chosen: Speed) -> OnCard:
+def _on_card(card: GpuKind, material: RunData, own: _Memory, margin: float, chosen: Speed) -> types.OnCard:
     found = _predicted(material, own.evidence, card.usable_bytes, own.loads, margin)
-    return OnCard(
+    return types.OnCard(
         name=card.name,
         usable_bytes=card.usable_bytes,
         link=card.link,
-        fits=within(chosen, found),
+        fits=types.within(chosen, found),
         prediction=found,
     )
 
@@ -317,17 +286,17 @@ def _on_card(card: GpuKind, material: RunData, own: _Memory, margin: float, chos
 def _binds(chosen: Speed, found: Sequence[Speed], largest: Prediction) -> str | None:
     """Return what keeps the batch from being larger than the recommended one, which is safe."""
     batch = chosen.params.get(BATCH_SIZE, 0)
-    if any(speed.params.get(BATCH_SIZE, 0) > batch for speed in found):
-        return THROUGHPUT
+    if any(setting.params.get(BATCH_SIZE, 0) > batch for setting in found):
+        return types.THROUGHPUT
     if largest.reason:
         return None
     if largest.saturated:
-        return SATURATION
-    return SWEEP if largest.safe_batch > batch else MEMORY
+        return types.SATURATION
+    return types.SWEEP if largest.safe_batch > batch else types.MEMORY
 
 
-def _cost(material: RunData, first: Record) -> Cost:
+def _cost(material: RunData, first: Record) -> types.Cost:
     known = [seconds for seconds in material.seconds if seconds is not None]
     each = first.point.threads if first.point.device == "cpu" else 1
     tries = len(material.seconds)
-    return Cost(seconds=each * sum(known), tries=tries, unknown=tries - len(known))
+    return types.Cost(seconds=each * sum(known), tries=tries, unknown=tries - len(known))

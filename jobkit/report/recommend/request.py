@@ -17,19 +17,8 @@ from jobkit.spec.sweep_spec import Resources
 MEMORY_FACTOR = 1.2
 WALLTIME_FACTOR = 1.25
 WALLTIME_STEP_S = 300
-OF_A_SITE = (
-    "queue",
-    "gpu_type",
-    "account",
-    "qos",
-    "mail",
-    "constraint",
-    "exclude",
-    "reservation",
-    "exclusive",
-    "options",
-)
-"""What of a spec means something at its own site only."""
+PORTABLE = ("gpus", "cpus", "memory", "walltime")
+"""What of a spec means the same at every site."""
 
 
 def enough(asked: Resources, *, peak_bytes: int | None, longest_s: float | None, gpus: int) -> Resources:
@@ -76,8 +65,7 @@ def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
 
 
 def _without_names(resources: Resources) -> Resources:
-    plain = Resources()
-    return resources.model_copy(update={name: getattr(plain, name) for name in OF_A_SITE})
+    return Resources().model_copy(update={name: getattr(resources, name) for name in PORTABLE})
 
 
 def used_ram(record: Record) -> int | None:

@@ -37,7 +37,6 @@ def accounting_argv(
     so with several about everybody's. ``-b`` is the time of the start: a start that failed has none,
     and only the name finds its record (measured).
     """
-    del jobs
     if name:
         return ("qacct", "-j", name)
     start = datetime.fromisoformat(since).strftime("%Y%m%d%H%M")

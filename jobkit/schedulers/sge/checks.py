@@ -14,16 +14,8 @@ from functools import partial
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers.parsing import no_such
-from jobkit.schedulers.sge.survey import (
-    INSTANCES,
-    QUEUE,
-    QUEUES,
-    RESOURCES,
-    WALLTIME,
-    queues,
-    queues_on_hosts,
-)
-from jobkit.schedulers.survey import asked_for, node_fault, unknown_fault, walltime_fault
+from jobkit.schedulers.sge import survey
+from jobkit.schedulers.survey import asked_for
 from jobkit.schedulers.types import Array, Check, Request
 
 
@@ -47,9 +39,9 @@ def submit_words(script: str, array: Array) -> tuple[str, ...]:
 def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
     """Return the checks before a submission; ``-w v`` uses up a job id."""
     return (
-        Check(QUEUES, partial(_queue_refusal, request)),
-        Check(RESOURCES, partial(_resource_refusal, request)),
-        Check(INSTANCES, partial(_slots_refusal, request)),
+        Check(survey.QUEUES, partial(_queue_refusal, request)),
+        Check(survey.RESOURCES, partial(_resource_refusal, request)),
+        Check(survey.INSTANCES, partial(_slots_refusal, request)),
         Check(("qsub", "-w", "v", *submit_words(script, array)), partial(_verify_refusal, request)),
     )
 
@@ -58,9 +50,8 @@ def _queue_refusal(request: Request, answer: Completed) -> str | None:
     """Refuse an unknown queue, and a walltime that none of the requested queues allows."""
     if not answer.ok:
         return None  # then -w v and the submission check it
-    known = queues(answer.stdout).values()
-    asked = asked_for(request.queue, known, QUEUE)
-    fault = unknown_fault(asked, known, QUEUE) or walltime_fault(request, asked, WALLTIME)
+    asked = asked_for(request.queue, survey.queues(answer.stdout).values(), survey.QUEUE)
+    fault = asked.unknown or asked.walltime_fault(request, survey.WALLTIME)
     return str(fault) if fault else None
 
 
@@ -69,8 +60,8 @@ def _slots_refusal(request: Request, answer: Completed) -> str | None:
 
     Memory is no reason: what a job asks for may be a limit (``h_vmem``), not room on the host.
     """
-    asked = queues_on_hosts(answer.stdout if answer.ok else "", request.queue)
-    fault = node_fault(replace(request, cpus=request.slots, gpus=0), asked)
+    asked = survey.queues_on_hosts(answer.stdout if answer.ok else "", request.queue)
+    fault = asked.node_fault(replace(request, cpus=request.slots, gpus=0))
     return str(fault) if fault else None
 
 

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 from posixpath import dirname, join
 
-from jobkit.schedulers.script import (
-    Effect,
-    Finding,
-    Line,
-    Option,
-    Rule,
-    Script,
-    finding,
-    followed,
-    misplaced_line_end,
-    missing_folder,
-    traps,
-    unitless_memory,
-    words,
-)
+from jobkit.schedulers import script as scripts
+from jobkit.schedulers.script import Effect, Finding, Line, Option, Rule, Script
 
 _WAITS = "the job waits in Eqw without a message"
 FILLED_IN = ("HOME", "USER", "JOB_ID", "JOB_NAME", "HOSTNAME", "TASK_ID")
@@ -97,6 +86,7 @@ RULES: Mapping[str, Rule] = {
     ),
 }
 
+_finding = partial(scripts.finding, RULES)
 
 MARK = "#$"
 _DIRECTIVE = re.compile(r"#\$\s*-[A-Za-z]")
@@ -123,7 +113,7 @@ def lint(script: Script) -> tuple[Finding, ...] | None:
     if not asked:
         return tuple(found) or None
     options = [option for line in asked for option in _options(line)]
-    found += [finding(RULES, line, "here-document") for line in read if line.here]
+    found += [_finding(line, "here-document") for line in read if line.here]
     found += [*_shape(script, options), *_soft(asked), *_memory(options)]
     found += [*_folders(script, options), *_joined(options), *_trapped(script, options)]
     return tuple(sorted(found, key=attrgetter("line")))
@@ -133,11 +123,11 @@ def _misspelt(script: Script) -> Iterator[Finding]:
     for line in script.lines:
         meant = None if line.here else _MEANT.match(line.text)
         if meant:
-            yield finding(RULES, line, "misspelt", rest=meant["rest"].strip())
+            yield _finding(line, "misspelt", rest=meant["rest"].strip())
 
 
 def _options(line: Line) -> Iterator[Option]:
-    for word, after in followed(words(line, MARK)):
+    for word, after in pairwise((*scripts.words(line, MARK), "")):
         if word.startswith("-"):
             yield Option(line, word[1:], after)
 
@@ -146,28 +136,28 @@ def _shape(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
     """Yield what is wrong with line ends, shell and folder; what is missing is told of the first line."""
     first = script.lines[0]
     names = {option.name for option in options}
-    yield from misplaced_line_end(RULES, script)
+    yield from scripts.misplaced_line_end(RULES, script)
     if "S" not in names:
-        yield finding(RULES, first, "shell")
+        yield _finding(first, "shell")
     if not names & {"cwd", "wd"}:
-        yield finding(RULES, first, "cwd")
+        yield _finding(first, "cwd")
 
 
 def _soft(asked: Sequence[Line]) -> Iterator[Finding]:
     for line in asked:
-        option_words = words(line, MARK)
+        option_words = scripts.words(line, MARK)
         wishes = _wishes(option_words)
         gpu = next((wish for wish in wishes if _GPU.search(wish)), None)
         if gpu:
-            yield finding(RULES, line, "soft", gpu=gpu)
+            yield _finding(line, "soft", gpu=gpu)
         elif "-soft" in option_words and not wishes:
-            yield finding(RULES, line, "soft-alone")
+            yield _finding(line, "soft-alone")
 
 
 def _wishes(words: Sequence[str]) -> list[str]:
     """Return what a directive asks for after ``-soft``."""
     soft, wishes = False, []
-    for word, after in followed(words):
+    for word, after in pairwise((*words, "")):
         soft = word == "-soft" or (soft and word != "-hard")
         if soft and word in {"-l", "-q"}:
             wishes.append(after)
@@ -185,7 +175,7 @@ def _asked(options: Sequence[Option]) -> Iterator[tuple[Line, str, str]]:
 
 def _memory(options: Sequence[Option]) -> Iterator[Finding]:
     requests = (request for request in _asked(options) if request[1] in _MEMORY)
-    return unitless_memory(RULES, requests, _FEW_BYTES)
+    return scripts.unitless_memory(RULES, requests, _FEW_BYTES)
 
 
 def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
@@ -194,7 +184,7 @@ def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
     for option in options:
         if option.name in {"cwd", "wd"}:
             start = option.value if option.name == "wd" else ""
-            yield from missing_folder(RULES, script, option.line, start)
+            yield from scripts.missing_folder(RULES, script, option.line, start)
     for option in options:
         if option.name in {"o", "e"}:
             yield from _log(script, option, start)
@@ -205,24 +195,24 @@ def _log(script: Script, option: Option, start: str | None) -> Iterator[Finding]
     host, _, path = option.value.partition(",")[0].rpartition(":")
     named = set(_NAME.findall(dirname(path)))
     if unknown := [name for name in _NAME.findall(path) if name not in FILLED_IN]:
-        yield finding(RULES, option.line, "variable", unknown=unknown[0])
+        yield _finding(option.line, "variable", unknown=unknown[0])
     elif named & {"JOB_ID", "TASK_ID"}:
-        yield finding(RULES, option.line, "folder-number", name=option.name)
+        yield _finding(option.line, "folder-number", name=option.name)
     elif not host and named <= {"HOME", "USER"} and (start is not None or path[:1] in {"/", "$", "~"}):
-        yield from missing_folder(RULES, script, option.line, join(start or "", dirname(path)))
+        yield from scripts.missing_folder(RULES, script, option.line, join(start or "", dirname(path)))
 
 
 def _joined(options: Sequence[Option]) -> Iterator[Finding]:
     last = {option.name: option for option in options}
     if "e" in last and "j" in last and last["j"].value.startswith("y"):
-        yield finding(RULES, last["e"].line, "joined")
+        yield _finding(last["e"].line, "joined")
 
 
 def _trapped(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
     """Yield the first trap of a script that asks for no warning: a KILL cannot be trapped."""
     asked = {option.name for option in options} | {name for _, name, _ in _asked(options)}
     sent = {signal for name in asked & set(_WARNINGS) for signal in _WARNINGS[name]}
-    trapped = {name: line for name, line in traps(script).items() if name in _CAUGHT}
+    trapped = {name: line for name, line in scripts.traps(script).items() if name in _CAUGHT}
     if trapped and not sent & set(trapped):
         name, line = next(iter(trapped.items()))
-        yield finding(RULES, line, "signal", name=name)
+        yield _finding(line, "signal", name=name)

@@ -10,20 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from jobkit.schedulers import survey
 from jobkit.schedulers.parsing import bytes_of, seconds_of
-from jobkit.schedulers.survey import (
-    AccountingStatus,
-    Answers,
-    Consumable,
-    Nodes,
-    Queue,
-    RequestedQueues,
-    Resource,
-    Survey,
-    asked_for,
-    text_of,
-    unanswered,
-)
+from jobkit.schedulers.survey import Answers, Consumable, Nodes, Queue, Resource, Survey, text_of
 
 QUEUE, WALLTIME = "queue", "h_rt"
 QUEUES = ("qconf", "-sq", "*")
@@ -108,7 +97,7 @@ def parse_survey(answers: Answers) -> Survey:
         environment_option="-pe",
         one_node=tuple(name for name, text in rules.items() if re.search(_ONE_NODE, text, re.MULTILINE)),
         sources=_SOURCES,
-        silent={name: said for name, said in unanswered(answers).items() if name != "qacct"},
+        silent={name: said for name, said in survey.unanswered(answers).items() if name != "qacct"},
     )
 
 
@@ -238,12 +227,9 @@ def _instances(text: str) -> list[_Instance]:
 
 def _placed(resource: Resource, instances: Iterable[_Instance]) -> Resource:
     """Return a resource with the queues that have it, and the most that a node has left."""
-    most: dict[str, float] = {}
-    for instance in instances:
-        number = bytes_of(instance.values.get(resource.name, ""))
-        if number is not None:
-            most[instance.queue] = max(number, most.get(instance.queue, 0))
-    return replace(resource, most=most)
+    left = ((instance.queue, bytes_of(instance.values.get(resource.name, ""))) for instance in instances)
+    most = sorted((queue, number) for queue, number in left if number is not None)
+    return replace(resource, most=dict(most))  # the largest of a queue is its last
 
 
 def _seen(queue: Queue, instances: Iterable[_Instance] | None, gpus: Resource | None) -> Queue:
@@ -272,13 +258,15 @@ def _node(instance: _Instance) -> Nodes:
     return Nodes(number=1, names=instance.host, cpus=instance.slots, memory_bytes=memory)
 
 
-def queues_on_hosts(text: str, names: str | None) -> RequestedQueues:
+def queues_on_hosts(text: str, names: str | None) -> survey.RequestedQueues:
     """Return the queues of ``qstat -F`` that a request names, as one queue: its hosts with their slots.
 
     A parallel job may take the slots of several queues on one host (measured, 8.1.9).
     """
     instances = _instances(text)
-    asked = asked_for(names, [Queue(name=name) for name in {instance.queue for instance in instances}], QUEUE)
+    asked = survey.asked_for(
+        names, [Queue(name=name) for name in {instance.queue for instance in instances}], QUEUE
+    )
     slots: dict[str, int] = {}
     for instance in instances:
         if any(queue.name == instance.queue for queue in asked.queues):
@@ -297,19 +285,21 @@ def _must_charge(limits: str) -> bool:
     return bool(re.search(r"^enforce_project\s+true\b", limits, re.MULTILINE | re.IGNORECASE))
 
 
-def _keeping(answers: Answers, limits: str) -> AccountingStatus:
+def _keeping(answers: Answers, limits: str) -> survey.AccountingStatus:
     """Return whether accounting is on, and whether qacct can read it.
 
     qacct reads a file, whole (qacct(1)); of a job that there is not it says ``not found``, status 1
     (measured).
     """
     if re.search(r"^reporting_params\s.*\baccounting=false\b", _whole_lines(limits), re.MULTILINE):
-        return AccountingStatus(works=False, said="off (reporting_params has accounting=false)")
+        return survey.AccountingStatus(works=False, said="off (reporting_params has accounting=false)")
     qacct = answers.get("qacct")
     if qacct is None:
-        return AccountingStatus(said="not asked")
+        return survey.AccountingStatus(said="not asked")
     if qacct.ok or "not found" in qacct.said:
-        return AccountingStatus(works=True, said="on (qacct answers)")
+        return survey.AccountingStatus(works=True, said="on (qacct answers)")
     if "no jobs running since startup" in qacct.said:
-        return AccountingStatus(said="no job has ended here yet, so there is no accounting file")
-    return AccountingStatus(works=False, said=f"does not answer: {qacct.said.strip() or 'nothing was said'}")
+        return survey.AccountingStatus(said="no job has ended here yet, so there is no accounting file")
+    return survey.AccountingStatus(
+        works=False, said=f"does not answer: {qacct.said.strip() or 'nothing was said'}"
+    )

@@ -28,16 +28,12 @@ _TASK = re.compile(r"(?P<job>\d+)_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?)(?:\.(
 # https://slurm.schedmd.com/sacct.html#SECTION_JOB-STATE-CODES: states that are an end. COMPLETED
 # and FAILED carry the exit status of the script: the record or the exit file knows what it means.
 END_STATES: Mapping[str, Outcome | None] = {
-    "BOOT_FAIL": Outcome.NODE_FAIL,
-    "CANCELLED": Outcome.CANCELLED,
-    "COMPLETED": None,
-    "DEADLINE": Outcome.TIMEOUT,
-    "FAILED": None,
-    "NODE_FAIL": Outcome.NODE_FAIL,
+    **dict.fromkeys(("COMPLETED", "FAILED")),
+    **dict.fromkeys(("BOOT_FAIL", "NODE_FAIL"), Outcome.NODE_FAIL),
+    **dict.fromkeys(("CANCELLED", "REVOKED"), Outcome.CANCELLED),
+    **dict.fromkeys(("DEADLINE", "TIMEOUT"), Outcome.TIMEOUT),
     "OUT_OF_MEMORY": Outcome.RAM_OOM,
     "PREEMPTED": Outcome.PREEMPTED,
-    "REVOKED": Outcome.CANCELLED,
-    "TIMEOUT": Outcome.TIMEOUT,
 }
 
 
@@ -69,7 +65,6 @@ def accounting_argv(
     because columns are cut otherwise; with the steps (no ``-X``), for they hold the memory; with
     ``-D``, for a task that was requeued has a row for each time it ran.
     """
-    del name, users  # sacct finds jobs by their ids
     ids = ",".join(job.id for job in jobs)
     return ("sacct", "-n", "-P", "-D", *clusters(jobs), "-S", since, "-j", ids, FORMAT)
 
@@ -131,14 +126,16 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
     word = _whole_word(row["State"].partition(" ")[0])  # "CANCELLED by 1234"
     ended = word in END_STATES and row[END] != UNKNOWN
     status, _, signal = row["ExitCode"].partition(":")
-    over = _over_memory(rows)
+    outcome, evidence = _outcome(word, rows)
     return Accounted(
         job_id=job,
         task=task,
         ended=ended,
-        outcome=_outcome(word, row, over=over) if ended else None,
+        outcome=outcome if ended else None,
         exit_status=(128 + int(signal) if signal.strip("0") else int(status)) if ended and status else None,
-        evidence=_evidence(rows, over=over, half=word in END_STATES and not ended),
+        evidence=evidence
+        if ended or word not in END_STATES
+        else f"sacct: {row['State']}, but not yet when and how",
         name=row["JobName"],
         node="" if row["NodeList"] == "None assigned" else row["NodeList"],
         max_rss_bytes=rows.max_rss_bytes,
@@ -147,27 +144,16 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
     )
 
 
-def _evidence(rows: _Rows, *, over: bool, half: bool) -> str:
-    row = rows.own
-    if half:
-        return f"sacct: {row['State']}, but not yet when and how"
+def _outcome(word: str, rows: _Rows) -> tuple[Outcome | None, str]:
+    """Return why a task ended, if its rows show it, and the words that show it."""
+    row, outcome = rows.own, END_STATES.get(word)
     evidence = f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
-    if _no_log(row):
-        evidence += ": the node could not open the job's log, or its working folder"
-    if over:
+    if _over_memory(rows):
         evidence += f", MaxRSS {rows.max_rss_bytes} bytes of ReqMem {row['ReqMem']}"
-    return evidence
-
-
-def _outcome(word: str, row: Mapping[str, str], *, over: bool) -> Outcome | None:
-    if word == "FAILED" and over:
-        return Outcome.RAM_OOM
-    return Outcome.STAGE_OUT if _no_log(row) else END_STATES.get(word)
-
-
-def _no_log(row: Mapping[str, str]) -> bool:
-    """Tell whether a job could not be started for its log or its folder: FAILED with 0:53 (measured)."""
-    return row["State"] == "FAILED" and row["ExitCode"] == "0:53"
+        return (Outcome.RAM_OOM if word == "FAILED" else outcome), evidence
+    if row["State"] == "FAILED" and row["ExitCode"] == "0:53":  # measured
+        return Outcome.STAGE_OUT, f"{evidence}: the node could not open the job's log, or its working folder"
+    return outcome, evidence
 
 
 def _whole_word(word: str) -> str:

@@ -15,8 +15,10 @@ from functools import partial
 from jobkit.core.shell import Completed
 from jobkit.schedulers.parsing import no_such
 from jobkit.schedulers.slurm.survey import NODES, PARTITION, partitions
-from jobkit.schedulers.survey import asked_for, gpu_fault, node_fault, unknown_fault, walltime_fault
+from jobkit.schedulers.survey import asked_for
 from jobkit.schedulers.types import Array, Check, Request
+
+SHOW = ("sacctmgr", "-n", "-P", "show")
 
 
 def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
@@ -30,17 +32,14 @@ def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
         Check(tested, _test_only_refusal, _start_estimate),
     ]
     if request.account:
-        listed = _listed("assoc", f"user={getpass.getuser()}", "format=Account")
+        listed = (*SHOW, "assoc", f"user={getpass.getuser()}", "format=Account")
         refusal = partial(_name_refusal, "account of yours", request.account, "resources.account")
         asked.append(Check(listed, refusal))
     if request.qos:
-        listed = _listed("qos", "format=Name")
-        asked.append(Check(listed, partial(_name_refusal, "QOS", request.qos, "resources.qos")))
+        asked.append(
+            Check((*SHOW, "qos", "format=Name"), partial(_name_refusal, "QOS", request.qos, "resources.qos"))
+        )
     return tuple(asked)
-
-
-def _listed(*what: str) -> tuple[str, ...]:
-    return ("sacctmgr", "-n", "-P", "show", *what)
 
 
 def _partition_refusal(request: Request, answer: Completed) -> str | None:
@@ -48,9 +47,9 @@ def _partition_refusal(request: Request, answer: Completed) -> str | None:
         return None  # then --test-only and the submission check it
     known = partitions(answer.stdout).values()
     asked = asked_for(request.queue, known, PARTITION)
-    if unknown := unknown_fault(asked, known, PARTITION):
-        return str(unknown)
-    faults = (walltime_fault(request, asked), gpu_fault(request, asked), node_fault(request, asked))
+    if asked.unknown:
+        return str(asked.unknown)
+    faults = (asked.walltime_fault(request), asked.gpu_fault(request), asked.node_fault(request))
     return "\n".join(map(str, filter(None, faults))) or None
 
 

@@ -22,33 +22,18 @@ _MOST_RANGES = 5_000
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES; an end state is not in the queue.
 _QUEUE_STATES = {
-    "PENDING": State.PENDING,
-    "CONFIGURING": State.PENDING,
-    "REQUEUED": State.PENDING,
-    "REQUEUE_FED": State.PENDING,
-    "REQUEUE_HOLD": State.HELD,
-    "RESV_DEL_HOLD": State.HELD,
-    "SPECIAL_EXIT": State.HELD,
-    "RUNNING": State.RUNNING,
-    "RESIZING": State.RUNNING,
-    "SIGNALING": State.RUNNING,
-    "SUSPENDED": State.RUNNING,
-    "STOPPED": State.RUNNING,
-    "COMPLETING": State.ENDING,
-    "STAGE_OUT": State.ENDING,
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"), State.PENDING),
+    **dict.fromkeys(("REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"), State.HELD),
+    **dict.fromkeys(("RUNNING", "RESIZING", "SIGNALING", "SUSPENDED", "STOPPED"), State.RUNNING),
+    **dict.fromkeys(("COMPLETING", "STAGE_OUT"), State.ENDING),
 }
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-REASON-CODES: reasons for which a pending
 # task waits for a person, or for ever.
 _WAITING = {
-    "JobHeldUser": State.HELD,
-    "JobHeldAdmin": State.HELD,
-    "launch failed requeued held": State.HELD,
-    "BadConstraints": State.ERROR,
-    "DependencyNeverSatisfied": State.ERROR,
-    "InvalidAccount": State.ERROR,
-    "InvalidQOS": State.ERROR,
-    "PartitionTimeLimit": State.ERROR,
+    **dict.fromkeys(("JobHeldUser", "JobHeldAdmin", "launch failed requeued held"), State.HELD),
+    **dict.fromkeys(("BadConstraints", "DependencyNeverSatisfied", "PartitionTimeLimit"), State.ERROR),
+    **dict.fromkeys(("InvalidAccount", "InvalidQOS"), State.ERROR),
 }
 
 
@@ -99,7 +84,7 @@ def header_path(path: str) -> str:
     return shlex.quote(path.replace("%", "%%"))
 
 
-def log_name(name: str, job: str, task: int) -> str:  # noqa: ARG001 - the header says %A_%a.out
+def log_name(name: str, job: str, task: int) -> str:
     """Return the name of a task's log: what templates/slurm.sh.j2 asks for."""
     return f"{job}_{task}.out"
 
@@ -128,7 +113,6 @@ def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the one command that lists what the queue still holds, a task a line (``-r``)."""
-    del users  # squeue finds jobs by their ids
     ids = ",".join(job.id for job in jobs)
     return ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, *clusters(jobs), "-j", ids)
 
@@ -168,6 +152,5 @@ def _queue_state(word: str, reason: str) -> State | None:
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
     """Return the commands that show a person jobs in the queue and in the accounting."""
-    del name  # both find jobs by their ids; with them sacct looks back without end
     ids = ",".join(job.id for job in jobs)
     return ("squeue", *clusters(jobs), "-j", ids), ("sacct", *clusters(jobs), "-j", ids)

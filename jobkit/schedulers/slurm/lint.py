@@ -5,25 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 from posixpath import dirname, join
 
-from jobkit.schedulers.script import (
-    Effect,
-    Finding,
-    Line,
-    Option,
-    Rule,
-    Script,
-    finding,
-    followed,
-    misplaced_line_end,
-    missing_folder,
-    signal_name,
-    traps,
-    unitless_memory,
-    words,
-)
+from jobkit.schedulers import script as scripts
+from jobkit.schedulers.script import Effect, Finding, Line, Option, Rule, Script
 
 _DIES = "the job dies at once, and there is no log that says so"
 RULES: Mapping[str, Rule] = {
@@ -99,6 +87,7 @@ RULES: Mapping[str, Rule] = {
     ),
 }
 
+_finding = partial(scripts.finding, RULES)
 
 MARK = "#SBATCH"
 _MEANT = re.compile(r"\s*#(?P<gap>[!@\s]*)(?P<word>[A-Za-z]+)[\s:=]*(?P<rest>-{1,2}[A-Za-z].*)")
@@ -141,7 +130,7 @@ def _misspelt(script: Script) -> Iterator[Finding]:
     for line in script.lines:
         meant = None if line.here or line.text.startswith(MARK) else _MEANT.match(line.text)
         if meant and _alike(meant["word"]) and not _shown(meant):
-            yield finding(RULES, line, "misspelt", rest=meant["rest"].strip())
+            yield _finding(line, "misspelt", rest=meant["rest"].strip())
 
 
 def _alike(word: str) -> bool:
@@ -157,22 +146,22 @@ def _late(script: Script) -> Iterator[Finding]:
     first = next((line for line in script.lines if not line.header), None)
     for line in script.lines:
         if first and not (line.header or line.here) and line.text.startswith(MARK):
-            yield finding(RULES, line, "late", first=first.number, command=first.text.strip())
+            yield _finding(line, "late", first=first.number, command=first.text.strip())
 
 
 def _shape(script: Script) -> Iterator[Finding]:
     """Yield what is wrong with line ends and first line."""
     first = script.lines[0]
     if not first.text.startswith("#!"):
-        yield finding(RULES, first, "no-interpreter")
+        yield _finding(first, "no-interpreter")
     elif not first.text[2:].lstrip().startswith("/"):
-        yield finding(RULES, first, "interpreter")
-    yield from misplaced_line_end(RULES, script)
+        yield _finding(first, "interpreter")
+    yield from scripts.misplaced_line_end(RULES, script)
 
 
 def _options(line: Line) -> Iterator[Option]:
     """Yield the options of a directive as getopt_long(3) reads them."""
-    for word, after in followed(words(line, MARK)):
+    for word, after in pairwise((*scripts.words(line, MARK), "")):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             yield Option(line, _long(name), value if equals else after)
@@ -189,26 +178,26 @@ def _long(name: str) -> str:
 
 def _one_dash(asked: Sequence[Line]) -> Iterator[Finding]:
     for line in asked:
-        for word in words(line, MARK):
+        for word in scripts.words(line, MARK):
             name = word[1:].partition("=")[0]
             if word.startswith("-") and name in ONE_DASH:
-                yield finding(RULES, line, "one-dash", name=name, letter=name[0], word=word)
+                yield _finding(line, "one-dash", name=name, letter=name[0], word=word)
 
 
 def _variables(asked: Sequence[Line]) -> Iterator[Finding]:
     """Yield what looks like a variable, unless single quotes say that it is none."""
     for line in asked:
         if _VARIABLE.search(_QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])):
-            yield finding(RULES, line, "variable")
+            yield _finding(line, "variable")
 
 
 def _memory(options: Sequence[Option]) -> Iterator[Finding]:
     asked = {option.name: option for option in options if option.name in _MEMORY}
     if len(asked) > 1:
         first, second, *_ = asked
-        yield finding(RULES, asked[second].line, "memory-twice", first=first, second=second)
+        yield _finding(asked[second].line, "memory-twice", first=first, second=second)
     requests = ((option.line, option.name, option.value) for option in asked.values())
-    yield from unitless_memory(RULES, requests, _FEW_MEBIBYTES)
+    yield from scripts.unitless_memory(RULES, requests, _FEW_MEBIBYTES)
 
 
 def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
@@ -227,11 +216,11 @@ def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
 def _folder(script: Script, option: Option, folder: str) -> Iterator[Finding]:
     plain = folder.replace("%%", "")
     if _OF_THE_JOB.search(plain):
-        yield finding(RULES, option.line, "folder-number", name=option.name)
+        yield _finding(option.line, "folder-number", name=option.name)
     elif folder.startswith("~"):
-        yield finding(RULES, option.line, "folder-home")
+        yield _finding(option.line, "folder-home")
     elif not _PATTERN.search(plain):
-        yield from missing_folder(RULES, script, option.line, folder.replace("%%", "%"))
+        yield from scripts.missing_folder(RULES, script, option.line, folder.replace("%%", "%"))
 
 
 def _shared_log(options: Sequence[Option]) -> Iterator[Finding]:
@@ -241,12 +230,12 @@ def _shared_log(options: Sequence[Option]) -> Iterator[Finding]:
     for name in ("output", "error"):
         path = last[name].value if name in last else "/dev/null"
         if not path.startswith("/dev/") and not _OF_THE_TASK.search(path.replace("%%", "")):
-            yield finding(RULES, last[name].line, "shared-log", name=name, root=re.sub(r"\.\w+$", "", path))
+            yield _finding(last[name].line, "shared-log", name=name, root=re.sub(r"\.\w+$", "", path))
 
 
 def _signal(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
     asked = next((option for option in reversed(options) if option.name == "signal"), None)
     whom, _, what = asked.value.rpartition(":") if asked else ("", "", "")
-    line = traps(script).get(signal_name(what.partition("@")[0]))
+    line = scripts.traps(script).get(scripts.signal_name(what.partition("@")[0]))
     if asked and line and "B" not in whom:
-        yield finding(RULES, asked.line, "signal", line=line.number, what=what)
+        yield _finding(asked.line, "signal", line=line.number, what=what)

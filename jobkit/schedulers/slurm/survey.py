@@ -88,10 +88,9 @@ def partitions(text: str) -> dict[str, Queue]:
 def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
     """Return what one line says."""
     nodes, cpus, mebibytes = node
-    gpus: dict[str, int] = {}
-    # gpu:v100:2(S:0-1), gpu:2, gpu:a100_3g.20gb:4 (gres.conf(5))
-    for kind, count in re.findall(r"\bgpu(?::([^:,(\s]+))?:(\d+)", gres):
-        gpus[kind] = max(int(count), gpus.get(kind, 0))
+    # gpu:v100:2(S:0-1), gpu:2, gpu:a100_3g.20gb:4 (gres.conf(5)); sorted, so that the largest counts
+    counts = re.findall(r"\bgpu(?::([^:,(\s]+))?:(\d+)", gres)
+    gpus = dict(sorted((kind, int(count)) for kind, count in counts))
     kind = Nodes(
         number=int(nodes) if nodes.isdigit() else 0,
         cpus=int(cpus) if cpus.isdigit() else None,
@@ -113,10 +112,9 @@ def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
 
 def _joined(first: Queue, other: Queue) -> Queue:
     """Return what two lines say of the same partition."""
-    kinds = {*first.gpus, *other.gpus}
     return replace(
         first,
-        gpus={kind: max(first.gpus.get(kind, 0), other.gpus.get(kind, 0)) for kind in sorted(kinds)},
+        gpus=dict(sorted([*first.gpus.items(), *other.gpus.items()])),
         nodes=first.nodes + other.nodes,
         kinds=(*first.kinds, *other.kinds),
         cpus=max(filter(None, (first.cpus, other.cpus)), default=None),
@@ -171,12 +169,9 @@ def _keeping(answers: Answers, config: Mapping[str, str]) -> AccountingStatus:
     if sacct is None:
         return AccountingStatus(said="not asked")
     if not sacct.ok:
-        return AccountingStatus(works=False, said=f"does not answer: {_last_line(sacct.said)}")
+        last = (sacct.said or "nothing was said").splitlines()[-1]
+        return AccountingStatus(works=False, said=f"does not answer: {last}")
     return AccountingStatus(works=True, said="on (sacct answers)")
-
-
-def _last_line(text: str) -> str:
-    return text.strip().splitlines()[-1] if text.strip() else "nothing was said"
 
 
 def _accounts(text: str | None) -> tuple[tuple[str, ...] | None, str]:

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from matplotlib import style
+from matplotlib import rc_context, style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
@@ -24,7 +22,7 @@ from jobkit.commands.results.collect import collect as command
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import TRIALS_FILE
-from jobkit.core.measurements import Gpu, Memory, Need
+from jobkit.core.measurements import Gpu, Need
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.outcome.trials import Trial
@@ -32,7 +30,9 @@ from jobkit.report.plot.data import group_plots
 from jobkit.report.plot.figure import COLUMN_IN, MOST_GROUPS, PAGE_IN, STYLE, SUFFIXES, figure, plot
 from jobkit.report.plot.panels import MARKS, SMALL, repeats_in_words, short
 from jobkit.report.tables import Collected, collect
-from tests.support.builders import GPU, TEXT, grid, record, write_points, write_record
+from tests.pages.test_docs import PYPROJECT
+from tests.support.builders import TEXT, grid, record, write_points, write_record, write_records
+from tests.whole.test_imports import asked_for, imported
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,12 +73,8 @@ def measured(of: Point, *, work_s: float = 8.0, gpu: Gpu = CARD) -> Record:
 
 def a_run(folder: Path, *, repeats: int = 2, sizes: Sequence[int] = SIZES, gpu: Gpu = CARD) -> Path:
     """Make a run that is faster the larger the batch, by less and less, and scatters a little."""
-    points = grid(sizes, repeats)
-    write_points(folder, points)
-    for point in points:
-        size = point.params["batch_size"]
-        write_record(folder, measured(point, work_s=8 + 200 / size + 0.1 * point.repeat, gpu=gpu))
-    return folder
+    works = [(p, 8 + 200 / p.params["batch_size"] + 0.1 * p.repeat) for p in grid(sizes, repeats)]
+    return write_records(folder, [measured(point, work_s=work_s, gpu=gpu) for point, work_s in works])
 
 
 def with_trials(folder: Path) -> Path:
@@ -169,11 +165,6 @@ def test_memory_shows_what_was_measured_the_line_the_bound_and_the_card(tmp_path
     assert "the lengths of the text are unknown" in legend(memory)
 
 
-def test_the_limit_is_that_of_the_card_that_is_asked_about(tmp_path: Path) -> None:
-    memory, _ = panels(drawn(a_run(tmp_path / "run"), gpu_memory_bytes=8 * GIB))
-    assert "GPU less context, 7.25 GiB" in lines(memory)
-
-
 def test_predictions_that_were_tried_stand_beside_what_came_of_them(tmp_path: Path) -> None:
     run = with_trials(a_run(tmp_path / "run"))
     memory, speed = panels(drawn(run))
@@ -189,14 +180,6 @@ def test_predictions_that_were_tried_stand_beside_what_came_of_them(tmp_path: Pa
     fitted = group_plots(collect([run]))[0].memory.line
     assert fitted is not None
     assert fitted.at(0) == pytest.approx(0.25 * GIB, rel=0.01)
-
-
-def test_a_try_of_which_no_prediction_is_kept_is_shown_on_the_line(tmp_path: Path) -> None:
-    run = with_trials(a_run(tmp_path / "run"))
-    (run / TRIALS_FILE).unlink()
-    shown = lines(panels(drawn(run))[0])
-    assert "verified, batch 740" in shown
-    assert any(name.startswith("predicted, batch") for name in shown)
 
 
 def error_bars(axes: Axes) -> list[Spots]:
@@ -243,10 +226,7 @@ def test_another_knob_makes_series_with_markers_and_lines_of_their_own(tmp_path:
         replace(one, index=n, point_id=f"p{n}", params={**one.params, "tokenizer_batch": batch})
         for n, (one, batch) in enumerate(((one, b) for b in (32, 64) for one in grid(SIZES, 2)), 1)
     ]
-    run = write_points(tmp_path / "run", points)
-    for one in points:
-        write_record(run, measured(one))
-    _, speed = panels(drawn(run))
+    _, speed = panels(drawn(write_records(tmp_path / "run", map(measured, points))))
     assert "tokenizer_batch 32: mean ± sd, n = 2 | tokenizer_batch 64: mean" in legend(speed)
     drawn_as = [
         container.lines[0] for container in speed.containers if isinstance(container, ErrorbarContainer)
@@ -255,15 +235,9 @@ def test_another_knob_makes_series_with_markers_and_lines_of_their_own(tmp_path:
 
 
 def test_knobs_that_move_together_make_one_series(tmp_path: Path) -> None:
-    points = [
-        replace(
-            one, params={"batch_size": one.params["batch_size"], "tokenizer_batch": one.params["batch_size"]}
-        )
-        for one in grid(SIZES, 2)
-    ]
-    run = write_points(tmp_path / "run", points)
-    for one in points:
-        write_record(run, measured(one))
+    sizes = [(point, point.params["batch_size"]) for point in grid(SIZES, 2)]
+    points = [replace(point, params={"batch_size": n, "tokenizer_batch": n}) for point, n in sizes]
+    run = write_records(tmp_path / "run", map(measured, points))
     assert len(error_bars(panels(drawn(run))[1])) == 1
 
 
@@ -290,11 +264,7 @@ def test_few_loads_are_points_with_the_reason(tmp_path: Path) -> None:
 
 
 def test_on_a_cpu_it_is_ram_and_no_card(tmp_path: Path) -> None:
-    points = grid(SIZES, device="cpu")
-    run = write_points(tmp_path / "run", points)
-    for point in points:
-        write_record(run, record(point))
-    found = drawn(run)
+    found = drawn(write_records(tmp_path / "run", map(record, grid(SIZES, device="cpu"))))
     memory, _ = panels(found)
     assert memory.get_ylabel() == "RAM (GiB)"
     assert [load for load, _ in lines(memory)["RAM peak"]] == [900 * size for size in SIZES]
@@ -306,9 +276,7 @@ def test_on_a_cpu_it_is_ram_and_no_card(tmp_path: Path) -> None:
 def test_on_a_cpu_a_try_of_a_prediction_brings_the_limit(tmp_path: Path) -> None:
     points = grid(SIZES, device="cpu")
     tried = replace(points[0], index=6, point_id="batch_size-400-verify", params={"batch_size": 400})
-    run = write_points(tmp_path / "run", [*points, tried])
-    for one in (*points, tried):
-        write_record(run, record(one))
+    run = write_records(tmp_path / "run", map(record, [*points, tried]))
     trial = Trial(index=6, batch_size=400, load=360_000, capacity_bytes=5 * GIB, expected_bytes=4 * GIB)
     (run / TRIALS_FILE).write_text(to_json(trial) + "\n")
     shown = lines(panels(drawn(run))[0])
@@ -354,19 +322,11 @@ def test_a_card_smaller_than_a_batch_of_1_is_told(tmp_path: Path) -> None:
 
 
 def test_points_that_all_ran_out_of_memory_are_an_empty_panel_with_the_reason(tmp_path: Path) -> None:
-    points = grid([50, 100])
-    run = write_points(tmp_path / "run", points)
-    for point in points:
-        write_record(run, replace(measured(point), outcome=Outcome.GPU_OOM, needs=(), summary=None))
-    memory, speed = panels(drawn(run))
+    made = map(measured, grid([50, 100]))
+    failed = [replace(one, outcome=Outcome.GPU_OOM, needs=(), summary=None) for one in made]
+    memory, speed = panels(drawn(write_records(tmp_path / "run", failed)))
     assert "no point has succeeded yet" in legend(memory)
     assert "no speed was recorded" in legend(speed)
-
-
-def test_records_without_memory_are_told(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", grid([50]))
-    write_record(run, replace(record(grid([50])[0]), memory=Memory()))
-    assert "no line: 0 distinct loads measured" in legend(panels(drawn(run))[0])
 
 
 def test_a_stand_in_model_is_named_in_the_title(tmp_path: Path) -> None:
@@ -376,16 +336,11 @@ def test_a_stand_in_model_is_named_in_the_title(tmp_path: Path) -> None:
     assert "torch" not in title, "the versions are in the table"
 
 
-def two_groups(folder: Path) -> list[Path]:
-    return [a_run(folder / "one"), a_run(folder / "two", gpu=GPU)]
-
-
 def test_groups_are_never_mixed_but_drawn_in_rows(tmp_path: Path) -> None:
-    first, second = two_groups(tmp_path)
+    first = a_run(tmp_path / "one")
     points = [replace(one, run_id="other") for one in grid(SIZES)]
-    second = write_points(tmp_path / "three", points)
-    for one in points:
-        write_record(second, measured(one, gpu=replace(CARD, driver="2")))
+    others = [measured(one, gpu=replace(CARD, driver="2")) for one in points]
+    second = write_records(tmp_path / "two", others)
     found = drawn(first, second)
     assert found.get_figwidth() == PAGE_IN
     assert [axes.get_title(loc="left") for axes in panels(found)] == ["(a)", "(b)", "(c)", "(d)"]
@@ -396,9 +351,7 @@ def test_groups_are_never_mixed_but_drawn_in_rows(tmp_path: Path) -> None:
 def many_groups(folder: Path, count: int) -> Collected:
     for number in range(count):
         points = [replace(one, run_id=f"run{number}", threads=number + 1) for one in grid(SIZES)]
-        run = write_points(folder / f"run{number}", points)
-        for one in points:
-            write_record(run, measured(one))
+        write_records(folder / f"run{number}", map(measured, points))
     return collect([folder])
 
 
@@ -480,65 +433,28 @@ def test_numbers_on_an_axis_are_short(value: float, words: str) -> None:
     assert short(value) == words
 
 
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-    )
-
-
-def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
-    (tmp_path / "matplotlibrc").write_text("font.size: 30\nlines.linewidth: 9\n")
-    own = {"MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
-    for name, environment in (("1", {"PYTHONHASHSEED": "1"}), ("2", {"PYTHONHASHSEED": "2", **own})):
-        code = (
-            "from pathlib import Path\n"
-            "from jobkit.report.tables import collect\nfrom jobkit.report.plot.figure import plot\n"
-            f"for suffix in {SUFFIXES!r}:\n"
-            f"    plot(collect([Path({str(ONE)!r})]), Path({str(tmp_path / name)!r} + suffix))"
-        )
-        done = run_python(code, **environment)
-        assert done.returncode == 0, done.stderr
+def test_the_same_records_give_the_same_bytes_fit_for_print(tmp_path: Path) -> None:
+    collected = collect([ONE])
     for suffix in SUFFIXES:
-        first, second = ((tmp_path / f"{name}{suffix}").read_bytes() for name in "12")
+        plot(collected, tmp_path / f"1{suffix}")
+        with rc_context({"font.size": 30, "lines.linewidth": 9}):
+            plot(collected, tmp_path / f"2{suffix.upper()}")
+        first, second = (tmp_path / f"1{suffix}").read_bytes(), (tmp_path / f"2{suffix.upper()}").read_bytes()
         assert first == second, suffix
         assert b"CreationDate" not in first
         assert b"dc:date" not in first
-
-
-@pytest.fixture(scope="module")
-def committed() -> Collected:
-    return collect([ONE])
-
-
-def test_fonts_are_embedded(committed: Collected, tmp_path: Path) -> None:
-    plot(committed, tmp_path / "x.pdf")
-    pdf = (tmp_path / "x.pdf").read_bytes()
+    png, svg, pdf = ((tmp_path / f"1{suffix}").read_bytes() for suffix in SUFFIXES)
+    assert int.from_bytes(png[16:20]) == math.floor(300 * COLUMN_IN)
+    assert f'width="{72 * COLUMN_IN:g}pt"'.encode() in svg
+    assert b"<text" not in svg, "outlines need no font"
     assert b"/FontFile2" in pdf
     assert b"/Type3" not in pdf
-    plot(committed, tmp_path / "x.SVG")
-    svg = (tmp_path / "x.SVG").read_text()
-    assert "<text" not in svg, "outlines need no font"
-    assert f'width="{72 * COLUMN_IN:g}pt"' in svg
-
-
-def test_a_png_has_300_dots_per_inch(committed: Collected, tmp_path: Path) -> None:
-    plot(committed, tmp_path / "x.png")
-    header = (tmp_path / "x.png").read_bytes()[16:20]
-    assert int.from_bytes(header) == math.floor(300 * COLUMN_IN)
 
 
 @pytest.mark.parametrize("name", ["a$b$c_^.txt", "小説.txt"])
 def test_a_text_may_be_called_anything(name: str, tmp_path: Path) -> None:
     points = [replace(one, text=replace(TEXT, name=name)) for one in grid(SIZES)]
-    run = write_points(tmp_path / "run", points)
-    for one in points:
-        write_record(run, measured(one))
-    plot(collect([run]), tmp_path / "x.svg")
+    plot(collect([write_records(tmp_path / "run", map(measured, points))]), tmp_path / "x.svg")
 
 
 def ask(*args: str | Path) -> int:
@@ -567,38 +483,20 @@ def test_a_file_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
         plot(collect([OLD_LOG]), tmp_path / "x.svg")
 
 
-def without_matplotlib(*args: str) -> subprocess.CompletedProcess[str]:
-    """Run jobkit where matplotlib cannot be imported."""
-    code = (
-        "import sys; sys.modules['matplotlib'] = None\n"
-        f"sys.argv = {['jobkit', *args]!r}\n"
-        "from jobkit.cli import main; sys.exit(main())"
-    )
-    return subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
-
-
-def test_without_the_extra_the_command_to_type_is_told(tmp_path: Path) -> None:
-    done = without_matplotlib("collect", str(OLD_LOG), "--plot", str(tmp_path / "x.svg"))
-    assert done.returncode == 2
-    assert "needs matplotlib" in done.stderr
-    assert "hint: pip install 'jobkit[plot]'" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+def test_without_the_extra_the_command_to_type_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(JobkitError, match="needs matplotlib") as caught:
+        ask(OLD_LOG, "--plot", tmp_path / "x.svg")
+    assert (caught.value.exit_code, caught.value.hint) == (2, "pip install 'jobkit[plot]'")
+    assert capsys.readouterr().out == ""
 
 
 def test_a_table_imports_no_matplotlib() -> None:
-    code = (
-        "import sys; from jobkit.commands.results.collect import collect\n"
-        f"collect.main([{str(OLD_LOG)!r}], standalone_mode=False)\n"
-        "print('matplotlib' in sys.modules)"
-    )
-    assert run_python(code).stdout.endswith("False\n")
+    assert "matplotlib" not in imported(asked_for("collect", str(OLD_LOG)))
 
 
 def test_the_extra_holds_what_the_page_says() -> None:
-    import tomllib
-
-    extras: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
-    ]
+    extras = PYPROJECT["project"]["optional-dependencies"]
     assert extras["plot"] == [extra for extra in extras["dev"] if extra.startswith("matplotlib")]

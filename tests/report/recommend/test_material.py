@@ -14,8 +14,8 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit import ledger
 from jobkit.outcome.trials import Trial
-from jobkit.planning.texts import find_text
 from jobkit.report.recommend.material import read_material
+from tests.fit.test_ledger import ENTRY
 from tests.support.builders import batch, try_folder, write_batches, write_record
 from tests.support.recommendations import LENGTHS, SPEC, records, write_run
 
@@ -111,27 +111,7 @@ def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path)
     assert "batch_size 700" in said
     append_line(folder / TRIALS_FILE, to_json(replace(trial, index=3, outcome=None, measured_bytes=None)))
     assert read_material(folder).trials[-1].endswith("what it needed was not measured"), "its point is"
-    point = told[0].point
-    entry = ledger.Entry(
-        at="now",
-        run_id=point.run_id,
-        index=16,
-        workload=point.workload,
-        model=point.model.fingerprint if point.model else None,
-        gpu="NVIDIA H200",
-        torch="2.5.0",
-        cuda=None,
-        allocator=None,
-        order="load",
-        batch_size=700,
-        load=9,
-        capacity_bytes=GIB,
-        expected_bytes=GIB * 0.9,
-        bound_bytes=GIB,
-        measured_bytes=int(GIB * 0.9),
-        outcome="ok",
-        held=True,
-    )
+    entry = replace(ENTRY, run_id=told[0].point.run_id, cuda=None)
     ledger.note(tmp_path / "ledger.jsonl", entry)
     assert read_material(folder).ledger is None, "its own trials stand there already"
     ledger.note(tmp_path / "ledger.jsonl", replace(entry, run_id="other"))
@@ -142,14 +122,8 @@ def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path)
 
 def test_lengths_are_those_of_the_run_folder_alone_as_for_every_command(tmp_path: Path) -> None:
     """Found again, they would give an answer that `jobkit collect` does not give."""
-    path = tmp_path / "text.txt"
-    path.write_text("One.\n\nThree four.\n", encoding="utf-8")
-    text = find_text(str(path), base=tmp_path, cache=tmp_path)
-    told = [
-        replace(record, point=replace(record.point, workload="count", model=None, text=text))
-        for record in records()
-    ]
-    folder = write_run(tmp_path / "demo", told)
+    quick = [replace(one, point=replace(one.point, workload="count", model=None)) for one in records()]
+    folder = write_run(tmp_path / "demo", quick)
     assert read_material(folder).lengths is not None
     (folder / LENGTHS_FILE).unlink()
     assert read_material(folder).lengths is None

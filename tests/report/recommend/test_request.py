@@ -1,10 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
-import yaml
 
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Job
@@ -87,10 +83,3 @@ def test_without_an_upper_end_the_mean_has_to_do_and_on_a_cpu_no_gpu_is_asked_fo
 def test_without_a_spec_there_is_no_request() -> None:
     told = records(repeats=1)
     assert request(replace(material(told), resources=None), told[0], TIME) is None
-
-
-@pytest.mark.parametrize("name", ["slurm-default", "sge-default"])
-def test_the_plain_sites_take_a_plain_request(name: str) -> None:
-    path = Path(__file__).parents[3] / "templates" / "sites" / f"{name}.yaml"
-    scheduler = yaml.safe_load(path.read_text(encoding="utf-8"))["scheduler"]
-    assert lines(Resources(), load_site(name, scheduler), own=False).reason == ""

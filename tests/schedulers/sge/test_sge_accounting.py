@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -10,14 +9,12 @@ from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
 from jobkit.schedulers.parsing import find_job_id
 from jobkit.schedulers.types import Accounted, JobId, State
+from tests.support.surveys import captured
 
-Captured = Callable[[str], Completed]
 
-
-@pytest.fixture
-def job(captured: Captured) -> Callable[[str], str]:
-    """Return a reader of the id that a captured submission got."""
-    return lambda name: find_job_id(captured(f"sge/submit-{name}").stdout, sge.JOB_ID_PATTERNS, "qsub").id
+def job(name: str) -> str:
+    """Return the id that a captured submission got."""
+    return find_job_id(captured(f"sge/submit-{name}").stdout, sge.JOB_ID_PATTERNS, "qsub").id
 
 
 def accounted(answer: tuple[Accounted, ...] | None, job_id: str) -> dict[int, Accounted]:
@@ -25,7 +22,7 @@ def accounted(answer: tuple[Accounted, ...] | None, job_id: str) -> dict[int, Ac
     return {task.task: task for task in answer if task.job_id == job_id}
 
 
-def test_the_accounting_of_a_life(captured: Captured, job: Callable[[str], str]) -> None:
+def test_the_accounting_of_a_life() -> None:
     tasks = accounted(sge.parse_accounting(captured("sge/qacct")), job("terse"))
 
     outcomes = {number: (task.outcome, task.exit_status) for number, task in sorted(tasks.items())}
@@ -42,14 +39,14 @@ def test_the_accounting_of_a_life(captured: Captured, job: Callable[[str], str])
     assert tasks[1].elapsed_s == 1
 
 
-def test_a_task_past_h_rt_timed_out(captured: Captured, job: Callable[[str], str]) -> None:
+def test_a_task_past_h_rt_timed_out() -> None:
     (task,) = accounted(sge.parse_accounting(captured("sge/qacct")), job("limit")).values()
 
     assert (task.outcome, task.exit_status) == (Outcome.TIMEOUT, 137)
     assert "of h_rt 3 s" in task.evidence
 
 
-def test_the_last_attempt_counts(captured: Captured, job: Callable[[str], str]) -> None:
+def test_the_last_attempt_counts() -> None:
     answer = captured("sge/qacct")
     retried = job("retry")
     (task,) = accounted(sge.parse_accounting(answer), retried).values()
@@ -60,15 +57,13 @@ def test_the_last_attempt_counts(captured: Captured, job: Callable[[str], str]) 
     assert (task.ended, task.exit_status) == (False, 99)
 
 
-def test_resident_memory_is_in_kib_whatever_the_unit_says(
-    captured: Captured, job: Callable[[str], str]
-) -> None:
+def test_resident_memory_is_in_kib_whatever_the_unit_says() -> None:
     (task,) = accounted(sge.parse_accounting(captured("sge/qacct")), job("memory")).values()
 
     assert 300_000_000 < (task.max_rss_bytes or 0) < 330_000_000
 
 
-def test_not_known_yet_is_not_unreachable(captured: Captured) -> None:
+def test_not_known_yet_is_not_unreachable() -> None:
     assert sge.parse_accounting(captured("sge/qacct-unknown")) == ()
     assert sge.parse_accounting(captured("sge/qacct-no-file")) is None
     assert sge.parse_accounting(Completed(("qacct",), 127, "", "qacct: command not found")) is None
@@ -112,7 +107,7 @@ def test_a_kill_is_held_against_the_limits(fields: dict[str, str], outcome: Outc
     assert (task.job_id, task.task, task.ended, task.outcome) == ("5", 2, True, outcome)
 
 
-def test_a_start_that_failed_is_in_the_queue_and_in_the_accounting(captured: Captured) -> None:
+def test_a_start_that_failed_is_in_the_queue_and_in_the_accounting() -> None:
     listed = sge.parse_queue(captured("sge/qstat-eqw")) or ()
     (stuck,) = (one for one in listed if one.name == "jobkit-since")
     assert stuck.state is State.ERROR
@@ -122,7 +117,7 @@ def test_a_start_that_failed_is_in_the_queue_and_in_the_accounting(captured: Cap
     assert accounted(since, stuck.job_id) == {}, "qacct -b looks at the start, and it has none"
 
 
-def test_several_runs_are_asked_about_by_owner_and_time(captured: Captured) -> None:
+def test_several_runs_are_asked_about_by_owner_and_time() -> None:
     asked = captured("sge/qacct-since")
     *_, start, _ = asked.argv
     since = datetime.strptime(start, "%Y%m%d%H%M").replace(tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:59")

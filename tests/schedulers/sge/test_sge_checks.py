@@ -1,31 +1,28 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
-from jobkit.schedulers.types import Array, Request
+from jobkit.schedulers.types import Request
+from tests.support.surveys import ARRAY, REQUEST, captured
 
-Captured = Callable[[str], Completed]
-RequestOf = Callable[..., Request]
+ANSWERS = {
+    "qconf_sq": "queues",
+    "qconf_sc": "complexes",
+    "qsub_w": "verify-ok",
+    "qstat_F": "lab-instances",
+}
 
 
-def refusals(answers: dict[str, Completed], request: Request, array: Array) -> list[str]:
-    asked = sge.checks("job.sh", array, request)
-    said = [check.refusal(answers[" ".join(check.argv[:2])]) for check in asked]
+def refusals(request: Request, **others: Completed) -> list[str]:
+    answers = {name: captured(f"sge/{file}") for name, file in ANSWERS.items()} | others
+    asked = sge.checks("job.sh", ARRAY, request)
+    said = [check.refusal(answers["_".join(check.argv[:2]).replace("-", "")]) for check in asked]
     return [text for text in said if text]
-
-
-@pytest.fixture
-def answers(captured: Captured) -> dict[str, Completed]:
-    return {
-        "qconf -sq": captured("sge/queues"),
-        "qconf -sc": captured("sge/complexes"),
-        "qsub -w": captured("sge/verify-ok"),
-        "qstat -F": captured("sge/lab-instances"),
-    }
 
 
 @pytest.mark.parametrize(
@@ -40,63 +37,46 @@ def answers(captured: Captured) -> dict[str, Completed]:
         ({"resources": ("ngpu", "h_vmem")}, "did you mean 'ngpus'? (change the site file"),
     ],
 )
-def test_a_refusal_names_the_value_and_what_to_change(
-    changes: dict[str, object], words: str, answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
-    (said,) = refusals(answers, request_of(**changes), array)
+def test_a_refusal_names_the_value_and_what_to_change(changes: dict[str, Any], words: str) -> None:
+    (said,) = refusals(replace(REQUEST, **changes))
 
     assert words in said
     assert "(change " in said
 
 
 @pytest.mark.parametrize("queue", [None, "gpu.q", "gpu.q@localhost", "*.q", "short.q,serial.q", "@allhosts"])
-def test_what_is_right_is_not_refused(
-    queue: str | None, answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
-    request = request_of(queue=queue, walltime_s=3600, resources=("ngpus", "mf"))
-
-    assert refusals(answers, request, array) == []
+def test_what_is_right_is_not_refused(queue: str | None) -> None:
+    assert refusals(replace(REQUEST, queue=queue, walltime_s=3600, resources=("ngpus", "mf"))) == []
 
 
-def test_where_no_queue_is_long_enough(
-    answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
+def test_where_no_queue_is_long_enough() -> None:
     text = "qname a.q\nh_rt 0:10:0,\\\n     [n1=1:0:0]\nqname b.q\nh_rt 600\n"
-    answers["qconf -sq"] = Completed(("qconf",), 0, text, "")
+    queues = Completed(("qconf",), 0, text, "")
 
-    assert refusals(answers, request_of(walltime_s=3600), array) == []
-    (said,) = refusals(answers, request_of(walltime_s=3601), array)
+    assert refusals(replace(REQUEST, walltime_s=3600), qconf_sq=queues) == []
+    (said,) = refusals(replace(REQUEST, walltime_s=3601), qconf_sq=queues)
     assert "longer than any queue allows (h_rt): at most 01:00:00" in said
 
 
 @pytest.mark.parametrize("name", ["queue", "resource", "gpus", "pe", "h-rt", "script"])
-def test_what_verification_refuses_is_passed_on(
-    name: str, captured: Captured, answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
-    answers["qsub -w"] = captured(f"sge/verify-{name}")
-
-    (said,) = refusals(answers, request_of(), array)
+def test_what_verification_refuses_is_passed_on(name: str) -> None:
+    (said,) = refusals(REQUEST, qsub_w=captured(f"sge/verify-{name}"))
 
     assert said.startswith("qsub refuses the job: ")
     assert "Exiting." not in said
 
 
-def test_verification_ignores_load_values_and_is_not_believed_about_them(
-    captured: Captured, answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
-    answers["qsub -w"] = captured("sge/verify-load")
-    assert "no suitable queues" in answers["qsub -w"].said
+def test_verification_ignores_load_values_and_is_not_believed_about_them() -> None:
+    answer, load = captured("sge/verify-load"), replace(REQUEST, resources=("mem_free",))
+    assert "no suitable queues" in answer.said
 
-    assert refusals(answers, request_of(resources=("mem_free",)), array) == []
-    assert refusals(answers, request_of(resources=("h_vmem",)), array) != []
-    answers["qsub -w"] = captured("sge/verify-queue")
-    assert refusals(answers, request_of(resources=("mem_free",)), array) != []
+    assert refusals(load, qsub_w=answer) == []
+    assert refusals(replace(REQUEST, resources=("h_vmem",)), qsub_w=answer) != []
+    assert refusals(load, qsub_w=captured("sge/verify-queue")) != []
 
 
-def test_where_qconf_does_not_answer_verification_decides(
-    captured: Captured, answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
+def test_where_qconf_does_not_answer_verification_decides() -> None:
     silent = captured("sge/qstat-unreachable")
-    answers |= {"qconf -sq": silent, "qconf -sc": silent}
+    request = replace(REQUEST, queue="nope.q", resources=("nope",))
 
-    assert refusals(answers, request_of(queue="nope.q", resources=("nope",)), array) == []
+    assert refusals(request, qconf_sq=silent, qconf_sc=silent) == []

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pytest
 
@@ -9,14 +8,12 @@ from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
 from jobkit.schedulers.parsing import find_job_id
 from jobkit.schedulers.types import Array, JobId, Queued, State
+from tests.support.surveys import ARRAY, captured
 
-Captured = Callable[[str], Completed]
 
-
-@pytest.fixture
-def job(captured: Captured) -> Callable[[str], str]:
-    """Return a reader of the id that a captured submission got."""
-    return lambda name: find_job_id(captured(f"sge/submit-{name}").stdout, sge.JOB_ID_PATTERNS, "qsub").id
+def job(name: str) -> str:
+    """Return the id that a captured submission got."""
+    return find_job_id(captured(f"sge/submit-{name}").stdout, sge.JOB_ID_PATTERNS, "qsub").id
 
 
 def queued(answer: tuple[Queued, ...] | None, job_id: str) -> dict[int, Queued]:
@@ -24,8 +21,8 @@ def queued(answer: tuple[Queued, ...] | None, job_id: str) -> dict[int, Queued]:
     return {task.task: task for task in answer if task.job_id == job_id}
 
 
-def test_submit_argv(array: Array) -> None:
-    assert sge.submit_argv("job.sh", array) == ("qsub", "-terse", "-t", "1-3", "-tc", "2", "job.sh")
+def test_submit_argv() -> None:
+    assert sge.submit_argv("job.sh", ARRAY) == ("qsub", "-terse", "-t", "1-3", "-tc", "2", "job.sh")
     one = Array(first=1, last=1, offset=6, throttle=None)
     assert sge.submit_argv("find.sh", one, [JobId("7"), JobId("9")]) == (
         "qsub", "-terse", "-hold_jid", "7,9", "-t", "1-1", "find.sh", "--offset", "6",
@@ -33,14 +30,14 @@ def test_submit_argv(array: Array) -> None:
     assert sge.log_name("demo-1", "12", 3) == "demo-1.o12.3"
 
 
-def test_the_array_limit(captured: Captured) -> None:
+def test_the_array_limit() -> None:
     assert sge.limit_argv() == captured("sge/config").argv
     assert sge.parse_limit(captured("sge/config").stdout) == 75_000
     assert sge.parse_limit("max_aj_tasks                 0\n") is None
     assert sge.parse_limit("nothing of the sort") is None
 
 
-def test_an_array_counts_as_one_job(captured: Captured) -> None:
+def test_an_array_counts_as_one_job() -> None:
     three = tuple(Array(first=1, last=5, offset=offset, throttle=None) for offset in (0, 5, 10))
     assert sge.task_limit_error(captured("sge/config").stdout, three) is None
     assert sge.task_limit_error("max_u_jobs 3\nmax_jobs 0\nmax_aj_instances 2\n", three) is None
@@ -65,7 +62,7 @@ def test_jobs_are_asked_for_by_their_owners(monkeypatch: pytest.MonkeyPatch) -> 
     assert sge.accounting_argv(jobs, since, "", ("ann", "bob")) == ("qacct", "-b", "202601020304", "-j")
 
 
-def test_running_and_pending_and_error(captured: Captured, job: Callable[[str], str]) -> None:
+def test_running_and_pending_and_error() -> None:
     answer = sge.parse_queue(captured("sge/qstat-live"))
 
     life = queued(answer, job("terse"))
@@ -75,14 +72,14 @@ def test_running_and_pending_and_error(captured: Captured, job: Callable[[str], 
     assert [task.state for task in waiting.values()] == [State.RUNNING, *[State.PENDING] * 8]
 
 
-def test_ranges_with_holes_come_back_whole(captured: Captured, job: Callable[[str], str]) -> None:
+def test_ranges_with_holes_come_back_whole() -> None:
     held = queued(sge.parse_queue(captured("sge/qstat-live")), job("held"))
 
     assert sorted(held) == [task for task in range(1, 201) if task > 128 or task % 6 != 2]
     assert {task.state for task in held.values()} == {State.HELD}
 
 
-def test_gone_is_empty_and_no_answer_is_unknown(captured: Captured) -> None:
+def test_gone_is_empty_and_no_answer_is_unknown() -> None:
     assert sge.parse_queue(captured("sge/qstat-empty")) == ()
     assert sge.parse_queue(captured("sge/qstat-unreachable")) is None
     assert sge.parse_queue(Completed(("qstat",), 0, "<job_info><queue", "")) is None
@@ -127,7 +124,7 @@ def test_what_a_person_types_to_see_what_became_of_jobs() -> None:
     assert sge.diagnostic_argvs(jobs, "demo-1") == (("qstat", "-j", "7,8"), ("qacct", "-j", "demo-1"))
 
 
-def test_the_name_the_node_and_the_start_of_a_task(captured: Captured, job: Callable[[str], str]) -> None:
+def test_the_name_the_node_and_the_start_of_a_task() -> None:
     answer = sge.parse_queue(captured("sge/qstat-live"))
     running = queued(answer, job("terse"))[4]
     assert re.fullmatch(r"jobkit-capture-\d+", running.name)
@@ -137,7 +134,7 @@ def test_the_name_the_node_and_the_start_of_a_task(captured: Captured, job: Call
     assert (waiting.node, waiting.start_at, waiting.name) == ("", "", running.name)
 
 
-def test_jobs_are_found_by_their_name(captured: Captured) -> None:
+def test_jobs_are_found_by_their_name() -> None:
     queue, accounting = sge.search_argvs("jobkit-since", "2026-01-02T03:04:05")
     assert queue == sge.queue_argv(())
     assert accounting == captured("sge/qacct-eqw").argv

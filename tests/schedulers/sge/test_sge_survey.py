@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from jobkit.core.shell import Completed
@@ -14,8 +12,8 @@ from jobkit.schedulers.sge.survey import (
 )
 from jobkit.schedulers.survey import Consumable, Resource
 from tests.support import surveys
+from tests.support.surveys import captured
 
-Captured = Callable[[str], Completed]
 FILES = surveys.FILES["sge"]
 
 
@@ -23,7 +21,7 @@ def answers(site: str) -> dict[str, Completed]:
     return surveys.answers_of("sge", site)
 
 
-def test_what_is_asked_is_what_was_captured(captured: Captured) -> None:
+def test_what_is_asked_is_what_was_captured() -> None:
     up = answers("other") | {"projects": captured("sge/other-projects")}
     asked = survey_argvs(up)
 
@@ -38,7 +36,7 @@ def test_one_answer_leads_to_another_question() -> None:
     assert set(survey_argvs(up)) == {*FILES, "environment smp"}
 
 
-def test_a_qmaster_that_is_down_is_asked_no_more(captured: Captured) -> None:
+def test_a_qmaster_that_is_down_is_asked_no_more() -> None:
     down = {"controller": captured("sge/down-config")}
     assert set(survey_argvs(down)) == {"version", "controller"}
 
@@ -68,7 +66,7 @@ def test_the_test_cluster() -> None:
     assert told.silent == {}, "that a job is not found is an answer"
 
 
-def test_a_site_with_queues_of_every_kind(captured: Captured) -> None:
+def test_a_site_with_queues_of_every_kind() -> None:
     told = parse_survey(answers("other") | {"projects": captured("sge/other-projects")})
 
     assert told.queues is not None

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +8,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Accounted, JobId
-
-Captured = Callable[[str], Completed]
+from tests.support.surveys import captured
 
 
 def tasks_of(answer: tuple[Accounted, ...] | None) -> dict[int, Accounted]:
@@ -32,7 +29,7 @@ def test_an_answer_of_jobkit_0_1_lacks_columns() -> None:
 
 
 @pytest.mark.parametrize("task", [1, 2])
-def test_a_task_has_an_account_for_each_time_it_ran_the_oldest_first(captured: Captured, task: int) -> None:
+def test_a_task_has_an_account_for_each_time_it_ran_the_oldest_first(task: int) -> None:
     told = slurm.parse_accounting(captured("slurm/sacct-requeued"))
     assert told is not None
     runs = [one for one in told if one.task == task]
@@ -58,13 +55,13 @@ def test_steps_belong_to_the_run_before_them(states: list[str]) -> None:
     assert [one.evidence.split()[1].rstrip(",") for one in told] == states
 
 
-def test_of_tasks_cancelled_beside_others_that_wait_the_accounting_says_nothing(captured: Captured) -> None:
+def test_of_tasks_cancelled_beside_others_that_wait_the_accounting_says_nothing() -> None:
     """They stay in the row of those that wait, or are in none: only the queue has let them go."""
     tasks = tasks_of(slurm.parse_accounting(captured("slurm/sacct-cancelled-part")))
     assert not any(task.ended for task in tasks.values())
 
 
-def test_what_is_told_in_two_parts_has_not_ended_after_the_first(captured: Captured) -> None:
+def test_what_is_told_in_two_parts_has_not_ended_after_the_first() -> None:
     """While slurmdbd was away a task exited with 7, one was killed for its memory, one was cancelled."""
     first = tasks_of(slurm.parse_accounting(captured("slurm/sacct-first-half")))
     assert len(first) == 5
@@ -97,7 +94,7 @@ def test_accounting_argv_gives_the_start_and_keeps_the_steps() -> None:
     assert slurm.ENVIRONMENT["SLURM_BITSTR_LEN"] == "0"
 
 
-def test_the_accounting_of_a_life(captured: Captured) -> None:
+def test_the_accounting_of_a_life() -> None:
     tasks = tasks_of(slurm.parse_accounting(captured("slurm/sacct-life")))
 
     assert all(task.ended for task in tasks.values())
@@ -123,7 +120,7 @@ def test_the_accounting_of_a_life(captured: Captured) -> None:
         ("sacct-timeout", [Outcome.TIMEOUT]),
     ],
 )
-def test_ends_that_the_cluster_brought_about(name: str, outcomes: list[Outcome], captured: Captured) -> None:
+def test_ends_that_the_cluster_brought_about(name: str, outcomes: list[Outcome]) -> None:
     tasks = slurm.parse_accounting(captured(f"slurm/{name}"))
 
     assert tasks is not None
@@ -131,7 +128,7 @@ def test_ends_that_the_cluster_brought_about(name: str, outcomes: list[Outcome],
     assert all(task.ended for task in tasks)
 
 
-def test_the_row_that_waiting_tasks_share_names_one_that_has_just_begun(captured: Captured) -> None:
+def test_the_row_that_waiting_tasks_share_names_one_that_has_just_begun() -> None:
     at_first = tasks_of(slurm.parse_accounting(captured("slurm/sacct-shared")))
     later = tasks_of(slurm.parse_accounting(captured("slurm/sacct-shared-later")))
 
@@ -142,7 +139,7 @@ def test_the_row_that_waiting_tasks_share_names_one_that_has_just_begun(captured
     assert 6 not in later, "what was cancelled by itself while it waited has no account"
 
 
-def test_the_row_of_many_pending_tasks(captured: Captured) -> None:
+def test_the_row_of_many_pending_tasks() -> None:
     whole, cut = (
         tasks_of(slurm.parse_accounting(captured(f"slurm/sacct-{n}"))) for n in ("pending", "truncated")
     )
@@ -152,14 +149,14 @@ def test_the_row_of_many_pending_tasks(captured: Captured) -> None:
     assert not any(task.ended for task in whole.values())
 
 
-def test_tasks_cancelled_before_they_began(captured: Captured) -> None:
+def test_tasks_cancelled_before_they_began() -> None:
     tasks = tasks_of(slurm.parse_accounting(captured("slurm/sacct-cancelled-pending")))
 
     assert len(tasks) == 40
     assert {(task.ended, task.outcome) for task in tasks.values()} == {(True, Outcome.CANCELLED)}
 
 
-def test_not_known_yet_is_not_unreachable(captured: Captured) -> None:
+def test_not_known_yet_is_not_unreachable() -> None:
     assert slurm.parse_accounting(captured("slurm/sacct-unknown")) == ()
     assert slurm.parse_accounting(captured("slurm/sacct-unreachable")) is None
     assert slurm.parse_accounting(captured("slurm/sacct-off")) is None

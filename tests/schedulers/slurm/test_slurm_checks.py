@@ -1,32 +1,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
-from jobkit.schedulers.types import Array, Request
+from jobkit.schedulers.types import Request
+from tests.support.surveys import ARRAY, REQUEST, captured
 
-Captured = Callable[[str], Completed]
-RequestOf = Callable[..., Request]
+ANSWERS = {"sinfo": "sinfo", "sbatch": "test-only-ok", "assoc": "associations", "qos": "qos"}
 
 
-def refusals(answers: dict[str, Completed], request: Request, array: Array) -> list[str]:
-    asked = slurm.checks("job.sh", array, request)
+def refusals(request: Request, **others: Completed) -> list[str]:
+    answers = {name: captured(f"slurm/{file}") for name, file in ANSWERS.items()} | others
+    asked = slurm.checks("job.sh", ARRAY, request)
     said = [check.refusal(answers[check.argv[4 if check.argv[0] == "sacctmgr" else 0]]) for check in asked]
     return [text for text in said if text]
-
-
-@pytest.fixture
-def answers(captured: Captured) -> dict[str, Completed]:
-    return {
-        "sinfo": captured("slurm/sinfo"),
-        "sbatch": captured("slurm/test-only-ok"),
-        "assoc": captured("slurm/associations"),
-        "qos": captured("slurm/qos"),
-    }
 
 
 @pytest.mark.parametrize(
@@ -48,24 +40,19 @@ def answers(captured: Captured) -> dict[str, Completed]:
         ({"qos": "norml"}, "no QOS 'norml' (it has: normal); did you mean 'normal'?"),
     ],
 )
-def test_a_refusal_names_the_value_and_what_to_change(
-    changes: dict[str, object], words: str, answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
-    (said,) = refusals(answers, request_of(**changes), array)
+def test_a_refusal_names_the_value_and_what_to_change(changes: dict[str, Any], words: str) -> None:
+    (said,) = refusals(replace(REQUEST, **changes))
 
     assert words in said
     assert "(change " in said
 
 
-def test_what_sinfo_cannot_answer_is_left_to_sbatch(
-    answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
-    answers["sinfo"] = Completed(("sinfo",), 1, "", "")
-    assert refusals(answers, request_of(queue="gqu"), array) == []
+def test_what_sinfo_cannot_answer_is_left_to_sbatch() -> None:
+    assert refusals(replace(REQUEST, queue="gqu"), sinfo=Completed(("sinfo",), 1, "", "")) == []
 
 
-def test_when_the_first_would_start_is_told(captured: Captured, request_of: RequestOf, array: Array) -> None:
-    tested = slurm.checks("job.sh", array, request_of())[1]
+def test_when_the_first_would_start_is_told() -> None:
+    tested = slurm.checks("job.sh", ARRAY, REQUEST)[1]
     assert re.fullmatch(
         r"Slurm expects the first to start at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
         tested.outlook(captured("slurm/test-only-ok")),
@@ -73,52 +60,38 @@ def test_when_the_first_would_start_is_told(captured: Captured, request_of: Requ
     assert tested.outlook(captured("slurm/test-only-partition")) == ""
 
 
-def test_what_is_right_is_not_refused(
-    answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
-    request = request_of(
-        queue="gpu,cpu", gpus=2, gpu_type="v100", walltime_s=3600, account="root", qos="normal"
-    )
+def test_what_is_right_is_not_refused() -> None:
+    request = replace(REQUEST, queue="gpu,cpu", gpus=2, gpu_type="v100", walltime_s=3600, account="root")
 
-    assert refusals(answers, request, array) == []
+    assert refusals(replace(request, qos="normal")) == []
 
 
-def test_a_partition_without_gpus(answers: dict[str, Completed], request_of: RequestOf, array: Array) -> None:
-    answers["sinfo"] = Completed(
+def test_a_partition_without_gpus() -> None:
+    sinfo = Completed(
         ("sinfo",), 0, "cpu*|2-00:00:00|(null)|up|1|8|8000\nbig|infinite|gpu:2(S:0-1)|up|1|8|8000\n", ""
     )
 
-    (said,) = refusals(answers, request_of(gpus=1), array)
+    (said,) = refusals(replace(REQUEST, gpus=1), sinfo=sinfo)
     assert "partition 'cpu' has no GPUs" in said
-    assert refusals(answers, request_of(gpus=2, queue="big", walltime_s=10**7), array) == []
+    assert refusals(replace(REQUEST, gpus=2, queue="big", walltime_s=10**7), sinfo=sinfo) == []
 
 
-def test_lines_of_a_wrapper_around_sinfo_are_passed_over(
-    answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
-    plain = answers["sinfo"]
-    noisy = f"Welcome to the cluster | news: none\n{plain.stdout}\n"
-    answers["sinfo"] = Completed(plain.argv, 0, noisy, "")
+def test_lines_of_a_wrapper_around_sinfo_are_passed_over() -> None:
+    plain = captured("slurm/sinfo")
+    noisy = replace(plain, stdout=f"Welcome to the cluster | news: none\n{plain.stdout}\n")
 
-    assert refusals(answers, request_of(queue="cpu"), array) == []
-    (said,) = refusals(answers, request_of(queue="gqu"), array)
+    assert refusals(replace(REQUEST, queue="cpu"), sinfo=noisy) == []
+    (said,) = refusals(replace(REQUEST, queue="gqu"), sinfo=noisy)
     assert "(it has: cpu, gpu, high, low)" in said
 
 
 @pytest.mark.parametrize("name", ["partition", "gres", "gpus", "memory", "array", "script"])
-def test_what_test_only_refuses_is_passed_on(
-    name: str, captured: Captured, answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
-    answers["sbatch"] = captured(f"slurm/test-only-{name}")
-
-    (said,) = refusals(answers, request_of(), array)
+def test_what_test_only_refuses_is_passed_on(name: str) -> None:
+    (said,) = refusals(REQUEST, sbatch=captured(f"slurm/test-only-{name}"))
 
     assert said.startswith("sbatch refuses the job: ")
 
 
-def test_where_accounting_is_off_no_account_is_refused(
-    captured: Captured, answers: dict[str, Completed], request_of: RequestOf, array: Array
-) -> None:
+def test_where_accounting_is_off_no_account_is_refused() -> None:
     for name in ("associations-none", "sacctmgr-off"):
-        answers["assoc"] = captured(f"slurm/{name}")
-        assert refusals(answers, request_of(account="nobody"), array) == []
+        assert refusals(replace(REQUEST, account="nobody"), assoc=captured(f"slurm/{name}")) == []

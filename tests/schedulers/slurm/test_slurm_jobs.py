@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,12 +10,11 @@ from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
 from jobkit.schedulers.parsing import expand_tasks
 from jobkit.schedulers.types import Array, JobId, State
+from tests.support.surveys import ARRAY, captured
 
-Captured = Callable[[str], Completed]
 
-
-def test_submit_argv(array: Array) -> None:
-    assert slurm.submit_argv("job.sh", array) == ("sbatch", "--parsable", "--array=1-3%2", "job.sh")
+def test_submit_argv() -> None:
+    assert slurm.submit_argv("job.sh", ARRAY) == ("sbatch", "--parsable", "--array=1-3%2", "job.sh")
     one = Array(first=1, last=1, offset=6, throttle=None)
     waits = "--dependency=afterany:7:9"
     assert slurm.submit_argv("find.sh", one, [JobId("7", "lab"), JobId("9", "lab")]) == (
@@ -24,7 +23,7 @@ def test_submit_argv(array: Array) -> None:
     assert slurm.log_name("demo-1", "12", 3) == "12_3.out"
 
 
-def test_the_array_limit_is_on_the_index(captured: Captured) -> None:
+def test_the_array_limit_is_on_the_index() -> None:
     assert slurm.limit_argv() == captured("slurm/config").argv
     assert slurm.parse_limit(captured("slurm/config").stdout) == 10_000
 
@@ -43,7 +42,6 @@ def test_other_array_limits(config: str, limit: int | None) -> None:
 
 @pytest.mark.parametrize(("points", "refused"), [(20_000, False), (20_001, True)])
 def test_every_task_counts_for_the_controllers_job_count(
-    captured: Captured,
     points: int,
     refused: bool,  # noqa: FBT001 - pytest passes by name
 ) -> None:
@@ -82,7 +80,7 @@ def test_queue_argv_asks_for_all_jobs_at_once() -> None:
     assert "-M" in slurm.queue_argv((JobId("12", "lab"),))
 
 
-def test_the_queue_tells_held_and_running(captured: Captured) -> None:
+def test_the_queue_tells_held_and_running() -> None:
     tasks = slurm.parse_queue(captured("slurm/squeue-live"))
 
     assert tasks is not None
@@ -108,14 +106,14 @@ def test_a_name_may_hold_a_bar_and_a_time_is_one_or_none(columns: str, elapsed_s
     assert task.node == columns.partition("|")[0]
 
 
-def test_a_requeued_task_is_pending_again(captured: Captured) -> None:
+def test_a_requeued_task_is_pending_again() -> None:
     tasks = slurm.parse_queue(captured("slurm/squeue-requeued"))
 
     assert tasks is not None
     assert next((task.task, task.state, task.reason) for task in tasks) == (2, State.PENDING, "BeginTime")
 
 
-def test_a_preempted_task_waits_to_run_again(captured: Captured) -> None:
+def test_a_preempted_task_waits_to_run_again() -> None:
     """For some seconds the accounting tells of its end alone; the queue knows better."""
     (queued,) = slurm.parse_queue(captured("slurm/squeue-again")) or ()
     assert queued.state is State.PENDING
@@ -126,7 +124,7 @@ def test_a_preempted_task_waits_to_run_again(captured: Captured) -> None:
     assert (again.task, again.ended, again.outcome, again.node) == (first.task, False, None, "")
 
 
-def test_jobs_are_found_by_their_name(captured: Captured) -> None:
+def test_jobs_are_found_by_their_name() -> None:
     queue, accounting = slurm.search_argvs("jobkit-capture", "2026-01-02T03:04:05")
     assert queue == captured("slurm/squeue-by-name").argv
     asked = captured("slurm/sacct-by-name").argv[2:]
@@ -139,7 +137,7 @@ def test_jobs_are_found_by_their_name(captured: Captured) -> None:
     assert len({task.job_id for task in told}) > 3
 
 
-def test_a_cut_off_list_gives_the_tasks_that_are_whole(captured: Captured) -> None:
+def test_a_cut_off_list_gives_the_tasks_that_are_whole() -> None:
     whole, cut = (slurm.parse_queue(captured(f"slurm/squeue-{name}")) for name in ("full", "truncated"))
 
     assert whole is not None
@@ -149,7 +147,7 @@ def test_a_cut_off_list_gives_the_tasks_that_are_whole(captured: Captured) -> No
     assert set(cut) <= set(whole)
 
 
-def test_gone_is_empty_and_no_answer_is_unknown(captured: Captured) -> None:
+def test_gone_is_empty_and_no_answer_is_unknown() -> None:
     assert slurm.parse_queue(captured("slurm/squeue-gone")) == ()
     assert slurm.parse_queue(captured("slurm/squeue-unknown")) == ()
     assert slurm.parse_queue(Completed(("squeue",), 0, "5_1|COMPLETED|None\n", "")) == ()

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +8,8 @@ from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
 from jobkit.schedulers.slurm.survey import parse_survey, partitions, survey_argvs
 from tests.support import surveys
+from tests.support.surveys import captured
 
-Captured = Callable[[str], Completed]
 FILES = surveys.FILES["slurm"]
 
 
@@ -29,7 +27,7 @@ def test_what_is_asked_is_what_was_captured() -> None:
     assert up["partitions"].argv == ("as_user", *asked["partitions"])
 
 
-def test_a_controller_that_is_down_is_asked_no_more(captured: Captured) -> None:
+def test_a_controller_that_is_down_is_asked_no_more() -> None:
     first = survey_argvs({})
     assert set(first) == {"version", "controller"}
 
@@ -79,7 +77,7 @@ def test_a_site_with_partitions_of_every_kind() -> None:
     assert told.accounts is None
 
 
-def test_a_database_that_is_down(captured: Captured) -> None:
+def test_a_database_that_is_down() -> None:
     some = answers("lab") | {
         "sacct": captured("slurm/nodbd-sacct"),
         "accounts": captured("slurm/nodbd-accounts"),
