@@ -1,5 +1,5 @@
 # ruff: noqa: T201 - it prints what it found
-"""How often the bound of `jobkit.fit.line` holds, simulated: scatter x points x how far x curvature.
+"""How often the bound of `jobkit.fit.memory_line` holds, simulated: scatter x points x how far x curvature.
 
 ``python -m benchmarks.coverage`` writes docs/benchmarks/coverage.json and prints the tables that
 docs/what-is-measured.md shows. Nothing but chance is measured, so it runs anywhere.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobkit.fit.line import Fit, Observation, fit_memory
+from jobkit.fit.memory_line import Fit, Observation, fit_memory
 
 RAW = Path(__file__).parents[1] / "docs" / "benchmarks" / "coverage.json"
 MIB = 2**20

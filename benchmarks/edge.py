@@ -26,11 +26,11 @@ from typing import Any
 from jobkit.core.measurements import Need
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome
+from jobkit.fit.largest_batch import predict
 from jobkit.fit.lengths import Lengths
-from jobkit.fit.line import Observation, fit_memory
 from jobkit.fit.loads import Loads
+from jobkit.fit.memory_line import Observation, fit_memory
 from jobkit.fit.observations import ALLOCATED, NEED, MemoryObservations
-from jobkit.fit.predict import predict
 from jobkit.planning.batch_sizes import share, sizes
 from jobkit.planning.models import find_model
 from jobkit.planning.sample import sample_text

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from jobkit.fit.line import Fit, Observation, fit_memory
+from jobkit.fit.memory_line import Fit, Observation, fit_memory
 
 RECORDS = Path(__file__).parents[1] / "docs" / "benchmarks" / "edge"
 LOAD, TEXT = "load", "text"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jobkit.core.errors import JobkitError
+    from jobkit.planning.job_script import render
     from jobkit.planning.points import plan
     from jobkit.planning.prepare import prepare
-    from jobkit.planning.script import render
     from jobkit.report.loaded import Loaded, load
     from jobkit.spec.sweep_spec import load_spec
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_count
-from jobkit.fit.line import Censored, Fit, Observation, fit_memory
+from jobkit.fit.memory_line import Censored, Fit, Observation, fit_memory
 
 NEED, ALLOCATED, RAM = "need", "allocated", "ram"
 

@@ -22,9 +22,9 @@ from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.fit import ledger
 from jobkit.fit.gpus import usable_bytes
+from jobkit.fit.largest_batch import Prediction, predict
 from jobkit.fit.loads import Loads, agreeing, loads_of, read_lengths
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory
-from jobkit.fit.predict import Prediction, predict
 from jobkit.outcome.accounting import read_accounts
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import PointResult, read_run

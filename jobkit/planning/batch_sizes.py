@@ -11,8 +11,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.fit.lengths import CUT_BY, NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
-from jobkit.fit.line import MIN_DISTINCT_LOADS
 from jobkit.fit.loads import Loads
+from jobkit.fit.memory_line import MIN_DISTINCT_LOADS
 from jobkit.fit.stats import Line
 from jobkit.spec.axes import settings
 from jobkit.spec.fields import Auto

@@ -15,6 +15,7 @@ from jobkit.core.terminal import Say
 from jobkit.core.units import MAX_SECONDS, format_walltime
 from jobkit.fit.lengths import Lengths
 from jobkit.planning import batch_sizes
+from jobkit.planning.job_script import render, render_find, render_follow
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.resolve import (
     Options,
@@ -25,7 +26,6 @@ from jobkit.planning.resolve import (
     resolve,
     warn,
 )
-from jobkit.planning.script import render, render_find, render_follow
 from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import Request

@@ -16,7 +16,7 @@ from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
 from jobkit.fit.lengths import PUNCTUATION, Lengths
-from jobkit.planning.child import run_in_child
+from jobkit.planning.child_process import run_in_child
 from jobkit.planning.models import NOT_BUILT
 from jobkit.planning.sample import PARAGRAPHS, sample_text
 from jobkit.planning.texts import SAMPLE

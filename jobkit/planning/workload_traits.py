@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jobkit.planning.child import run_in_child
+from jobkit.planning.child_process import run_in_child
 from jobkit.run.workloads import own
 from jobkit.run.workloads.base import SHIPPED
 

@@ -12,10 +12,10 @@ from jobkit.core.records import BATCH_SIZE, Outcome
 from jobkit.core.units import format_count
 from jobkit.fit.batch_line import Estimate, largest_batch
 from jobkit.fit.gpus import usable_bytes
-from jobkit.fit.line import MIN_DISTINCT_LOADS
+from jobkit.fit.largest_batch import Prediction, capped, predict
 from jobkit.fit.loads import agreeing, loads_of
+from jobkit.fit.memory_line import MIN_DISTINCT_LOADS
 from jobkit.fit.observations import observe_memory, others
-from jobkit.fit.predict import Prediction, capped, predict
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, no_search_for_cycles
 

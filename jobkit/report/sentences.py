@@ -10,7 +10,7 @@ from pathlib import PurePath
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_memory, format_setting
 from jobkit.fit.batch_line import BatchLine, Estimate
-from jobkit.fit.predict import Prediction
+from jobkit.fit.largest_batch import Prediction
 from jobkit.outcome.remedies import remedy
 from jobkit.outcome.trials import answers
 from jobkit.report.estimates import GroupEstimate

@@ -26,7 +26,7 @@ from jobkit.run.measure.device import Device, open_device
 from jobkit.run.measure.sampler import rss_bytes, sampling
 from jobkit.run.paragraphs import Call, calls, read_paragraphs
 from jobkit.run.record import Task, Try, now, record_of
-from jobkit.run.staged import check_model
+from jobkit.run.staged_model import check_model
 from jobkit.run.workloads.base import Result, Workload
 from jobkit.run.workloads.own import code_folder, open_workload
 

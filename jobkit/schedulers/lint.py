@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from jobkit.core.errors import JobkitError
+from jobkit.schedulers.parsed_script import Finding, IsFolder, read_script
 from jobkit.schedulers.registry import SCHEDULERS
-from jobkit.schedulers.script import Finding, IsFolder, read_script
 
 PLACED = "late"
 """The rule about the place of a line, for which the template is responsible."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers.script import Finding, Script
+from jobkit.schedulers.parsed_script import Finding, Script
 from jobkit.schedulers.survey import Answers, Survey
 from jobkit.schedulers.types import Accounted, Array, Check, JobId, LogOutcomes, Queued, Remedy, Request
 

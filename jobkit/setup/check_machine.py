@@ -14,7 +14,7 @@ from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.units import format_bytes_gib
 from jobkit.planning.texts import find_text
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.setup.case import model_place
+from jobkit.setup.doctor_case import model_place
 from jobkit.setup.findings import Finding, fine, missing, warning
 from jobkit.spec.sweep_spec import SweepSpec
 

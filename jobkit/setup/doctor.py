@@ -13,19 +13,19 @@ from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.paths import cache_dir
+from jobkit.planning.job_script import SCRATCH_MARGIN_BYTES, render_bare, render_errand
 from jobkit.planning.resolve import idle_gpus, needed_gpus
-from jobkit.planning.script import SCRATCH_MARGIN_BYTES, render_bare, render_errand
 from jobkit.schedulers.survey import Survey
 from jobkit.schedulers.types import ONE_TASK, Request
 from jobkit.setup import check_machine, check_site
-from jobkit.setup.case import Case, inputs_of, needs_model
 from jobkit.setup.check_node import MACHINE, PYTHON, NodeRequest, check_node, programs
+from jobkit.setup.doctor_case import Case, inputs_of, needs_model
 from jobkit.setup.facts import ANSWER_FILE, EXAMINED_FILE, PROGRAMS, Facts, read_facts
 from jobkit.setup.findings import Finding, Status, fine, missing, warning
 from jobkit.spec.axes import settings
 from jobkit.spec.fields import Auto
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.submit.controller import submission_environment
+from jobkit.submit.scheduler_calls import submission_environment
 
 BODY = "doctor.sh.j2"
 STEP_LIMIT_S = 60
@@ -131,7 +131,7 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
     Raises
     ------
     JobkitError
-        As `jobkit.planning.script.render_errand`.
+        As `jobkit.planning.job_script.render_errand`.
     """
     values: dict[str, object] = {
         "warning_s": 0,

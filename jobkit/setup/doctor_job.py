@@ -11,9 +11,9 @@ from jobkit.core.terminal import Say
 from jobkit.core.units import format_clock
 from jobkit.planning.prepare import run_id
 from jobkit.schedulers.types import State
-from jobkit.setup.case import NAME, Case
 from jobkit.setup.check_node import MACHINE, PYTHON, check_node
 from jobkit.setup.doctor import facts_in, script_for, under, wanted
+from jobkit.setup.doctor_case import NAME, Case
 from jobkit.setup.facts import ANSWER_FILE, Facts
 from jobkit.setup.findings import Finding, Status, exit_code, fine, missing, unknown, warning
 from jobkit.submit.errand import Errand, submit_errand

@@ -6,7 +6,7 @@ from jobkit.core import shell
 from jobkit.core.shell import Completed
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.survey import Survey
-from jobkit.submit.controller import submission_environment
+from jobkit.submit.scheduler_calls import submission_environment
 
 TIMEOUT_S = 20.0
 """squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""

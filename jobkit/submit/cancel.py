@@ -20,10 +20,10 @@ from jobkit.spec.sweep_spec import load_spec
 from jobkit.status import standing
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import LIVE, PointStanding, RunStanding, Standing
-from jobkit.submit.controller import cancel_tasks
 from jobkit.submit.launch import say
 from jobkit.submit.recover import StrayJobs, reconcile_submission, stray_jobs
 from jobkit.submit.resubmit import refuse_silent, run_lock
+from jobkit.submit.scheduler_calls import cancel_tasks
 
 MOST_NAMES = 8
 

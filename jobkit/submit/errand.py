@@ -14,7 +14,7 @@ from jobkit.core.units import pauses
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.types import ONE_TASK, JobId, Queued
 from jobkit.status import queue
-from jobkit.submit import controller
+from jobkit.submit import scheduler_calls
 
 LOOK_S = 0.5
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 2.0, 15.0
@@ -78,7 +78,7 @@ class Errand:
     def cancel(self) -> str:
         """Cancel the job; return a line that reports it, or why that was not possible."""
         try:
-            controller.cancel(self.scheduler, self.run_dir, [self.job])
+            scheduler_calls.cancel(self.scheduler, self.run_dir, [self.job])
         except JobkitError as error:
             return f"job {self.job} could not be cancelled: {error}"
         return f"job {self.job} was cancelled"
@@ -98,5 +98,5 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
     for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
     files.write_atomically(run_dir / "job.sh", script)
-    submitted = controller.submit_array(scheduler, run_dir, str(run_dir / "job.sh"), ONE_TASK)
+    submitted = scheduler_calls.submit_array(scheduler, run_dir, str(run_dir / "job.sh"), ONE_TASK)
     return Errand(scheduler, run_dir, submitted.job)

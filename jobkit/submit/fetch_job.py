@@ -8,8 +8,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.job_files import read_exit
 from jobkit.core.layout import EXIT_FILE
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
+from jobkit.planning.job_script import FETCH_BODY, render_errand
 from jobkit.planning.prepare import run_id
-from jobkit.planning.script import FETCH_BODY, render_errand
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec

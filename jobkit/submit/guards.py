@@ -15,8 +15,8 @@ from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.core.units import format_count
+from jobkit.planning.job_script import script_name
 from jobkit.planning.prepare import Prepared
-from jobkit.planning.script import script_name
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import CANCELLED, RunStanding, Standing, why_failed
 from jobkit.submit.launch import say

@@ -19,7 +19,7 @@ from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit import local, rounds, sweep
-from jobkit.submit.controller import check_submission
+from jobkit.submit.scheduler_calls import check_submission
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point

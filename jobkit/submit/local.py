@@ -30,7 +30,7 @@ from jobkit.fit.search import next_trial
 from jobkit.outcome import journal
 from jobkit.outcome.accounting import Answer
 from jobkit.outcome.driver_lock import driving
-from jobkit.planning.script import script_name
+from jobkit.planning.job_script import script_name
 from jobkit.schedulers.local import NAME, log_name
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec

@@ -20,8 +20,8 @@ from jobkit.outcome import journal
 from jobkit.outcome.accounting import GONE_AFTER
 from jobkit.outcome.driver_lock import elsewhere
 from jobkit.outcome.journal import read_journal
+from jobkit.planning.job_script import render
 from jobkit.planning.prepare import request, shared_by
-from jobkit.planning.script import render
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
@@ -30,9 +30,9 @@ from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, given_to
 from jobkit.submit import rounds
-from jobkit.submit.controller import SubmissionUnconfirmed, Submitted, check_submission
 from jobkit.submit.recover import reconcile_submission, refuse_stray_jobs
 from jobkit.submit.rounds import Round
+from jobkit.submit.scheduler_calls import SubmissionUnconfirmed, Submitted, check_submission
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
 """Keys of the spec that `--set` may change: none that a point's own figures depend on."""

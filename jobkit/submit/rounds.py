@@ -9,11 +9,11 @@ from pathlib import Path
 from jobkit.core import files, shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.outcome.journal import Role
-from jobkit.planning.script import script_name
+from jobkit.planning.job_script import script_name
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.types import ONE_TASK, Array, JobId, Request
-from jobkit.submit import controller
-from jobkit.submit.controller import JobPurpose, SubmissionUnconfirmed, Submitted
+from jobkit.submit import scheduler_calls
+from jobkit.submit.scheduler_calls import JobPurpose, SubmissionUnconfirmed, Submitted
 
 FIND_SCRIPT = "find.sh"
 """The job that follows a sweep and runs the batch that was predicted."""
@@ -37,8 +37,12 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
     argv = scheduler.limit_argv()
     if not argv:
         return ""
-    env = controller.submission_environment()
-    done = shell.run(argv, env=env) if once else controller.run_while_busy(argv, scheduler.BUSY_PATTERN, env)
+    env = scheduler_calls.submission_environment()
+    done = (
+        shell.run(argv, env=env)
+        if once
+        else scheduler_calls.run_while_busy(argv, scheduler.BUSY_PATTERN, env)
+    )
     return shell.check(done, "the scheduler does not answer", hint="is this a submit host?").stdout
 
 
@@ -225,11 +229,13 @@ def submit_jobs(
         after = job.waits_for([*before, *(one.job for one in taken if one.role is Role.POINTS)])
         try:
             script = str(run_dir / job.script)
-            taken.append(controller.submit_array(scheduler, run_dir, script, job.array, after, job.purpose))
+            taken.append(
+                scheduler_calls.submit_array(scheduler, run_dir, script, job.array, after, job.purpose)
+            )
         except JobkitError as error:
             if job.purpose.role is Role.FOLLOW and error.exit_code != ExitCode.TO_COME:
                 return Accepted(jobs=tuple(taken), refused=error.message)
             if not isinstance(error, SubmissionUnconfirmed):  # else resume finds out, and submits the rest
-                controller.cancel(scheduler, run_dir, [submitted.job for submitted in taken])
+                scheduler_calls.cancel(scheduler, run_dir, [submitted.job for submitted in taken])
             raise
     return Accepted(jobs=tuple(taken))

@@ -10,7 +10,7 @@ from jobkit.outcome.journal import Role, Submission
 from jobkit.schedulers.registry import by_name
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import RunStanding
-from jobkit.submit import controller
+from jobkit.submit import scheduler_calls
 from jobkit.submit.launch import say
 from jobkit.submit.resubmit import refuse_silent, run_lock
 from jobkit.submit.rounds import share
@@ -38,7 +38,7 @@ def throttle(run_dir: Path, most: int) -> int:
         each = share(most, len(jobs)) or 0
         refusals = []
         for job in jobs:
-            refused = controller.throttle(by_name(job.scheduler), run_dir, job.job, each)
+            refused = scheduler_calls.throttle(by_name(job.scheduler), run_dir, job.job, each)
             if refused:
                 refusals.append(f"{job.scheduler} did not change job {job.job}: {refused}")
     if refusals:

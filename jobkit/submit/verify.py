@@ -10,8 +10,8 @@ from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_points
 from jobkit.core.terminal import shell_path
 from jobkit.fit.search import foreseen, under_way
 from jobkit.outcome.trials import describe_trials, trials
+from jobkit.planning.job_script import render_find
 from jobkit.planning.resolve import warn_again
-from jobkit.planning.script import render_find
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import FindMax, load_spec

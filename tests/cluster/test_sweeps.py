@@ -19,7 +19,7 @@ from jobkit.run.entities import write_entities
 from jobkit.run.paragraphs import read_paragraphs
 from jobkit.run.workloads.stanza_ner import StanzaNer
 from jobkit.schedulers.registry import by_name
-from jobkit.submit import controller
+from jobkit.submit import scheduler_calls
 from jobkit.submit import sweep as submit
 from jobkit.submit.rounds import cut_into_arrays
 from tests.cluster.holds import RELEASE, held_by
@@ -181,7 +181,7 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) ->
     submit.write_run(prepared)
     scheduler = by_name(lab.scheduler)
     for array in cut_into_arrays(6, 3, 2):
-        controller.submit_array(scheduler, prepared.run_dir, str(prepared.run_dir / "job.sh"), array)
+        scheduler_calls.submit_array(scheduler, prepared.run_dir, str(prepared.run_dir / "job.sh"), array)
     wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)
 
 

@@ -9,7 +9,7 @@ import pytest
 from jobkit.core.measurements import Memory, Need
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.fit.line import Fit
+from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import (
     ALLOCATED,
     NEED,

@@ -22,8 +22,8 @@ from jobkit.core import measurements, records
 from jobkit.core.errors import JobkitError
 from jobkit.core.job_files import Exit
 from jobkit.core.records import ModelRef, Outcome, TextRef
+from jobkit.planning.job_script import job_values
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.script import job_values
 from jobkit.report import columns, rows
 from jobkit.run.workloads.base import SHIPPED, Workload, knobs
 from jobkit.schedulers.protocol import Scheduler

@@ -59,7 +59,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "order", ["jobkit.planning.points, jobkit.planning.script", "jobkit.planning.prepare"]
+    "order", ["jobkit.planning.points, jobkit.planning.job_script", "jobkit.planning.prepare"]
 )
 def test_a_stage_is_callable_whatever_was_imported_before(order: str) -> None:
     code = f"import {order}\nimport jobkit\nassert callable(jobkit.plan) and callable(jobkit.render)"

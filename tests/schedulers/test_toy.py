@@ -16,7 +16,7 @@ from jobkit.core.errors import ExitCode
 from jobkit.outcome.log_text import is_fault, reported_outcome
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler
-from jobkit.submit.controller import submission_environment
+from jobkit.submit.scheduler_calls import submission_environment
 from tests.schedulers import toy
 
 TOY = Path(toy.__file__).parent

@@ -10,7 +10,7 @@ import pytest
 
 from jobkit.planning.resolve import Options
 from jobkit.setup import doctor
-from jobkit.setup.case import Case, open_case
+from jobkit.setup.doctor_case import Case, open_case
 from jobkit.setup.findings import Finding, Status
 from jobkit.setup.survey import ask_site
 from tests.fakes.cluster import FakeCluster

@@ -13,7 +13,7 @@ import pytest
 
 from jobkit.planning.resolve import Options
 from jobkit.setup import doctor_job
-from jobkit.setup.case import Case, open_case
+from jobkit.setup.doctor_case import Case, open_case
 from jobkit.setup.findings import Finding, Status, missing
 from jobkit.submit import errand
 from tests.fakes.cluster import FakeCluster

@@ -13,7 +13,6 @@ from jobkit.core.errors import JobkitError
 from jobkit.outcome.journal import Submission, read_list
 from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.types import Array, JobId, Request
-from jobkit.submit.controller import SubmissionUnconfirmed
 from jobkit.submit.rounds import (
     Round,
     ask_limits,
@@ -24,6 +23,7 @@ from jobkit.submit.rounds import (
     submit_jobs,
     write_round,
 )
+from jobkit.submit.scheduler_calls import SubmissionUnconfirmed
 from tests.support.builders import events
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
@@ -166,7 +166,7 @@ def test_the_limits_are_asked_for_or_there_are_none(queue: Programs, monkeypatch
 def test_a_controller_that_is_busy_is_asked_again_but_not_for_a_preview(
     queue: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobkit.submit.controller.PAUSES_S", (0.0,))
+    monkeypatch.setattr("jobkit.submit.scheduler_calls.PAUSES_S", (0.0,))
     queue.add("scontrol", "echo Rate limit exceeded >&2; exit 1")
     for once, calls in (True, 1), (False, 3):
         with pytest.raises(JobkitError, match="the scheduler does not answer"):

@@ -15,9 +15,9 @@ from jobkit.core.errors import JobkitError
 from jobkit.outcome.trials import trials
 from jobkit.report.output import render
 from jobkit.report.plot.data import group_plots
-from jobkit.report.recommend.material import read_material
 from jobkit.report.recommend.output import as_json
 from jobkit.report.recommend.recommend import recommend
+from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
 from jobkit.report.tables import collect
 from tests.whole.test_job_script import WORKLOADS

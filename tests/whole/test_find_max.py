@@ -21,7 +21,7 @@ from jobkit.core.units import GIB
 from jobkit.fit import search
 from jobkit.outcome.results import read_run
 from jobkit.outcome.trials import SearchGoal, Trial, trials
-from jobkit.planning.script import render_find
+from jobkit.planning.job_script import render_find
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import record, write_record

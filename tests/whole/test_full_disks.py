@@ -22,7 +22,7 @@ from jobkit.run.work import RESERVED_BYTES
 from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Array
 from jobkit.submit.cancel import cancel
-from jobkit.submit.controller import SubmissionUnconfirmed, submit_array
+from jobkit.submit.scheduler_calls import SubmissionUnconfirmed, submit_array
 from tests.support.builders import grid, point, write_points, write_submitted
 from tests.support.disks import CROWD, crowd, disk, read_only
 from tests.support.halted import Halted, ended

@@ -35,7 +35,7 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     "module",
     [
         "jobkit.cli",
-        "jobkit.fit.predict",
+        "jobkit.fit.largest_batch",
         "jobkit.run.__main__",
         "jobkit.run.gate",
         "jobkit.run.workloads.count",

@@ -18,8 +18,8 @@ import pytest
 from jobkit.core import json_codec
 from jobkit.core.job_files import Exit, read_begin, read_exit
 from jobkit.core.records import ModelRef, Outcome, Record, TextRef
+from jobkit.planning.job_script import render
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.script import render
 from jobkit.run.entities import read_entities
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec

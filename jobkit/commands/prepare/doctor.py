@@ -14,7 +14,7 @@ from jobkit.core.units import parse_duration
 
 if TYPE_CHECKING:
     from jobkit.planning.resolve import Options
-    from jobkit.setup.case import Case
+    from jobkit.setup.doctor_case import Case
     from jobkit.setup.findings import Finding
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cyan"}
@@ -74,7 +74,7 @@ def doctor(
         raise click.UsageError("--set changes a key of a SPEC, and no SPEC is given")
     from jobkit.planning.resolve import Options
     from jobkit.setup import findings
-    from jobkit.setup.case import open_case
+    from jobkit.setup.doctor_case import open_case
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
     within_s = parse_duration(within)
@@ -103,7 +103,7 @@ def _words(options: Options) -> Iterator[str]:
 def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     """Yield the findings, each as soon as it is known."""
     from jobkit.setup import doctor, doctor_job
-    from jobkit.setup.case import with_gpus
+    from jobkit.setup.doctor_case import with_gpus
     from jobkit.setup.survey import ask_site
 
     yield from (before := list(doctor.opening(case)))

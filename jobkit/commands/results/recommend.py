@@ -57,8 +57,8 @@ def recommend(
     from jobkit.core.terminal import terminal_width
     from jobkit.planning.corpus import read_corpus
     from jobkit.report.recommend import output
-    from jobkit.report.recommend.material import read_material
     from jobkit.report.recommend.recommend import recommend as recommend_for
+    from jobkit.report.recommend.run_data import read_material
     from jobkit.report.recommend.types import RecommendOptions
     from jobkit.status.which_run import run_or_latest
 

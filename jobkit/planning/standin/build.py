@@ -23,7 +23,7 @@ from jobkit.core.files import exclusive_lock, write_atomically
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.core.terminal import Say
-from jobkit.planning.child import run_in_child
+from jobkit.planning.child_process import run_in_child
 from jobkit.planning.sample import generate
 from jobkit.planning.standin import parts
 from jobkit.run.workloads.base import Entity

@@ -9,10 +9,10 @@ from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_bytes_gib
 from jobkit.fit.batch_line import BatchLine, fit_line, largest_batch
 from jobkit.fit.gpus import usable_bytes
-from jobkit.fit.line import Fit
+from jobkit.fit.largest_batch import predict
 from jobkit.fit.loads import Loads, agreeing
+from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import NEED, RAM, MemoryObservations, observe_memory
-from jobkit.fit.predict import predict
 from jobkit.outcome.trials import Trial
 from jobkit.run.workloads.base import SHIPPED
 

@@ -10,8 +10,8 @@ from jobkit.core import terminal
 from jobkit.core.records import BATCH_SIZE
 from jobkit.core.terminal import Column, NoWrap, shell_quote, table, wrap_sections
 from jobkit.core.units import MIB, format_bytes_gib, format_count, format_memory, format_walltime
+from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
-from jobkit.fit.predict import Prediction
 from jobkit.fit.speed import SPEED_TOLERANCE, TWO_SIDED, Corpus, Speed, differ
 from jobkit.outcome.trials import NOT_TRIED
 from jobkit.report.recommend import types

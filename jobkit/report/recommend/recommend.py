@@ -11,10 +11,10 @@ from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
 from jobkit.fit import speed
 from jobkit.fit.gpus import GpuKind, common_gpus, usable_bytes
-from jobkit.fit.line import Fit
+from jobkit.fit.largest_batch import Prediction, capped, predict
 from jobkit.fit.loads import Loads, agreeing, loads_of
+from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
-from jobkit.fit.predict import Prediction, capped, predict
 from jobkit.fit.speed import Corpus, Speed
 from jobkit.report.recommend import types
 from jobkit.report.recommend.request import request

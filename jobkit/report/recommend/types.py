@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from jobkit.core.records import BATCH_SIZE, Batch, Record
 from jobkit.fit.gpus import GpuKind
+from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.lengths import Lengths
-from jobkit.fit.predict import Prediction
 from jobkit.fit.speed import Corpus, Duration, Speed
 from jobkit.outcome.trials import Trial
 from jobkit.spec.site import Site

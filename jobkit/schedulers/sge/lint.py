@@ -9,8 +9,8 @@ from itertools import pairwise
 from operator import attrgetter
 from posixpath import dirname, join
 
-from jobkit.schedulers import script as scripts
-from jobkit.schedulers.script import Effect, Finding, Line, Option, Rule, Script
+from jobkit.schedulers import parsed_script as scripts
+from jobkit.schedulers.parsed_script import Effect, Finding, Line, Option, Rule, Script
 
 _WAITS = "the job waits in Eqw without a message"
 FILLED_IN = ("HOME", "USER", "JOB_ID", "JOB_NAME", "HOSTNAME", "TASK_ID")

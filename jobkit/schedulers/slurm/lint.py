@@ -10,8 +10,8 @@ from itertools import pairwise
 from operator import attrgetter
 from posixpath import dirname, join
 
-from jobkit.schedulers import script as scripts
-from jobkit.schedulers.script import Effect, Finding, Line, Option, Rule, Script
+from jobkit.schedulers import parsed_script as scripts
+from jobkit.schedulers.parsed_script import Effect, Finding, Line, Option, Rule, Script
 
 _DIES = "the job dies at once, and there is no log that says so"
 RULES: Mapping[str, Rule] = {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobkit.schedulers.script import Finding, read_script
+from jobkit.schedulers.parsed_script import Finding, read_script
 from jobkit.schedulers.sge.lint import RULES, lint
 
 START = "#!/bin/bash\n#$ -S /bin/bash -cwd\n"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jobkit.schedulers.script import Finding, read_script
+from jobkit.schedulers.parsed_script import Finding, read_script
 from jobkit.schedulers.slurm.lint import RULES, lint
 
 START = "#!/bin/bash\n"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import defaults
-from jobkit.schedulers.script import Effect, Finding, Rule, Script, finding
+from jobkit.schedulers.parsed_script import Effect, Finding, Rule, Script, finding
 from jobkit.schedulers.survey import Answers, Queue, Survey, text_of, unanswered
 from jobkit.schedulers.types import Accounted, Array, JobId, LogOutcomes, Queued, State
 

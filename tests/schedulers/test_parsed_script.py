@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.schedulers.script import Effect, Rule, missing_folder, read_script, signal_name, traps, words
+from jobkit.schedulers.parsed_script import (
+    Effect,
+    Rule,
+    missing_folder,
+    read_script,
+    signal_name,
+    traps,
+    words,
+)
 
 HERE = """\
 #!/bin/bash

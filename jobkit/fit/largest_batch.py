@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from jobkit.core.units import format_count
-from jobkit.fit.line import CURVED, Fit, doubts
 from jobkit.fit.loads import Loads
+from jobkit.fit.memory_line import CURVED, Fit, doubts
 from jobkit.fit.observations import MemoryObservations
 from jobkit.outcome.trials import Trial
 

@@ -14,8 +14,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.outcome.journal import Role, read_journal
 from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.types import Array, JobId, Request
-from jobkit.submit import controller
-from jobkit.submit.controller import (
+from jobkit.submit import scheduler_calls
+from jobkit.submit.scheduler_calls import (
     MOST_SAID,
     JobPurpose,
     SubmissionUnconfirmed,
@@ -140,11 +140,11 @@ def test_a_busy_controller_is_asked_again(
     tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(controller, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(scheduler_calls, "time", SimpleNamespace(sleep=pauses.append))
     program("sbatch", err="sbatch: error: Rate limit exceeded, please retry\n", status=1)
     with pytest.raises(JobkitError, match="Rate limit exceeded"):
         submit_array(slurm, tmp_path, "job.sh", ARRAY)
-    assert (len(calls(tmp_path, "sbatch")), tuple(pauses)) == (len(pauses) + 1, controller.PAUSES_S)
+    assert (len(calls(tmp_path, "sbatch")), tuple(pauses)) == (len(pauses) + 1, scheduler_calls.PAUSES_S)
     assert [event["event"] for event in events(tmp_path)] == ["submitting", "refused"], "one intent"
 
 

@@ -14,7 +14,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit import ledger
 from jobkit.outcome.trials import Trial
-from jobkit.report.recommend.material import read_material
+from jobkit.report.recommend.run_data import read_material
 from tests.fit.test_ledger import ENTRY
 from tests.support.builders import batch, try_folder, write_batches, write_record
 from tests.support.recommendations import LENGTHS, SPEC, records, write_run

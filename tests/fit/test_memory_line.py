@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.coverage import DESIGNS, SCATTERS, Scatter, simulate
 from jobkit.core.units import GIB
-from jobkit.fit.line import (
+from jobkit.fit.memory_line import (
     EXTRAPOLATION_MARGIN,
     MAX_EXTRAPOLATION,
     MOST_PAIRS,

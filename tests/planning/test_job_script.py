@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import shipped_folder
 from jobkit.core.records import ModelRef, Point, TextRef
+from jobkit.planning.job_script import FETCH_BODY, render, render_errand, render_find
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.script import FETCH_BODY, render, render_errand, render_find
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 

@@ -2,7 +2,7 @@
 
 What opens a GPU, takes much memory or runs code of the user's is done so: the jobkit process never
 imports torch, and a point starts on a GPU that is as empty as it was. The child is
-``python -m jobkit.planning.child MODULE:FUNCTION``. It takes its arguments as JSON from stdin, and
+``python -m jobkit.planning.child_process MODULE:FUNCTION``. It takes its arguments as JSON from stdin, and
 writes a JSON object a line to stdout: what it has to say, then its result or its error.
 """
 
@@ -47,7 +47,7 @@ def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: b
         As the function raises it; with any other exception of it, or how the child died.
     """
     reply: dict[str, Any] = {}
-    argv = (sys.executable, "-P", "-m", "jobkit.planning.child", function)
+    argv = (sys.executable, "-P", "-m", "jobkit.planning.child_process", function)
     env = dict([SLEEP_WHILE_WAITING]) | os.environ | ({} if gpus else NO_GPUS)
     done = shell.run_streaming(argv, partial(_receive, reply, say), text=json.dumps(arguments), env=env)
     if "error" in reply:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from jobkit.fit.largest_batch import Prediction, predict
 from jobkit.fit.lengths import PUNCTUATION, Lengths
-from jobkit.fit.line import MAX_EXTRAPOLATION, Fit, Observation, fit_memory
 from jobkit.fit.loads import Loads
+from jobkit.fit.memory_line import MAX_EXTRAPOLATION, Fit, Observation, fit_memory
 from jobkit.fit.observations import NEED, MemoryObservations
-from jobkit.fit.predict import Prediction, predict
 
 FIXED, SLOPE = 2e8, 10_000.0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.planning.child import run_in_child
+from jobkit.planning.child_process import run_in_child
 from tests.whole.test_imports import imported
 
 NAPS = "import os, time\nopen(os.environ['TOLD'], 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
