@@ -26,7 +26,7 @@ _HOMES = {
     "load_spec": "spec.sweep_spec",
     "plan": "planning.points",
     "prepare": "planning.prepare",
-    "render": "planning.script",
+    "render": "planning.job_script",
 }
 
 
