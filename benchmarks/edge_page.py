@@ -41,7 +41,7 @@ WHERE = ("allocator", "paragraphs", "cap GiB")
 PAGE = """\
 # On a GPU: the largest batch, predicted and searched for
 
-jobkit predicts the largest batch from five small points and runs it once. Here its answer stands beside what \
+jobkit predicts the largest batch from five small points and runs it once. Here its answer is compared with what \
 searching finds: bisection over all batch sizes, and the two modes of Lightning's batch-size finder; under caps \
 on one {gpu} without other users, with the full-size stand-in model, torch {torch}, stanza {stanza}, {date}.
 

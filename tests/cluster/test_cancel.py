@@ -12,7 +12,6 @@ from jobkit.status.standing import RunStanding, Standing
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
-from tests.whole.test_job_script import left_on
 
 Wait = Callable[[Callable[[], bool], float], None]
 ALL = range(1, 7)
@@ -67,7 +66,7 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
     wait_until(lambda: not seen(run).queued, 60)
     assert faulty.outcomes() == [CANCELLED] * 6
     assert [job["role"] for job in faulty.jobs()] == ["points", "follow"], "nothing was submitted again"
-    assert left_on(lab.scratch) == []
+    lab.clears_scratch()
     collected = lab.jobkit("collect", run, "--format", "json")
     assert [point["outcome"] for point in json.loads(collected.stdout)["points"]] == ["cancelled"] * 6
     assert "nothing to cancel" in lab.jobkit("cancel", run).stderr

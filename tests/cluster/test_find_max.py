@@ -12,7 +12,6 @@ import pytest
 from jobkit.outcome.trials import Trial, trials
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
-from tests.whole.test_job_script import left_on
 
 Wait = Callable[[Callable[[], bool], float], None]
 
@@ -80,7 +79,7 @@ def test_one_submission_measures_predicts_and_proves(lab: Lab, spec: Path, wait_
     (line,) = (lab.home / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["held"] is True
     wait_until(lambda: ends(lab) == [("find", "ended"), ("follow", "ended")], 90)
-    assert left_on(lab.scratch) == []
+    lab.clears_scratch()
 
 
 def test_a_cancelled_sweep_does_not_hold_its_follower_for_ever(

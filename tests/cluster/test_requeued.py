@@ -10,7 +10,6 @@ from tests.cluster.daemons import SlurmDaemons, said
 from tests.cluster.halted import SLURM, Halted, batches, begun, home, record, seen
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
-from tests.whole.test_job_script import left_on
 
 pytestmark = pytest.mark.fault
 
@@ -69,7 +68,7 @@ def test_a_task_is_requeued_half_way(halted: Halted) -> None:
     assert first.evidence == "stopped by SIGTERM; signal TERM; the scheduler began the task again"
     assert (record(run).job.restart, record(run, 1, 2).job.restart) == (0, 1)
     assert (batches(run), batches(run, 1, 2)) == (1, 30)
-    assert left_on(halted.lab.scratch) == []
+    halted.lab.clears_scratch()
 
 
 @SLURM

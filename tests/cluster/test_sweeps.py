@@ -22,6 +22,7 @@ from jobkit.schedulers.registry import by_name
 from jobkit.submit import scheduler_calls
 from jobkit.submit import sweep as submit
 from jobkit.submit.rounds import cut_into_arrays
+from tests.cluster.daemons import until
 from tests.cluster.holds import RELEASE, held_by
 from tests.support import commands
 from tests.whole.test_job_script import left_on
@@ -95,6 +96,10 @@ class Lab:
     def events(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in (self.run_dir() / "journal.jsonl").read_text().splitlines()]
 
+    def clears_scratch(self) -> None:
+        """Wait until scratch is empty: a point is done when its record is home, before its job ends."""
+        until(lambda: left_on(self.scratch) == [], "an empty scratch")
+
 
 @pytest.fixture
 def lab(scheduler: str, tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
@@ -141,7 +146,7 @@ def test_a_sweep_goes_out_and_its_records_come_home(lab: Lab) -> None:
     assert [point["outcome"] for point in points] == ["ok"] * 6
     told = [(event["event"], event["role"]) for event in lab.events()]
     assert told == [(what, role) for role in ("points", "follow") for what in ("submitting", "submitted")]
-    assert left_on(lab.scratch) == []
+    lab.clears_scratch()
     entities = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
     assert len(list(lab.run_dir().glob("results/*/try-1/entities.tsv"))) == 6
     assert len(entities) == 1, "the batch size must not change what is found"
@@ -202,7 +207,7 @@ def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab, monkeypatch:
     assert [
         (point["outcome"], "status 7 in step run" in str(point["evidence"])) for point in lab.points()
     ] == [("bug", True)] * 2
-    assert left_on(lab.scratch) == []
+    lab.clears_scratch()
 
 
 @pytest.mark.fault
@@ -229,7 +234,7 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
     assert record["summary"]["batches"] == 1
     assert record["signal"] == "USR1"
     assert len(next(lab.run_dir().glob("results/*/try-1/batches.jsonl")).read_text().splitlines()) == 1
-    assert left_on(lab.scratch) == []
+    lab.clears_scratch()
 
 
 def test_the_real_tagger_finds_the_same_everywhere(lab: Lab, tiny_model: ModelRef) -> None:
@@ -241,7 +246,7 @@ def test_the_real_tagger_finds_the_same_everywhere(lab: Lab, tiny_model: ModelRe
     assert "STAND-IN" in done.stdout
     found = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
     assert found == {tagged_here(tiny_model, lab.home)}
-    assert left_on(lab.scratch) == []
+    lab.clears_scratch()
 
 
 def tagged_here(model: ModelRef, folder: Path) -> bytes:

@@ -19,7 +19,13 @@ from jobkit.run.workloads.base import SHIPPED
 Spot = tuple[float, float]
 """A load (in an old log a batch size) and bytes."""
 
-MEASURED, BESIDE, PREDICTED, VERIFIED, EXCEEDED = "measured", "beside", "predicted", "verified", "exceeded"
+MEASURED, ALLOCATED, PREDICTED, VERIFIED, EXCEEDED = (
+    "measured",
+    "allocated_peak",
+    "predicted",
+    "verified",
+    "exceeded",
+)
 """The kinds of marks."""
 
 
@@ -168,7 +174,7 @@ def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[
     if evidence.kind == NEED:
         needs = [need for one in well for need in one.needs]
         return [
-            Marks(BESIDE, "allocated peak", tuple((need.load, need.allocated_bytes) for need in needs)),
+            Marks(ALLOCATED, "allocated peak", tuple((need.load, need.allocated_bytes) for need in needs)),
             Marks(MEASURED, "need", tuple((need.load, need.passed_bytes) for need in needs)),
         ]
 
@@ -178,7 +184,7 @@ def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[
     if evidence.kind == RAM:
         return [Marks(MEASURED, "RAM peak", peaks("ram_peak_bytes"))]
     return [
-        Marks(BESIDE, "allocated peak", peaks("allocated_peak_bytes")),
+        Marks(ALLOCATED, "allocated peak", peaks("allocated_peak_bytes")),
         Marks(MEASURED, "reserved peak", peaks("reserved_peak_bytes")),
     ]
 

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from jobkit.core.units import GIB
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.report.plot.data import SpeedPanel, SpeedSeries
-from jobkit.report.plot.memory_data import BESIDE, EXCEEDED, MEASURED, PREDICTED, VERIFIED, Curve, MemoryPanel
+from jobkit.report.plot.memory_data import (
+    ALLOCATED,
+    EXCEEDED,
+    MEASURED,
+    PREDICTED,
+    VERIFIED,
+    Curve,
+    MemoryPanel,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +44,7 @@ LEGEND_CHARACTERS, NOTE_CHARACTERS = 25, 55
 BLUE, ORANGE, GREY, BLACK = "#1f4e9c", "#c2410c", "0.6", "0"
 
 MARKS: dict[str, dict[str, Any]] = {
-    BESIDE: {"marker": "s", "markersize": 4.5, "markerfacecolor": "none", "color": "0.45"},
+    ALLOCATED: {"marker": "s", "markersize": 4.5, "markerfacecolor": "none", "color": "0.45"},
     MEASURED: {"marker": "o", "markersize": 4, "color": BLACK},
     PREDICTED: {"marker": "D", "markersize": 8.5, "markerfacecolor": "none", "color": BLUE},
     VERIFIED: {"marker": "*", "markersize": 6.5, "color": ORANGE},

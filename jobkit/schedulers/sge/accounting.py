@@ -20,7 +20,7 @@ _SIGKILL = 128 + 9
 # sge_status(5), "failed": the task will run again, so this record is not its end.
 _TO_COME = frozenset({24, 25})
 # The task was never started. 30 is an exit status of 100, which puts the task in error (Eqw): if
-# it has left the queue since, somebody deleted it there, and no record tells (measured).
+# it has left the queue since: a user deleted it there, and no record reports that (measured).
 _QUEUE_ERRORS = frozenset({*range(1, 12), 21, *range(26, 37), 38})
 _NODE_FAILURES = frozenset({18, 19})
 _LIMIT = 37

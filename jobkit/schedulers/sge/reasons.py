@@ -27,7 +27,7 @@ def explain(task: Queued) -> str:
 
 
 def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
-    """Return what a person can do for tasks that wait alike; ``None`` if they need nobody.
+    """Return what a person can do for tasks that wait alike; ``None`` if they need no person.
 
     Both commands take ``12.3-5`` for tasks of an array (sge_types(1), job_task_list; measured).
     """

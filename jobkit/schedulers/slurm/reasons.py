@@ -68,7 +68,7 @@ def explain(task: Queued) -> str:
 
 
 def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
-    """Return what a person can do for tasks that wait alike; ``None`` if they need nobody.
+    """Return what a person can do for tasks that wait alike; ``None`` if they need no person.
 
     scontrol takes array tasks as a list in brackets: ``release 12_[3,7-9]`` (measured).
     """
