@@ -152,12 +152,9 @@ def _ends(lab: Lab, seen: dict[str, Any], job: JobId, after: JobId, held: JobId)
     wanted = {"slurm": 5 + 1 + 3, "sge": 5 + 1}[lab.scheduler.NAME]
     until(lambda: sum(task.ended for task in lab.accounts(job, after, held)) >= wanted)
     seen["queue at the end"] = _queued(lab.queue(job, after, held))
-    for key, one in (
-        ("accounts", job),
-        ("accounts of what waited", after),
-        ("accounts of what was held", held),
-    ):
-        seen[key] = _accounted(lab.accounts(one))
+    seen["accounts"] = _accounted(lab.accounts(job))
+    seen["accounts of what waited"] = _accounted(lab.accounts(after))
+    seen["accounts of what was held"] = _accounted(lab.accounts(held))
 
 
 def _again(lab: Lab, seen: dict[str, Any]) -> None:
@@ -195,20 +192,8 @@ def _listed(lab: Lab, seen: dict[str, Any]) -> None:
             == [(12, "running"), (13, "running"), (15, "pending")]
         )
     )
-    argv = (
-        "sacct",
-        "-n",
-        "-P",
-        "-X",
-        "-D",
-        "-S",
-        lab.since,
-        "-j",
-        job.id,
-        "--name",
-        lab.name,
-        "--format=JobID,State",
-    )
+    span = ("-S", lab.since, "-j", job.id, "--name", lab.name)
+    argv = ("sacct", "-n", "-P", "-X", "-D", *span, "--format=JobID,State")
     until(lambda: f"{job.id}_13|RUNNING" in lab.run(*argv).stdout)
     seen["one is left that waits"] = sorted(
         shape(lab.run("squeue", "-h", "-o", "%i|%T", "-j", job.id), lab.folder)["stdout"]

@@ -49,15 +49,6 @@ def done(lab: Lab, job: JobId) -> list[Accounted]:
     return lab.accounts(job)
 
 
-def test_a_task_that_was_deleted_while_it_waited_has_no_record(lab: Lab, fake_sge: FakeCluster) -> None:
-    fake_sge.fault("full")
-    job = submit(lab, 2)
-    lab.run(*lab.scheduler.cancel_argv(job, (2,)))
-    fake_sge.mend()
-    lab.end(1, 0)
-    assert [task.task for task in done(lab, job)] == [1]
-
-
 def test_a_task_is_in_error_and_holds_who_waits(lab: Lab, fake_sge: FakeCluster) -> None:
     fake_sge.fault("eqw", [1])
     job = submit(lab, 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,24 +50,6 @@ def told(lab: Lab) -> list[str]:
 def done(lab: Lab, job: JobId) -> list[Accounted]:
     until(lambda: not lab.queue(job))
     return lab.accounts(job)
-
-
-def test_the_accounting_goes_on_listing_a_task_as_waiting(lab: Lab, fake_slurm: FakeCluster) -> None:
-    """Show what was seen: ``370_[3,5%2]|CANCELLED`` of an array of which 3 had run to its end."""
-    fake_slurm.set(record_delay_s=0)
-    job = lab.submit(lab.scheduler.submit_argv("job.sh", Array(first=1, last=3, offset=0, throttle=1)))
-    until(lambda: fake_slurm.words(job.id)[1] == "RUNNING")
-    lab.end(1, 0)
-    until(lambda: fake_slurm.words(job.id)[2] == "RUNNING")
-    lab.run(*lab.scheduler.cancel_argv(job, (3,)))
-    lab.end(2, 0)
-    until(lambda: not lab.queue(job))
-    told = lab.run("sacct", "-n", "-P", "-X", "-j", job.id, "--format=JobID,State").stdout.splitlines()
-    assert told == [
-        f"{job.id}_1|COMPLETED",
-        f"{job.id}_2|COMPLETED",
-        f"{job.id}_[2-3%1]|CANCELLED by {os.getuid()}",
-    ]
 
 
 def test_the_walltime_comes_with_a_warning(fake_slurm: FakeCluster, tmp_path: Path) -> None:

@@ -11,47 +11,7 @@ FLAGS = frozenset(
     {"cwd", "h", "notify", "terse", "V", "soft", "hard", "verify", "clear", "help"},
 )
 TAKE_ONE = frozenset(
-    {
-        *(
-            "A",
-            "C",
-            "M",
-            "N",
-            "P",
-            "R",
-            "S",
-            "a",
-            "ac",
-            "ar",
-            "b",
-            "binding",
-            "c",
-            "ckpt",
-            "dl",
-            "e",
-            "hold_jid",
-        ),
-        *(
-            "i",
-            "j",
-            "js",
-            "l",
-            "m",
-            "masterq",
-            "now",
-            "o",
-            "p",
-            "q",
-            "r",
-            "shell",
-            "sync",
-            "t",
-            "tc",
-            "v",
-            "w",
-            "wd",
-        ),
-    }
+    {"M", "N", "P", "S", "e", "hold_jid", "j", "l", "m", "o", "p", "q", "r", "t", "tc", "v", "w", "wd"}
 )
 ADDED = frozenset({"l", "v", "hold_jid", "q"})
 """What is said again is added with a comma; all else is replaced."""

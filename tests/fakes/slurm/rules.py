@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import signal
 from pathlib import Path
@@ -74,31 +73,8 @@ def ahead(store: Store, job: Job) -> str:
     """Return why no task of a job may start: what it waits for, or what it can never have."""
     if limit_min(job) > MAX_TIME_MIN:
         return "PartitionTimeLimit"
-    whys = {_dependency(store, part) for part in re.split(r"[,?]", job.options.get("dependency", ""))}
-    if "DependencyNeverSatisfied" in whys:
-        if job.options.get("kill-on-invalid-dep") == "yes":
-            for task in job.tasks:
-                cancel(store, job, task, os.getuid())
-        return "DependencyNeverSatisfied"
-    return "Dependency" if "Dependency" in whys else ""
-
-
-def _dependency(store: Store, part: str) -> str:
-    """Return what one ``afterany:1:2`` comes to; a job that is not known counts as met (seen)."""
-    kind, *ids = part.split(":")
-    tasks: list[Task] = []
-    for one in ids:
-        number, _, index = one.partition("_")
-        job = store.state.job(int(number))
-        tasks += [task for task in job.tasks if not index or task.number == int(index)] if job else []
-    if kind == "after":
-        return "" if all(task.state != PENDING for task in tasks) else "Dependency"
-    bad = {"afterok": lambda word: word != "COMPLETED", "afternotok": lambda word: word == "COMPLETED"}.get(
-        kind
-    )
-    if bad and any(task.over and bad(task.word) for task in tasks):
-        return "DependencyNeverSatisfied"
-    return "" if all(task.over for task in tasks) else "Dependency"
+    before = (store.state.job(int(number)) for number in job.options.get("dependency", "").split(":")[1:])
+    return "" if all(task.over for job in before if job for task in job.tasks) else "Dependency"
 
 
 def place(store: Store, job: Job, task: Task) -> None:

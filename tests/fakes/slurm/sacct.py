@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -177,10 +176,6 @@ def _asked_for(ids: list[str], job: Job, task: Task) -> bool:
 def _since(store: Store, asked: Options) -> float:
     """Return from when on: as asked, else midnight, or without end where jobs are named: sacct(1)."""
     text = asked.get("starttime", "")
-    ago = re.fullmatch(r"now-(\d+)(second|minute|hour|day|week)s?", text)
-    if ago:
-        unit = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}[ago[2]]
-        return store.clock() - int(ago[1]) * unit
     if text == "now":
         return store.clock()
     if text:

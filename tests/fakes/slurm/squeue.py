@@ -14,14 +14,7 @@ from tests.fakes.slurm.options import Options, parse_anywhere, table
 from tests.fakes.slurm.rows import Row, clusters, queue_id, rows
 from tests.fakes.slurm.sbatch import limit_min
 
-SHORT = table("h:noheader r:array o:format j:jobs u:user n:name t:states M:clusters a:all")
-FLAGS = ("noheader", "array", "all")
-VALUES = ("format", "jobs", "job", "user", "name", "states", "clusters", "cluster")
-DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
-CODES = table(
-    "PENDING:PD RUNNING:R COMPLETING:CG COMPLETED:CD FAILED:F TIMEOUT:TO CANCELLED:CA NODE_FAIL:NF "
-    "PREEMPTED:PR OUT_OF_MEMORY:OOM"
-)
+SHORT = table("h:noheader r:array o:format j:jobs M:clusters")
 
 
 class Seen(NamedTuple):
@@ -63,83 +56,43 @@ class Seen(NamedTuple):
         return self.task.begin
 
 
-def _where(seen: Seen) -> str:
-    return f"({seen.task.reason})" if seen.task.state == PENDING else seen.task.node
-
-
-FIELDS: Mapping[str, tuple[str, Callable[[Seen], object]]] = {
-    "D": ("NODES", lambda _: 1),
-    "i": ("JOBID", lambda seen: queue_id(seen.row, each=seen.each)),
-    "j": ("NAME", lambda seen: seen.job.name),
-    "M": ("TIME", lambda seen: clock_words(seen.elapsed_s)),
-    "N": ("NODELIST", lambda seen: seen.task.node),
-    "P": ("PARTITION", lambda seen: seen.job.options.get("partition", "cpu")),
-    "R": ("NODELIST(REASON)", _where),
-    "r": ("REASON", lambda seen: seen.task.reason),
-    "S": ("START_TIME", lambda seen: iso(seen.start, "N/A")),
-    "T": ("STATE", lambda seen: seen.word),
-    "t": ("ST", lambda seen: CODES.get(seen.word, seen.word)),
-    "u": ("USER", lambda seen: seen.job.user),
+FIELDS: Mapping[str, Callable[[Seen], object]] = {
+    "i": lambda seen: queue_id(seen.row, each=seen.each),
+    "T": lambda seen: seen.word,
+    "r": lambda seen: seen.task.reason,
+    "N": lambda seen: seen.task.node,
+    "M": lambda seen: clock_words(seen.elapsed_s),
+    "S": lambda seen: iso(seen.start, "N/A"),
+    "j": lambda seen: seen.job.name,
 }
 
 
 def main(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of squeue."""
-    asked = parse_anywhere("squeue", arguments, VALUES, FLAGS, SHORT)
-    layout = _layout(asked)
-    names = clusters(store, "squeue", asked.get("clusters", asked.get("cluster", "")))
+    values = ("format", "jobs", "name", "clusters")
+    asked = parse_anywhere("squeue", arguments, values, ("noheader", "array"), SHORT)
+    names = clusters(store, "squeue", asked.get("clusters", ""))
     if store.use("queue_empty"):
         return Answer()
-    out = ""
-    for name in names:
-        if (asked.get("clusters") or asked.get("cluster")) and "noheader" not in asked:
-            out += f"CLUSTER: {name or store.settings['cluster']}\n"
-        out += "" if "noheader" in asked else _printed(layout, None)
-        out += "".join(_printed(layout, seen) for seen in _chosen(store, asked, name))
-    unknown = [text[-1] for text, letter, _, _ in layout[:-1] if not letter]
-    return Answer(
-        out, "".join(f"squeue: error: Invalid job format specification: {one}\n" for one in unknown)
-    )
+    listed = [seen for name in names for seen in _chosen(store, asked, name)]
+    return Answer("".join(_line(asked.get("format", "%i"), seen) for seen in listed))
 
 
-def _layout(asked: Options) -> list[tuple[str, str, int | None, bool]]:
-    """Return text and fields: ``(text before, letter, width, right)``."""
-    text = asked.get("format", DEFAULT)
-    parts = re.split(r"%(\.?)(\d*)(.)", text)
-    found: list[tuple[str, str, int | None, bool]] = []
-    for before, dot, width, letter in zip(*(parts[index::4] for index in range(4)), strict=False):
-        if letter in FIELDS:
-            found.append((before, letter, int(width) if width else None, bool(dot)))
-        else:  # printed as it stands, with a word on stderr, and status 0 (seen)
-            found.append((f"{before}%{dot}{width}{letter}", "", None, False))
-    return [*found, (parts[-1], "", None, False)]
-
-
-def _printed(layout: list[tuple[str, str, int | None, bool]], seen: Seen | None) -> str:
-    line = ""
-    for before, letter, width, right in layout:
-        line += before
-        if letter:
-            heading, read = FIELDS[letter]
-            text = str(read(seen)) if seen else heading
-            line += text if width is None else (text.rjust if right else text.ljust)(width)[:width]
-    return line + "\n"
+def _line(layout: str, seen: Seen) -> str:
+    return re.sub("%(.)", lambda field: str(FIELDS[field[1]](seen)), layout) + "\n"
 
 
 def _chosen(store: Store, asked: Options, cluster: str) -> list[Seen]:
     each = "array" in asked
     jobs = [job for job in store.state.jobs if job.cluster == cluster and not job.replaced]
-    ids = asked.get("jobs", asked.get("job", ""))
+    ids = asked.get("jobs", "")
     if ids:
         jobs = _by_id(store, jobs, ids.split(","))
-    user = asked.get("user", "")
     found = [Seen(store, row, each) for job in jobs for row in rows(job, each=each)]
     chosen = [
         seen
         for seen in found
-        if _remembered(store, seen)
-        and _in_state(asked.get("states", ""), seen)
-        and (not user or seen.job.user in user.split(","))
+        if not seen.task.over
         and ("name" not in asked or seen.job.name in asked["name"].split(","))
         and _asked_task(ids, seen)
     ]
@@ -163,13 +116,6 @@ def _remembered(store: Store, seen: Seen) -> bool:
     age_s = 0 if store.fault("queue_purged") else store.settings["min_job_age_s"]
     ended = seen.task.runs[-1].end if seen.task.runs else seen.task.cause_at
     return store.clock() - max(ended, seen.task.cause_at) < age_s
-
-
-def _in_state(states: str, seen: Seen) -> bool:
-    if not states:
-        return not seen.task.over
-    asked = states.upper().split(",")
-    return "ALL" in asked or seen.word in asked or CODES.get(seen.word) in asked
 
 
 def _asked_task(ids: str, seen: Seen) -> bool:
