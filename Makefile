@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.set-up
 # Bytecode is written as modules are first imported, of all that is installed a small part. Where a
-# machine forbids it, each of the thousand processes that tests start would compile jobkit anew.
+# machine forbids it, each of the thousand processes that tests start would compile jobkit again.
 export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 

@@ -24,9 +24,9 @@ def test_the_accounting_dies_before_a_task_and_comes_back_after_it(
 ) -> None:
     """FAULT: slurmdbd is away from before a task begins until after it was killed.
 
-    HOW: real: kill -9 of slurmdbd, and of the job script with all that it started; then slurmdbd begins \
-    anew. It tells such a task in two parts: for some seconds `FAILED`, with status 0 and no end.
-    REPORTED: the point is unsettled until slurmdbd knows the end; then `lost`, with the signal that it tells.
+    HOW: real: kill -9 of slurmdbd, and of the job script with all that it started; then slurmdbd starts \
+    again. It reports such a task in two parts: for some seconds `FAILED`, with status 0 and no end.
+    REPORTED: the point is unsettled until slurmdbd knows the end; then `lost`, with its signal.
     LOST: results that the try had not yet copied to the run folder.
     """
     slurm_alone.kill("slurmdbd")

@@ -191,7 +191,7 @@ def test_records_that_are_spoilt(tmp_path: Path) -> None:
     """FAULT: records half-written, of a newer schema, of another point, or no JSON at all.
 
     HOW: real: such files in a run folder, `jobkit collect`.
-    REPORTED: each with its path and what is wrong; the point is `lost` unless something else tells.
+    REPORTED: each with its path and what is wrong; the point is `lost` unless another source reports more.
     LOST: what the spoilt record held; every other point is read.
     """
     points = grid([50, 100, 200, 300, 400])

@@ -40,7 +40,7 @@ def test_kill_9_of_the_job_script(tmp_path: Path, halted: Halted) -> None:
 
     HOW: real: kill -9 of one task of two on a node.
     REPORTED: `lost`, "the job script was killed": the process that copies results home ends the worker, \
-    whose card may be somebody else's by now, and leaves record and exit file.
+    whose GPU may belong to another job by now, and leaves record and exit file.
     LOST: nothing; the inputs that the other task uses stay until that one has ended.
     """
     run = Run(tmp_path, workload="broken:Waits")
@@ -85,7 +85,7 @@ def test_term_while_the_inputs_are_copied(tmp_path: Path, halted: Halted) -> Non
 
     HOW: real: TERM to all its processes, as scancel does; the copy is slowed down.
     REPORTED: `cancelled`, in step `stage_in`.
-    LOST: nothing; nothing is left on the node, and the next task copies anew.
+    LOST: nothing; nothing is left on the node, and the next task copies again.
     """
     slow = tmp_path / "bin" / "rsync"
     slow.parent.mkdir()

@@ -196,7 +196,7 @@ def test_a_queue_listing_that_is_empty_for_a_moment(lab: Lab) -> None:
 
 
 def test_a_number_that_was_given_again(lab: Lab) -> None:
-    """FAULT: the scheduler's numbers begin anew, and somebody else's job has the run's number.
+    """FAULT: the scheduler numbers its jobs from 1 again, and the job of another user has the run's number.
 
     HOW: fake: a foreign job of the same id, under another name, runs.
     REPORTED: the foreign job is not taken for the run's: what was killed is `lost`, not running.

@@ -32,7 +32,7 @@ esac
 point_id=$(sed -n "${point}s/.*\"point_id\": \"\([^\"]*\)\".*/\1/p" "$run/points.jsonl" || true)
 [[ $point_id ]] || { echo "job.sh: no point '$point' in $run/points.jsonl; say: bash job.sh K" >&2; exit 2; }
 
-# A point that is done is never run again, though the scheduler begin its task anew.
+# A point that is done is never run again, even if the scheduler starts its task again.
 if ((${restart:-0})) && grep -qs '"outcome": "ok"' "$run/results/$point_id"/try-*/record.json; then exit 0; fi
 
 # A folder for this try, never the same twice: nothing is overwritten. Where home has no room for
@@ -122,7 +122,7 @@ trap finish EXIT
 orphaned() {                                          # the script was killed outright: so is its work
     signal=KILL message='the job script was killed'
     printf '%-15s\n' "$signal" 1<>"$work/signal" || true
-    end_worker 20                          # its card may be somebody else's now
+    end_worker 20                          # its GPU may belong to another job now
     worker='' sync=''
     (exit 137) || finish
 }
