@@ -49,14 +49,13 @@ class NamedRun(click.Argument):
 
 def _latest(ctx: click.Context) -> str:
     from jobkit.core.errors import JobkitError
-    from jobkit.core.terminal import shell_path
     from jobkit.status.which_run import runs_in, usual
 
     try:
         run = runs_in(usual())[0]
     except JobkitError:
         return ""
-    words = f"jobkit {ctx.info_name} {shell_path(run)}"
+    words = f"jobkit {ctx.info_name} {terminal.shell_path(run)}"
     return f" A command that changes a run needs the run; for the latest: {words}"
 
 

@@ -95,7 +95,16 @@ def driving(run_dir: Path) -> Iterator[str]:
         alive = before is not None and before.job_id != "" and _by_process(before) is Life.ALIVE
         if locked is False or (locked is None and alive):
             raise _refusal(run_dir, before)
-        me = _me(locked=bool(locked))
+        pid = os.getpid()
+        me = Driver(
+            job_id=f"{pid}-{secrets.token_hex(3)}",
+            host=platform.node(),
+            pid=pid,
+            start=_start_of(pid) or "",
+            boot=_boot(),
+            space=_space(),
+            locked=bool(locked),
+        )
         with name_file_in_errors(path):
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(asdict(me)).encode(), 0)
@@ -121,19 +130,6 @@ def _refusal(run_dir: Path, other: Driver | None) -> JobkitError:
     )
 
 
-def _me(*, locked: bool) -> Driver:
-    pid = os.getpid()
-    return Driver(
-        job_id=f"{pid}-{secrets.token_hex(3)}",
-        host=platform.node(),
-        pid=pid,
-        start=_start_of(pid) or "",
-        boot=_boot(),
-        space=_space(),
-        locked=locked,
-    )
-
-
 def last_driver(run_dir: Path) -> Driver | None:
     """Return the last driver of a run; ``None`` if there was none, or its file is damaged."""
     with suppress(OSError, ValueError, TypeError):
@@ -145,16 +141,14 @@ def is_held(run_dir: Path) -> bool | None:
     """Tell whether a driver holds the lock of a run; ``None`` if the file system has no locks."""
     try:
         handle = open_regular(run_dir / DRIVER_LOCK)
+        try:
+            free = try_lock(handle, shared=True)
+        finally:
+            os.close(handle)
     except FileNotFoundError:
         return False
     except OSError:
         return None
-    try:
-        free = try_lock(handle, shared=True)
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
     return None if free is None else not free
 
 

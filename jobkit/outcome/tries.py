@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, parse_object, read_text
-from jobkit.core.job_files import Begin, read_begin, read_exit
+from jobkit.core.job_files import read_begin, read_exit
 from jobkit.core.json_codec import from_dict
 from jobkit.core.layout import BEGIN_FILE, EXIT_FILE, LOGS_FOLDER, RECORD_FILE, TRY_PREFIX
 from jobkit.core.records import Outcome, Point, Record
@@ -205,7 +205,7 @@ def read_try(home: str, number: int, point: Point) -> TryFiles:
         number=number,
         record=record,
         exit=exit_,
-        begin=_read_begin(f"{folder}/{BEGIN_FILE}") if record is None else None,
+        begin=_read_file(f"{folder}/{BEGIN_FILE}", read_begin, []) if record is None else None,  # optional
         problem="; ".join(problems),
         folder=folder,
     )
@@ -248,11 +248,3 @@ def _with_point(data: dict[str, Any], point: Point) -> dict[str, Any]:
 def _identity(point: Point) -> tuple[str, int, str]:
     """Return what distinguishes points: in old runs two trials of one batch share an id."""
     return point.run_id, point.index, point.point_id
-
-
-def _read_begin(path: str) -> Begin | None:
-    """Return who runs a try; ``None`` also if the file is not complete, because it is optional."""
-    try:
-        return read_begin(path)
-    except (OSError, JobkitError):
-        return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
 
 from jobkit.schedulers.types import LogOutcomes
 
@@ -18,18 +17,8 @@ def no_command(*_: object, **__: object) -> tuple[()]:
     return ()
 
 
-def no_commands(*_: object, **__: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return no command for the queue, and none for the accounting."""
-    return (), ()
-
-
 def nothing(*_: object, **__: object) -> None:
     """Return ``None``: no limit, no error, no remedy, no directive."""
-
-
-def no_survey(*_: object, **__: object) -> Mapping[str, tuple[str, ...]]:
-    """Return no questions about the site."""
-    return {}
 
 
 def one_slot(*_: object, **__: object) -> int:

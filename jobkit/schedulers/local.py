@@ -33,11 +33,9 @@ OVER_PATTERN = re.compile("No such process")
 RECORDED_VARIABLES: tuple[str, ...] = ()
 LOG_OUTCOMES = defaults.NO_OUTCOMES
 limit_argv = throttle_argv = checks = resource_names = accounting_argv = defaults.no_command
-search_argvs = defaults.no_commands
 parse_limit = task_limit_error = lint = remedy = defaults.nothing
 header_path = defaults.quoted_path
 slots = defaults.one_slot
-survey_argvs = defaults.no_survey
 WHOLE = 0
 """The task that stands for all points: no queue lists the points of a driver."""
 _COLUMNS = 2
@@ -111,6 +109,16 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
         )
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return no commands: the lock finds the driver of a run."""
+    return (), ()
+
+
+def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
+    """Return no questions."""
+    return {}
 
 
 def parse_survey(answers: Answers) -> Survey:

@@ -137,9 +137,7 @@ class RequestedQueues:
         return Fault(
             f"walltime {format_walltime(request.walltime_s)}{each if request.pack > 1 else ''} "
             f"is longer than {self.where} allows{named}: at most {format_walltime(longest)}",
-            "pack, resources.walltime or the queue"
-            if request.pack > 1
-            else "resources.walltime or the queue",
+            f"{'pack, ' if request.pack > 1 else ''}resources.walltime or the queue",
         )
 
     def gpu_fault(self, request: Request) -> Fault | None:

@@ -115,11 +115,10 @@ def _tried(case: Case, request: Request, findings: Sequence[Finding]) -> Iterato
         answers = [(check, shell.run(check.argv, env=env, timeout_s=ASK_LIMIT_S)) for check in asked]
     refused = [text for check, answer in answers if (text := check.refusal(answer))]
     if refused:
-        known = any(finding.status is Status.MISSING for finding in findings)
-        mend = (
-            "fix what is missing above first" if known else "change the site file's `requests` or `options`"
-        )
-        yield missing(name, "\n".join(refused), mend)
+        hint = "change the site file's `requests` or `options`"
+        if any(finding.status is Status.MISSING for finding in findings):
+            hint = "fix what is missing above first"
+        yield missing(name, "\n".join(refused), hint)
     elif answers:
         outlook = [text for check, answer in answers if (text := check.outlook(answer))]
         yield fine(name, "; ".join([f"{asked[0].argv[0]} would take a job like a point's", *outlook]))
@@ -199,11 +198,12 @@ def facts_in(folder: Path) -> Facts:
 def wanted(case: Case, *, on_node: bool) -> NodeRequest:
     """Return what a point of the case needs on a machine."""
     environment = case.spec.environment
+    input_files = [file for path in inputs_of(case) for file in (path, *path.rglob("*")) if file.is_file()]
     return NodeRequest(
         device=case.device,
         workload=case.spec.workload,
         gpus=case.spec.resources.gpus,
-        scratch_bytes=SCRATCH_MARGIN_BYTES + sum(map(_size, inputs_of(case))),
+        scratch_bytes=SCRATCH_MARGIN_BYTES + sum(file.stat().st_size for file in input_files),
         seen=seen_from(case),
         python="python" if environment.conda or environment.venv else "jobkit's own Python",
         on_node=on_node,
@@ -217,9 +217,3 @@ def seen_from(case: Case) -> tuple[str, ...]:
     """Return the files and folders of this machine that a node must see."""
     cache = cache_dir()
     return tuple(map(str, [*([cache] if cache.is_dir() else []), *inputs_of(case)]))
-
-
-def _size(path: Path) -> int:
-    if path.is_file():
-        return path.stat().st_size
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

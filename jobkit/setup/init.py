@@ -90,12 +90,15 @@ def begin(plan: Plan, say: Say) -> tuple[Written, ...]:
     Raises
     ------
     JobkitError
-        Exit code 3 if the scheduler does not answer; else if a file cannot be written.
+        Exit code 3 if the scheduler does not answer; else if a file cannot be written, or a site file
+        that is kept has faults or does not exist.
     """
     if plan.scheduler.COMMANDS:
         say(f"asking {plan.scheduler.NAME} ({plan.why})")
     survey = _asked(plan)
-    return _write(_files(plan, survey, choose(survey, _settled(plan))))
+    exists = plan.site_file is not None and not plan.write_site
+    queue = load_site(plan.site, plan.scheduler.NAME).queue if exists else None
+    return _write(_files(plan, survey, choose(survey, queue)))
 
 
 def _asked(plan: Plan) -> Survey:
@@ -113,19 +116,6 @@ def _asked(plan: Plan) -> Survey:
             exit_code=ExitCode.REFUSED,
         )
     return survey
-
-
-def _settled(plan: Plan) -> str | None:
-    """Return the queue of a site file that exists already.
-
-    Raises
-    ------
-    JobkitError
-        If it has faults, or does not exist.
-    """
-    if plan.write_site or plan.site_file is None:
-        return None
-    return load_site(plan.site, plan.scheduler.NAME).queue
 
 
 def _files(plan: Plan, survey: Survey, choice: Choice) -> list[tuple[Written, str]]:

@@ -26,13 +26,8 @@ class Advice:
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Blocked:
-    """Points that wait for a person, all of one job and for one reason."""
-
-    points: Sequence[PointStanding]
-    queued: Queued
-    remedy: Remedy
+_Blocked = tuple[Sequence[PointStanding], Queued, Remedy]
+"""Points that wait for a person, all of one job and for one reason."""
 
 
 def advice(run: RunStanding, folder: str) -> Advice:
@@ -62,13 +57,13 @@ def _notices(run: RunStanding) -> Iterator[str]:
         at = format_moment(str(run.unanswered.get("at", "an unknown time")))
         yield f"a submission at {at} got no answer: its job may be in the queue"
     if run.left is not None:
-        points = run.left.get("points")
-        what = f" {format_count(len(points), 'point')}" if isinstance(points, list) and points else ""
+        left = run.left.get("points")
+        what = f" {format_count(len(left), 'point')}" if isinstance(left, list) and left else ""
         why = " ".join(str(run.left.get("why", "")).split())
         yield f"the job that follows the sweep could not submit{what} again: {why}"
-    for group in _blocked(run, run.points):
-        names = format_list([point.point.point_id for point in group.points], MOST_NAMES)
-        yield f"waiting for a person: {names} ({group.points[0].why or group.points[0].state})"
+    for points, *_ in _blocked(run, run.points):
+        names = format_list([point.point.point_id for point in points], MOST_NAMES)
+        yield f"waiting for a person: {names} ({points[0].why or points[0].state})"
 
 
 def _blocked(run: RunStanding, points: Sequence[PointStanding]) -> Iterator[_Blocked]:
@@ -82,8 +77,7 @@ def _blocked(run: RunStanding, points: Sequence[PointStanding]) -> Iterator[_Blo
     for (scheduler, job, _), group in groups.items():
         tasks = tuple(sorted({point.task.task for point in group if point.task}))
         queued = next(point.queued for point in group if point.queued)
-        found = SCHEDULERS[scheduler].remedy(jobs[scheduler, job], tasks, queued) or Remedy()
-        yield _Blocked(points=group, queued=queued, remedy=found)
+        yield group, queued, SCHEDULERS[scheduler].remedy(jobs[scheduler, job], tasks, queued) or Remedy()
 
 
 def _idle(run: RunStanding, job: JobStanding) -> bool:
@@ -94,14 +88,14 @@ def _idle(run: RunStanding, job: JobStanding) -> bool:
 
 def releases(run: RunStanding, points: Sequence[PointStanding], typed: str) -> Iterator[Step]:
     """Yield what releases those of the points that wait for a person, or submits them again."""
-    for group in _blocked(run, points):
-        number = format_count(len(group.points), "point")
-        if group.remedy.argv:
-            yield Step(shlex.join(group.remedy.argv), f"releases {number}")
-        elif group.queued.state is State.ERROR:
-            indices = " ".join(str(point.point.index) for point in group.points)
+    for group, queued, way_out in _blocked(run, points):
+        number = format_count(len(group), "point")
+        if way_out.argv:
+            yield Step(shlex.join(way_out.argv), f"releases {number}")
+        elif queued.state is State.ERROR:
+            indices = " ".join(str(point.point.index) for point in group)
             yield Step(f"jobkit cancel {typed} {indices}", f"cancels {number} that can never begin")
-            change = f" --set {group.remedy.key}=..." if group.remedy.key else ""
+            change = f" --set {way_out.key}=..." if way_out.key else ""
             yield Step(f"jobkit resume {typed}{change}", "then submits them again")
 
 
@@ -110,9 +104,9 @@ def _run_again(run: RunStanding, typed: str) -> Iterator[Step]:
     for job in run.jobs:
         if job.queued is not None and (job.state == Standing.STUCK or _idle(run, job)):
             sent = job.submission
-            found = SCHEDULERS[sent.scheduler].remedy(sent.job, (sent.first,), job.queued)
-            if found and found.argv:
-                yield Step(shlex.join(found.argv), f"releases job {sent.job}")
+            way_out = SCHEDULERS[sent.scheduler].remedy(sent.job, (sent.first,), job.queued)
+            if way_out and way_out.argv:
+                yield Step(shlex.join(way_out.argv), f"releases job {sent.job}")
     failed = [point for point in run.points if point.standing is Standing.FAILED and not point.cancelled]
     if failed:
         index, name = failed[0].point.index, failed[0].point.point_id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,13 +11,14 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import open_regular
 from jobkit.core.layout import point_folder, try_numbers
 from jobkit.core.terminal import LogSanitizer, Say, shell_quote
+from jobkit.core.units import pauses
 from jobkit.outcome.log_text import is_fault
 from jobkit.outcome.logs import Log, find_log
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import LIVE, PointStanding, find_point
 from jobkit.status.table import plain
 
-FIRST_PAUSE_S, SLOWEST_PAUSE_S, BACK_OFF = 0.2, 2.0, 1.3
+FIRST_PAUSE_S, SLOWEST_PAUSE_S = 0.2, 2.0
 ASK_EVERY_S = 30.0
 """After so long without output, the scheduler is asked whether there is still something to wait for."""
 CHUNK_BYTES = 2**16
@@ -95,12 +95,18 @@ def print_log(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say)
         If there will be none.
     """
     path = _followed(run, log, say)
-    place, pace = 0, _Pace(time.monotonic() + (ASK_EVERY_S if path.is_file() else 0))
+    place, waits = 0, pauses(FIRST_PAUSE_S, SLOWEST_PAUSE_S)
+    ask_at = time.monotonic() + (ASK_EVERY_S if path.is_file() else 0)
     while not (log.exit is not None and log.exit.is_file()):
         before, place = place, _copy(path, place, errors, out)
-        if place == before and pace.due() and not _to_come(run, log, say):
+        grew, due = place != before, time.monotonic() >= ask_at
+        if due and not grew and not _to_come(run, log, say):
             break
-        pace.wait(grew=place != before)
+        if grew:
+            waits = pauses(FIRST_PAUSE_S, SLOWEST_PAUSE_S)
+        if grew or due:
+            ask_at = time.monotonic() + ASK_EVERY_S
+        time.sleep(next(waits))
         log = _newer(run, log)
         if log.path != path:
             path, place = _followed(run, log, say), 0
@@ -116,28 +122,6 @@ def _followed(run: Path, log: Log, say: Say) -> Path:
         raise _missing(run, log)
     _note(log, say)
     return log.path
-
-
-@dataclass(slots=True)
-class _Pace:
-    """How long to wait before the next reading, and when to ask the scheduler."""
-
-    ask_at: float
-    pause_s: float = FIRST_PAUSE_S
-
-    def due(self) -> bool:
-        """Tell whether it is time to ask; then not again for as long."""
-        if time.monotonic() < self.ask_at:
-            return False
-        self.ask_at = time.monotonic() + ASK_EVERY_S
-        return True
-
-    def wait(self, *, grew: bool) -> None:
-        """Wait, longer and longer while nothing comes."""
-        time.sleep(self.pause_s)
-        self.pause_s = FIRST_PAUSE_S if grew else min(SLOWEST_PAUSE_S, self.pause_s * BACK_OFF)
-        if grew:
-            self.ask_at = time.monotonic() + ASK_EVERY_S
 
 
 def _copy(path: Path, place: int, errors: ErrorFilter, out: BinaryIO) -> int:

@@ -180,11 +180,10 @@ def skipped_time(points: Sequence[PointResult]) -> SkippedTime | None:
 
     A ``stopped`` point saves nothing: it is still to be measured.
     """
-    pruned = [point.chosen for point in points if point.outcome is Outcome.PRUNED]
-    causes = {files.exit.because for files in pruned if files and files.exit}
+    pruned = [point.counts.files.exit for point in points if point.outcome is Outcome.PRUNED]
+    causes = [exit_.because for exit_ in pruned if exit_]
     took = {point.point.point_id: _failed_s(point) for point in points if point.point.point_id in causes}
-    known = [took.get(files.exit.because) for files in pruned if files and files.exit]
-    seconds = [span for span in known if span is not None]
+    seconds = [span for cause in causes if (span := took.get(cause)) is not None]
     return SkippedTime(len(seconds), sum(seconds)) if seconds else None
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from jobkit.core import files, shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import exclusive_lock
+from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import ACCOUNTING_FILE
 from jobkit.core.paths import cache_dir
 from jobkit.core.shell import Completed
@@ -50,7 +51,7 @@ def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with exclusive_lock(path.with_suffix(".lock"), lambda: None):
-            return _young(path, argv, max_age_s) or _kept(path, ask())
+            return _young(path, max_age_s) or _kept(path, ask())
     except OSError:  # no place to keep it: every process asks for itself
         return ask()
 
@@ -65,17 +66,15 @@ def _key(argv: tuple[str, ...]) -> str:
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
 
-def _young(path: Path, argv: tuple[str, ...], max_age_s: float) -> Completed | None:
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+def _young(path: Path, max_age_s: float) -> Completed | None:
+    with contextlib.suppress(OSError, ValueError, JobkitError):
         if 0 <= time.time() - path.stat().st_mtime < max_age_s:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            return Completed(argv, int(data["status"]), str(data["stdout"]), str(data["stderr"]))
+            return from_json(Completed, path.read_text(encoding="utf-8"), where=str(path))
     return None
 
 
 def _kept(path: Path, answer: Completed) -> Completed:
-    data = {"status": answer.status, "stdout": answer.stdout, "stderr": answer.stderr}
-    path.write_text(json.dumps(data), encoding="utf-8")
+    path.write_text(to_json(answer), encoding="utf-8")
     return answer
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
@@ -28,21 +27,8 @@ from jobkit.submit.scheduler_calls import cancel_tasks
 MOST_NAMES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Tasks of one job that are cancelled.
-
-    Attributes
-    ----------
-    tasks
-        Their numbers, without those that have ended.
-    whole
-        Whether nothing else is left of the job.
-    """
-
-    job: Submission
-    tasks: tuple[int, ...]
-    whole: bool
+Part = tuple[Submission, tuple[int, ...]]
+"""A job, and the numbers of its tasks that are cancelled, without those that have ended."""
 
 
 def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
@@ -85,7 +71,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         ending = {task for task, queued in run.queued.items() if queued.state is State.ENDING}
         left = [point for point in points if point.task not in before & ending]
         if parts := _parts(run, left, whole=whole):
-            _cancel_parts(run_dir, parts, new)
+            _cancel_parts(run_dir, parts, new, whole=whole)
         elif not already and not forgotten:
             what = "the points named" if named else "the other points" if kept else "it"
             say(f"nothing to cancel: none of {what} is in the queue or running")
@@ -203,7 +189,7 @@ def _followers(run: RunStanding) -> Iterator[Part]:
     for job, queued in jobs:
         ended = standing.first_task(job) in run.ended
         if queued is not None or not (ended or (job.role is Role.FIND and finished(run.folder))):
-            yield Part(job=job, tasks=(job.first,), whole=True)
+            yield job, (job.first,)
 
 
 def _parts(run: RunStanding, points: Sequence[PointStanding], *, whole: bool) -> list[Part]:
@@ -218,15 +204,21 @@ def _parts(run: RunStanding, points: Sequence[PointStanding], *, whole: bool) ->
     for task in chosen:
         tasks.setdefault((task.scheduler, task.job_id), set()).add(task.task)
     first = list(_followers(run)) if whole else []
-    for part in first:
-        tasks.pop((part.job.scheduler, part.job.job.id), None)
+    for job, _ in first:
+        tasks.pop((job.scheduler, job.job.id), None)
     jobs = {(submission.scheduler, submission.job.id): submission for submission in run.submissions}
-    behind = (Part(job=jobs[job], tasks=tuple(sorted(some)), whole=whole) for job, some in tasks.items())
-    return [*first, *behind]
+    return [*first, *((jobs[key], tuple(sorted(numbers))) for key, numbers in tasks.items())]
 
 
-def _cancel_parts(run_dir: Path, parts: Sequence[Part], points: Sequence[PointStanding]) -> None:
+def _cancel_parts(
+    run_dir: Path, parts: Sequence[Part], points: Sequence[PointStanding], *, whole: bool
+) -> None:
     """Cancel job by job, and print what became of each.
+
+    Parameters
+    ----------
+    whole
+        Whether nothing else is left of the jobs.
 
     Raises
     ------
@@ -235,13 +227,12 @@ def _cancel_parts(run_dir: Path, parts: Sequence[Part], points: Sequence[PointSt
     """
     refusals = []
     cancelled: set[Task] = set()
-    for part in parts:
-        job = part.job
-        refused = cancel_tasks(by_name(job.scheduler), run_dir, job.job, part.tasks, whole=part.whole)
+    for job, tasks in parts:
+        refused = cancel_tasks(by_name(job.scheduler), run_dir, job.job, tasks, whole=whole)
         if refused:
             refusals.append(f"{job.scheduler} did not cancel job {job.job}: {refused}")
             continue
-        cancelled |= {Task(job.scheduler, job.job.id, task) for task in part.tasks}
+        cancelled |= {Task(job.scheduler, job.job.id, task) for task in tasks}
         if job.role in PURPOSES:
             say(f"cancelled: job {job.job}, which {PURPOSES[job.role]}")
     run, ended = shell_path(run_dir), [point for point in points if point.task in cancelled]

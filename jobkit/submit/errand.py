@@ -98,5 +98,5 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
     for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
     files.write_atomically(run_dir / "job.sh", script)
-    submitted = scheduler_calls.submit_array(scheduler, run_dir, str(run_dir / "job.sh"), ONE_TASK)
-    return Errand(scheduler, run_dir, submitted.job)
+    planned = scheduler_calls.PlannedJob(script="job.sh", array=ONE_TASK)
+    return Errand(scheduler, run_dir, scheduler_calls.submit_array(scheduler, run_dir, planned).job)

@@ -22,8 +22,8 @@ from jobkit.status.standing import CANCELLED, RunStanding, Standing, why_failed
 from jobkit.submit.launch import say
 
 
-def refuse_duplicate_sweep(prepared: Prepared) -> None:
-    """Refuse a sweep that has a run already.
+def refuse_duplicate_sweep(prepared: Prepared, *, dry_run: bool = False) -> None:
+    """Refuse a sweep that has a run already; if nothing is submitted anyway, only print that it has.
 
     Raises
     ------
@@ -32,15 +32,11 @@ def refuse_duplicate_sweep(prepared: Prepared) -> None:
     """
     if folder := find_duplicate(prepared):
         (run,) = read_standings([folder], ask=False)
+        if dry_run:
+            say(f"{_description(run)}; --new submits it again")
+            return
         hint = f"{_next(run)}; --new starts another run"
         raise JobkitError(f"{_description(run)}; nothing was submitted", hint=hint)
-
-
-def warn_of_duplicate(prepared: Prepared) -> None:
-    """Print that the sweep has a run already, if it has."""
-    if folder := find_duplicate(prepared):
-        (run,) = read_standings([folder], ask=False)
-        say(f"{_description(run)}; --new submits it again")
 
 
 def find_duplicate(prepared: Prepared) -> Path | None:
@@ -137,10 +133,7 @@ def refuse_moved_run(run_dir: Path) -> None:
     there = Path(words[0]) if words else run_dir
     if there.resolve() == run_dir.resolve():
         return
-    what = "a copy of it" if (there / POINTS_FILE).is_file() else "a folder that was moved"
-    hint = (
-        f"name {shell_path(there)}"
-        if what.startswith("a copy")
-        else f"move it back: mv {shell_path(run_dir)} {shell_path(there)}"
-    )
+    what, hint = "a folder that was moved", f"move it back: mv {shell_path(run_dir)} {shell_path(there)}"
+    if (there / POINTS_FILE).is_file():
+        what, hint = "a copy of it", f"name {shell_path(there)}"
     raise JobkitError(f"{run_dir}: its {script.name} works in {there}, so this is {what}", hint=hint)

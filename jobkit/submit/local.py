@@ -110,14 +110,6 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     leg = leg or LocalRound()
     points, _ = read_points(run_dir)
     left = [point for point in points if leg.points is None or point.index in leg.points]
-    _drive_points(run_dir, left, leg, tick, job_id)
-    if leg.round == 1 and (run_dir / SEARCH_GOAL_FILE).is_file():
-        find_largest(run_dir, tick, job_id)
-
-
-def _drive_points(
-    run_dir: Path, left: list[Point], leg: LocalRound, tick: Callable[[Point], None], job_id: str
-) -> None:
     run_point = _runner(run_dir, leg.spec or load_spec(run_dir / SPEC_FILE), leg.round, tick, job_id)
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
     span |= {"round": leg.round} | ({} if leg.points is None else {"only": list(leg.points)})
@@ -133,6 +125,8 @@ def _drive_points(
         for point in left:
             _account(run_dir, point, job_id, "interrupted", 0.0, Outcome.CANCELLED)
         raise
+    if leg.round == 1 and (run_dir / SEARCH_GOAL_FILE).is_file():
+        find_largest(run_dir, tick, job_id)
 
 
 def find_largest(run_dir: Path, tick: Callable[[Point], None], job_id: str) -> None:

@@ -23,7 +23,7 @@ from jobkit.status.queue import TIMEOUT_S
 
 STILL_AT_IT = timedelta(seconds=30)
 """A submit command may outlive the client that started it: it is given so long to end."""
-SPAN = ("first", "last", "offset", "throttle", "role", "round", "list", "given", "only")
+SPAN = ("scheduler", "first", "last", "offset", "throttle", "role", "round", "list", "given", "only")
 
 LOST = "the client died before the scheduler took it: no job of this name is known"
 BY_NAME = "by its name"
@@ -65,13 +65,11 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
     if len(jobs) > 1:
         refuse_stray_jobs(run_dir, scheduler)
     if not jobs:
-        journal.note(run_dir, "refused", scheduler=scheduler.NAME, status=None, said=LOST, **span)
+        journal.note(run_dir, "refused", status=None, said=LOST, **span)
         say("a submission was cut off before the scheduler took it")
         return
     job = jobs[-1]
-    journal.note(
-        run_dir, "submitted", scheduler=scheduler.NAME, job_id=job.id, cluster="", found=BY_NAME, **span
-    )
+    journal.note(run_dir, "submitted", job_id=job.id, cluster="", found=BY_NAME, **span)
     _read_back(run_dir, job)
     say(f"a submission was cut off; its job {job} was found by its name")
 
@@ -82,8 +80,7 @@ def _adopt_driver(run_dir: Path, event: Mapping[str, Any], span: Mapping[str, An
     lives = Life.DEAD if job.id in read_journal(run_dir).buried else life(run_dir, job)
     if lives is Life.UNKNOWN:
         raise elsewhere(run_dir, job.cluster)
-    fields = {"job_id": job.id, "cluster": job.cluster, "found": BY_LOCK, **span}
-    journal.note(run_dir, "submitted", scheduler=str(event["scheduler"]), **fields)
+    journal.note(run_dir, "submitted", job_id=job.id, cluster=job.cluster, found=BY_LOCK, **span)
     _read_back(run_dir, job)
     stands = "it runs" if lives is Life.ALIVE else "it has ended"
     say(f"the journal had lost process {job.id} on {job.cluster}: {stands}")

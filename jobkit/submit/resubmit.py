@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,8 +26,8 @@ from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.reader import read_standings
-from jobkit.status.retry import Group, Overrides, groups, select_points
-from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, given_to
+from jobkit.status.retry import Group
+from jobkit.status.standing import IN_QUEUE, RunStanding, Standing
 from jobkit.submit import rounds
 from jobkit.submit.recover import reconcile_submission, refuse_stray_jobs
 from jobkit.submit.rounds import Round
@@ -250,33 +249,6 @@ def make_round(run_dir: Path, run: RunStanding, group: Group) -> Round:
         request=request(run.points[0].point.run_id, spec, site),
         given=group.given,
     )
-
-
-def groups_to_run(
-    run: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
-) -> list[Group]:
-    """Return the points to run again, by how.
-
-    Parameters
-    ----------
-    spec
-        Of the run, for its site.
-    only
-        As `jobkit.status.retry.select_points`.
-    given
-        What a person gives them now, as `prepare_resume` takes it.
-    strictly
-        Whether the policy alone decides.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.status.retry.select_points`.
-    """
-    anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
-    spec_of = functools.cache(functools.partial(load_spec, run.folder / SPEC_FILE))
-    points = select_points(run.points, only)
-    return groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere)
 
 
 def note_left(run_dir: Path, why: str, again: Sequence[Group]) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.planning.resolve import warn_again
 from jobkit.schedulers.registry import by_name, runs_here
-from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.spec.site import load_site
+from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 from jobkit.status.reader import read_standings
-from jobkit.status.retry import Group, Overrides
-from jobkit.status.standing import RunStanding, count_by_state
+from jobkit.status.retry import Group, Overrides, groups, select_points
+from jobkit.status.standing import RunStanding, count_by_state, given_to
 from jobkit.submit import local, resubmit
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import say, wait_for_points
@@ -63,26 +66,26 @@ def run_again(
             declare_machine_gone(run_dir, machine_gone)
         run = read_settled(run_dir, by_name(spec.scheduler), say)
         say(f"{run_dir.name}: {count_by_state(run)}")
-        groups = _decide(run, spec, only, tuple(overrides))
+        again = _decide(run, spec, only, tuple(overrides))
         for line in undecided(run):
             say(f"{line}: not run again now; once that is over, type this again")
-        if not groups:
+        if not again:
             say("nothing to run again")
             return ExitCode.TO_COME if undecided(run) else 0
-        points = _points(run, groups)
+        points = _points(run, again)
         warn_again(say, spec, points, "or name another Python: --set environment.venv=FOLDER")
         if runs_here(spec.scheduler):
-            _here(run, groups)
+            _here(run, again)
             return None
-        done = resubmit.resume(run_dir, spec, run, groups, say)
+        done = resubmit.resume(run_dir, spec, run, again, say)
     for submission in done.taken:
         waits = "" if submission.role is Role.POINTS else f" waits for it and {PURPOSES[submission.role]}"
         say(f"submitted: {spec.scheduler} job {submission.job}{waits}")
     for line in done.left:
         say(line)
-    if len(done.groups) < len(groups) or not wait:
+    if len(done.groups) < len(again) or not wait:
         say(f"  progress     jobkit status {shell_path(run_dir)}")
-        return ExitCode.REFUSED if len(done.groups) < len(groups) else 0
+        return ExitCode.REFUSED if len(done.groups) < len(again) else 0
     return wait_for_points(run_dir, points, spec.policy, run)
 
 
@@ -95,22 +98,22 @@ def run_follow_up(run_dir: Path) -> int:
     if runs_here(spec.scheduler):
         while spec.policy.follow_up:
             (run,) = read_standings([run_dir])
-            if not (groups := _decide(run, spec, ("failed",), strictly=True)):
+            if not (again := _decide(run, spec, ("failed",), strictly=True)):
                 break
-            _here(run, groups)
+            _here(run, again)
         return 0
     with run_lock(run_dir, say):
-        groups = []
+        again = []
         try:
             run = read_settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
             say(f"{run_dir.name}: {count_by_state(run)}")
-            groups = _decide(run, spec, ("failed",), strictly=True)
-            done = resubmit.resume(run_dir, spec, run, groups, say)
+            again = _decide(run, spec, ("failed",), strictly=True)
+            done = resubmit.resume(run_dir, spec, run, again, say)
         except JobkitError as error:
-            note_left(run_dir, error.message, groups)
+            note_left(run_dir, error.message, again)
             say(f"{error}\nit is left to a person: jobkit resume {shell_quote(run_dir)}")
             return 0
-        if left := [group for group in groups if group not in done.groups]:
+        if left := [group for group in again if group not in done.groups]:
             note_left(run_dir, "; ".join(done.left), left)
     for line in done.left:
         say(line)
@@ -120,40 +123,60 @@ def run_follow_up(run_dir: Path) -> int:
 def _decide(
     run: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
 ) -> list[Group]:
-    """Print which points run again; return them, as `jobkit.submit.resubmit.groups_to_run`."""
-    groups = resubmit.groups_to_run(run, spec, only, given, strictly=strictly)
-    base = prepare_resume(run.folder, ()).resources
-    for group in groups:
-        say(f"again: {describe_group(group, base)}")
-    return groups
+    """Print which points run again, and return them by how.
+
+    Parameters
+    ----------
+    spec
+        Of the run, for its site.
+    only
+        As `jobkit.status.retry.select_points`.
+    given
+        What a person gives them now, as `prepare_resume` takes it.
+    strictly
+        Whether the policy alone decides.
+
+    Raises
+    ------
+    JobkitError
+        As `jobkit.status.retry.select_points`.
+    """
+    anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
+    spec_of = functools.cache(functools.partial(load_spec, run.folder / SPEC_FILE))
+    points = select_points(run.points, only)
+    again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere)
+    for group in again:
+        say(f"again: {describe_group(group, spec_of(()).resources)}")
+    return again
 
 
-def _points(seen: RunStanding, again: Sequence[Group]) -> list[Point]:
+def _points(run: RunStanding, again: Sequence[Group]) -> list[Point]:
     indices = {index for group in again for index in group.points}
-    return [point.point for point in seen.points if point.point.index in indices]
+    return [point.point for point in run.points if point.point.index in indices]
 
 
 def describe_group(group: Group, base: Resources) -> str:
     """Return a group in words: its number of points, and what they get beyond the run's own spec."""
-    asked = group.spec.resources
-    what = [one for one in group.given if not one.startswith(("resources.memory=", "resources.walltime="))]
+    resources = group.spec.resources
+    sizes = ("resources.memory=", "resources.walltime=")
+    what = [override for override in group.given if not override.startswith(sizes)]
     what = [f"with {', '.join(what)}"] if what else []
-    if asked.memory != base.memory:
-        what.append(f"with {format_size(asked.memory)} of memory")
-    if asked.walltime != base.walltime:
-        what.append(f"with {format_walltime(asked.walltime)} of walltime")
+    if resources.memory != base.memory:
+        what.append(f"with {format_size(resources.memory)} of memory")
+    if resources.walltime != base.walltime:
+        what.append(f"with {format_walltime(resources.walltime)} of walltime")
     if group.change.exclude:
         what.append(f"not on {', '.join(group.change.exclude)}")
     return f"{format_count(len(group.points), 'point')}{', ' if what else ''}{' and '.join(what)}"
 
 
-def _here(run: RunStanding, groups: Sequence[Group]) -> None:
+def _here(run: RunStanding, again: Sequence[Group]) -> None:
     """Run the groups on this machine, one after the other."""
     from jobkit.status import progress_bars  # brings rich: a submission returns at once without it
 
     run_dir = run.folder
     with local.as_driver(run_dir) as job_id:
-        for group in groups:
+        for group in again:
             round_ = resubmit.make_round(run_dir, run, group)
             write_round(run_dir, round_)
             leg = local.LocalRound(group.points, group.spec, round_.number, group.given)

@@ -13,7 +13,7 @@ from jobkit.planning.job_script import script_name
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.types import ONE_TASK, Array, JobId, Request
 from jobkit.submit import scheduler_calls
-from jobkit.submit.scheduler_calls import JobPurpose, SubmissionUnconfirmed, Submitted
+from jobkit.submit.scheduler_calls import PlannedJob, SubmissionUnconfirmed, Submitted, run_while_busy
 
 FIND_SCRIPT = "find.sh"
 """The job that follows a sweep and runs the batch that was predicted."""
@@ -38,11 +38,7 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
     if not argv:
         return ""
     env = scheduler_calls.submission_environment()
-    done = (
-        shell.run(argv, env=env)
-        if once
-        else scheduler_calls.run_while_busy(argv, scheduler.BUSY_PATTERN, env)
-    )
+    done = shell.run(argv, env=env) if once else run_while_busy(argv, scheduler.BUSY_PATTERN, env)
     return shell.check(done, "the scheduler does not answer", hint="is this a submit host?").stdout
 
 
@@ -153,29 +149,6 @@ def write_round(run_dir: Path, round_: Round) -> list[Path]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedJob:
-    """A job that is about to be submitted.
-
-    Attributes
-    ----------
-    script
-        The name of its script in the run folder.
-    array
-        Its tasks.
-    purpose
-        What it is for. A job for anything but points starts once the arrays before it have ended.
-    """
-
-    script: str
-    array: Array
-    purpose: JobPurpose
-
-    def waits_for(self, arrays: Sequence[JobId]) -> Sequence[JobId]:
-        """Return those of the arrays before it that must end before it starts."""
-        return () if self.purpose.role is Role.POINTS else arrays
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
     """The jobs that a scheduler accepted.
 
@@ -193,19 +166,19 @@ class Accepted:
 
 def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[PlannedJob]:
     """Return the jobs of a round, one an array."""
-    script, purpose = script_name(round_.number), JobPurpose(Role.POINTS, round_.number, round_.given)
-    return [PlannedJob(script=script, array=array, purpose=purpose) for array in arrays]
+    script, number, given = script_name(round_.number), round_.number, round_.given
+    return [PlannedJob(script=script, array=array, round=number, given=given) for array in arrays]
 
 
 def find_job(points: int) -> PlannedJob:
     """Return the job that tries the largest batch: its task is the first point behind those of the run."""
     array = Array(first=1, last=1, offset=points, throttle=None)
-    return PlannedJob(script=FIND_SCRIPT, array=array, purpose=JobPurpose(Role.FIND))
+    return PlannedJob(script=FIND_SCRIPT, array=array, role=Role.FIND)
 
 
 def follow_job(round_: int) -> PlannedJob:
     """Return the job that runs points again as the policy says, once a round has ended."""
-    return PlannedJob(script=FOLLOW_SCRIPT, array=ONE_TASK, purpose=JobPurpose(Role.FOLLOW, round_))
+    return PlannedJob(script=FOLLOW_SCRIPT, array=ONE_TASK, role=Role.FOLLOW, round=round_)
 
 
 def submit_jobs(
@@ -226,14 +199,12 @@ def submit_jobs(
     """
     taken: list[Submitted] = []
     for job in jobs:
-        after = job.waits_for([*before, *(one.job for one in taken if one.role is Role.POINTS)])
+        arrays = [submitted.job for submitted in taken if submitted.role is Role.POINTS]
         try:
-            script = str(run_dir / job.script)
-            taken.append(
-                scheduler_calls.submit_array(scheduler, run_dir, script, job.array, after, job.purpose)
-            )
+            after = job.waits_for([*before, *arrays])
+            taken.append(scheduler_calls.submit_array(scheduler, run_dir, job, after))
         except JobkitError as error:
-            if job.purpose.role is Role.FOLLOW and error.exit_code != ExitCode.TO_COME:
+            if job.role is Role.FOLLOW and error.exit_code != ExitCode.TO_COME:
                 return Accepted(jobs=tuple(taken), refused=error.message)
             if not isinstance(error, SubmissionUnconfirmed):  # else resume finds out, and submits the rest
                 scheduler_calls.cancel(scheduler, run_dir, [submitted.job for submitted in taken])

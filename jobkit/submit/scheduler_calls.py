@@ -50,25 +50,42 @@ MOST_SAID = 2000
 """Characters of an answer that are kept: qdel has a line for every task."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """An array that the scheduler took."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """A job that is about to be submitted.
 
-    job: JobId
+    Attributes
+    ----------
+    script
+        The name of its script in the run folder, or the path.
+    array
+        Its tasks.
+    role
+        What it is for. A job for anything but points starts once the arrays before it have ended.
+    round
+        In which round of its run.
+    given
+        What a person gave with it: ``key=value``.
+    """
+
+    script: str
     array: Array
-    role: Role = Role.POINTS
-
-
-@dataclass(frozen=True, slots=True)
-class JobPurpose:
-    """What a job is for, in which round of its run, and what a person gave with it: ``key=value``."""
-
     role: Role = Role.POINTS
     round: int = 1
     given: tuple[str, ...] = ()
 
+    def waits_for(self, arrays: Sequence[JobId]) -> Sequence[JobId]:
+        """Return those of the arrays before it that must end before it starts."""
+        return () if self.role is Role.POINTS else arrays
 
-SWEEP = JobPurpose()
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A job that the scheduler accepted."""
+
+    job: JobId
+    array: Array
+    role: Role
 
 
 class SubmissionUnconfirmed(JobkitError):  # noqa: N818 - the name of what happened
@@ -98,12 +115,7 @@ def check_submission(scheduler: Scheduler, request: Request, script: str, array:
 
 
 def submit_array(
-    scheduler: Scheduler,
-    run_dir: Path,
-    script: str,
-    array: Array,
-    after: Sequence[JobId] = (),
-    purpose: JobPurpose = SWEEP,
+    scheduler: Scheduler, run_dir: Path, planned: PlannedJob, after: Sequence[JobId] = ()
 ) -> Submitted:
     """Submit one array of a run, the intent journalled before and the answer after.
 
@@ -111,8 +123,6 @@ def submit_array(
     ----------
     after
         It begins once these jobs have ended.
-    purpose
-        What it is for.
 
     Raises
     ------
@@ -122,19 +132,21 @@ def submit_array(
         The same if it may have taken the job all the same; exit code 5 if it has, and the
         journal cannot be written.
     """
-    argv = scheduler.submit_argv(script, array, after)
+    array = planned.array
+    argv = scheduler.submit_argv(str(run_dir / planned.script), array, after)
     span = {
+        "scheduler": scheduler.NAME,
         "first": array.first,
         "last": array.last,
         "offset": array.offset,
         "throttle": array.throttle,
-        "role": purpose.role,
-        "round": purpose.round,
+        "role": planned.role,
+        "round": planned.round,
         **({"list": array.listed} if array.listed else {}),
-        **({"given": purpose.given} if purpose.given else {}),
+        **({"given": planned.given} if planned.given else {}),
     }
     try:
-        journal.note(run_dir, "submitting", scheduler=scheduler.NAME, argv=argv, **span)
+        journal.note(run_dir, "submitting", argv=argv, **span)
     except OSError as error:
         raise _not_begun(error) from error
     done = run_while_busy(argv, scheduler.BUSY_PATTERN, submission_environment())
@@ -144,17 +156,13 @@ def submit_array(
         raise  # the journal's intent stands without an answer: resume finds out
     except JobkitError:
         with contextlib.suppress(OSError):  # the intent stands without an answer: resume finds no job
-            journal.note(
-                run_dir, "refused", scheduler=scheduler.NAME, status=done.status, said=done.said, **span
-            )
+            journal.note(run_dir, "refused", status=done.status, said=done.said, **span)
         raise
     try:
-        journal.note(
-            run_dir, "submitted", scheduler=scheduler.NAME, job_id=job.id, cluster=job.cluster, **span
-        )
+        journal.note(run_dir, "submitted", job_id=job.id, cluster=job.cluster, **span)
     except OSError as error:
         raise _not_journalled(error, scheduler, run_dir, job) from error
-    return Submitted(job, array, purpose.role)
+    return Submitted(job, array, planned.role)
 
 
 def _not_begun(error: OSError) -> JobkitError:

@@ -18,8 +18,8 @@ from jobkit.schedulers.types import Array
 from jobkit.spec.fields import DEVICE
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.submit import rounds
-from jobkit.submit.rounds import Accepted, PlannedJob, Round
-from jobkit.submit.scheduler_calls import check_submission
+from jobkit.submit.rounds import Accepted, Round
+from jobkit.submit.scheduler_calls import PlannedJob, check_submission
 
 
 def first_round(prepared: Prepared) -> Round:

@@ -186,7 +186,8 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) ->
     submit.write_run(prepared)
     scheduler = by_name(lab.scheduler)
     for array in cut_into_arrays(6, 3, 2):
-        scheduler_calls.submit_array(scheduler, prepared.run_dir, str(prepared.run_dir / "job.sh"), array)
+        job = scheduler_calls.PlannedJob(script="job.sh", array=array)
+        scheduler_calls.submit_array(scheduler, prepared.run_dir, job)
     wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)
 
 

@@ -248,16 +248,3 @@ def test_in_whatever_pieces_a_log_comes_the_same_is_let_through(pieces: list[byt
     expected = whole if not faults else b"" if first is None else b"\n".join(lines[first:])
     assert let_through == expected
     assert sieve.open is (not faults or first is not None)
-
-
-def test_a_wait_grows_and_a_new_line_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[float] = []
-    monkeypatch.setattr("jobkit.status.follow_log.time.sleep", waited.append)
-    pace = follow_log._Pace(ask_at=0)
-    for grew in (False, False, False, True, False):
-        pace.wait(grew=grew)
-    assert waited == pytest.approx([0.2, 0.26, 0.338, 0.4394, 0.2])
-    for _ in range(20):
-        pace.wait(grew=False)
-    assert waited[-1] == follow_log.SLOWEST_PAUSE_S
-    assert not pace.due()

@@ -17,7 +17,7 @@ from jobkit.schedulers.types import Array, JobId, Request
 from jobkit.submit import scheduler_calls
 from jobkit.submit.scheduler_calls import (
     MOST_SAID,
-    JobPurpose,
+    PlannedJob,
     SubmissionUnconfirmed,
     cancel_tasks,
     check_submission,
@@ -29,6 +29,7 @@ from jobkit.submit.scheduler_calls import (
 DATA = Path(__file__).parents[1] / "data"
 ARRAY = Array(first=1, last=3, offset=0, throttle=None)
 SEVEN = JobId("7")
+JOB = PlannedJob(script="job.sh", array=ARRAY)
 Program = Callable[..., None]
 
 
@@ -86,10 +87,11 @@ def test_intent_and_answer_are_journalled_with_the_errand(tmp_path: Path, progra
     program("sbatch", "slurm/submit-cluster")
     listed = Array(first=1, last=3, offset=2, throttle=4, listed="tasks-2.txt")
     (tmp_path / "tasks-2.txt").write_text("1\n2\n4\n5\n6\n", encoding="utf-8")
-    taken = submit_array(slurm, tmp_path, "job-2.sh", listed, [SEVEN], JobPurpose(Role.POINTS, 2))
+    taken = submit_array(slurm, tmp_path, PlannedJob(script="job-2.sh", array=listed, round=2), [SEVEN])
     assert (taken.job.cluster, taken.array, taken.role) == ("lab", listed, Role.POINTS)
     before, after = events(tmp_path)
-    words = "sbatch --parsable --dependency=afterany:7 --array=1-3%4 job-2.sh --list tasks-2.txt 2"
+    script = f"{tmp_path}/job-2.sh"
+    words = f"sbatch --parsable --dependency=afterany:7 --array=1-3%4 {script} --list tasks-2.txt 2"
     assert before["argv"] == words.split()
     assert {key: value for key, value in after.items() if key in before and key not in {"at", "event"}} == {
         key: value for key, value in before.items() if key not in {"at", "event", "argv"}
@@ -108,7 +110,7 @@ def test_a_refusal_is_journalled_in_its_words(
     program(name, captured)
     module = {"slurm": slurm, "sge": sge}[scheduler]
     with pytest.raises(JobkitError, match=f"{scheduler} refused the sweep") as caught:
-        submit_array(module, tmp_path, "job.sh", ARRAY)
+        submit_array(module, tmp_path, JOB)
     assert (caught.value.exit_code, isinstance(caught.value, SubmissionUnconfirmed)) == (3, False)
     assert [event["event"] for event in events(tmp_path)] == ["submitting", "refused"]
     assert str(events(tmp_path)[-1]["said"]) in caught.value.message
@@ -127,7 +129,7 @@ def test_an_answer_that_tells_nothing_leaves_the_intent_open(
 ) -> None:
     program("sbatch", **answer)
     with pytest.raises(SubmissionUnconfirmed, match="not known whether slurm took the job") as caught:
-        submit_array(slurm, tmp_path, "job.sh", ARRAY)
+        submit_array(slurm, tmp_path, JOB)
     assert (caught.value.exit_code, f"jobkit resume {tmp_path}" in caught.value.hint) == (3, True)
     assert read_journal(tmp_path).unanswered is not None
 
@@ -143,7 +145,7 @@ def test_a_busy_controller_is_asked_again(
     monkeypatch.setattr(scheduler_calls, "time", SimpleNamespace(sleep=pauses.append))
     program("sbatch", err="sbatch: error: Rate limit exceeded, please retry\n", status=1)
     with pytest.raises(JobkitError, match="Rate limit exceeded"):
-        submit_array(slurm, tmp_path, "job.sh", ARRAY)
+        submit_array(slurm, tmp_path, JOB)
     assert (len(calls(tmp_path, "sbatch")), tuple(pauses)) == (len(pauses) + 1, scheduler_calls.PAUSES_S)
     assert [event["event"] for event in events(tmp_path)] == ["submitting", "refused"], "one intent"
 

@@ -22,7 +22,7 @@ from jobkit.run.work import RESERVED_BYTES
 from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Array
 from jobkit.submit.cancel import cancel
-from jobkit.submit.scheduler_calls import SubmissionUnconfirmed, submit_array
+from jobkit.submit.scheduler_calls import PlannedJob, SubmissionUnconfirmed, submit_array
 from tests.support.builders import grid, point, write_points, write_submitted
 from tests.support.disks import CROWD, crowd, disk, read_only
 from tests.support.halted import Halted, ended
@@ -219,16 +219,16 @@ def test_home_is_full_when_a_sweep_is_submitted(
     (tmp_path / "bin" / "sbatch").write_text(SBATCH.format(home=home, calls=tmp_path / "calls", crowd=CROWD))
     (tmp_path / "bin" / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    array = Array(first=1, last=3, offset=0, throttle=None)
+    job = PlannedJob(script="job.sh", array=Array(first=1, last=3, offset=0, throttle=None))
     filler = fill(home)
     with pytest.raises(JobkitError, match=f"{home}/journal.jsonl: No space left on device; the job was not"):
-        submit_array(slurm, home, "job.sh", array)
+        submit_array(slurm, home, job)
     assert not (tmp_path / "calls").exists()
     filler.unlink()
     with pytest.raises(
         SubmissionUnconfirmed, match="slurm accepted job 101, but the journal could not"
     ) as taken:
-        submit_array(slurm, home, "job.sh", array)
+        submit_array(slurm, home, job)
     assert taken.value.exit_code == 5
     assert not (home / "journal.jsonl").read_bytes().endswith(b"\n"), "half of a line is there"
     assert f"jobkit resume {home}" in taken.value.hint
@@ -289,7 +289,7 @@ def test_the_run_folder_is_read_only(tmp_path: Path, mounts: ExitStack) -> None:
     """FAULT: the job cannot write in the run folder.
 
     HOW: real: a read-only mount over it.
-    REPORTED: `stage_out`: the log says "cannot write in" and where; else exit status 73 tells.
+    REPORTED: `stage_out`: the log says "cannot write in" and where; else exit status 73 shows it.
     LOST: nothing: it is not run, for its results could not come home.
     """
     run = Run(tmp_path)

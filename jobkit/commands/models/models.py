@@ -11,7 +11,8 @@ import click
 
 from jobkit.commands.shared import json_option, note, scheduler_option, site_option
 from jobkit.core import terminal
-from jobkit.core.errors import ExitCode
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.paths import cache_dir
 from jobkit.core.units import MIB
 
 F = TypeVar("F", bound=Callable[..., int])
@@ -66,7 +67,6 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
     """
     if as_job:
         return _fetch_as_job(name, resources_url, scheduler or "auto", site or "auto")
-    from jobkit.core.paths import cache_dir
     from jobkit.planning.models import fetch_model
 
     model = fetch_model(name, cache_dir(), resources_url=resources_url, say=note)
@@ -96,7 +96,6 @@ def build(size: str) -> int:
     It is a real Stanza tokenizer and NER tagger, trained on text that jobkit generates. Its speed and
     memory are real, its English is not; tables and records call it a stand-in.
     """
-    from jobkit.core.paths import cache_dir
     from jobkit.planning.models import build_stand_in
 
     terminal.say(build_stand_in(size, cache_dir(), say=note).path)
@@ -107,7 +106,6 @@ def build(size: str) -> int:
 @json_option
 def list_(as_json: bool) -> int:
     """Print the models on this machine, one per line: name, kind, size on disk, folder."""
-    from jobkit.core.paths import cache_dir
     from jobkit.planning.models import list_models
     from jobkit.planning.standin.build import read_card
 
@@ -137,8 +135,6 @@ def path(name: str, size: str, fallback: str | None, as_json: bool) -> int:
 
     If the stand-in is not built yet, that is an error (exit 2), with the command that builds it.
     """
-    from jobkit.core.errors import JobkitError
-    from jobkit.core.paths import cache_dir
     from jobkit.planning.models import NOT_BUILT, find_model
 
     model = find_model(name, size, fallback=fallback, cache=cache_dir(), say=note, build=False)

@@ -72,11 +72,10 @@ def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
 
 
 def _unknown(ctx: click.Context, topic: str) -> JobkitError:
-    from jobkit.core.terminal import did_you_mean
 
     group = ctx.find_root().command
     commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
-    close = did_you_mean(topic, [*(name for name in _pages() if name != INDEX), *commands])
+    close = terminal.did_you_mean(topic, [*(name for name in _pages() if name != INDEX), *commands])
     return JobkitError(f"no page and no command {topic!r}", hint=close or "jobkit help lists the pages")
 
 
@@ -95,10 +94,8 @@ def _rendered(page: str) -> str:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    from jobkit.core.terminal import terminal_width
-
     out = StringIO()
-    width = min(WIDEST, terminal_width() or WIDEST)
+    width = min(WIDEST, terminal.terminal_width() or WIDEST)
     text = Markdown(_without_links(page), hyperlinks=False, code_theme="ansi_dark")
     Console(file=out, force_terminal=True, width=width).print(text)
     return out.getvalue()

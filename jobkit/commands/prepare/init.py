@@ -41,13 +41,12 @@ def init(folder: Path, scheduler: str | None, site: Path | None, only: str | Non
 
     Without a scheduler on this machine jobkit writes only the spec, and sweeps run here.
     """
-    from jobkit.core.terminal import relative_path, shell_path
     from jobkit.setup.init import begin, plan_for
 
     written = begin(plan_for(folder, scheduler or "auto", site, only), note)
-    width = max(len(relative_path(file.path)) for file in written)
+    width = max(len(terminal.relative_path(file.path)) for file in written)
     for file in written:
-        terminal.say(f"wrote {relative_path(file.path):<{width}}  {file.what}")
-    spec = next((shell_path(file.path) for file in written if file.path.name == "first.yaml"), "")
+        terminal.say(f"wrote {terminal.relative_path(file.path):<{width}}  {file.what}")
+    spec = next((terminal.shell_path(file.path) for file in written if file.path.name == "first.yaml"), "")
     terminal.say(f"next: jobkit doctor {spec}".rstrip())
     return 0

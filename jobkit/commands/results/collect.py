@@ -92,17 +92,15 @@ def collect(
     from jobkit.status.which_run import how_to_begin
 
     if plot is not None:
-        from jobkit.report.plot.figure import check_plot
+        from jobkit.report.plot import figure
 
-        check_plot(plot)
+        figure.check_plot(plot)
     collected = collect_runs(paths)
     if not collected.rows:
         notes = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"nothing to collect{notes}", hint=how_to_begin())
     if plot is not None:
-        from jobkit.report.plot.figure import plot as draw
-
-        draw(collected, plot, gpu_memory_bytes=gpu_memory_bytes)
+        figure.plot(collected, plot, gpu_memory_bytes=gpu_memory_bytes)
     color = output is None and sys.stdout.isatty()
     report = render(
         collected, fmt, width=terminal.page_width(), gpu_memory_bytes=gpu_memory_bytes, color=color

@@ -53,39 +53,32 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
       4  some points failed, or need your attention
       5  some points are still to come
     """
+    from jobkit.status import output
+    from jobkit.status.reader import read_standings
     from jobkit.status.which_run import resolve_words, runs_in
 
     what = resolve_words(words)
     here = [] if what.runs else runs_in(what.folder)
     runs = what.runs or tuple(here[:1])
-    if watch:
-        return _watch(runs, what.points, whole=whole, as_json=as_json)
-    from jobkit.status import output
-    from jobkit.status.reader import read_standings
+    folders = [run.absolute() for run in runs]
+    in_place = watch and sys.stdout.isatty() and not as_json
 
-    found = read_standings([run.absolute() for run in runs])
-    if as_json:
-        terminal.say(output.as_json(found, runs, what.points, here[1:]))
-    else:
-        shown = output.text(found, runs, what.points, width=terminal.page_width(), most=_most(whole=whole))
-        terminal.say(shown + output.others(here[1:]), nl=False)
-    return max(one.exit_code for one in found)
-
-
-def _watch(runs: Sequence[Path], points: Sequence[str], *, whole: bool, as_json: bool) -> int:
-    from jobkit.status import output
-    from jobkit.status.watch import Screen, watch
-
-    def shown(found: Sequence[RunStanding]) -> str:
+    def shown(standings: Sequence[RunStanding], others: Sequence[Path] = ()) -> str:
         if as_json:
-            return f"{output.as_json(found, runs, points)}\n"
+            return f"{output.as_json(standings, runs, what.points, others)}\n"
         most = _most(whole=whole, in_place=in_place)
-        return output.text(found, runs, points, width=terminal.page_width(), most=most)
+        listed = output.text(standings, runs, what.points, width=terminal.page_width(), most=most)
+        return listed + output.others(others)
 
-    in_place = sys.stdout.isatty() and not as_json
-    screen = Screen(_write, in_place=in_place, plain=as_json, note=note)
-    found = watch([run.absolute() for run in runs], shown, screen)
-    return max(one.exit_code for one in found)
+    if watch:
+        from jobkit.status.watch import Screen
+        from jobkit.status.watch import watch as follow
+
+        standings = follow(folders, shown, Screen(_write, in_place=in_place, plain=as_json, note=note))
+    else:
+        standings = read_standings(folders)
+        terminal.say(shown(standings, here[1:]), nl=False)
+    return max(standing.exit_code for standing in standings)
 
 
 def _write(text: str) -> None:

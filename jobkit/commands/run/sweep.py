@@ -8,7 +8,6 @@ import click
 
 from jobkit.commands import shared
 from jobkit.core import terminal
-from jobkit.core.terminal import relative_path
 
 
 @click.command("sweep", short_help="Run a tagger once per batch size.")
@@ -64,17 +63,15 @@ def sweep(
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
     prepared = prepare(spec, options, build=not dry_run, say=launch.say)
-    if dry_run:
-        if not new:
-            guards.warn_of_duplicate(prepared)
-        terminal.say(launch.preview(prepared))
-        return 0
 
     def check() -> None:
         if not new:
-            guards.refuse_duplicate_sweep(prepared)
+            guards.refuse_duplicate_sweep(prepared, dry_run=dry_run)
 
     check()
+    if dry_run:
+        terminal.say(launch.preview(prepared))
+        return 0
     if not runs_here(prepared.spec.scheduler):
         code = launch.on_cluster(prepared, check, wait=wait)
     elif detach:
@@ -82,4 +79,4 @@ def sweep(
     else:
         launch.here(prepared, check)
         code = run_follow_up(prepared.run_dir) or None
-    return print_table(Path(relative_path(prepared.run_dir))) if code is None else code
+    return print_table(Path(terminal.relative_path(prepared.run_dir))) if code is None else code

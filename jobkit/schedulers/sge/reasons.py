@@ -15,14 +15,11 @@ def explain(task: Queued) -> str:
     Only ``qstat -j`` shows why a task is in error (measured).
     """
     flags, _, meaning = task.reason.partition(": ")
-    if task.state is State.ERROR:
-        words = f"could not be started, or its script ended with 100; qstat -j {task.job_id} says why"
-    elif task.state is State.HELD:
-        words = "held, by its owner or until another job ends"
-    elif task.state is State.PENDING:
-        words = "waits for a free slot, or its turn"
-    else:
-        words = meaning
+    words = {
+        State.ERROR: f"could not be started, or its script ended with 100; qstat -j {task.job_id} says why",
+        State.HELD: "held, by its owner or until another job ends",
+        State.PENDING: "waits for a free slot, or its turn",
+    }.get(task.state, meaning)
     return f"{flags}: {words}" if flags and words else words
 
 

@@ -66,7 +66,7 @@ def _likely(name: str) -> tuple[bool, str]:
 
 def parse_survey(answers: Answers) -> Survey:
     """Return the site as the answers describe it; unknown parts are ``None`` or empty."""
-    controller = answers.get(CONTROLLER)
+    silent = survey.unanswered(answers)
     limits = text_of(answers, CONTROLLER) or ""
     queue_list, instance_list = text_of(answers, "queues"), text_of(answers, "instances")
     instances = None if instance_list is None else _instances(instance_list)
@@ -84,7 +84,7 @@ def parse_survey(answers: Answers) -> Survey:
         queue_noun=QUEUE,
         walltime_noun=WALLTIME,
         version=_version(text_of(answers, "version") or ""),
-        trouble="" if controller is None or controller.ok else controller.said,
+        trouble=silent.get(CONTROLLER, ""),
         queues=None if queue_list is None else all_queues,
         limits=limits,
         keeping=_keeping(answers, limits),
@@ -97,7 +97,7 @@ def parse_survey(answers: Answers) -> Survey:
         environment_option="-pe",
         one_node=tuple(name for name, text in rules.items() if re.search(_ONE_NODE, text, re.MULTILINE)),
         sources=_SOURCES,
-        silent={name: said for name, said in survey.unanswered(answers).items() if name != "qacct"},
+        silent={name: message for name, message in silent.items() if name != "qacct"},
     )
 
 

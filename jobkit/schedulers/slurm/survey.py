@@ -49,7 +49,7 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
 
 def parse_survey(answers: Answers) -> Survey:
     """Return the site as the answers describe it; unknown parts are ``None`` or empty."""
-    controller = answers.get(CONTROLLER)
+    silent = unanswered(answers)
     nodes = text_of(answers, "nodes")
     limits = text_of(answers, CONFIG) or ""
     config = _config(limits)
@@ -59,7 +59,7 @@ def parse_survey(answers: Answers) -> Survey:
         queue_noun=PARTITION,
         walltime_noun="MaxTime",
         version=(text_of(answers, "version") or "").rpartition(" ")[2].strip(),  # slurm 23.11.4
-        trouble="" if controller is None or controller.ok else controller.said,
+        trouble=silent.get(CONTROLLER, ""),
         cluster=config.get("ClusterName", ""),
         queues=None if nodes is None else _with_access(partitions(nodes), text_of(answers, "partitions")),
         limits=limits,
@@ -68,7 +68,7 @@ def parse_survey(answers: Answers) -> Survey:
         account=account,
         must_charge="associations" in config.get("AccountingStorageEnforce", ""),
         sources=_SOURCES,
-        silent=unanswered(answers),
+        silent=silent,
     )
 
 
