@@ -196,10 +196,10 @@ def _by_ps(job: JobId) -> Life:
         return Life.UNKNOWN
     if job.id == str(os.getpid()):
         return Life.DEAD  # this process has got the same number
-    found = local.parse_queue(shell.run(local.queue_argv((job,))))
-    if found is None:
+    processes = local.parse_queue(shell.run(local.queue_argv((job,))))
+    if processes is None:
         return Life.UNKNOWN
-    return Life.ALIVE if found else Life.DEAD
+    return Life.ALIVE if processes else Life.DEAD
 
 
 _HIDDEN = "hidden"

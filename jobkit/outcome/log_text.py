@@ -27,8 +27,8 @@ def reported_outcome(text: str) -> tuple[Outcome, str] | None:
     of_schedulers = (pair for scheduler in SCHEDULERS.values() for pair in scheduler.LOG_OUTCOMES)
     for pattern, outcome in (*of_schedulers, *_ENDS):
         for line in reversed(lines):
-            if found := pattern.search(line):
-                word = found.groupdict().get("outcome")  # of the job script
+            if match := pattern.search(line):
+                word = match.groupdict().get("outcome")  # of the job script
                 return Outcome(word) if word in set(Outcome) else outcome, line[-300:]
     return None
 

@@ -128,12 +128,12 @@ def trials(run_dir: Path) -> list[Trial]:
     """
     lines, _ = read_tolerantly(run_dir / TRIALS_FILE, lambda line, where: from_json(Trial, line, where=where))
     # A message belongs to no point, and each counts by itself: `SearchGoal.after` counts them.
-    found = list({trial.index or -number: trial for number, trial in enumerate(lines, 1)}.values())
-    if not any(trial.under_way for trial in found):
-        return found
+    latest = list({trial.index or -number: trial for number, trial in enumerate(lines, 1)}.values())
+    if not any(trial.under_way for trial in latest):
+        return latest
     points, _ = read_points(run_dir)
     begun = {point.index for point in points}
-    return [trial for trial in found if not trial.under_way or trial.index in begun]
+    return [trial for trial in latest if not trial.under_way or trial.index in begun]
 
 
 def answers(outcome: str, *, trial: bool) -> bool:
@@ -156,7 +156,7 @@ def trial_id(setting: str, taken: Container[str]) -> str:
 
 
 def settled_trials(
-    found: Sequence[Trial], outcomes: Mapping[int, Outcome | None], idle: Mapping[int, str] | None = None
+    tried: Sequence[Trial], outcomes: Mapping[int, Outcome | None], idle: Mapping[int, str] | None = None
 ) -> list[Trial]:
     """Return the trials, those under way with the outcomes of their points.
 
@@ -172,13 +172,13 @@ def settled_trials(
         replace(trial, outcome=outcomes.get(trial.index), message=idle.get(trial.index, ""))
         if trial.under_way
         else trial
-        for trial in found
+        for trial in tried
     ]
 
 
-def describe_trials(found: Sequence[Trial]) -> tuple[str, ...]:
+def describe_trials(tried: Sequence[Trial]) -> tuple[str, ...]:
     """Return a sentence for each trial, none twice, without a full stop."""
-    return tuple(dict.fromkeys(map(_describe, found)))
+    return tuple(dict.fromkeys(map(_describe, tried)))
 
 
 def _describe(trial: Trial) -> str:

@@ -13,6 +13,12 @@ PLACED = "late"
 """The rule about the place of a line, for which the template is responsible."""
 
 
+def _as_dict(finding: Finding) -> dict[str, object]:
+    """Return a finding for JSON, in which two fields keep the names that they had at first."""
+    names = {"message": "told", "hint": "mend"}
+    return {names.get(name, name): value for name, value in asdict(finding).items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Linted:
     """The findings in a script.
@@ -36,18 +42,18 @@ class Linted:
 
     def as_json(self) -> dict[str, object]:
         """Return the findings for programs."""
-        findings = [{"scheduler": scheduler, **asdict(finding)} for scheduler, finding in self.findings]
+        findings = [{"scheduler": scheduler} | _as_dict(finding) for scheduler, finding in self.findings]
         return {"script": self.name, "schedulers": list(self.found), "findings": findings}
 
     def lines(self) -> list[str]:
         """Return the findings for a person: each with its place, its effect, and the fix."""
-        told = []
+        rows = []
         for scheduler, finding in self.findings:
             of = f" ({SCHEDULERS[scheduler].TITLE})" if len(self.found) > 1 else ""
-            told.append(f"{self.name}:{finding.line}: {finding.text.strip()}")
-            told.append(f"    {finding.effect}{of}: {finding.told}")
-            told.append(f"    {finding.mend}")
-        return told
+            rows.append(f"{self.name}:{finding.line}: {finding.text.strip()}")
+            rows.append(f"    {finding.effect}{of}: {finding.message}")
+            rows.append(f"    {finding.hint}")
+        return rows
 
 
 def lint(text: str, name: str = "job script", is_folder: IsFolder | None = None) -> Linted:
@@ -89,11 +95,11 @@ def refuse_script(text: str, scheduler: str, template: str, origins: Mapping[str
     """
     found = lint(text).found.get(scheduler, ())
     if found:
-        told = []
+        rows = []
         for finding in found:
             origin = "" if finding.rule == PLACED else origins.get(finding.text.partition(" ")[2], "")
-            told.append(f"{origin + ': ' if origin else ''}{finding.text.strip()}: {finding.told}")
-        raise JobkitError("\n  ".join([f"{template}: {told[0]}", *told[1:]]), hint=found[0].mend)
+            rows.append(f"{origin + ': ' if origin else ''}{finding.text.strip()}: {finding.message}")
+        raise JobkitError("\n  ".join([f"{template}: {rows[0]}", *rows[1:]]), hint=found[0].hint)
 
 
 def summary(scripts: Sequence[Linted]) -> str:

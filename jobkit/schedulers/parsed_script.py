@@ -33,13 +33,13 @@ class Rule:
     ----------
     told
         What the scheduler does; words in braces are filled in.
-    mend
+    hint
         What to write instead; words in braces are filled in.
     """
 
     effect: Effect
-    told: str
-    mend: str
+    message: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Finding:
         The line.
     rule
         The name of its rule.
-    told, mend
+    message, hint
         As of the rule, filled in.
     """
 
@@ -62,8 +62,8 @@ class Finding:
     text: str
     rule: str
     effect: Effect
-    told: str
-    mend: str
+    message: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ def finding(rules: Mapping[str, Rule], line: Line, rule: str, /, **values: objec
         text=line.text,
         rule=rule,
         effect=known.effect,
-        told=known.told.format_map(values),
-        mend=known.mend.format_map(values),
+        message=known.message.format_map(values),
+        hint=known.hint.format_map(values),
     )
 
 

@@ -34,9 +34,9 @@ def commands(scheduler: Scheduler, why: str) -> Finding:
     absent = [name for name in scheduler.COMMANDS if shutil.which(name) is None]
     if not absent:
         return fine("commands", f"{', '.join(scheduler.COMMANDS)} are on PATH" if scheduler.COMMANDS else why)
-    said = f"not on PATH: {', '.join(absent)}"
-    mend = "log in to a node that submits jobs, or load the scheduler's module"
-    return missing("commands", said, f"{mend}; without a scheduler: --scheduler local")
+    message = f"not on PATH: {', '.join(absent)}"
+    hint = "log in to a node that submits jobs, or load the scheduler's module"
+    return missing("commands", message, f"{hint}; without a scheduler: --scheduler local")
 
 
 def run_folders(folder: Path, *, shared: bool) -> Finding:
@@ -47,17 +47,17 @@ def run_folders(folder: Path, *, shared: bool) -> Finding:
     shared
         Whether nodes must see them.
     """
-    mend = "name another place: --runs-dir FOLDER, or `runs_dir` in the site file"
-    return _folder("run folders", folder, mend, shared=shared)
+    hint = "name another place: --runs-dir FOLDER, or `runs_dir` in the site file"
+    return _folder("run folders", folder, hint, shared=shared)
 
 
 def cache(*, shared: bool) -> Finding:
     """Return whether the cache of texts and models can be written, and is likely to be seen by nodes."""
-    mend = f"name another place: export {CACHE_VARIABLE}=FOLDER"
-    return _folder("cache", cache_dir(), mend, shared=shared)
+    hint = f"name another place: export {CACHE_VARIABLE}=FOLDER"
+    return _folder("cache", cache_dir(), hint, shared=shared)
 
 
-def _folder(name: str, folder: Path, mend: str, *, shared: bool) -> Finding:
+def _folder(name: str, folder: Path, hint: str, *, shared: bool) -> Finding:
     """Return whether a folder, or its nearest parent that exists, is writable and has room."""
     there = folder
     try:
@@ -68,25 +68,25 @@ def _folder(name: str, folder: Path, mend: str, *, shared: bool) -> Finding:
         free = shutil.disk_usage(there).free
         kind = filesystem_type(str(there.resolve()), MOUNTS.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
-        return missing(name, f"nothing can be written in {there}: {error.strerror}", mend)
-    said = f"{folder}: {format_bytes_gib(free, 0)} free"
+        return missing(name, f"nothing can be written in {there}: {error.strerror}", hint)
+    message = f"{folder}: {format_bytes_gib(free, 0)} free"
     if free < LITTLE_BYTES:
-        return warning(name, f"{folder}: only {format_bytes_gib(free)} free", f"make room, or {mend}")
+        return warning(name, f"{folder}: only {format_bytes_gib(free)} free", f"make room, or {hint}")
     if shared and likely_shared(kind) is False:
         seen = "jobkit doctor --submit checks it; if they do not, "
         return warning(
-            name, f"{said}, on {kind}: a disk of this machine, which nodes may not see", f"{seen}{mend}"
+            name, f"{message}, on {kind}: a disk of this machine, which nodes may not see", f"{seen}{hint}"
         )
-    return fine(name, f"{said}{f', on {kind}' if kind else ''}")
+    return fine(name, f"{message}{f', on {kind}' if kind else ''}")
 
 
 def text(spec: SweepSpec, base: Path) -> Finding:
     """Return whether the text of a spec is there."""
     try:
-        found = find_text(spec.text, base=base, cache=cache_dir(), write=False)
+        text_file = find_text(spec.text, base=base, cache=cache_dir(), write=False)
     except JobkitError as error:
         return missing("text", error.message, error.hint)
-    return fine("text", f"{spec.text} ({found.size_bytes:,} bytes)")
+    return fine("text", f"{spec.text} ({text_file.size_bytes:,} bytes)")
 
 
 def model(spec: SweepSpec, *, needed: bool) -> Finding:
@@ -105,11 +105,11 @@ def model(spec: SweepSpec, *, needed: bool) -> Finding:
         return fine("model", f"{asked.name} at {place}")
     if asked.fallback:
         built = is_built(standin_path(asked.size, cache_dir()))
-        said = f"the {asked.size} stand-in {'is built' if built else 'will be built by the sweep'}"
-        return fine("model", f"{asked.name} is not here; {said}")
+        message = f"the {asked.size} stand-in {'is built' if built else 'will be built by the sweep'}"
+        return fine("model", f"{asked.name} is not here; {message}")
     if asked.size != "full":
-        said = f"only the stand-in has the size {asked.size!r}"
-        return missing("model", said, "set model.fallback: stand-in")
-    said = f"{asked.name} is not on this machine; a job never downloads"
-    mend = f"jobkit models fetch {asked.name}   (or in the spec: model.fallback: stand-in)"
-    return (missing if needed else warning)("model", said, mend)
+        message = f"only the stand-in has the size {asked.size!r}"
+        return missing("model", message, "set model.fallback: stand-in")
+    message = f"{asked.name} is not on this machine; a job never downloads"
+    hint = f"jobkit models fetch {asked.name}   (or in the spec: model.fallback: stand-in)"
+    return (missing if needed else warning)("model", message, hint)

@@ -57,8 +57,8 @@ Probe = Callable[[Facts, NodeRequest], Finding | None]
 def check_node(facts: Facts, wanted: NodeRequest, probes: Sequence[Probe]) -> Iterator[Finding]:
     """Yield the findings of the probes."""
     for probe in probes:
-        if (found := probe(facts, wanted)) is not None:
-            yield found
+        if (finding := probe(facts, wanted)) is not None:
+            yield finding
 
 
 def programs(facts: Facts, wanted: NodeRequest) -> Finding:
@@ -67,9 +67,9 @@ def programs(facts: Facts, wanted: NodeRequest) -> Finding:
     absent = [name for name in needed if not facts.said.get(f"program.{name}")]
     if not absent:
         return fine("programs", f"{', '.join(needed)} are there")
-    said = f"not on PATH: {', '.join(absent)}; a job script calls them"
-    mend = "ask the cluster's support to install them, or load a module in the site file's `setup`"
-    return missing("programs", said, mend) if wanted.on_node else warning("programs", said, mend)
+    message = f"not on PATH: {', '.join(absent)}; a job script calls them"
+    hint = "ask the cluster's support to install them, or load a module in the site file's `setup`"
+    return missing("programs", message, hint) if wanted.on_node else warning("programs", message, hint)
 
 
 def scratch(facts: Facts, wanted: NodeRequest) -> Finding:
@@ -79,10 +79,10 @@ def scratch(facts: Facts, wanted: NodeRequest) -> Finding:
     if folder is None or free is None:
         tried = facts.said.get("scratch.error", "nothing")
         return missing("scratch", f"no folder could be made in scratch ({tried})", key)
-    said = f"{folder} has {format_bytes_gib(free)} free"
+    message = f"{folder} has {format_bytes_gib(free)} free"
     if free < wanted.scratch_bytes:
-        return missing("scratch", f"{said}; a point needs {format_bytes_gib(wanted.scratch_bytes)}", key)
-    return _shared(facts, folder, key) or fine("scratch", said)
+        return missing("scratch", f"{message}; a point needs {format_bytes_gib(wanted.scratch_bytes)}", key)
+    return _shared(facts, folder, key) or fine("scratch", message)
 
 
 def _shared(facts: Facts, folder: str, key: str) -> Finding | None:
@@ -91,11 +91,11 @@ def _shared(facts: Facts, folder: str, key: str) -> Finding | None:
     if owner not in {"0", facts.said.get("uid", owner)}:
         return missing("scratch", f"{folder} belongs to user {owner}, who can change the files in it", key)
     if mode[8:9] == "w" and mode[-1] not in "tT":
-        said = f"{folder} ({mode}) has no sticky bit: other users can rename the files in it"
-        return warning("scratch", said, f'{key}, for instance to "{folder}/$USER"')
+        message = f"{folder} ({mode}) has no sticky bit: other users can rename the files in it"
+        return warning("scratch", message, f'{key}, for instance to "{folder}/$USER"')
     if facts.said.get("scratch.locks", "yes") != "yes":
-        said = f"no file in {folder} can be locked: each task makes its own copy of the inputs"
-        return warning("scratch", said)
+        message = f"no file in {folder} can be locked: each task makes its own copy of the inputs"
+        return warning("scratch", message)
     return None
 
 
@@ -133,11 +133,11 @@ def environment(facts: Facts, wanted: NodeRequest) -> Finding:
     if status is None:
         return unknown(name, "the check ended before this step")
     if status:
-        said = f"it could not be activated: {facts.message('activation') or f'status {status}'}"
-        return missing(name, said, "change `environment` in the spec, or `setup` in the site file")
+        message = f"it could not be activated: {facts.message('activation') or f'status {status}'}"
+        return missing(name, message, "change `environment` in the spec, or `setup` in the site file")
     if not facts.said.get("python"):
-        mend = "put it where the nodes see it, or name another: environment.venv, environment.conda"
-        return missing(name, f"there is no {wanted.python} here", mend)
+        hint = "put it where the nodes see it, or name another: environment.venv, environment.conda"
+        return missing(name, f"there is no {wanted.python} here", hint)
     version = facts.python.get("python")
     return fine(name, f"Python {version or ''} at {facts.said['python']}".replace("  ", " "))
 
@@ -149,10 +149,10 @@ def packages(facts: Facts, wanted: NodeRequest) -> Finding | None:
         return _workload(facts, wanted)
     if status is None or not facts.said.get("python"):
         return None  # reported as the environment
-    said = facts.message("worker") or f"status {status}"
+    message = facts.message("worker") or f"status {status}"
     if facts.hung("worker"):
-        said = "it took too long: is the file system that holds it slow?"
-    return missing("jobkit", f"this Python cannot run jobkit's worker: {said}", f"{facts.pip} jobkit")
+        message = "it took too long: is the file system that holds it slow?"
+    return missing("jobkit", f"this Python cannot run jobkit's worker: {message}", f"{facts.pip} jobkit")
 
 
 def _workload(facts: Facts, wanted: NodeRequest) -> Finding:
@@ -162,8 +162,8 @@ def _workload(facts: Facts, wanted: NodeRequest) -> Finding:
             return warning("jobkit", "it runs, but looking at its packages took too long")
         return missing("jobkit", f"looking at its packages failed: {facts.message('examine')}".strip(": "))
     if error := examined.get("workload_error"):
-        mend = examined.get("workload_hint") or "install what it imports into that environment"
-        return missing("jobkit", str(error), str(mend))
+        hint = examined.get("workload_hint") or "install what it imports into that environment"
+        return missing("jobkit", str(error), str(hint))
     version, here = examined.get("jobkit"), wanted.jobkit
     if version != here:
         return warning(
@@ -181,16 +181,16 @@ def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
     if torch.get("version") is None:
         return missing("torch", f"it cannot be imported: {torch.get('error')}", f"{facts.pip} torch")
     built = f"for CUDA {torch['built_for']}" if torch.get("built_for") else "a CPU build"
-    said = f"torch {torch['version']}, {built}, imported in {torch.get('import_s')} s"
+    message = f"torch {torch['version']}, {built}, imported in {torch.get('import_s')} s"
     if wanted.device == "cuda" and not torch.get("built_for"):
         asks = "the sweep asks for one" if wanted.given else "the cluster has some"
-        said += f": it cannot use a GPU, and {asks}"
+        message += f": it cannot use a GPU, and {asks}"
         install = cuda_install_command(facts.said.get("python", "python"))
-        return _lacking(wanted)("torch", said, f"{FOR_CUDA}\n{install}")
+        return _lacking(wanted)("torch", message, f"{FOR_CUDA}\n{install}")
     if (torch.get("import_s") or 0) > SLOW_IMPORT_S:
-        said += ": that is slow, and every point pays it"
-        return warning("torch", said, "put the environment on a faster disk")
-    return fine("torch", said)
+        message += ": that is slow, and every point pays it"
+        return warning("torch", message, "put the environment on a faster disk")
+    return fine("torch", message)
 
 
 def _lacking(wanted: NodeRequest) -> Callable[[str, str, str], Finding]:
@@ -205,16 +205,16 @@ def cuda(facts: Facts, wanted: NodeRequest) -> Finding | None:
         return None
     if torch.get("works"):
         devices, memory = torch.get("devices") or 0, format_bytes_gib(torch.get("total_bytes") or 0)
-        said = f"{devices} x {torch.get('name')}, {memory}"
+        message = f"{devices} x {torch.get('name')}, {memory}"
         if devices < wanted.gpus:
             return warning(
-                "CUDA", f"{said}; asked for: {wanted.gpus}", "change requests.gpus in the site file"
+                "CUDA", f"{message}; asked for: {wanted.gpus}", "change requests.gpus in the site file"
             )
-        return fine("CUDA", said)
+        return fine("CUDA", message)
     if not wanted.on_node:
         return unknown("CUDA", f"not on this machine: {torch.get('why')}", ON_NODE)
-    mend = "does the site file's requests.gpus ask for a GPU, and the queue have one? See nvidia-smi in a job"
-    return _lacking(wanted)("CUDA", str(torch.get("why")), mend)
+    hint = "does the site file's requests.gpus ask for a GPU, and the queue have one? See nvidia-smi in a job"
+    return _lacking(wanted)("CUDA", str(torch.get("why")), hint)
 
 
 def nvml(facts: Facts, wanted: NodeRequest) -> Finding | None:
@@ -225,13 +225,14 @@ def nvml(facts: Facts, wanted: NodeRequest) -> Finding | None:
     if not gpus and not wanted.on_node:
         return unknown("NVML", "no NVIDIA driver here", ON_NODE)
     if not gpus:
-        said = "the driver's library does not answer: then only torch reports memory"
-        return warning("NVML", said, "ask the cluster's support about libnvidia-ml.so on the nodes")
-    said = f"driver {gpus[0].get('driver')}, {', '.join(str(gpu.get('name')) for gpu in gpus)}"
+        message = "the driver's library does not answer: then only torch reports memory"
+        return warning("NVML", message, "ask the cluster's support about libnvidia-ml.so on the nodes")
+    message = f"driver {gpus[0].get('driver')}, {', '.join(str(gpu.get('name')) for gpu in gpus)}"
     if busy := [gpu for gpu in gpus if gpu.get("processes")]:
-        said += f"; other processes compute on {len(busy)} of them: figures would be theirs too"
-        return warning("NVML", said, "ask for a GPU of your own, if the site has a way (resources.options)")
-    return fine("NVML", said)
+        message += f"; other processes compute on {len(busy)} of them: figures would be theirs too"
+        hint = "ask for a GPU of your own, if the site has a way (resources.options)"
+        return warning("NVML", message, hint)
+    return fine("NVML", message)
 
 
 def accounting_mode(facts: Facts, wanted: NodeRequest) -> Finding | None:
@@ -239,13 +240,13 @@ def accounting_mode(facts: Facts, wanted: NodeRequest) -> Finding | None:
     modes = [gpu.get("accounting") for gpu in facts.python.get("gpus") or ()]
     if wanted.device != "cuda" or not modes:
         return None
-    said = "off: fine, jobkit samples memory itself; on, a peak between two samples would be kept too"
-    said += " (an administrator's nvidia-smi -am 1)"
+    message = "off: fine, jobkit samples memory itself; on, a peak between two samples would be kept too"
+    message += " (an administrator's nvidia-smi -am 1)"
     if all(modes):
-        said = "on: the driver keeps the peak of a process that was killed"
+        message = "on: the driver keeps the peak of a process that was killed"
     elif all(mode is None for mode in modes):
-        said = "these GPUs have none (MIG has not); jobkit samples memory itself"
-    return fine("GPU accounting", said)
+        message = "these GPUs have none (MIG has not); jobkit samples memory itself"
+    return fine("GPU accounting", message)
 
 
 PYTHON: tuple[Probe, ...] = (environment, packages, torch, cuda, nvml, accounting_mode)

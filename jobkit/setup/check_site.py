@@ -51,8 +51,8 @@ def controller(survey: Survey) -> Finding:
     """Return whether the scheduler answers: without it nothing else can be found out."""
     product = f"{survey.product} {survey.version}".strip()
     if survey.trouble:
-        mend = f"is this a login node? If it is, {SUPPORT} whether the scheduler is up"
-        return missing("scheduler", f"{product} does not answer: {' '.join(survey.trouble.split())}", mend)
+        hint = f"is this a login node? If it is, {SUPPORT} whether the scheduler is up"
+        return missing("scheduler", f"{product} does not answer: {' '.join(survey.trouble.split())}", hint)
     cluster = f", cluster {survey.cluster}" if survey.cluster else ""
     return fine("scheduler", f"{product} answers{cluster}")
 
@@ -62,29 +62,29 @@ def queue(survey: Survey, asking: SiteRequest) -> Finding:
     noun = survey.queue_noun
     if survey.queues is None:
         return _unanswered(noun, survey, "nodes", "queues")
-    queues, mend = asking.queues(survey), f"change {asking.queue_key}"
+    queues, hint = asking.queues(survey), f"change {asking.queue_key}"
     if queues.unknown:
-        return missing(noun, queues.unknown.said, mend)
+        return missing(noun, queues.unknown.said, hint)
     if not queues.queues:
         return missing(noun, f"the cluster has no {noun}", SUPPORT)
     usable = [queue for queue in queues.queues if not queue.closed]
     if not usable:
-        said = "; ".join(
+        message = "; ".join(
             f"{noun} {queue.name!r} takes no jobs of yours: {queue.closed}" for queue in queues.queues
         )
         others = ", ".join(queue.name for queue in survey.queues if not queue.closed) or "none"
-        return missing(noun, said, f"name another: {mend} (jobs go to: {others})")
-    said = "; ".join(_described(queue) for queue in usable)
+        return missing(noun, message, f"name another: {hint} (jobs go to: {others})")
+    message = "; ".join(_described(queue) for queue in usable)
     if all(queue.only for queue in queues.queues):
         only = queues.queues[0].only
-        return warning(noun, f"{said}; only for {only}", f"if you are not among them, {mend}")
-    return fine(noun, said)
+        return warning(noun, f"{message}; only for {only}", f"if you are not among them, {hint}")
+    return fine(noun, message)
 
 
 def _unanswered(name: str, survey: Survey, *questions: str) -> Finding:
     """Return that the scheduler did not answer a question."""
-    said = next((survey.silent[question] for question in questions if question in survey.silent), "")
-    return unknown(name, f"{survey.product} did not say{': ' if said else ''}{' '.join(said.split())}")
+    message = next((survey.silent[question] for question in questions if question in survey.silent), "")
+    return unknown(name, f"{survey.product} did not say{': ' if message else ''}{' '.join(message.split())}")
 
 
 def _described(queue: Queue) -> str:
@@ -119,17 +119,17 @@ def _gpus_by_resource(survey: Survey, asking: SiteRequest, queues: RequestedQueu
         return None  # `names` reports unknown names; nothing to compare if no host reports any
     here = [queue.name for queue in queues.queues if queue.name in gpu.most]
     if not here:
-        said = f"{queues.where} has no {gpu.name!r}; those that have: {', '.join(gpu.most) or 'none'}"
-        return missing("GPUs", said, f"change {asking.queue_key}, or requests.gpus in the site file")
+        message = f"{queues.where} has no {gpu.name!r}; those that have: {', '.join(gpu.most) or 'none'}"
+        return missing("GPUs", message, f"change {asking.queue_key}, or requests.gpus in the site file")
     free = int(max(gpu.most[name] for name in here))
     if not free:
-        said = f"no {gpu.name!r} is left in {queues.where} now, or none is there"
-        return warning("GPUs", said, f"see {survey.sources['queues']}")
+        message = f"no {gpu.name!r} is left in {queues.where} now, or none is there"
+        return warning("GPUs", message, f"see {survey.sources['queues']}")
     if gpu.counted is Consumable.SLOT and request.slots > 1:
         cpus, gpus = format_count(request.cpus, "CPU"), format_count(request.gpus, "GPU")
         took = format_count(request.gpus * request.cpus, "GPU")
-        said = f"{gpu.name!r} is counted for each slot: {cpus} and {gpus} would take {took}"
-        return warning("GPUs", said, "set resources.cpus: 1 in the spec")
+        message = f"{gpu.name!r} is counted for each slot: {cpus} and {gpus} would take {took}"
+        return warning("GPUs", message, "set resources.cpus: 1 in the spec")
     return fine("GPUs", f"{queues.where}: {gpu.name!r}, {free} on a node now")
 
 
@@ -142,18 +142,18 @@ def names(survey: Survey, asking: SiteRequest) -> Finding | None:
     unknown = [name for name in requested if name not in known]
     if not unknown:
         return fine("resources", f"{', '.join(requested)} are known here")
-    said = "\n".join(no_such("resource", name, known, "").said for name in unknown)
-    return missing("resources", said, "change `requests` in the site file, or resources.options")
+    message = "\n".join(no_such("resource", name, known, "").said for name in unknown)
+    return missing("resources", message, "change `requests` in the site file, or resources.options")
 
 
 def memory(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether the site file and the cluster agree on what memory is counted for."""
     spelling, per = asking.site.requests.memory or "", asking.site.memory_per
-    found = (resource for resource in survey.resources or () if f"{resource.name}=" in spelling)
-    if (resource := next(found, None)) is None or resource.counted in {Consumable.NOT, per}:
+    named = (resource for resource in survey.resources or () if f"{resource.name}=" in spelling)
+    if (resource := next(named, None)) is None or resource.counted in {Consumable.NOT, per}:
         return None
-    said = f"{resource.name!r} is counted for each {resource.counted}; the site file has memory_per: {per}"
-    return warning("memory", said, f"set memory_per: {resource.counted} in the site file")
+    message = f"{resource.name!r} is counted for each {resource.counted}; the site file has memory_per: {per}"
+    return warning("memory", message, f"set memory_per: {resource.counted} in the site file")
 
 
 def nodes(survey: Survey, asking: SiteRequest) -> Finding | None:
@@ -188,10 +188,10 @@ def arrays(survey: Survey, asking: SiteRequest) -> Finding | None:
         return fine(name, "the controller names no limit")
     if limit == 0:
         return missing(name, "the controller takes none: its limit is 0", f"{SUPPORT} about array jobs")
-    said = f"at most {format_count(limit, 'task')} in one"
+    message = f"at most {format_count(limit, 'task')} in one"
     if asking.points > limit:
-        said += f"; {asking.points:,} points become {-(-asking.points // limit)} of them"
-    return fine(name, said)
+        message += f"; {asking.points:,} points become {-(-asking.points // limit)} of them"
+    return fine(name, message)
 
 
 def account(survey: Survey, asking: SiteRequest) -> Finding | None:
@@ -208,18 +208,18 @@ def account(survey: Survey, asking: SiteRequest) -> Finding | None:
         return None
     if not known:
         return missing("account", "every job must name an account or project, and you have none", SUPPORT)
-    said = f"every job must name an account or project (there are: {', '.join(known)})"
-    return missing("account", said, f"set resources.account: {known[0]} in the spec")
+    message = f"every job must name an account or project (there are: {', '.join(known)})"
+    return missing("account", message, f"set resources.account: {known[0]} in the spec")
 
 
 def accounting(survey: Survey, asking: SiteRequest) -> Finding | None:
     """Return whether the scheduler keeps account of jobs that have ended."""
     del asking
-    said = survey.keeping.said
+    message = survey.keeping.said
     if survey.keeping.works is not False:
-        return (fine if survey.keeping.works else unknown)("accounting", said)
-    said += "; sweeps work, but if a point is killed the reason is unknown"
-    return warning("accounting", said, f"{SUPPORT} about accounting")
+        return (fine if survey.keeping.works else unknown)("accounting", message)
+    message += "; sweeps work, but if a point is killed the reason is unknown"
+    return warning("accounting", message, f"{SUPPORT} about accounting")
 
 
 SITE: tuple[Probe, ...] = (queue, gpus, nodes, names, memory, walltime, arrays, account, accounting)
@@ -228,4 +228,4 @@ SITE: tuple[Probe, ...] = (queue, gpus, nodes, names, memory, walltime, arrays, 
 
 def check_site(survey: Survey, asking: SiteRequest) -> list[Finding]:
     """Return the findings about the site of a scheduler that answers."""
-    return [found for probe in SITE if (found := probe(survey, asking)) is not None]
+    return [finding for probe in SITE if (finding := probe(survey, asking)) is not None]

@@ -60,19 +60,19 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
     """Yield the findings from the scheduler's answers, for a point of the spec."""
     if case.local:
         return
-    found = [check_site.controller(survey)]
-    found += [finding for finding in case.opening if finding.name == "site file"]
+    findings = [check_site.controller(survey)]
+    findings += [finding for finding in case.opening if finding.name == "site file"]
     try:
         request = case.request()
     except JobkitError as error:
-        found.append(missing("job script", error.message, error.hint))
+        findings.append(missing("job script", error.message, error.hint))
     else:
         if not survey.trouble:
-            found += check_site.check_site(survey, _asking(case, survey, request))
+            findings += check_site.check_site(survey, _asking(case, survey, request))
             if idle := idle_gpus(case.spec, case.scheduler.NAME, case.device):
-                found.append(warning("GPUs in use", idle, needed_gpus(case.device)))
-            found += _tried(case, request, found)
-    yield from under(survey.product, found)
+                findings.append(warning("GPUs in use", idle, needed_gpus(case.device)))
+            findings += _tried(case, request, findings)
+    yield from under(survey.product, findings)
 
 
 def _asking(case: Case, survey: Survey, request: Request) -> check_site.SiteRequest:
@@ -155,12 +155,12 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
         Whether a node will report which folders it sees: then jobkit does not guess.
     """
     shared = not (case.local or nodes_tell)
-    found = [check_machine.run_folders(case.runs_dir, shared=shared), check_machine.cache(shared=shared)]
+    findings = [check_machine.run_folders(case.runs_dir, shared=shared), check_machine.cache(shared=shared)]
     if case.given:
-        found.append(check_machine.text(case.spec, case.base))
+        findings.append(check_machine.text(case.spec, case.base))
     if needs_model(case):
-        found.append(check_machine.model(case.spec, needed=case.given))
-    yield from under(INPUTS, found)
+        findings.append(check_machine.model(case.spec, needed=case.given))
+    yield from under(INPUTS, findings)
 
 
 def python_here(case: Case) -> Iterator[Finding]:

@@ -131,8 +131,8 @@ def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path
         opening.append(missing("site file", error.message, error.hint))
         return find_site(default, scheduler)
     if name == "auto" and site.name == default and not runs_here(scheduler):
-        said = f"none of your own: the shipped {default} is used, which guesses this cluster's names"
-        opening.append(warning("site file", said, f"jobkit init   (it writes {own_site()})"))
+        message = f"none of your own: the shipped {default} is used, which guesses this cluster's names"
+        opening.append(warning("site file", message, f"jobkit init   (it writes {own_site()})"))
     else:
         opening.append(fine("site file", f"{site.name} ({file})"))
     return site, file

@@ -37,8 +37,8 @@ def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -
         Told how the wait goes.
     """
     if case.local:
-        said = "no scheduler here to give a job to: points run on this machine, which was looked at"
-        yield from under(WHERE, [fine("job", said)])
+        message = "no scheduler here to give a job to: points run on this machine, which was looked at"
+        yield from under(WHERE, [fine("job", message)])
         return
     if exit_code(before):
         yield from under(WHERE, [unknown("job", "not submitted: something that it needs is missing above")])
@@ -50,12 +50,12 @@ def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -
         return
     try:
         say(f"\nsubmitted: {case.scheduler.NAME} job {errand.job}; waiting for it (Ctrl-C cancels it)")
-        found = _waited(case, errand, within_s, say)
+        findings = _waited(case, errand, within_s, say)
     except KeyboardInterrupt:
         say(errand.cancel())
         raise
-    yield from found
-    if not any(one.status is Status.MISSING for one in found):
+    yield from findings
+    if not any(finding.status is Status.MISSING for finding in findings):
         shutil.rmtree(errand.run_dir, ignore_errors=True)
 
 
@@ -103,20 +103,20 @@ def _trouble(job: Errand, within_s: float) -> Finding | None:
 
 def _not_begun(job: Errand, within_s: float) -> Finding:
     why = job.scheduler.explain(job.queued) if job.queued else "the queue does not say why"
-    said = f"it did not begin within {format_clock(within_s)} ({why}); {job.cancel()}"
+    message = f"it did not begin within {format_clock(within_s)} ({why}); {job.cancel()}"
     return missing(
-        "job", said, "jobkit doctor --submit --within 2h waits longer; or name a queue that is less busy"
+        "job", message, "jobkit doctor --submit --within 2h waits longer; or name a queue that is less busy"
     )
 
 
 def _gone(job: Errand) -> Finding:
     """Return that the job has ended and left no answer at home, with what it left elsewhere."""
     log = next((line.strip() for line in reversed(job.log.splitlines()) if line.strip()), "")
-    said = f"job {job.job} left the queue, and no answer came home to {job.run_dir}"
+    message = f"job {job.job} left the queue, and no answer came home to {job.run_dir}"
     if log:
-        return missing("job", f"{said}; its log ends: {log}", f"less {job.run_dir}/logs/*")
-    mend = "can the nodes write there? Name a folder that they see: --runs-dir FOLDER"
-    return missing("job", f"{said}, nor a log", f"{mend}; {_person(job)}")
+        return missing("job", f"{message}; its log ends: {log}", f"less {job.run_dir}/logs/*")
+    hint = "can the nodes write there? Name a folder that they see: --runs-dir FOLDER"
+    return missing("job", f"{message}, nor a log", f"{hint}; {_person(job)}")
 
 
 def _person(job: Errand) -> str:
@@ -141,5 +141,5 @@ def _clock(facts: Facts, seen_at: float) -> Iterator[Finding]:
     """Yield that the node's clock is off: times in records are the node's."""
     end = facts.number("end")
     if end is not None and abs(seen_at - end) > SKEW_S:
-        said = f"the node's clock differs from this machine's by {abs(seen_at - end):.0f} s"
-        yield warning("clock", said, "ask the cluster's support about NTP")
+        message = f"the node's clock differs from this machine's by {abs(seen_at - end):.0f} s"
+        yield warning("clock", message, "ask the cluster's support about NTP")

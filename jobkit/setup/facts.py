@@ -62,9 +62,9 @@ def read_facts(answer: str, examined: str) -> Facts:
         A JSON object; empty if there is no such file.
     """
     pairs = (line.partition("=") for line in answer.splitlines())
-    said = {key: value for key, sign, value in pairs if sign}
+    values = {key: value for key, sign, value in pairs if sign}
     try:
         python = json.loads(examined or "{}")
     except ValueError:
         python = {}
-    return Facts(said=said, python=python if isinstance(python, dict) else {})
+    return Facts(said=values, python=python if isinstance(python, dict) else {})

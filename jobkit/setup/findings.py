@@ -35,7 +35,7 @@ class Finding:
         Of the thing, in a word or two.
     said
         What was found, in plain words.
-    mend
+    hint
         The command to type or the key to change; empty if nothing is wrong. The lines after the
         first are commands and are never wrapped.
     where
@@ -45,28 +45,28 @@ class Finding:
     name: str
     status: Status
     said: str
-    mend: str = ""
+    hint: str = ""
     where: str = ""
 
 
-def fine(name: str, said: str) -> Finding:
+def fine(name: str, message: str) -> Finding:
     """Return a finding: the thing is as it must be."""
-    return Finding(name=name, status=Status.OK, said=said)
+    return Finding(name=name, status=Status.OK, said=message)
 
 
-def warning(name: str, said: str, mend: str = "") -> Finding:
+def warning(name: str, message: str, hint: str = "") -> Finding:
     """Return a finding: a sweep works, but look at it."""
-    return Finding(name=name, status=Status.WARNING, said=said, mend=mend)
+    return Finding(name=name, status=Status.WARNING, said=message, hint=hint)
 
 
-def missing(name: str, said: str, mend: str = "") -> Finding:
+def missing(name: str, message: str, hint: str = "") -> Finding:
     """Return a finding: a sweep would not work."""
-    return Finding(name=name, status=Status.MISSING, said=said, mend=mend)
+    return Finding(name=name, status=Status.MISSING, said=message, hint=hint)
 
 
-def unknown(name: str, said: str, mend: str = "") -> Finding:
+def unknown(name: str, message: str, hint: str = "") -> Finding:
     """Return a finding: it cannot be checked from here."""
-    return Finding(name=name, status=Status.UNKNOWN, said=said, mend=mend)
+    return Finding(name=name, status=Status.UNKNOWN, said=message, hint=hint)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
@@ -83,10 +83,10 @@ def lines(finding: Finding, width: int = WIDTH) -> list[str]:
         *wrap(first, width, first=head, below=below),
         *(w for line in rest for w in wrap(line, width, first=below, below=below)),
     ]
-    words, *commands = map(printable, finding.mend.splitlines() or [""])
-    mend = wrap(words, width, first=f"{below}-> ", below=f"{below}   ") if words else []
-    mend += [f"{below}   {command}" for command in commands]
-    return [line.rstrip() for line in (*lines, *mend)]
+    words, *commands = map(printable, finding.hint.splitlines() or [""])
+    hint = wrap(words, width, first=f"{below}-> ", below=f"{below}   ") if words else []
+    hint += [f"{below}   {command}" for command in commands]
+    return [line.rstrip() for line in (*lines, *hint)]
 
 
 def summary(findings: Iterable[Finding]) -> str:
@@ -118,6 +118,9 @@ def as_json(findings: Sequence[Finding]) -> dict[str, object]:
     counted = Counter(finding.status for finding in findings)
     return {
         "schema": SCHEMA,
-        "findings": [asdict(finding) for finding in findings],
+        "findings": [
+            {"mend" if name == "hint" else name: value for name, value in asdict(finding).items()}
+            for finding in findings
+        ],
         "counts": {status.value: counted[status] for status in Status},
     }

@@ -109,9 +109,9 @@ def _asked(plan: Plan) -> Survey:
         return Survey(product=plan.scheduler.TITLE, queues=(queue,))
     survey = ask_site(plan.scheduler)
     if survey.trouble or survey.queues is None:
-        said = survey.trouble or "\n".join(survey.silent.values())
+        message = survey.trouble or "\n".join(survey.silent.values())
         raise JobkitError(
-            f"{survey.product} does not answer; nothing was written: {said}",
+            f"{survey.product} does not answer; nothing was written: {message}",
             hint="is this a login node? jobkit doctor checks more",
             exit_code=ExitCode.REFUSED,
         )
@@ -122,8 +122,8 @@ def _files(plan: Plan, survey: Survey, choice: Choice) -> list[tuple[Written, st
     files = []
     if plan.write_site and plan.site_file is not None:
         usual = load_site(f"{plan.scheduler.NAME}-default", plan.scheduler.NAME)
-        found = "`site: auto` finds it" if plan.own else f"a spec names it: site: {plan.site_file}"
-        what = Written(path=plan.site_file, what=f"what this cluster calls things; {found}")
+        use = "`site: auto` finds it" if plan.own else f"a spec names it: site: {plan.site_file}"
+        what = Written(path=plan.site_file, what=f"what this cluster calls things; {use}")
         files.append((what, site_text(survey, choice, usual, plan)))
     if plan.spec_file is not None:
         what = Written(path=plan.spec_file, what="a sweep to start from")

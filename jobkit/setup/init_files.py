@@ -181,9 +181,9 @@ def _why(choice: Choice, survey: Survey) -> str:
     return _and_others(f"{'the default, and ' if queue.default else ''}it has GPUs", others, "so have")
 
 
-def _and_others(said: str, others: Iterable[str], words: str = "there are also") -> str:
+def _and_others(message: str, others: Iterable[str], words: str = "there are also") -> str:
     listed = ", ".join(others)
-    return f"{said}; {words}: {listed}" if listed else said
+    return f"{message}; {words}: {listed}" if listed else message
 
 
 _Spelt = dict[str, tuple[str | None, str]]

@@ -129,16 +129,16 @@ def _account(account: Accounted) -> str:
 def _next(run: RunStanding, point: PointStanding, folder: str) -> Sequence[Step]:
     """Return what to type next for a point: its log, and what releases it or runs it again."""
     typed, index = shell_quote(folder), point.point.index
-    found = [Step(f"jobkit logs {typed} {index}", "prints its log", Kind.LOG)] if point.tries else []
+    next_steps = [Step(f"jobkit logs {typed} {index}", "prints its log", Kind.LOG)] if point.tries else []
     if point.standing is Standing.MISSING:
-        found.append(Step(f"jobkit resume {typed} {index}", "runs it"))
+        next_steps.append(Step(f"jobkit resume {typed} {index}", "runs it"))
     elif point.standing in {Standing.STUCK, Standing.WAITING}:
-        found += releases(run, [point], typed)
+        next_steps += releases(run, [point], typed)
     elif point.standing in {Standing.FAILED, Standing.DONE}:
         outcome = point.outcome or Outcome.LOST
-        found += [
+        next_steps += [
             step
             for step in remedy(outcome, point.verdict.evidence, run=typed, point=index, alone=True)
             if step.kind is not Kind.LOG
         ]
-    return [step for step in found if run.mine or step.kind in HARMLESS]
+    return [step for step in next_steps if run.mine or step.kind in HARMLESS]

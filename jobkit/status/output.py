@@ -53,7 +53,7 @@ def run_json(run: RunStanding, folder: str) -> Json:
 
 def point_json(run: RunStanding, point: PointStanding, *, with_tries: bool = False) -> Json:
     """Return a point as JSON takes it."""
-    found: Json = {
+    fields: Json = {
         "index": point.point.index,
         "point": point.point.point_id,
         "params": dict(point.point.params),
@@ -73,7 +73,7 @@ def point_json(run: RunStanding, point: PointStanding, *, with_tries: bool = Fal
         **_progress(point.progress),
     }
     tries = listed_tries(point) if with_tries else ()
-    return {**found, "all_tries": [_try(run, point, tried) for tried in tries]} if tries else found
+    return {**fields, "all_tries": [_try(run, point, tried) for tried in tries]} if tries else fields
 
 
 def _task(task: Task | None) -> Json:

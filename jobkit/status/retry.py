@@ -131,7 +131,7 @@ def groups(
     anywhere
         Whether nodes cannot be excluded, because the site file does not name an option for it.
     """
-    found: dict[tuple[Overrides, Change], list[int]] = {}
+    indices_by_change: dict[tuple[Overrides, Change], list[int]] = {}
     for point in points:
         given = merge_overrides(given_to.get(point.task, ()) if point.task else (), now)
         tries = comparable_tries(point, given_to, given)
@@ -139,21 +139,21 @@ def groups(
         change = retry(policy, tries) if strictly else growth(policy, tries)
         if change is not None:
             change = change.model_copy(update={"exclude": ()}) if anywhere else change
-            found.setdefault((given, change), []).append(point.point.index)
+            indices_by_change.setdefault((given, change), []).append(point.point.index)
     keep = [_key(word) for word in now]
     return [
         Group(given, change, tuple(indices), changed(spec_of(given), change, keep=keep))
-        for (given, change), indices in found.items()
+        for (given, change), indices in indices_by_change.items()
     ]
 
 
 def due(run: RunStanding, policy: Policy) -> bool:
     """Tell whether a policy runs a point of a run again."""
     given = standing.given_to(run)
-    failed = [point for point in run.points if point.standing is Standing.FAILED]
     return any(
         retry(policy, comparable_tries(point, given, given.get(point.task, ()) if point.task else ()))
-        for point in failed
+        for point in run.points
+        if point.standing is Standing.FAILED
     )
 
 

@@ -275,7 +275,7 @@ class RunStanding:
     @cached_property
     def jobs(self) -> list[JobStanding]:
         """The jobs that find the largest batch, and those that run again what the policy says."""
-        found = []
+        jobs = []
         for submission, queued in (*followers(self, Role.FIND), *followers(self, Role.FOLLOW)):
             if queued is not None:
                 state = _JOB_STATES.get(queued.state, str(Standing.UNSETTLED))
@@ -283,8 +283,8 @@ class RunStanding:
             else:
                 why = self.ends.get(first_task(submission), "")
                 state = ENDED if why else str(Standing.UNSETTLED)
-            found.append(JobStanding(submission=submission, state=state, why=why, queued=queued))
-        return found
+            jobs.append(JobStanding(submission=submission, state=state, why=why, queued=queued))
+        return jobs
 
     @cached_property
     def to_go_s(self) -> float | None:

@@ -81,9 +81,8 @@ def resolve_words(words: Sequence[str]) -> RunAndPoints:
     runs: list[Path] = []
     points: list[str] = []
     for word in words:
-        found = find_run(word)
-        if found:
-            runs.append(found)
+        if run := find_run(word):
+            runs.append(run)
         elif runs:
             points.append(word)
         else:
@@ -128,10 +127,10 @@ def run_named(word: Path | str) -> Path:
     JobkitError
         If it names none.
     """
-    found = find_run(word)
-    if found is None:
+    run = find_run(word)
+    if run is None:
         raise _no_run(str(word))
-    return found
+    return run
 
 
 def run_or_latest(word: Path | str | None) -> Path:
@@ -209,18 +208,18 @@ def runs_in(folder: Path) -> list[Path]:
         If the folder cannot be read, or holds no run.
     """
     try:
-        found = [path for path in folder.iterdir() if is_run_folder(path)]
+        runs = [path for path in folder.iterdir() if is_run_folder(path)]
     except OSError as error:
         raise JobkitError(f"no runs in {folder}: {error.strerror}", hint=how_to_begin()) from error
-    if not found:
+    if not runs:
         raise JobkitError(f"no runs in {folder}", hint=how_to_begin())
-    return sorted(found, key=_when, reverse=True)
+    return sorted(runs, key=_when, reverse=True)
 
 
 def _when(run: Path) -> str:
-    found = _STAMP.search(run.name)
-    if found:
-        return found[1]
+    stamp = _STAMP.search(run.name)
+    if stamp:
+        return stamp[1]
     made = datetime.fromtimestamp((run / POINTS_FILE).stat().st_mtime).astimezone()
     return made.strftime("%Y%m%d-%H%M%S")
 

@@ -194,10 +194,10 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
         error.exit_code = ExitCode.REFUSED
         if not unsure:
             raise
-        found = f"jobkit resume {shell_path(run_dir)} finds it by its name, or submits it again"
+        command = f"jobkit resume {shell_path(run_dir)} finds it by its name, or submits it again"
         raise SubmissionUnconfirmed(
             f"{error.message}\n  so it is not known whether {scheduler.NAME} took the job",
-            hint=f"in half a minute, {found}",
+            hint=f"in half a minute, {command}",
             exit_code=ExitCode.REFUSED,
         ) from error
 

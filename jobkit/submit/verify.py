@@ -81,7 +81,7 @@ def _here(run_dir: Path, before: int) -> int:
     say("predicting the largest batch and running it here")
     with local.as_driver(run_dir) as job_id:
         local.find_largest(run_dir, lambda _: None, job_id)
-    found = trials(run_dir)[before:]
-    for line in describe_trials(found):
+    tried = trials(run_dir)[before:]
+    for line in describe_trials(tried):
         terminal.say(line)
-    return 0 if found and (found[-1].held or found[-1].proved) else ExitCode.FAILED
+    return 0 if tried and (tried[-1].held or tried[-1].proved) else ExitCode.FAILED

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -19,6 +20,7 @@ from jobkit.core.units import (
     format_walltime,
     parse_duration,
     parse_size,
+    pauses,
 )
 
 
@@ -156,3 +158,9 @@ def test_a_size_that_no_machine_has_is_refused() -> None:
 )
 def test_figures_have_their_units(shown: str, text: str) -> None:
     assert shown == text
+
+
+def test_pauses_grow_to_the_slowest() -> None:
+    first = list(itertools.islice(pauses(0.2, 2.0), 20))
+    assert first[:4] == pytest.approx([0.2, 0.26, 0.338, 0.4394])
+    assert first[-1] == 2.0

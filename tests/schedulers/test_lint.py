@@ -39,11 +39,11 @@ def test_a_script_may_be_for_both() -> None:
     assert list(looked.found) == ["slurm", "sge"]
     assert looked.lines() == [
         "both.sh:2: # SBATCH -n 4",
-        f"    ignored (Slurm): {SLURM_RULES['misspelt'].told}",
+        f"    ignored (Slurm): {SLURM_RULES['misspelt'].message}",
         "    write #SBATCH -n 4, or, to leave it out on purpose, ##SBATCH ...",
         "both.sh:4: #$ -soft",
-        f"    ignored (Grid Engine): {SGE_RULES['soft-alone'].told}",
-        f"    {SGE_RULES['soft-alone'].mend}",
+        f"    ignored (Grid Engine): {SGE_RULES['soft-alone'].message}",
+        f"    {SGE_RULES['soft-alone'].hint}",
     ]
     told = looked.as_json()
     assert told["schedulers"] == ["slurm", "sge"]

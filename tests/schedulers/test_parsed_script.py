@@ -46,12 +46,12 @@ def test_the_first_line_that_ends_as_on_windows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "mend"), [("there", ["there"]), ("my logs", ["'my logs'"]), ("here", []), ("", [])]
+    ("folder", "hint"), [("there", ["there"]), ("my logs", ["'my logs'"]), ("here", []), ("", [])]
 )
-def test_a_folder_is_missing_only_where_it_was_looked_for(folder: str, mend: list[str]) -> None:
+def test_a_folder_is_missing_only_where_it_was_looked_for(folder: str, hint: list[str]) -> None:
     rules = {"folder": Rule(Effect.LOST, "", "{quoted}")}
     script = read_script("", lambda path: path == "here")
-    assert [one.mend for one in missing_folder(rules, script, script.lines[0], folder)] == mend
+    assert [one.hint for one in missing_folder(rules, script, script.lines[0], folder)] == hint
     assert not list(missing_folder(rules, read_script(""), script.lines[0], folder))
 
 

@@ -38,7 +38,7 @@ def test_commands_that_are_there_and_that_are_not(tmp_path: Path, monkeypatch: p
     found = check_machine.commands(slurm, "as asked")
 
     assert (found.status, found.said) == (Status.MISSING, f"not on PATH: {slurm.COMMANDS[-1]}")
-    assert "--scheduler local" in found.mend
+    assert "--scheduler local" in found.hint
     (tmp_path / slurm.COMMANDS[-1]).touch(mode=0o755)
     assert check_machine.commands(slurm, "as asked").status is Status.OK
     assert check_machine.commands(by_name("local"), "points run here").said == "points run here"
@@ -70,7 +70,7 @@ def test_where_nothing_can_be_written() -> None:
 
     assert found.status is Status.MISSING
     assert found.said.startswith("nothing can be written in /proc: ")
-    assert "--runs-dir" in found.mend
+    assert "--runs-dir" in found.hint
 
 
 def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_a_text_that_is_there_and_one_that_is_not(tmp_path: Path) -> None:
     assert check_machine.text(SweepSpec(name="x", text="a.txt"), tmp_path).said == "a.txt (11 bytes)"
     lost = check_machine.text(SweepSpec(name="x", text="b.txt"), tmp_path)
     assert lost.status is Status.MISSING
-    assert lost.mend
+    assert lost.hint
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_model_that_nobody_asked_for_is_a_warning() -> None:
     found = check_machine.model(SweepSpec(name="x"), needed=False)
 
     assert found.status is Status.WARNING
-    assert found.mend.startswith("jobkit models fetch en")
+    assert found.hint.startswith("jobkit models fetch en")
 
 
 def test_a_model_that_is_there(

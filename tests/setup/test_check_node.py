@@ -54,7 +54,7 @@ def test_a_program_that_is_absent_is_missing_on_a_node_only() -> None:
     assert programs(without, replace(WANTED, rsync=False)).status is Status.OK
     assert (on_node.status, here.status) == (Status.MISSING, Status.WARNING)
     assert "not on PATH: rsync" in on_node.said
-    assert "setup" in on_node.mend
+    assert "setup" in on_node.hint
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_scratch_without_room_or_without_a_folder(said: dict[str, str], words: s
 
     assert found.status is Status.MISSING
     assert words in found.said
-    assert found.mend == "change `scratch` in the site file"
+    assert found.hint == "change `scratch` in the site file"
 
 
 def test_a_scratch_that_cannot_be_made_is_named() -> None:
@@ -99,7 +99,7 @@ def test_what_a_node_cannot_read_is_named() -> None:
     assert found is not None
     assert found.status is Status.MISSING
     assert found.said == "it cannot read /home/ada/text.txt"
-    assert "JOBKIT_CACHE" in found.mend
+    assert "JOBKIT_CACHE" in found.hint
 
 
 def test_what_there_is_nothing_to_say_of() -> None:
@@ -167,19 +167,19 @@ def test_a_cpu_sweep_asks_for_no_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words", "mend"),
+    ("said", "words", "hint"),
     [
         ({"activation": "1", "activation.said": "no module gcc"}, "activated: no module gcc", "environment"),
         ({"activation": "3"}, "activated: status 3", "setup"),
         ({"python": ""}, "there is no python here", "environment.venv"),
     ],
 )
-def test_an_environment_that_cannot_be_made_ready(said: dict[str, str], words: str, mend: str) -> None:
+def test_an_environment_that_cannot_be_made_ready(said: dict[str, str], words: str, hint: str) -> None:
     found = probed(said)["environment"]
 
     assert found.status is Status.MISSING
     assert words in found.said
-    assert mend in found.mend
+    assert hint in found.hint
 
 
 def test_a_look_that_ended_early_says_so_and_no_more() -> None:
@@ -202,7 +202,7 @@ def test_a_python_that_cannot_run_the_worker(said: dict[str, str], words: str) -
 
     assert found.status is Status.MISSING
     assert words in found.said
-    assert found.mend == "/env/bin/python -m pip install jobkit"
+    assert found.hint == "/env/bin/python -m pip install jobkit"
 
 
 def test_a_look_at_packages_that_failed_or_hung() -> None:
@@ -228,7 +228,7 @@ def test_another_jobkit_than_here() -> None:
     found = probed(jobkit="0.0.9")["jobkit"]
 
     assert found.status is Status.WARNING
-    assert found.mend == "/env/bin/python -m pip install jobkit==0.1.0"
+    assert found.hint == "/env/bin/python -m pip install jobkit==0.1.0"
 
 
 def test_torch_that_cannot_be_imported() -> None:
@@ -253,7 +253,7 @@ def test_torch_without_cuda_is_missing_where_a_spec_asks_and_a_warning_where_non
 
 def test_what_brings_a_torch_for_cuda_can_be_pasted() -> None:
     cpu = TORCH | {"built_for": None, "works": False, "why": "is a CPU build"}
-    words, command = probed({"python": "/my env/bin/python"}, torch=cpu)["torch"].mend.splitlines()
+    words, command = probed({"python": "/my env/bin/python"}, torch=cpu)["torch"].hint.splitlines()
 
     assert words.endswith("(jobkit help dependencies):")
     assert subprocess.run(["bash", "-n"], input=command, text=True, check=False).returncode == 0
@@ -273,7 +273,7 @@ def test_a_gpu_that_does_not_work_is_missing_on_a_node_and_unknown_elsewhere() -
     assert on_node["CUDA"].status is Status.MISSING
     assert "sees no device" in on_node["CUDA"].said
     assert here["CUDA"].status is Status.UNKNOWN
-    assert "--submit" in here["CUDA"].mend
+    assert "--submit" in here["CUDA"].hint
 
 
 def test_fewer_gpus_than_were_asked_for() -> None:

@@ -60,7 +60,7 @@ def test_a_scheduler_that_does_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "name", "said", "mend"),
+    ("changes", "name", "said", "hint"),
     [
         ({"queue": "gqu"}, "partition", "did you mean 'gpu'?", "change `queue` in the site file"),
         (
@@ -77,12 +77,12 @@ def test_a_scheduler_that_does_not() -> None:
         ({"limit": 0}, "array jobs", "takes none", "support"),
     ],
 )
-def test_what_the_cluster_does_not_have(changes: dict[str, Any], name: str, said: str, mend: str) -> None:
+def test_what_the_cluster_does_not_have(changes: dict[str, Any], name: str, said: str, hint: str) -> None:
     found = looked(OTHER, asking(**changes))[name]
 
     assert found.status is Status.MISSING
     assert said in found.said
-    assert mend in found.mend
+    assert hint in found.hint
 
 
 def test_of_a_partition_that_there_is_not_nothing_more_is_said() -> None:
@@ -180,7 +180,7 @@ def test_what_no_node_has() -> None:
     many = looked(LAB, asking(cpus=99))["nodes"]
     assert many.status is Status.MISSING
     assert "partition 'cpu' has no node with 99 CPUs: 2 nodes have 8 CPUs" in many.said
-    assert many.mend == "change resources.cpus, or the queue"
+    assert many.hint == "change resources.cpus, or the queue"
     slots = looked(GRID, grid(cpus=99, slots=99))["nodes"]
     assert slots.status is Status.WARNING
     assert "no node with 99 CPUs: localhost has 8 CPUs" in slots.said
@@ -202,7 +202,7 @@ def test_gpus_that_are_counted_for_each_slot() -> None:
 
     assert found.status is Status.WARNING
     assert "4 CPUs and 1 GPU would take 4 GPUs" in found.said
-    assert found.mend == "set resources.cpus: 1 in the spec"
+    assert found.hint == "set resources.cpus: 1 in the spec"
     assert looked(GRID, grid(cpus=4, requests=Requests(gpus=SGE.gpus)))["GPUs"].status is Status.OK
 
 
@@ -230,7 +230,7 @@ def test_a_site_file_that_counts_memory_otherwise_than_the_cluster() -> None:
     per_slot = looked(GRID_OTHER, grid(requests=OTHER_SGE, resources=("gpu",), memory_per="slot"))
 
     assert per_job["memory"].status is Status.WARNING
-    assert per_job["memory"].mend == "set memory_per: slot in the site file"
+    assert per_job["memory"].hint == "set memory_per: slot in the site file"
     assert "memory" not in per_slot
     assert "memory" not in looked(GRID, grid())
     assert {Consumable.SLOT.value, Consumable.JOB.value} == {"slot", "job"}, "as the site file spells them"

@@ -49,10 +49,10 @@ def test_a_job_that_the_scheduler_refuses_is_told_once_in_its_words(fake_slurm: 
     found = asked(case_of("slurm", overrides=("resources.queue=gqu",)))
 
     assert "did you mean 'gpu'?" in found["partition"].said
-    assert found["partition"].mend == "change resources.queue in the spec"
+    assert found["partition"].hint == "change resources.queue in the spec"
     assert found["job"].status is Status.MISSING
     assert found["job"].said.startswith("sbatch refuses the job: ")
-    assert found["job"].mend == "fix what is missing above first"
+    assert found["job"].hint == "fix what is missing above first"
 
 
 def test_a_job_that_only_the_scheduler_itself_refuses(fake_slurm: FakeCluster) -> None:
@@ -60,7 +60,7 @@ def test_a_job_that_only_the_scheduler_itself_refuses(fake_slurm: FakeCluster) -
     found = asked(case_of("slurm", overrides=("resources.constraint=ib",)))
 
     assert [one.name for one in found.values() if one.status is Status.MISSING] == ["job"]
-    assert "requests" in found["job"].mend
+    assert "requests" in found["job"].hint
 
 
 def test_what_no_node_has_and_gpus_that_nothing_uses(fake_slurm: FakeCluster) -> None:
@@ -68,9 +68,9 @@ def test_what_no_node_has_and_gpus_that_nothing_uses(fake_slurm: FakeCluster) ->
     found = asked(case_of("slurm", overrides=("resources.memory=900GiB", "resources.gpus=1", "device=cpu")))
 
     assert "has no node with 900.00 GiB of memory: 2 nodes have 8 CPUs" in found["nodes"].said
-    assert found["nodes"].mend == "change resources.memory, or the queue"
+    assert found["nodes"].hint == "change resources.memory, or the queue"
     assert found["GPUs in use"].status is Status.WARNING
-    assert found["GPUs in use"].mend == "--set resources.gpus=0"
+    assert found["GPUs in use"].hint == "--set resources.gpus=0"
 
 
 def test_the_file_that_names_the_queue_is_named(fake_slurm: FakeCluster, here: Path) -> None:
@@ -81,12 +81,12 @@ def test_the_file_that_names_the_queue_is_named(fake_slurm: FakeCluster, here: P
 
     assert "gqu" not in str(found.get("partition")), "the requests cannot even be spelt"
     assert "resources.gpus is asked for, but site 'ours' does not say how" in found["job script"].said
-    assert found["job script"].mend.startswith("put requests.gpus into the site file")
+    assert found["job script"].hint.startswith("put requests.gpus into the site file")
     more = 'requests: {queue: "-p {queue}", gpus: "--gres=gpu:{gpus}", memory: "--mem={memory}", '
     text = f'name: ours\nscheduler: slurm\nqueue: gqu\n{more}walltime: "--time={{walltime}}"}}\n'
     site.write_text(text, encoding="utf-8")
     found = asked(case_of("slurm", site=str(site)))
-    assert found["partition"].mend == f"change `queue` in {site}"
+    assert found["partition"].hint == f"change `queue` in {site}"
 
 
 def test_a_controller_that_is_away_is_all_there_is_to_say(fake_slurm: FakeCluster) -> None:
@@ -157,7 +157,7 @@ def test_a_venv_without_jobkit(here: Path) -> None:
 
     assert found["jobkit"].status is Status.MISSING
     assert "No module named 'jobkit'" in found["jobkit"].said
-    assert found["jobkit"].mend == f"{venv}/bin/python -m pip install jobkit"
+    assert found["jobkit"].hint == f"{venv}/bin/python -m pip install jobkit"
 
 
 def test_a_venv_that_is_not_there() -> None:

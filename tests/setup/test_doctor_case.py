@@ -30,7 +30,7 @@ def test_without_a_spec_a_small_one_is_looked_at() -> None:
     assert case.spec.resources.gpus == 0
     (found,) = case.opening
     assert (found.name, found.status) == ("site file", Status.WARNING)
-    assert found.mend.startswith("jobkit init")
+    assert found.hint.startswith("jobkit init")
 
 
 def test_the_small_one_asks_for_a_gpu_where_the_site_has_some() -> None:

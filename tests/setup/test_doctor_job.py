@@ -89,7 +89,7 @@ def test_a_queue_that_does_not_start_it_is_not_waited_for_for_ever(fake_slurm: F
     assert "it did not begin within 0:02" in found["job"].said
     assert "Resources" in found["job"].said
     assert f"job {job.id} was cancelled" in found["job"].said
-    assert "--within" in found["job"].mend
+    assert "--within" in found["job"].hint
     assert any("pending" in line for line in said)
     assert _over(fake_slurm)
 
@@ -106,7 +106,7 @@ def test_a_job_in_error_is_cancelled_at_once(fake_sge: FakeCluster) -> None:
     assert found["job"].status is Status.MISSING
     assert found["job"].said.startswith("it will not begin: ")
     assert "was cancelled" in found["job"].said
-    assert found["job"].mend.startswith("what the scheduler says: ")
+    assert found["job"].hint.startswith("what the scheduler says: ")
 
 
 def test_ctrl_c_cancels_the_job(fake_slurm: FakeCluster) -> None:

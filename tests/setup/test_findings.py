@@ -34,13 +34,13 @@ def test_what_is_well_has_nothing_to_mend() -> None:
 
 
 def test_a_fault_of_several_lines_stays_so() -> None:
-    first, second, mend = lines(
+    first, second, hint = lines(
         missing("spec", "a.yaml has faults\na.yaml:3:1: queu: no such key", "see docs")
     )
 
     assert first.endswith("a.yaml has faults")
     assert second.strip() == "a.yaml:3:1: queu: no such key"
-    assert mend.strip() == "-> see docs"
+    assert hint.strip() == "-> see docs"
 
 
 def test_a_long_path_stays_in_one_piece() -> None:
@@ -89,14 +89,14 @@ def test_what_is_next_can_be_pasted_with_the_options_that_were_looked_at() -> No
 
 
 TEXT = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=200)
-FINDING = st.builds(Finding, name=TEXT, status=st.sampled_from(Status), said=TEXT, mend=TEXT, where=TEXT)
+FINDING = st.builds(Finding, name=TEXT, status=st.sampled_from(Status), said=TEXT, hint=TEXT, where=TEXT)
 
 
 @given(FINDING)
 def test_no_word_of_a_finding_is_lost(one: Finding) -> None:
     printed = " ".join(" ".join(lines(one)).split())
 
-    for word in (*one.said.split(), *one.mend.split(), one.status):
+    for word in (*one.said.split(), *one.hint.split(), one.status):
         assert word in printed
 
 
@@ -105,5 +105,7 @@ def test_the_json_holds_all_of_it(findings: list[Finding]) -> None:
     told = json.loads(json.dumps(as_json(findings)))
 
     assert told["schema"] == 1
-    assert [Finding(**one | {"status": Status(one["status"])}) for one in told["findings"]] == findings
+    for row in told["findings"]:
+        row |= {"status": Status(row["status"]), "hint": row.pop("mend")}
+    assert [Finding(**row) for row in told["findings"]] == findings
     assert sum(told["counts"].values()) == len(findings)

@@ -79,8 +79,8 @@ def doctor(
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
     within_s = parse_duration(within)
     case = open_case(spec, options)
-    found = _check(case, within_s if submit else None)
-    listed = list(found if as_json else _printed(found))
+    checked = _check(case, within_s if submit else None)
+    listed = list(checked if as_json else _printed(checked))
     if as_json:
         terminal.say(terminal.as_json(findings.as_json(listed), indent=1))
     else:
@@ -118,12 +118,12 @@ def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
         yield from doctor.safely(doctor_job.WHERE, "files", in_job)
 
 
-def _printed(found: Iterable[Finding]) -> Iterator[Finding]:
+def _printed(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Print each finding under its heading, and yield it."""
     from jobkit.setup.findings import WIDTH, lines
 
     where = ""
-    for finding in found:
+    for finding in findings:
         if finding.where != where:
             heading = click.style(finding.where, bold=True)
             terminal.say(("\n" if where else "") + heading, colours=True)

@@ -66,7 +66,8 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
     def shown(standings: Sequence[RunStanding], others: Sequence[Path] = ()) -> str:
         if as_json:
             return f"{output.as_json(standings, runs, what.points, others)}\n"
-        most = _most(whole=whole, in_place=in_place)
+        free = max(1, shutil.get_terminal_size().lines - OTHER_LINES) if in_place else MAX_LISTED
+        most = sys.maxsize if whole else free
         listed = output.text(standings, runs, what.points, width=terminal.page_width(), most=most)
         return listed + output.others(others)
 
@@ -84,10 +85,3 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
 def _write(text: str) -> None:
     sys.stdout.write(text)  # made safe by the screen, whose cursor moves too
     sys.stdout.flush()
-
-
-def _most(*, whole: bool, in_place: bool = False) -> int:
-    """Return the number of points to list: the free lines of a terminal if the screen is redrawn."""
-    if whole:
-        return sys.maxsize
-    return max(1, shutil.get_terminal_size().lines - OTHER_LINES) if in_place else MAX_LISTED

@@ -83,7 +83,8 @@ def _accounted(record: Mapping[str, str]) -> Accounted:
         evidence=f"{words}; {why}" if why else words,
         name=record.get("jobname", ""),
         node=record.get("hostname", ""),
-        max_rss_bytes=_max_rss_bytes(record),
+        # KiB, which 8.1.9 prints as if they were bytes: 300,000,000 bytes are 293.883KB, as measured.
+        max_rss_bytes=(bytes_of(record.get("ru_maxrss", "")) or 0) * 1024 or None,
         elapsed_s=_elapsed_s(record),
     )
 
@@ -121,15 +122,6 @@ def _limits(category: str) -> dict[str, str]:
 def _number(text: str | None) -> int | None:
     found = re.match(r"\d+", text or "")
     return int(found[0]) if found else None
-
-
-def _max_rss_bytes(record: Mapping[str, str]) -> int | None:
-    """Return ru_maxrss, which is in KiB, though 8.1.9 prints those as if they were bytes.
-
-    A process of 300,000,000 bytes is reported as ``293.883KB`` (measured). 0 is not known.
-    """
-    kib = bytes_of(record.get("ru_maxrss", ""))
-    return kib * 1024 if kib else None
 
 
 def _elapsed_s(record: Mapping[str, str]) -> float | None:

@@ -53,7 +53,7 @@ def test_what_is_found(lines: str, expected: str) -> None:
     (one,) = findings
     assert one.text == f"{START}{lines}".split("\n")[one.line - 1].removesuffix("\r")
     assert one.effect == RULES[expected].effect
-    assert "{}" not in one.told + one.mend
+    assert "{}" not in one.message + one.hint
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_folder_of_ones_own_to_begin_in() -> None:
     start = "#!/bin/bash\n#$ -S /bin/bash -wd /work -o logs/\n"
     assert found(start, "/work", "/work/logs") == ()
     (one,) = found(start, "/work", "logs")
-    assert one.mend == "mkdir -p /work/logs"
+    assert one.hint == "mkdir -p /work/logs"
 
 
 def test_without_a_known_folder_a_relative_log_is_left_alone() -> None:

@@ -68,7 +68,7 @@ def test_what_is_found(lines: str, expected: str) -> None:
     (one,) = findings
     assert one.text == f"{START}{lines}".split("\n")[one.line - 1].removesuffix("\r")
     assert one.effect == RULES[expected].effect
-    assert "{" not in one.told + one.mend
+    assert "{" not in one.message + one.hint
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_the_first_line(first: str, expected: list[tuple[int, str]]) -> None:
 def test_folders_are_sought_from_where_the_job_begins() -> None:
     assert rules(f"{START}#SBATCH -o logs/%j --chdir=/work\n", "/work", "/work/logs") == []
     (one,) = found(f"{START}#SBATCH -o 'my logs/%j' --chdir=/work\n", "/work", "my logs")
-    assert one.mend == "mkdir -p '/work/my logs'"
+    assert one.hint == "mkdir -p '/work/my logs'"
 
 
 def test_a_late_directive_names_the_line_to_stand_above() -> None:
     (one,) = found(f"{START}\nmodule load x\n#SBATCH -n 1\n")
-    assert one.mend == "move it above line 3, module load x"
+    assert one.hint == "move it above line 3, module load x"
 
 
 def test_a_script_without_a_directive_is_of_another_kind() -> None:
@@ -157,5 +157,5 @@ def test_any_slip_is_found_and_the_mend_mends_it(word: str, option: str, gap: st
     assume(gap or not word.startswith("SBATCH"))
     (one,) = found(f"{START}#{gap}{word} {option}\n")
     assert one.rule == "misspelt"
-    written = one.mend.removeprefix("write ").partition(", or, ")[0]
+    written = one.hint.removeprefix("write ").partition(", or, ")[0]
     assert found(f"{START}{written}\n") == ()
