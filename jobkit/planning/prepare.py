@@ -14,18 +14,10 @@ from jobkit.core.records import Point
 from jobkit.core.terminal import Say
 from jobkit.core.units import MAX_SECONDS, format_walltime
 from jobkit.fit.lengths import Lengths
-from jobkit.planning import batch_sizes
+from jobkit.planning import batch_sizes, resolve
 from jobkit.planning.job_script import render, render_find, render_follow
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.resolve import (
-    Options,
-    ResolvedSpec,
-    idle_gpus,
-    needed_gpus,
-    refuse_unusable_gpu,
-    resolve,
-    warn,
-)
+from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import Request
@@ -46,6 +38,8 @@ class Prepared:
         With everything ``auto`` decided.
     why
         Why this scheduler, for a person.
+    inputs
+        What its points share, as `jobkit.planning.points.plan` takes it.
     run_dir
         Where the run folder will be; it does not exist yet.
     script
@@ -62,24 +56,13 @@ class Prepared:
     spec: SweepSpec
     site: Site
     why: str
+    inputs: Inputs
     points: tuple[Point, ...]
     run_dir: Path
     script: str
     lengths: Lengths | None = None
     find_script: str | None = None
     follow_script: str | None = None
-
-    @property
-    def inputs(self) -> Inputs:
-        """What its points share, as `jobkit.planning.points.plan` takes it."""
-        first = self.points[0]
-        return Inputs(
-            run_id=first.run_id,
-            text=first.text,
-            model=first.model,
-            device=first.device,
-            workload_folder=first.workload_folder,
-        )
 
     @property
     def request(self) -> Request:
@@ -134,13 +117,13 @@ def prepare(
         With every fault of the spec at once; a missing text, model, site or template is one.
     """
     path, options = Path(path), options or Options()
-    found = resolve(
+    found = resolve.resolve(
         path,
         options,
         fetch=build,
         build=build,
         say=say,
-        check=refuse_unusable_gpu if build else partial(warn, say),
+        check=resolve.refuse_unusable_gpu if build else partial(resolve.warn, say),
     )
     spec, lengths = _sized(found, say, build=build)
     run_dir = options.runs_folder(found.site) / run_id(spec.name)
@@ -151,8 +134,8 @@ def prepare(
         device=spec.device,
         workload_folder=found.workload_folder,
     )
-    if idle := idle_gpus(spec, found.site.scheduler, spec.device):
-        say(f"warning: {idle} ({needed_gpus(spec.device)})")
+    if idle := resolve.idle_gpus(spec, found.site.scheduler, spec.device):
+        say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")
     points = plan(spec, inputs)
     spec = shared_by(spec, len(points))
     if spec.resources.walltime * spec.pack > MAX_SECONDS:
@@ -166,6 +149,7 @@ def prepare(
         spec=spec,
         site=found.site,
         why=found.why,
+        inputs=inputs,
         points=points,
         run_dir=run_dir,
         script=script,

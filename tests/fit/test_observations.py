@@ -9,6 +9,7 @@ import pytest
 from jobkit.core.measurements import Memory, Need
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
+from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import (
     ALLOCATED,
@@ -86,7 +87,7 @@ def test_need_is_the_line_and_allocated_stands_beside_it() -> None:
     assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
     assert found.allocated
     assert found.allocated.slope_bytes == pytest.approx(10_000)
-    assert (found.gpu, found.card_bytes) == (GPU.name, GPU.total_bytes)
+    assert (found.gpu, found.gpu_bytes) == (GPU.name, usable_bytes(GPU.name, GPU.total_bytes or 0))
     assert found.load_by_batch == {size: LOAD * size for size in SIZES}
 
 
@@ -267,7 +268,7 @@ def on_cpu() -> list[Record]:
 
 def test_on_a_cpu_it_is_the_memory_of_the_process() -> None:
     found = told(on_cpu())
-    assert (found.kind, found.points, found.overhead_bytes, found.card_bytes) == (RAM, 5, 0, None)
+    assert (found.kind, found.points, found.overhead_bytes, found.gpu_bytes) == (RAM, 5, 0, None)
     assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
     assert found.load_by_batch == {size: LOAD * size for size in SIZES}
     assert told([replace(on_cpu()[0], memory=Memory()), *on_cpu()[1:]]).points == 4

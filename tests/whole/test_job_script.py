@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import fcntl
 import hashlib
 import os
@@ -20,7 +21,6 @@ from jobkit.core.job_files import Exit, read_begin, read_exit
 from jobkit.core.records import ModelRef, Outcome, Record, TextRef
 from jobkit.planning.job_script import render
 from jobkit.planning.points import Inputs, plan
-from jobkit.run.entities import read_entities
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -134,9 +134,11 @@ def test_a_point_by_hand(tmp_path: Path) -> None:
         "  An indented one,\n  on two lines.\n",
         "The third.\n",
     ]
-    rows = read_entities(run.home(2) / "entities.tsv")
+    with (run.home(2) / "entities.tsv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream, dialect="excel-tab"))
     assert len(rows) == 3
-    assert all(paragraphs[row.paragraph][row.start : row.end] == row.text for row in rows)
+    for row in rows:
+        assert paragraphs[int(row["paragraph"])][int(row["start"]) : int(row["end"])] == row["text"]
     assert run.left_on_scratch() == []
 
 

@@ -10,7 +10,7 @@ from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
 from jobkit.fit import speed
-from jobkit.fit.gpus import GpuKind, common_gpus, usable_bytes
+from jobkit.fit.gpus import GpuKind, common_gpus
 from jobkit.fit.largest_batch import Prediction, capped, predict
 from jobkit.fit.loads import Loads, agreeing, loads_of
 from jobkit.fit.memory_line import Fit
@@ -251,20 +251,20 @@ def _capacity(evidence: MemoryObservations, resources: Resources | None) -> int 
     """Return the limit of what was measured: the GPU's memory, or the RAM asked for."""
     if evidence.kind == RAM:
         return resources.memory if resources else None
-    return usable_bytes(evidence.gpu, evidence.card_bytes) if evidence.card_bytes else None
+    return evidence.gpu_bytes
 
 
 def _predicted(
     material: RunData,
     evidence: MemoryObservations,
-    card_bytes: float | None,
+    gpu_bytes: float | None,
     loads: Loads | None,
     margin: float,
 ) -> Prediction:
-    if card_bytes is None:
+    if gpu_bytes is None:
         why = "how much memory there is was not recorded: name it with --gpu-memory"
         return Prediction(capacity_bytes=0, reason=why)
-    capacity = evidence.allocator_bytes(card_bytes)
+    capacity = evidence.allocator_bytes(gpu_bytes)
     if not evidence.load_by_batch:
         why = f"{BATCH_SIZE} is no knob of this sweep, so there is no largest batch"
         return Prediction(capacity_bytes=capacity, reason=why)

@@ -55,17 +55,14 @@ def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
     own
         Whether it is the site of the run.
     """
-    wanted = resources if own else _without_names(resources)
+    portable = {name: getattr(resources, name) for name in PORTABLE}
+    wanted = resources if own else Resources().model_copy(update=portable)
     prefix = by_name(site.scheduler).DIRECTIVE
     try:
         found = tuple(f"{prefix} {line}" for line in directives(wanted, site))
     except JobkitError as error:
         return Lines(scheduler=site.scheduler, site=site.name, own=own, reason=error.message)
     return Lines(scheduler=site.scheduler, site=site.name, own=own, lines=found)
-
-
-def _without_names(resources: Resources) -> Resources:
-    return Resources().model_copy(update={name: getattr(resources, name) for name in PORTABLE})
 
 
 def used_ram(record: Record) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -55,7 +55,11 @@ def read_material(folder: Path) -> RunData:
         records=records,
         batches=_batches(sweep),
         lengths=read_lengths(folder),
-        seconds=tuple(_seconds(sweep)),
+        seconds=tuple(
+            worker_s(tried.files.record) if tried.files.record else None
+            for result in sweep
+            for tried in reversed(result.tries)
+        ),
         resources=spec.resources if spec else None,
         site=site,
         plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)],
@@ -99,10 +103,3 @@ def _batches(sweep: Iterable[PointResult]) -> dict[str, Sequence[Batch]]:
         for result in sweep
         if result.chosen and result.record and result.point.device != "cpu"
     }
-
-
-def _seconds(sweep: Iterable[PointResult]) -> Iterator[float | None]:
-    """Yield how long each try of the sweep ran, less those that a person ran; ``None`` if unknown."""
-    for result in sweep:
-        for tried in reversed(result.tries):
-            yield worker_s(tried.files.record) if tried.files.record else None
