@@ -247,10 +247,10 @@ def _beginning(paragraph: str, lengths: Sequence[int], item: int) -> str:
     """Return how an item begins: the sentence nearest to where its share of the paragraph begins."""
     sentences = split_sentences(paragraph)
     starts: list[int] = []
+    end = 0
     for sentence in sentences:
-        starts.append(
-            paragraph.index(sentence, starts[-1] + len(sentences[len(starts) - 1]) if starts else 0)
-        )
+        starts.append(paragraph.index(sentence, end))
+        end = starts[-1] + len(sentence)
     share = sum(lengths[:item]) / max(sum(lengths), 1)
     if len(lengths) == 1:
         start = 0

@@ -14,7 +14,7 @@ from jobkit.core.files import read_lines, write_atomically
 from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import LENGTHS_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE
-from jobkit.core.measurements import Memory, Need
+from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.fit import ledger, search
@@ -28,6 +28,7 @@ from tests.support.builders import (
     GPU,
     ITEMS,
     grid,
+    need,
     record,
     write_answer,
     write_exit,
@@ -52,16 +53,7 @@ def measured(point: Point) -> Record:
     size = point.params["batch_size"]
     if point.device == "cpu":
         return replace(told, memory=Memory(maxrss_bytes=ram(size) + off))
-    need = Need(
-        load=900 * size,
-        allocated_bytes=ram(size),
-        reserved_bytes=ram(size),
-        passed_bytes=ram(size) + off,
-        failed_bytes=ram(size) - 2**20,
-        tries=5,
-        seconds=1.0,
-    )
-    return replace(told, needs=(need,))
+    return replace(told, needs=(need(900 * size, ram(size) + off),))
 
 
 def want(run: Path, memory_bytes: int | None, after: int = 0) -> None:

@@ -15,16 +15,9 @@ from jobkit.fit.loads import Loads
 from jobkit.fit.observations import NEED, RAM, observe_memory
 from jobkit.fit.speed import Corpus
 from jobkit.outcome.trials import Trial
+from jobkit.report.recommend import types
 from jobkit.report.recommend.recommend import recommend
-from jobkit.report.recommend.types import (
-    MEMORY,
-    SATURATION,
-    SWEEP,
-    THROUGHPUT,
-    Recommendation,
-    RecommendOptions,
-    RunData,
-)
+from jobkit.report.recommend.types import Recommendation, RecommendOptions, RunData
 from tests.support.builders import ITEMS, grid, record
 from tests.support.recommendations import (
     BYTES_PER_LOAD,
@@ -67,7 +60,7 @@ def test_the_smallest_within_five_percent_is_recommended() -> None:
     assert found.batch.recommended.params == {"batch_size": 175}
     assert found.batch.fastest.params == {"batch_size": 220}
     assert found.batch.apart is False
-    assert found.batch.binds == THROUGHPUT
+    assert found.batch.binds == types.THROUGHPUT
     assert (found.measured.points, len(found.batch.settings), found.measured.kind) == (15, 5, NEED)
     assert found.measured.capacity_bytes == CARDS["h200"].usable_bytes
     assert found.measured.overhead_bytes == CONTEXT_BYTES
@@ -123,10 +116,10 @@ def test_cards_come_to_mind_where_none_is_named() -> None:
 def test_the_largest_measured_binds_by_memory_or_by_the_text() -> None:
     points = grid((40, 85, 130, 175, 220), 2)
     growing = [measured(point, point.params["batch_size"] + point.repeat) for point in points]
-    assert told(*growing).batch.binds == SATURATION
+    assert told(*growing).batch.binds == types.SATURATION
     small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
     found = told(*small)
-    assert (found.batch.binds, found.batch.apart) == (SWEEP, None)
+    assert (found.batch.binds, found.batch.apart) == (types.SWEEP, None)
     assert found.batch.recommended is found.batch.fastest
 
 
@@ -140,11 +133,11 @@ def test_what_is_recommended_is_safe_or_it_is_said() -> None:
         size, safe = found.batch.recommended.params["batch_size"], found.batch.largest.safe_batch
         seen.append((size, found.batch.binds))
         if size > safe:
-            assert (size, found.batch.binds) == (40, MEMORY)
+            assert (size, found.batch.binds) == (40, types.MEMORY)
             said = f"batch_size 40 ran, and yet takes more than is safe (batch_size {safe} is)"
             assert found.beware[0].startswith(said) or not safe
-    assert seen[0] == (220, SWEEP)
-    assert {(175, MEMORY), (130, MEMORY), (85, MEMORY), (40, MEMORY)} <= set(seen)
+    assert seen[0] == (220, types.SWEEP)
+    assert {(175, types.MEMORY), (130, types.MEMORY), (85, types.MEMORY), (40, types.MEMORY)} <= set(seen)
 
 
 def test_without_lengths_the_load_grows_with_the_batch_and_that_is_said() -> None:
