@@ -220,15 +220,15 @@ def _peaks(well: Sequence[Record], name: str) -> list[Observation]:
 
 
 def _slack(well: Sequence[Record]) -> float:
-    pairs = [(one.memory.reserved_peak_bytes, one.memory.allocated_peak_bytes) for one in well]
+    pairs = [(record.memory.reserved_peak_bytes, record.memory.allocated_peak_bytes) for record in well]
     return max((reserved / allocated for reserved, allocated in pairs if reserved and allocated), default=1.0)
 
 
 def _overhead(well: Sequence[Record]) -> int | None:
-    contexts = [one.memory.context_bytes for one in well if one.memory.context_bytes is not None]
+    contexts = [record.memory.context_bytes for record in well if record.memory.context_bytes is not None]
     if not contexts:
         return None
-    return max(contexts) + max((one.memory.device_idle_bytes or 0 for one in well), default=0)
+    return max(contexts) + max((record.memory.device_idle_bytes or 0 for record in well), default=0)
 
 
 def _had(record: Record, overhead_bytes: int) -> int | None:

@@ -54,7 +54,7 @@ def next_trial(run_dir: Path) -> Point | None:
         if done and not trials.goes_on(done):
             return None
         trial = _predicted(run_dir, wanted, results, done)
-        if trial.index and (why := _another_card(results)):
+        if trial.index and (why := _another_gpu(results)):
             trial = Trial(message=why)
         append_line(run_dir / TRIALS_FILE, to_json(trial))
         if not trial.index:
@@ -146,7 +146,7 @@ def _predicted(
     if why := _not_one_knob(points):
         return Trial(message=why)
     records = [result.record for result in results if result.record]
-    asked = {one.index for one in done}
+    asked = {trial.index for trial in done}
     evidence = observe_memory([record for record in records if _tells(record, asked)])
     if isinstance(evidence, str):
         return Trial(message=evidence)
@@ -184,7 +184,7 @@ def _tells(record: Record, asked: Container[int]) -> bool:
 def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
     """Return a trial as one that is not run, if the run has measured its batch within the capacity."""
     same = [record for record in records if record.point.params[BATCH_SIZE] == trial.batch_size]
-    needed = max((size for one in same if (size := measured_bytes(one)) is not None), default=None)
+    needed = max((size for record in same if (size := measured_bytes(record)) is not None), default=None)
     if needed is None or needed > trial.capacity_bytes:
         return None
     sizes = f"it needed {format_memory(needed)}, predicted {format_memory(trial.expected_bytes)}"
@@ -208,10 +208,10 @@ def _not_one_knob(points: Sequence[Point]) -> str:
     return ""
 
 
-def _another_card(results: Sequence[PointResult]) -> str:
+def _another_gpu(results: Sequence[PointResult]) -> str:
     """Return an error message if this GPU differs from the one the points ran on; else an empty string."""
     ran = (result.record.gpu for result in results if result.record)
-    on = next((card.name for card in ran if card), None)
+    on = next((gpu.name for gpu in ran if gpu), None)
     uuid = nvml.visible_uuid(None) if on else None
     here = nvml.read_gpu(uuid, os.getpid()) if uuid else None
     if here is None or here.name == on:
@@ -229,12 +229,12 @@ def _capacity(wanted: SearchGoal, evidence: MemoryObservations) -> float | None:
 
 def _batch(prediction: Prediction, loads: Loads | None, done: Sequence[Trial]) -> int:
     """Return the batch size to try: the safe one, or well below one that failed."""
-    failed = [one for one in done if not one.held]
+    failed = [trial for trial in done if not trial.held]
     if not failed:
         return prediction.safe_batch
     if loads is None:
-        return min(prediction.safe_batch, int(STEP_DOWN * min(one.batch_size for one in failed)))
-    return loads.largest_batch(min(prediction.safe_load, STEP_DOWN * min(one.load for one in failed)))
+        return min(prediction.safe_batch, int(STEP_DOWN * min(trial.batch_size for trial in failed)))
+    return loads.largest_batch(min(prediction.safe_load, STEP_DOWN * min(trial.load for trial in failed)))
 
 
 def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchGoal) -> Point:

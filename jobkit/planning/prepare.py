@@ -117,7 +117,7 @@ def prepare(
         With every fault of the spec at once; a missing text, model, site or template is one.
     """
     path, options = Path(path), options or Options()
-    found = resolve.resolve(
+    named = resolve.resolve(
         path,
         options,
         fetch=build,
@@ -125,16 +125,16 @@ def prepare(
         say=say,
         check=resolve.refuse_unusable_gpu if build else partial(resolve.warn, say),
     )
-    spec, lengths = _sized(found, say, build=build)
-    run_dir = options.runs_folder(found.site) / run_id(spec.name)
+    spec, lengths = _sized(named, say, build=build)
+    run_dir = options.runs_folder(named.site) / run_id(spec.name)
     inputs = Inputs(
         run_id=run_dir.name,
-        text=found.text,
-        model=found.model,
+        text=named.text,
+        model=named.model,
         device=spec.device,
-        workload_folder=found.workload_folder,
+        workload_folder=named.workload_folder,
     )
-    if idle := resolve.idle_gpus(spec, found.site.scheduler, spec.device):
+    if idle := resolve.idle_gpus(spec, named.site.scheduler, spec.device):
         say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")
     points = plan(spec, inputs)
     spec = shared_by(spec, len(points))
@@ -142,30 +142,30 @@ def prepare(
         each = format_walltime(spec.resources.walltime)
         message = f"pack: {spec.pack:,} points of {each} each need a job of more than ten years"
         raise JobkitError(message, hint="lower pack or resources.walltime")
-    script = render(spec, found.site, points[0], run_dir)
+    script = render(spec, named.site, points[0], run_dir)
     wanted = spec.find_max is not None and spec.find_max.verify
     followed = spec.policy.follow_up and not runs_here(spec.scheduler)
     return Prepared(
         spec=spec,
-        site=found.site,
-        why=found.why,
+        site=named.site,
+        why=named.why,
         inputs=inputs,
         points=points,
         run_dir=run_dir,
         script=script,
         lengths=lengths,
-        find_script=render_find(spec, found.site, points[0], run_dir) if wanted else None,
-        follow_script=render_follow(spec, found.site, points[0], run_dir) if followed else None,
+        find_script=render_find(spec, named.site, points[0], run_dir) if wanted else None,
+        follow_script=render_follow(spec, named.site, points[0], run_dir) if followed else None,
     )
 
 
-def _sized(found: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Lengths | None]:
+def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Lengths | None]:
     """Return the spec with ``batch_size: auto`` decided, and the lengths of the text.
 
     They are found here, once, for all that is asked of the run later; a preview takes no time to
     find what it does not need.
     """
-    spec, text, model, folder = found.spec, found.text, found.model, found.workload_folder
+    spec, text, model, folder = named.spec, named.text, named.model, named.workload_folder
     if batch_sizes.is_auto(spec):
         lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
         chosen = batch_sizes.choose(

@@ -167,16 +167,16 @@ def _present(marks: Iterable[Marks]) -> tuple[Marks, ...]:
 
 
 def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[Marks]:
-    well = [one for one in measured if one.outcome is Outcome.OK]
+    well = [record for record in measured if record.outcome is Outcome.OK]
     if evidence.kind == NEED:
-        needs = [need for one in well for need in one.needs]
+        needs = [need for record in well for need in record.needs]
         return [
             Marks(ALLOCATED, "allocated peak", tuple((need.load, need.allocated_bytes) for need in needs)),
             Marks(MEASURED, "need", tuple((need.load, need.passed_bytes) for need in needs)),
         ]
 
     def peaks(name: str) -> tuple[Spot, ...]:
-        return _spots((_load(one), getattr(one.memory, name)) for one in well)
+        return _spots((_load(record), getattr(record.memory, name)) for record in well)
 
     if evidence.kind == RAM:
         return [Marks(MEASURED, "RAM peak", peaks("ram_peak_bytes"))]
@@ -238,12 +238,12 @@ def _predicted(
         return [Marks(PREDICTED, "predicted", spots)], ()
     if limit is None or not evidence.load_by_batch:
         return [], ()
-    found = predict(evidence, max(0.0, limit.size_bytes), loads)
-    if not found.safe_batch:
+    prediction = predict(evidence, max(0.0, limit.size_bytes), loads)
+    if not prediction.safe_batch:
         return [], ("not even a batch size of 1 fits",)
-    load = loads.load(found.safe_batch) if loads else found.safe_load
-    name = f"predicted, batch {found.safe_batch:,}{' (whole text)' if found.saturated else ''}"
-    return [Marks(PREDICTED, name, ((load, fit.at(load)),))], found.doubts[:1]
+    load = loads.load(prediction.safe_batch) if loads else prediction.safe_load
+    name = f"predicted, batch {prediction.safe_batch:,}{' (whole text)' if prediction.saturated else ''}"
+    return [Marks(PREDICTED, name, ((load, fit.at(load)),))], prediction.doubts[:1]
 
 
 def memory_of_log(
@@ -275,15 +275,15 @@ def memory_of_log(
     )
     if capacity_bytes is None:
         return _straight(panel, fit_line(sizes, peaks_bytes), "one size measured: a line needs two")
-    found = largest_batch(sizes, peaks_bytes, capacity_bytes, model_bytes=model_bytes)
-    panel = _straight(panel, found.line, found.reason)
-    if found.line is None or found.largest is None:
+    fitted = largest_batch(sizes, peaks_bytes, capacity_bytes, model_bytes=model_bytes)
+    panel = _straight(panel, fitted.line, fitted.reason)
+    if fitted.line is None or fitted.largest is None:
         return panel
-    spot = (float(found.largest), found.line.at(found.largest))
-    at_limit = Marks(PREDICTED, f"meets the limit near batch {found.largest:,}", (spot,))
-    doubts = tuple(warning for warning in found.warnings if warning != found.line.no_error_bar)
+    spot = (float(fitted.largest), fitted.line.at(fitted.largest))
+    at_limit = Marks(PREDICTED, f"meets the limit near batch {fitted.largest:,}", (spot,))
+    doubts = tuple(warning for warning in fitted.warnings if warning != fitted.line.no_error_bar)
     return replace(
-        panel, marks=(*panel.marks, at_limit), reach=float(found.largest), notes=(*panel.notes, *doubts[:1])
+        panel, marks=(*panel.marks, at_limit), reach=float(fitted.largest), notes=(*panel.notes, *doubts[:1])
     )
 
 

@@ -152,7 +152,7 @@ def draw_speed(axes: Axes, panel: SpeedPanel, letter: str) -> None:
     )
     size, mean = panel.knee
     axes.plot([size], [mean], label=f"knee: {size:,}", **KNEE)
-    _scale_sizes(axes, sorted({size for one in panel.series for size in one.sizes}))
+    _scale_sizes(axes, sorted({size for line in panel.series for size in line.sizes}))
     _legend(axes)
 
 

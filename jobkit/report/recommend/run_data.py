@@ -44,7 +44,7 @@ def read_material(folder: Path) -> RunData:
     spec, notes = _spec(folder)
     site, more = _site(spec)
     sweep = [point for point in run.points if not point.point.trial]
-    records = [one.record for one in sweep if one.record]
+    records = [point.record for point in sweep if point.record]
     tried = settled_trials(
         trials(folder),
         {point.point.index: point.verdict.outcome for point in run.points},
@@ -63,8 +63,8 @@ def read_material(folder: Path) -> RunData:
         resources=spec.resources if spec else None,
         site=site,
         plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)],
-        to_come=sum(one.verdict.outcome is None for one in sweep),
-        failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in sweep),
+        to_come=sum(point.verdict.outcome is None for point in sweep),
+        failed=sum(bool(point.verdict.outcome) and point.verdict.outcome not in RESULTS for point in sweep),
         notes=(*run.notes, *notes, *more),
         trials=describe_trials(tried),
         too_large=tuple(trial for trial in tried if trial.too_large),
