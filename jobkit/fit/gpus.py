@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import suggest
@@ -130,10 +131,8 @@ def gpu_kinds(names: str) -> tuple[GpuKind, ...]:
     named = [name.strip() for name in names.split(",") if name.strip()]
     if not named:
         raise JobkitError(f"--gpu {names!r} names no GPU", hint="for instance --gpu v100-32,a100-40, or all")
-    kinds = [
-        kind for name in named for kind in (GPUS.values() if name.lower() == "all" else [gpu_kind(name)])
-    ]
-    return tuple(dict.fromkeys(kinds))
+    kinds = (GPUS.values() if name.lower() == "all" else [gpu_kind(name)] for name in named)
+    return tuple(dict.fromkeys(chain.from_iterable(kinds)))
 
 
 def common_gpus() -> Sequence[GpuKind]:

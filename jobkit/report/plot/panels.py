@@ -98,14 +98,7 @@ def _curves(axes: Axes, panel: MemoryPanel) -> None:
 
 def _curve(axes: Axes, curve: Curve | None, loads: Sequence[float], **style: Any) -> None:  # noqa: ANN401 - matplotlib's
     if curve is not None:
-        axes.plot(
-            loads,
-            [curve.at(load) / GIB for load in loads],
-            label=curve.name,
-            scalex=False,
-            scaley=False,
-            **style,
-        )
+        axes.plot(loads, [curve.at(load) / GIB for load in loads], label=curve.name, **style)
 
 
 def _ticks(axis: Axis, *, logarithmic: bool, many: bool = False) -> None:
