@@ -85,7 +85,7 @@ these cells, but they are not counted.
 
 ## Targets, and how many were met
 
-Counted are the {counted} cells with the largest load first that are not saturated, with either allocator.
+{counted} cells count: those with the largest load first that are not saturated, with either allocator.
 
 {asked}
 
