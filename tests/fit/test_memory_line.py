@@ -57,7 +57,7 @@ def test_the_bound_holds_in_95_of_100_cases(scatter: Scatter) -> None:
 
     HOW: simulated with a fixed seed.
     REPORTED: a bound; 95 of 100 new batches stay below it.
-    LOST: a part of the GPU memory: the bound is higher than for constant scatter.
+    LOST: some GPU memory stays unused: the bound is higher than for constant scatter.
     """
     found = [simulate(scatter, design, 160) for design in (DESIGNS[0], DESIGNS[2])]
     held = [share for one in found for share in one.held]

@@ -1,4 +1,4 @@
-"""The rendered job script, run by bash on this machine as `bash job.sh K`: no scheduler needed."""
+"""The rendered job script, run by bash on this machine as `bash job.sh K`, without a scheduler."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_text_that_has_gone_is_a_failed_stage_in(tmp_path: Path) -> None:
     """FAULT: the text is removed after the submission.
 
     HOW: real: it is removed.
-    REPORTED: `stage_in`: "the text could not be copied", and rsync's words in the log.
+    REPORTED: `stage_in`: "the text could not be copied", and rsync's message in the log.
     LOST: nothing.
     """
     run = Run(tmp_path)
@@ -243,8 +243,8 @@ def test_a_text_that_has_changed_is_not_tagged(tmp_path: Path) -> None:
     """FAULT: the text is changed after the submission.
 
     HOW: real: it is changed.
-    REPORTED: `stage_in`: it is not the text that was planned, with the beginnings of both checksums.
-    LOST: nothing; figures of two texts never stand in one run.
+    REPORTED: `stage_in`: the text is not the planned one, with the beginnings of both checksums.
+    LOST: nothing; a run never mixes figures of two texts.
     """
     run = Run(tmp_path)
     run.text.write_text("Another text.\n", encoding="utf-8")
@@ -255,11 +255,11 @@ def test_a_text_that_has_changed_is_not_tagged(tmp_path: Path) -> None:
 
 @pytest.mark.fault
 def test_cuda_is_never_replaced_by_the_cpu(tmp_path: Path) -> None:
-    """FAULT: a job was promised a GPU and finds none.
+    """FAULT: a job requested a GPU and finds none.
 
-    HOW: real: a point for `cuda` on a machine without.
+    HOW: real: a point for `cuda` on a machine without a GPU.
     REPORTED: `no_gpu`; it never falls back to the CPU.
-    LOST: nothing; no figure of a CPU stands among those of a GPU.
+    LOST: nothing; a GPU run has no figures from a CPU.
     """
     run = Run(tmp_path)
     points = run.dir / "points.jsonl"
@@ -329,10 +329,10 @@ def test_without_rsync_a_local_run_copies(tmp_path: Path) -> None:
 
 @pytest.mark.fault
 def test_a_set_up_that_leaves_the_script_is_no_success(tmp_path: Path) -> None:
-    """FAULT: a line of the set-up ends the job script, with status 0.
+    """FAULT: a line of the set-up ends the job script with status 0.
 
     HOW: real: `exit 0` in `environment.setup`.
-    REPORTED: `environment`: only the worker may end a try well.
+    REPORTED: `environment`: only the worker can make a try succeed.
     LOST: nothing.
     """
     run = Run(tmp_path, environment={"setup": ["exit 0"]})
