@@ -82,7 +82,7 @@ bench: setup          ## measure jobkit itself, ten minutes; see docs/benchmarks
 	$(PIP_INSTALL) -e '.[bench]'
 	$(BIN)/python -m benchmarks
 
-constraints: setup    ## write the versions that stand in .venv to constraints.txt
+constraints: setup    ## write the versions in .venv to constraints.txt
 	{ grep '^#' constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | grep -v '^pip=' | sed 's/^torch==.*/torch==2.13.0/'; } > constraints.new
 	mv constraints.new constraints.txt
 

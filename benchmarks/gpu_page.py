@@ -24,9 +24,9 @@ GIB = 2**30
 PAGE = """\
 # On a GPU: the parts of the memory
 
-`sweeps/stanza.yaml`, whole, on one NVIDIA H200 without other users, with the full-size stand-in \
-model; once with expandable segments (jobkit's default, 3 repeats) and once with PyTorch's own \
-allocator setting (2 repeats):
+The whole sweep `sweeps/stanza.yaml` on one NVIDIA H200 without other users, with the full-size stand-in \
+model: once with expandable segments (jobkit's default, 3 repeats) and once with PyTorch's default \
+allocator setting (2 repeats).
 
 <!-- not run: needs a GPU -->
 ```sh
@@ -35,8 +35,8 @@ jobkit sweep sweeps/stanza.yaml
 jobkit sweep sweeps/stanza.yaml --set repeats=2 --set 'environment.variables={{PYTORCH_ALLOC_CONF: ""}}'
 ```
 
-The records are in [benchmarks/gpu](benchmarks/gpu), as they came home; entities and logs are left out.
-This page is made from them by `python -m benchmarks.gpu_page`, and a test holds it to them.
+The records are in [benchmarks/gpu](benchmarks/gpu), without entities and logs.
+`python -m benchmarks.gpu_page` makes this page from them, and a test checks that it agrees with them.
 
 ## The table
 
@@ -46,16 +46,16 @@ This page is made from them by `python -m benchmarks.gpu_page`, and a test holds
 
 ## The parts add up
 
-GiB, means over the repeats. *Slack* is what torch reserved beyond what its tensors held at the peak. \
-*Sum* is context, weights, activations and slack; *NVML* is what the driver says the process held.
+GiB, means over the repeats. *Slack* is the memory that torch reserved beyond its tensors at the peak. \
+*Sum* is context, weights, activations and slack; *NVML* is the memory of the process by the driver's count.
 
 {parts}
 
 Context, weights and activations alone are {three_low:.0f} to {three_high:.0f} % of NVML's figure with \
-expandable segments, and {three_low_default:.0f} to {three_high_default:.0f} % without: what is missing \
-is the allocator's slack, and with it the sum is within {worst:.1f} % of NVML everywhere. \
+expandable segments, and {three_low_default:.0f} to {three_high_default:.0f} % without. The rest is the \
+allocator's slack: with it the sum is always within {worst:.1f} % of NVML. \
 The line through the points (memory against load) misses them by 0.004 GiB with expandable segments \
-and by 0.6 GiB without, which is why expandable segments are the default.
+and by 0.6 GiB without; therefore expandable segments are the default.
 
 ## Four instruments compared
 
@@ -63,7 +63,7 @@ GiB at the peak, means over the repeats.
 
 {instruments}
 
-- *torch allocated* is what tensors held; *torch reserved* adds the allocator's cache.
+- *torch allocated* is the memory of tensors; *torch reserved* adds the allocator's cache.
 - *NVML process* adds the CUDA context and kernels.
 - *NVML device* is the whole GPU, with all processes (call v2, which excludes the driver's reserve).
 """

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - the page's sentences, a line each
-"""docs/benchmarks.md, made from the raw data beside it."""
+"""docs/benchmarks.md, made from the raw data next to it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ NAMES = ("commands", "planning", "submission", "reading", "overhead")
 
 HEAD = """# Benchmarks
 
-How fast jobkit itself is. This page is made by `make bench` from the raw data in [benchmarks/](benchmarks/); edit `benchmarks/page.py`, not the page.
+How fast jobkit itself is. `make bench` makes this page from the raw data in [benchmarks/](benchmarks/); edit `benchmarks/page.py`, not the page.
 
-The times are from a shared machine of two cores, on which other work ran: they differ by a factor of up to two from hour to hour.
-What counts is the ratio between figures of one table, which were taken in turn, and whether a time grows in line with the number of points. Times are medians of whole processes, interpreter start and imports included.
+The times are from a shared machine with two cores, on which other work ran: they differ by a factor of up to two from hour to hour.
+Compare only figures of the same table, which were measured in turn, and check whether a time grows in proportion to the number of points. Times are medians of whole processes, including interpreter start and imports.
 
-The controller is a set of shell scripts on PATH that answer after 5 ms (`benchmarks/controller.py`): it shows what a client costs, not how fast a cluster is. On real ones jobkit's commands are tested in `tests/cluster/`.
+The controller is a set of shell scripts on PATH that answer after 5 ms (`benchmarks/controller.py`). So the figures show the cost of the client, not the speed of a cluster. `tests/cluster/` tests jobkit's commands on real schedulers.
 """
 
 WORDS = {
-    "submission": "submitit's `map_array` submits one array with no regard to the array limit, and asks the controller nothing before. jobkit asks for the limits, the partitions and `--test-only`, writes the run folder, and notes each submission on disk before and after.",
-    "reading": "The three clients read the same 1,000 results as Python objects: jobkit's records, submitit's pickles of the same content, signac's (empty) job documents. `jobkit collect` does more than that: it groups and averages, and pandas alone takes a third of a second to import; the first three lines say what a person waits for (100,000 records were collected once). Of every record a row is kept, so that memory grows in line with the points, not with what lies in their folders.",
-    "planning": "More points than the controller holds (Slurm's `MaxJobCount`, Grid Engine's `max_jobs` and `max_u_jobs` for the arrays) are refused before anything is written or submitted: `tests/submit/test_sweep.py`.",
-    "overhead": "A pair is a pass over the text in which every call of the tagger is made twice, one after the other, with and without; which comes first changes from call to call. Without, the sampler process is stopped and no line is written. The figure is the median over all calls of all pairs of with / without - 1, and the interval is the median's, by order statistics: other work on the machine makes single calls slow by chance.",
+    "submission": "submitit's `map_array` submits one array of any size and asks the controller nothing first. jobkit asks for the limits, the partitions and `--test-only`, writes the run folder, and records each submission on disk before and after it.",
+    "reading": "The three clients read the same 1,000 results as Python objects: jobkit's records, submitit's pickles of the same content, signac's (empty) job documents. `jobkit collect` does more: it groups and averages, and pandas alone takes a third of a second to import. The first three lines are the time that a user waits (100,000 records were collected once). jobkit keeps one row of each record, so memory grows with the number of points and not with the size of their folders.",
+    "planning": "More points than the controller holds (Slurm's `MaxJobCount`, Grid Engine's `max_jobs` and `max_u_jobs` for the arrays) are refused before jobkit writes or submits anything: `tests/submit/test_sweep.py`.",
+    "overhead": "A pair is a pass over the text that makes every call of the tagger twice: once with measuring and once without, first the one and first the other in turn. In a call without measuring, the sampler process is stopped and no line is written. The figure is the median of (time with / time without - 1) over all calls of all pairs. The interval is that of the median, by order statistics, because other work on the machine slows single calls by chance.",
 }
 
 

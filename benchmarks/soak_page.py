@@ -28,15 +28,15 @@ def table(found: Sequence[Report]) -> str:
     """Return the soaks side by side."""
     rows: dict[str, Callable[[Report], object]] = {
         "points": lambda one: f"{one['points']:,}",
-        "killed or broken meanwhile": lambda one: _counted(one["kills"]),
+        "killed or broken during the run": lambda one: _counted(one["kills"]),
         "tries": lambda one: f"{one['tries']:,}",
         "after the sweep": lambda one: _counted(one["rounds"][0]),
         "after the last `jobkit resume`": lambda one: _counted(one["rounds"][-1]),
         "points without an outcome": lambda one: one["without_outcome"],
-        "points that ended well twice": lambda one: one["twice"],
+        "points that succeeded twice": lambda one: one["twice"],
         "points lost": lambda one: one["lost_points"],
-        "one look at the whole run, median": lambda one: f"{median(one['status_s']):.2f} s",
-        "all in all": lambda one: f"{one['seconds']:.0f} s",
+        "reading the state of the whole run, median": lambda one: f"{median(one['status_s']):.2f} s",
+        "total time": lambda one: f"{one['seconds']:.0f} s",
     }
     head = "".join(f" {NAMES[one['scheduler']]} |" for one in found)
     lines = [f"| |{head}", "|---|" + "---|" * len(found)]

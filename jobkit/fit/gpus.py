@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import suggest
@@ -30,7 +31,7 @@ class GpuKind:
     usable_bytes
         What CUDA has on it, the context included.
     nvml_name
-        A part of its name as NVML reports it; empty for a part of a card.
+        A part of its name as NVML reports it; empty for a part of a GPU.
     link
         If the figure is from.
     """
@@ -45,9 +46,9 @@ def _gib(name: str, usable_gib: float, nvml_name: str, link: str) -> GpuKind:
     return GpuKind(name=name, usable_bytes=int(usable_gib * GIB), nvml_name=nvml_name, link=link)
 
 
-CARDS: dict[str, GpuKind] = {
-    card.name: card
-    for card in (
+GPUS: dict[str, GpuKind] = {
+    gpu.name: gpu
+    for gpu in (
         # MIG: the column Memory of `nvidia-smi mig -lgip`; the profiles are those of the guide.
         _gib("mig-1g.5gb", 4.75, "", MIG_A100),
         _gib("mig-2g.10gb", 9.75, "", MIG_A100),
@@ -78,7 +79,7 @@ CARDS: dict[str, GpuKind] = {
         _gib("l40s", 44.40, "L40", "https://github.com/QwenLM/Qwen3-VL/issues/2097"),
         _gib("h100", 79.11, "H100", "https://github.com/vllm-project/vllm/issues/27508"),
         _gib("a100-80", 79.14, "A100", "https://github.com/lianqi1008/Control-GIC/issues/6"),
-        # NVML's total of 140.40 GiB less the reserve of 0.601 GiB that it reports of an idle card.
+        # NVML's total of 140.40 GiB less the reserve of 0.601 GiB that it reports of an idle GPU.
         _gib("h200", 139.79, "H200", "docs/what-is-measured.md"),
     )
 }
@@ -102,21 +103,21 @@ NEAREST_SHARE = 0.95
 """A GPU is one of the table if that has at least this share of what NVML reports, and no more."""
 
 
-def card(name: str) -> GpuKind:
+def gpu_kind(name: str) -> GpuKind:
     """Return the GPU of a name, in any case.
 
     Raises
     ------
     JobkitError
-        With the nearest name if there is no such card.
+        With the nearest name if there is no such GPU.
     """
     key = name.strip().lower()
-    if key not in CARDS:
+    if key not in GPUS:
         hint = "for any other GPU give its memory: --gpu-memory 48GiB"
-        sizes = [one for one in CARDS if key and one.startswith(f"{key}-")]
-        meant = f"; which one: {', '.join(sizes)}?" if sizes else suggest(key, list(CARDS))
+        sizes = [kind for kind in GPUS if key and kind.startswith(f"{key}-")]
+        meant = f"; which one: {', '.join(sizes)}?" if sizes else suggest(key, list(GPUS))
         raise JobkitError(f"--gpu {name.strip()!r}: no such GPU{meant}", hint=hint)
-    return CARDS[key]
+    return GPUS[key]
 
 
 def gpu_kinds(names: str) -> tuple[GpuKind, ...]:
@@ -130,13 +131,13 @@ def gpu_kinds(names: str) -> tuple[GpuKind, ...]:
     named = [name.strip() for name in names.split(",") if name.strip()]
     if not named:
         raise JobkitError(f"--gpu {names!r} names no GPU", hint="for instance --gpu v100-32,a100-40, or all")
-    found = [one for name in named for one in (CARDS.values() if name.lower() == "all" else [card(name)])]
-    return tuple(dict.fromkeys(found))
+    kinds = (GPUS.values() if name.lower() == "all" else [gpu_kind(name)] for name in named)
+    return tuple(dict.fromkeys(chain.from_iterable(kinds)))
 
 
 def common_gpus() -> Sequence[GpuKind]:
     """Return the GPUs to look at if none is named, in ascending memory."""
-    return sorted(map(card, COMMON_GPUS), key=lambda one: one.usable_bytes)
+    return sorted(map(gpu_kind, COMMON_GPUS), key=lambda kind: kind.usable_bytes)
 
 
 def usable_bytes(nvml_name: str | None, total_bytes: int) -> int:
@@ -155,10 +156,10 @@ def usable_bytes(nvml_name: str | None, total_bytes: int) -> int:
         The total itself if the GPU is not in the table.
     """
     same = (
-        one.usable_bytes
-        for one in CARDS.values()
-        if one.nvml_name
-        and one.nvml_name in (nvml_name or "")
-        and NEAREST_SHARE * total_bytes <= one.usable_bytes <= total_bytes
+        kind.usable_bytes
+        for kind in GPUS.values()
+        if kind.nvml_name
+        and kind.nvml_name in (nvml_name or "")
+        and NEAREST_SHARE * total_bytes <= kind.usable_bytes <= total_bytes
     )
     return max(same, default=total_bytes)

@@ -96,7 +96,7 @@ def predict(
 
 
 def capped(
-    found: Prediction, evidence: MemoryObservations, loads: Loads | None, tried: Iterable[Trial]
+    largest: Prediction, evidence: MemoryObservations, loads: Loads | None, tried: Iterable[Trial]
 ) -> Prediction:
     """Return a prediction that stays below every batch that was tried and did not fit.
 
@@ -110,25 +110,25 @@ def capped(
         The trials of the run. Those with less memory than the prediction's do not count.
     """
     failed = [
-        trial for trial in tried if trial.too_large and trial.capacity_bytes >= ALIKE * found.capacity_bytes
+        trial for trial in tried if trial.too_large and trial.capacity_bytes >= ALIKE * largest.capacity_bytes
     ]
     smallest = min(failed, key=lambda trial: trial.batch_size, default=None)
     if smallest is None or isinstance(evidence.fit, str):
-        return found
-    load = min(found.safe_load, min(trial.load for trial in failed) - 1)
+        return largest
+    load = min(largest.safe_load, min(trial.load for trial in failed) - 1)
     batch = min(_batch(load, evidence.load_by_batch, loads), smallest.batch_size - 1)
-    if batch >= found.safe_batch:
-        return found
+    if batch >= largest.safe_batch:
+        return largest
     at = loads.load(batch) if loads else load
     why = f"batch_size {smallest.batch_size:,} is not safe: a trial of it did not fit into memory"
     return replace(
-        found,
+        largest,
         safe_load=load,
         safe_batch=batch,
         saturated=False,
         expected_bytes=evidence.fit.at(at),
         bound_bytes=evidence.fit.upper(at),
-        doubts=(why, *found.doubts),
+        doubts=(why, *largest.doubts),
     )
 
 
@@ -152,17 +152,17 @@ def _of_curve(
 def _doubts(
     evidence: MemoryObservations, fit: Fit, load: float, loads: Loads | None, *, saturated: bool
 ) -> tuple[str, ...]:
-    found = [*doubts(fit, load), *evidence.remarks]
+    notes = [*doubts(fit, load), *evidence.remarks]
     if loads is None:
-        found.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
+        notes.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
     elif loads.lengths.source != "tokenizer":
-        found.append(
+        notes.append(
             "the load is the batch size, for the workload reports no lengths: it does not show long texts"
             if loads.lengths.source == "none"
             else "the lengths are estimated from punctuation"
         )
     if saturated and loads is not None:
-        found.append(
+        notes.append(
             f"the text ends the batch at {format_count(loads.limit, 'paragraph')}: memory would allow more"
         )
-    return tuple(found)
+    return tuple(notes)

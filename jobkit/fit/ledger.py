@@ -76,21 +76,21 @@ class Entry:
 
 def entries(path: Path) -> list[Entry]:
     """Return what the ledger holds; lines that cannot be read are left out."""
-    found, _ = read_tolerantly(path, lambda line, where: from_json(Entry, line, where=where))
-    return list({(one.run_id, one.index): one for one in found}.values())
+    lines, _ = read_tolerantly(path, lambda line, where: from_json(Entry, line, where=where))
+    return list({(entry.run_id, entry.index): entry for entry in lines}.values())
 
 
 def note(path: Path, entry: Entry) -> None:
     """Add an entry, once; print a message if the ledger cannot be written: the run folder has it too."""
     try:
-        if any((one.run_id, one.index) == (entry.run_id, entry.index) for one in entries(path)):
+        if any((other.run_id, other.index) == (entry.run_id, entry.index) for other in entries(path)):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         append_line(path, to_json(entry))
     except OSError as error:
-        said = file_error(error, path).message
+        reason = file_error(error, path).message
         sys.stderr.write(
-            f"the ledger of predictions was not written: {said}; the run folder keeps this prediction\n"
+            f"the ledger of predictions was not written: {reason}; the run folder keeps this prediction\n"
         )
 
 
@@ -124,8 +124,8 @@ def summary(known: Iterable[Entry], record: Record) -> str | None:
     ]
     if not alike:
         return None
-    unsafe = sum(not one.held for one in alike)
-    errors = [abs(one.error) for one in alike if one.error is not None]
+    unsafe = sum(not entry.held for entry in alike)
+    errors = [abs(entry.error) for entry in alike if entry.error is not None]
     worst = f", worst {max(errors):.1%}".replace("%", " %") if errors else ""
     above = sum(entry.above_bound for entry in alike)
     bound = f"{above} above {'its' if above == 1 else 'the'} bound"

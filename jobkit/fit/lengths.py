@@ -69,7 +69,7 @@ class Lengths:
             data = json.loads(text)
             if data["schema"] != SCHEMA:
                 raise ValueError(f"schema {data['schema']!r}, not {SCHEMA}")  # noqa: TRY301 - told below
-            rows = tuple(tuple(_length(one) for one in row) for row in data["paragraphs"])
+            rows = tuple(tuple(_length(length) for length in row) for row in data["paragraphs"])
             return cls(paragraphs=rows, source=str(data["source"]))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise JobkitError(f"{where}: no lengths of a text: {error!r}") from error

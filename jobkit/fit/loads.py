@@ -98,8 +98,8 @@ class Loads:
     def largest_batch(self, load_limit: float) -> int:
         """Return the largest batch size, at most `limit`, whose `load` is within a limit; 0 if none is."""
         loads, _ = self._envelope
-        found = bisect_right(loads, load_limit) - 1
-        return self.limit if found == len(loads) - 1 else min(max(found, 0), self.limit)
+        size = bisect_right(loads, load_limit) - 1
+        return self.limit if size == len(loads) - 1 else min(max(size, 0), self.limit)
 
     @cached_property
     def steps(self) -> tuple[int, ...]:

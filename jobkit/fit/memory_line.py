@@ -111,8 +111,8 @@ class Fit(Line):
         """Return the bytes that a batch of this load stays below, with 95 % confidence."""
         beyond = load - self.load_max
         counting = (*self.lines, *(self.curves if beyond > 0 else ()))
-        found = max(one.upper(load, CONFIDENCE) for one in counting)
-        return found + EXTRAPOLATION_MARGIN * max(0.0, self.slope_bytes * beyond)
+        bound = max(line.upper(load, CONFIDENCE) for line in counting)
+        return bound + EXTRAPOLATION_MARGIN * max(0.0, self.slope_bytes * beyond)
 
     def safe_load(self, capacity_bytes: float, margin: float = 0.0) -> float:
         """Return the largest load whose bound leaves a margin, a share of the capacity, free; at least 0."""
@@ -123,7 +123,7 @@ class Fit(Line):
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (middle, high) if self.upper(middle) <= room else (low, middle)
-        too_much = [one.load for one in self.failed if one.above_bytes >= room]
+        too_much = [batch.load for batch in self.failed if batch.above_bytes >= room]
         return min([low, *(math.nextafter(load, 0.0) for load in too_much)])
 
 
@@ -145,7 +145,7 @@ def fit_memory(
     """
     used = upper_part(list(observations))
     few = f"measured, and a line with an error needs {MIN_DISTINCT_LOADS}"
-    loads, points = {one.load for one in used}, {one.point for one in used}
+    loads, points = {batch.load for batch in used}, {batch.point for batch in used}
     if len(loads) < MIN_DISTINCT_LOADS:
         return f"{format_count(len(loads), 'distinct load')} {few}"
     if len(points) < MIN_DISTINCT_LOADS:
@@ -153,7 +153,7 @@ def fit_memory(
     if max(loads) - min(loads) < ALIKE * max(loads):
         return "the measured loads are almost equal, so no line can be fitted"
     measured, line = tuple(used), regress(used)
-    for number, bound in enumerate(sorted(censored, key=lambda one: (one.load, one.above_bytes))):
+    for number, bound in enumerate(sorted(censored, key=lambda batch: (batch.load, batch.above_bytes))):
         if _grows(line) and line.at(bound.load) < bound.above_bytes:
             used.append(Observation(bound.load, bound.above_bytes, f"out of memory {number}"))
             line = regress(used)
@@ -161,9 +161,9 @@ def fit_memory(
         return "memory does not grow with the load over what was measured"
     lines = _lines(used, in_steps=in_steps)
     line = lines[0]
-    mean_bytes = math.fsum(one.size_bytes for one in used) / len(used)
-    squares = math.fsum((one.size_bytes - line.at(one.load)) ** 2 for one in used)
-    total = math.fsum((one.size_bytes - mean_bytes) ** 2 for one in used)
+    mean_bytes = math.fsum(batch.size_bytes for batch in used) / len(used)
+    squares = math.fsum((batch.size_bytes - line.at(batch.load)) ** 2 for batch in used)
+    total = math.fsum((batch.size_bytes - mean_bytes) ** 2 for batch in used)
     return Fit(
         slope_bytes=line.slope,
         intercept_bytes=line.coefficients[0],
@@ -191,7 +191,7 @@ def upper_part(observations: Sequence[Observation]) -> list[Observation]:
     """Return the observations above the floor where fixed costs bend the line; all where that leaves few."""
     largest = max((observation.load for observation in observations), default=0.0)
     above = [observation for observation in observations if observation.load >= UPPER_PART * largest]
-    return above if len({one.load for one in above}) >= MIN_DISTINCT_LOADS else list(observations)
+    return above if len({batch.load for batch in above}) >= MIN_DISTINCT_LOADS else list(observations)
 
 
 def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, ...]:
@@ -213,7 +213,7 @@ def _both(used: Sequence[Observation], powers: int) -> tuple[Regression, Regress
 
 def _rounding_bytes(used: Sequence[Observation]) -> float:
     """Return the standard deviation of rounding up to the step that all sizes are apart by; else 0."""
-    sizes = sorted({one.size_bytes for one in used})
+    sizes = sorted({batch.size_bytes for batch in used})
     steps = (step for step in STEPS_BYTES if not any((b - a) % step for a, b in pairwise(sizes)))
     return next(steps, 0) / math.sqrt(12)
 
@@ -233,8 +233,8 @@ def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
     """Tell whether the largest point lies above the bound that the others give it."""
     largest, rest = _apart(used)
     if (
-        len({one.load for one in rest}) < MIN_DISTINCT_LOADS - 1
-        or len({one.point for one in rest}) < MIN_DISTINCT_LOADS - 1
+        len({batch.load for batch in rest}) < MIN_DISTINCT_LOADS - 1
+        or len({batch.point for batch in rest}) < MIN_DISTINCT_LOADS - 1
     ):
         return False
     lines = _both(rest, stats.LINE)[: 1 if alone else 2]
@@ -243,13 +243,13 @@ def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
 
 def _apart(used: Sequence[Observation]) -> tuple[Observation, list[Observation]]:
     """Return the largest observation, and those of all other points."""
-    largest = max(used, key=lambda one: (one.load, one.size_bytes, one.point))
-    return largest, [one for one in used if one.point != largest.point]
+    largest = max(used, key=lambda batch: (batch.load, batch.size_bytes, batch.point))
+    return largest, [batch for batch in used if batch.point != largest.point]
 
 
 def _theil_sen(used: Sequence[Observation]) -> float:
     """Return the median slope between two observations, of at most `MOST_PAIRS` pairs."""
-    ordered = sorted((one.load, one.size_bytes) for one in used)
+    ordered = sorted((batch.load, batch.size_bytes) for batch in used)
     every = max(1, math.ceil(math.sqrt(len(ordered) ** 2 / 2 / MOST_PAIRS)))
     looked_at = [ordered[0], *ordered[:0:-every]]  # both ends are, so there are two distinct loads
     return median((b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(looked_at, 2) if a[0] != b[0])
@@ -258,7 +258,7 @@ def _theil_sen(used: Sequence[Observation]) -> float:
 def _leave_largest_out(used: Sequence[Observation]) -> float | None:
     """Return how far off the line without the largest point would have been there."""
     largest, rest = _apart(used)
-    if len({one.load for one in rest}) < MIN_DISTINCT_LOADS - 1:
+    if len({batch.load for batch in rest}) < MIN_DISTINCT_LOADS - 1:
         return None
     return (regress(rest).at(largest.load) - largest.size_bytes) / largest.size_bytes
 
@@ -271,14 +271,14 @@ def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
     load
         The largest load that the line was asked about.
     """
-    found: list[str] = []
+    notes: list[str] = []
     other = fit.theil_sen_slope_bytes / fit.slope_bytes - 1
     if load is not None and load > MAX_EXTRAPOLATION * fit.load_max:
-        found.append(f"{load / fit.load_max:.0f} times the largest load measured: far beyond the evidence")
+        notes.append(f"{load / fit.load_max:.0f} times the largest load measured: far beyond the evidence")
     if fit.intercept_bytes < 0:
-        found.append("the line meets load 0 below zero, so memory grows faster than a line")
+        notes.append("the line meets load 0 below zero, so memory grows faster than a line")
     if fit.r_squared < STRAIGHT:
-        found.append(f"memory does not follow the load in a straight line (R² {fit.r_squared:.3f})")
+        notes.append(f"memory does not follow the load in a straight line (R² {fit.r_squared:.3f})")
     if abs(other) > SLOPE_TOLERANCE:
-        found.append(f"the median slope is {other:+.0%} off the fitted one: single values pull the line")
-    return tuple(found)
+        notes.append(f"the median slope is {other:+.0%} off the fitted one: single values pull the line")
+    return tuple(notes)

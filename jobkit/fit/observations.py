@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_count
+from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.memory_line import Censored, Fit, Observation, fit_memory
 
 NEED, ALLOCATED, RAM = "need", "allocated", "ram"
@@ -52,8 +53,8 @@ class MemoryObservations:
     overhead_bytes
         What comes on top of the allocator on the GPU: the context, and what the GPU held
         before. 0 on a CPU; ``None`` if NVML does not answer.
-    card_bytes
-        The GPU's memory, or on a CPU ``None``.
+    gpu_bytes
+        What CUDA has of the GPU; ``None`` if NVML does not report its memory, and on a CPU.
     gpu
         The GPU's name, or ``None``.
     load_by_batch
@@ -69,15 +70,15 @@ class MemoryObservations:
     allocated: Fit | None = None
     slack: float = 1.0
     overhead_bytes: int | None = 0
-    card_bytes: int | None = None
+    gpu_bytes: int | None = None
     gpu: str | None = None
     load_by_batch: Mapping[int, int]
     points: int
     remarks: tuple[str, ...] = ()
 
-    def allocator_bytes(self, card_bytes: float) -> float:
+    def allocator_bytes(self, gpu_bytes: float) -> float:
         """Return what is left for the allocator on a GPU of a size."""
-        return card_bytes - (self.overhead_bytes or 0)
+        return gpu_bytes - (self.overhead_bytes or 0)
 
 
 def observe_memory(
@@ -97,16 +98,16 @@ def observe_memory(
     MemoryObservations or str
         A reason also if the records differ in one of `MUST_MATCH`: they are never mixed.
     """
-    told = [record for record in records if record.outcome in {Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM}]
-    well = [one for one in told if one.outcome is Outcome.OK]
+    records = list(records)
+    well = [record for record in records if record.outcome is Outcome.OK]
     if not well:
         return "no point has succeeded yet"
     for name, values in zip(MUST_MATCH, zip(*map(_alike, well), strict=True), strict=True):
         if len(set(values)) > 1:
             return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"
     if well[0].point.device == "cpu":
-        return _of_ram(well, [one for one in told if one.outcome is Outcome.RAM_OOM])
-    return _of_gpu(well, [one for one in told if one.outcome is Outcome.GPU_OOM], batches or {})
+        return _of_ram(well, [record for record in records if record.outcome is Outcome.RAM_OOM])
+    return _of_gpu(well, [record for record in records if record.outcome is Outcome.GPU_OOM], batches or {})
 
 
 def _alike(record: Record) -> tuple[object, ...]:
@@ -148,21 +149,26 @@ def setting(record: Record) -> str:
     return ", ".join(f"{knob} {value}" for knob, value in sorted(record.point.params.items()))
 
 
+def measured_bytes(record: Record | None) -> int | None:
+    """Return what a try that succeeded took, in the kind of memory that a prediction is of."""
+    if record is None or record.outcome is not Outcome.OK:
+        return None
+    if record.point.device == "cpu":
+        return record.memory.ram_peak_bytes
+    return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
+
+
 def _loads(well: Sequence[Record]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    loads: dict[int, int] = {}
     for record in well:
         batch, summary = record.point.params.get(BATCH_SIZE), record.summary
         if batch and summary and summary.load_max:
-            found[batch] = max(summary.load_max, found.get(batch, 0))
-    return found
+            loads[batch] = max(summary.load_max, loads.get(batch, 0))
+    return loads
 
 
 def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> MemoryObservations:
-    observations = [
-        Observation(record.summary.load_max, peak, setting(record))
-        for record in well
-        if record.summary and record.summary.load_max and (peak := record.memory.ram_peak_bytes)
-    ]
+    observations = _peaks(well, "ram_peak_bytes")
     bounds = _censored(failed, well, lambda record: record.memory.ram_peak_bytes)
     return MemoryObservations(
         kind=RAM,
@@ -184,7 +190,7 @@ def _of_gpu(
         for record in well
         for batch in batches.get(record.point.point_id, ())
         if batch.allocated_peak_bytes
-    ] or _peaks(well)
+    ] or _peaks(well, "allocated_peak_bytes")
     slack = 1.0 if needs else _slack(well)
     observations = needs or [Observation(line.load, line.size_bytes * slack, line.point) for line in lines]
     allocated = fit_memory(lines)
@@ -196,7 +202,7 @@ def _of_gpu(
         allocated=None if isinstance(allocated, str) else allocated,
         slack=slack,
         overhead_bytes=overhead,
-        card_bytes=first.total_bytes if first else None,
+        gpu_bytes=usable_bytes(first.name, first.total_bytes) if first and first.total_bytes else None,
         gpu=first.name if first else None,
         load_by_batch=_loads(well),
         points=len({observation.point for observation in observations}),
@@ -204,30 +210,31 @@ def _of_gpu(
     )
 
 
-def _peaks(well: Sequence[Record]) -> list[Observation]:
+def _peaks(well: Sequence[Record], name: str) -> list[Observation]:
+    """Return a peak of each record, by its name in `jobkit.core.measurements.Memory`."""
     return [
-        Observation(record.summary.load_max, record.memory.allocated_peak_bytes, setting(record))
+        Observation(record.summary.load_max, peak, setting(record))
         for record in well
-        if record.summary and record.summary.load_max and record.memory.allocated_peak_bytes
+        if record.summary and record.summary.load_max and (peak := getattr(record.memory, name))
     ]
 
 
 def _slack(well: Sequence[Record]) -> float:
-    pairs = [(one.memory.reserved_peak_bytes, one.memory.allocated_peak_bytes) for one in well]
+    pairs = [(record.memory.reserved_peak_bytes, record.memory.allocated_peak_bytes) for record in well]
     return max((reserved / allocated for reserved, allocated in pairs if reserved and allocated), default=1.0)
 
 
 def _overhead(well: Sequence[Record]) -> int | None:
-    contexts = [one.memory.context_bytes for one in well if one.memory.context_bytes is not None]
+    contexts = [record.memory.context_bytes for record in well if record.memory.context_bytes is not None]
     if not contexts:
         return None
-    return max(contexts) + max((one.memory.device_idle_bytes or 0 for one in well), default=0)
+    return max(contexts) + max((record.memory.device_idle_bytes or 0 for record in well), default=0)
 
 
 def _had(record: Record, overhead_bytes: int) -> int | None:
     """Return what the allocator of a try on a GPU could take."""
-    card = record.gpu.total_bytes if record.gpu else None
-    return record.point.cap_bytes or (card - overhead_bytes if card else None)
+    total = record.gpu.total_bytes if record.gpu else None
+    return record.point.cap_bytes or (total - overhead_bytes if total else None)
 
 
 def _censored(
@@ -248,10 +255,10 @@ def _censored(
 def _left_out(failed: Sequence[Record], bounds: Sequence[Censored]) -> tuple[str, ...]:
     """Return a remark on points that ran out of memory and do not show how much they need."""
     number = len(failed) - len(bounds)
-    said = f"{number} of {format_count(len(failed), 'point')} that ran out of memory"
+    points = f"{number} of {format_count(len(failed), 'point')} that ran out of memory"
     are, their, they = ("is", "its", "it") if number == 1 else ("are", "their", "they")
     why = f"{their} load is unknown, or {they} ran otherwise"
-    return (f"{said} {are} not in the line: {why}",) if number else ()
+    return (f"{points} {are} not in the line: {why}",) if number else ()
 
 
 def _remarks(well: Sequence[Record], *, needs: bool) -> tuple[str, ...]:
@@ -263,12 +270,8 @@ def _remarks(well: Sequence[Record], *, needs: bool) -> tuple[str, ...]:
     if _overhead(well) is None:
         remarks.append("the size of the CUDA context is unknown, so no memory is kept free for it")
     points = format_count(len(well), "point")
-    shared = sum(bool(one.gpu and one.gpu.foreign_processes) for one in well)
-    if shared:
-        remarks.append(
-            f"{shared} of {format_count(len(well), 'point')} ran next to other processes on the GPU"
-        )
-    flushed = sum(bool(one.retries) for one in well)
-    if flushed:
+    if shared := sum(bool(record.gpu and record.gpu.foreign_processes) for record in well):
+        remarks.append(f"{shared} of {points} ran next to other processes on the GPU")
+    if flushed := sum(bool(record.retries) for record in well):
         remarks.append(f"{flushed} of {points} passed only after the allocator had emptied its cache")
     return tuple(remarks)

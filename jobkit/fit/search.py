@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Container, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -21,26 +21,14 @@ from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, SEARCH_GOAL_FILE, SE
 from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.fit import ledger
-from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.largest_batch import Prediction, predict
 from jobkit.fit.loads import Loads, agreeing, loads_of, read_lengths
-from jobkit.fit.observations import RAM, MemoryObservations, observe_memory
+from jobkit.fit.observations import RAM, MemoryObservations, measured_bytes, observe_memory
+from jobkit.outcome import trials
 from jobkit.outcome.accounting import read_accounts
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import PointResult, read_run
-from jobkit.outcome.trials import (
-    ALLOCATOR,
-    CONCLUSIVE,
-    PROCESS,
-    SearchGoal,
-    Trial,
-    describe_trials,
-    goes_on,
-    read_goal,
-    settled_trials,
-    trial_id,
-    trials,
-)
+from jobkit.outcome.trials import SearchGoal, Trial
 from jobkit.outcome.verdict import KILLED
 from jobkit.run.measure import nvml
 
@@ -59,14 +47,14 @@ def next_trial(run_dir: Path) -> Point | None:
     JobkitError
         If the run folder holds no ``find_max.json``.
     """
-    wanted = read_goal(run_dir)
+    wanted = trials.read_goal(run_dir)
     with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
         results = read_run(run_dir).points
         done = _settled(run_dir, wanted, results)[wanted.after :]
-        if done and not goes_on(done):
+        if done and not trials.goes_on(done):
             return None
         trial = _predicted(run_dir, wanted, results, done)
-        if trial.index and (why := _another_card(results)):
+        if trial.index and (why := _another_gpu(results)):
             trial = Trial(message=why)
         append_line(run_dir / TRIALS_FILE, to_json(trial))
         if not trial.index:
@@ -83,7 +71,7 @@ def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) 
         _settle(run_dir, wanted, trial, by_index[trial.index], seen=_seen(results, trial))
         if trial.under_way and trial.index in by_index
         else trial
-        for trial in trials(run_dir)
+        for trial in trials.trials(run_dir)
     ]
 
 
@@ -104,20 +92,13 @@ def _settle(run_dir: Path, wanted: SearchGoal, trial: Trial, result: PointResult
     killed = not record and bool(
         tried and tried.exit and tried.exit.status == KILLED and not tried.exit.signal
     )
-    settled = replace(trial, outcome=result.verdict.outcome, measured_bytes=_measured(record), killed=killed)
+    size_bytes, outcome = measured_bytes(record), result.verdict.outcome
+    settled = replace(trial, outcome=outcome, measured_bytes=size_bytes, killed=killed)
     append_line(run_dir / TRIALS_FILE, to_json(settled))
     tells = settled.measured_bytes is not None or settled.outcome is not Outcome.OK
-    if record and settled.outcome in CONCLUSIVE and tells and not seen:
+    if record and settled.outcome in trials.CONCLUSIVE and tells and not seen:
         ledger.note(Path(wanted.ledger), _entry(settled, record))
     return settled
-
-
-def _measured(record: Record | None) -> int | None:
-    if record is None or record.outcome is not Outcome.OK:
-        return None
-    if record.point.device == "cpu":
-        return record.memory.ram_peak_bytes
-    return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
 
 
 def foreseen(run_dir: Path, wanted: SearchGoal) -> tuple[Trial, bool]:
@@ -143,13 +124,13 @@ def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
     finds = [sent for sent in accounts.journal.submissions if sent.role is Role.FIND]
     if not finds or not (run_dir / SEARCH_GOAL_FILE).is_file():
         return None
-    before = read_goal(run_dir)
+    before = trials.read_goal(run_dir)
     if (before.memory_bytes, before.ram_bytes) != (asked.memory_bytes, asked.ram_bytes):
         return None
     outcomes = {result.point.index: result.verdict.outcome for result in read_run(run_dir).points}
-    done = settled_trials(trials(run_dir), outcomes)[before.after :]
+    done = trials.settled_trials(trials.trials(run_dir), outcomes)[before.after :]
     last = done[-1] if done else Trial()
-    if done and not (last.under_way or goes_on(done)):
+    if done and not (last.under_way or trials.goes_on(done)):
         return None
     tasks = [task for task, _ in finds[-1].tasks()]
     if last.under_way and last.index in accounts.submitted:
@@ -165,7 +146,7 @@ def _predicted(
     if why := _not_one_knob(points):
         return Trial(message=why)
     records = [result.record for result in results if result.record]
-    asked = {one.index for one in done}
+    asked = {trial.index for trial in done}
     evidence = observe_memory([record for record in records if _tells(record, asked)])
     if isinstance(evidence, str):
         return Trial(message=evidence)
@@ -186,7 +167,7 @@ def _predicted(
         capacity_bytes=capacity,
         expected_bytes=evidence.fit.at(load),
         bound_bytes=evidence.fit.upper(load),
-        memory=PROCESS if evidence.kind == RAM else ALLOCATOR,
+        memory=trials.PROCESS if evidence.kind == RAM else trials.ALLOCATOR,
     )
     return _known(trial, records) or trial
 
@@ -203,7 +184,7 @@ def _tells(record: Record, asked: Container[int]) -> bool:
 def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
     """Return a trial as one that is not run, if the run has measured its batch within the capacity."""
     same = [record for record in records if record.point.params[BATCH_SIZE] == trial.batch_size]
-    needed = max((size for one in same if (size := _measured(one)) is not None), default=None)
+    needed = max((size for record in same if (size := measured_bytes(record)) is not None), default=None)
     if needed is None or needed > trial.capacity_bytes:
         return None
     sizes = f"it needed {format_memory(needed)}, predicted {format_memory(trial.expected_bytes)}"
@@ -227,10 +208,10 @@ def _not_one_knob(points: Sequence[Point]) -> str:
     return ""
 
 
-def _another_card(results: Sequence[PointResult]) -> str:
+def _another_gpu(results: Sequence[PointResult]) -> str:
     """Return an error message if this GPU differs from the one the points ran on; else an empty string."""
     ran = (result.record.gpu for result in results if result.record)
-    on = next((card.name for card in ran if card), None)
+    on = next((gpu.name for gpu in ran if gpu), None)
     uuid = nvml.visible_uuid(None) if on else None
     here = nvml.read_gpu(uuid, os.getpid()) if uuid else None
     if here is None or here.name == on:
@@ -243,19 +224,17 @@ def _capacity(wanted: SearchGoal, evidence: MemoryObservations) -> float | None:
         return wanted.memory_bytes
     if evidence.kind == RAM:
         return wanted.ram_bytes
-    if evidence.card_bytes is None:
-        return None
-    return evidence.allocator_bytes(usable_bytes(evidence.gpu, evidence.card_bytes))
+    return None if evidence.gpu_bytes is None else evidence.allocator_bytes(evidence.gpu_bytes)
 
 
 def _batch(prediction: Prediction, loads: Loads | None, done: Sequence[Trial]) -> int:
     """Return the batch size to try: the safe one, or well below one that failed."""
-    failed = [one for one in done if not one.held]
+    failed = [trial for trial in done if not trial.held]
     if not failed:
         return prediction.safe_batch
     if loads is None:
-        return min(prediction.safe_batch, int(STEP_DOWN * min(one.batch_size for one in failed)))
-    return loads.largest_batch(min(prediction.safe_load, STEP_DOWN * min(one.load for one in failed)))
+        return min(prediction.safe_batch, int(STEP_DOWN * min(trial.batch_size for trial in failed)))
+    return loads.largest_batch(min(prediction.safe_load, STEP_DOWN * min(trial.load for trial in failed)))
 
 
 def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchGoal) -> Point:
@@ -264,7 +243,7 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchG
     return replace(
         first,
         index=trial.index,
-        point_id=trial_id(f"{BATCH_SIZE}-{trial.batch_size}", taken),
+        point_id=trials.trial_id(f"{BATCH_SIZE}-{trial.batch_size}", taken),
         params={**first.params, BATCH_SIZE: trial.batch_size},
         repeat=1,
         cap_bytes=wanted.memory_bytes if first.device == "cuda" else None,
@@ -273,23 +252,11 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchG
 
 
 def _entry(trial: Trial, record: Record) -> ledger.Entry:
-    point = record.point
-    return ledger.Entry(
-        at=record.ended_at,
-        run_id=point.run_id,
-        index=trial.index,
-        **ledger.subject(record),
-        allocator=point.allocator,
-        order=point.order,
-        batch_size=trial.batch_size,
-        load=trial.load,
-        capacity_bytes=trial.capacity_bytes,
-        expected_bytes=trial.expected_bytes,
-        bound_bytes=trial.bound_bytes,
-        measured_bytes=trial.measured_bytes,
-        outcome=str(record.outcome),
-        held=trial.held,
-    )
+    """Return an entry of the ledger: what the point and the trial have of its fields, and the try."""
+    names = [field.name for field in fields(ledger.Entry)]
+    own = {name: getattr(of, name) for of in (record.point, trial) for name in names if hasattr(of, name)}
+    ended = {"at": record.ended_at, "outcome": str(record.outcome)}
+    return ledger.Entry(**own | ledger.subject(record) | ended)
 
 
 def main() -> int:
@@ -300,7 +267,8 @@ def main() -> int:
     except (JobkitError, OSError) as error:
         sys.stderr.write(f"find_max: {error}\n")
         return 1
-    sys.stderr.write("".join(f"find_max: {line}\n" for line in describe_trials(trials(run_dir))))
+    lines = trials.describe_trials(trials.trials(run_dir))
+    sys.stderr.write("".join(f"find_max: {line}\n" for line in lines))
     if point:
         sys.stdout.write(f"{point.index}\n")
     return 0

@@ -145,20 +145,20 @@ def overlaps(spans: Sequence[Span]) -> list[int | None]:
     Points of one place that follow each other, as those that are packed in one job, do not overlap.
     ``None`` if the times of a point are not known.
     """
-    times = [one.seconds for one in spans]
+    times = [span.seconds for span in spans]
     began: dict[str, list[float]] = defaultdict(list)
     ended: dict[str, list[float]] = defaultdict(list)
-    for one, known in zip(spans, times, strict=True):
+    for span, known in zip(spans, times, strict=True):
         if known:
-            began[one.place].append(known[0])
-            ended[one.place].append(known[1])
+            began[span.place].append(known[0])
+            ended[span.place].append(known[1])
     for moments in (*began.values(), *ended.values()):
         moments.sort()
     return [
-        bisect_left(began[one.place], known[1]) - bisect_right(ended[one.place], known[0]) - 1
+        bisect_left(began[span.place], known[1]) - bisect_right(ended[span.place], known[0]) - 1
         if known
         else None
-        for one, known in zip(spans, times, strict=True)
+        for span, known in zip(spans, times, strict=True)
     ]
 
 
@@ -172,7 +172,7 @@ def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
     others
         How many others ran at the same time, as `overlaps` counts them.
     """
-    places = [one.place for one, number in zip(spans, others, strict=True) if number]
+    places = [span.place for span, number in zip(spans, others, strict=True) if number]
     if not places:
         return ""
     there = sorted(set(places))
@@ -190,8 +190,8 @@ def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
         summary = record.summary
         if record.outcome is Outcome.OK and summary and summary.items and summary.work_s > 0:
             groups.setdefault(tuple(sorted(record.point.params.items())), []).append(record)
-    found = [_speed(dict(params), repeats) for params, repeats in groups.items()]
-    return tuple(sorted(found, key=_size))
+    settings = [_speed(dict(params), repeats) for params, repeats in groups.items()]
+    return tuple(sorted(settings, key=_size))
 
 
 def _size(speed: Speed) -> tuple[int, int, str]:
@@ -216,29 +216,29 @@ def _speed(params: Mapping[str, int], records: Sequence[Record]) -> Speed:
     )
 
 
-def fastest(found: Sequence[Speed]) -> Speed:
+def fastest(settings: Sequence[Speed]) -> Speed:
     """Return the setting of the highest mean."""
-    return max(found, key=lambda one: one.items_per_s)
+    return max(settings, key=lambda setting: setting.items_per_s)
 
 
-def recommended(found: Sequence[Speed], near: float = SPEED_TOLERANCE) -> Speed:
+def recommended(settings: Sequence[Speed], near: float = SPEED_TOLERANCE) -> Speed:
     """Return the smallest setting whose mean is within a share of the fastest."""
-    best = fastest(found).items_per_s
-    return next(one for one in found if one.items_per_s >= (1 - near) * best)
+    best = fastest(settings).items_per_s
+    return next(setting for setting in settings if setting.items_per_s >= (1 - near) * best)
 
 
-def differ(one: Speed, other: Speed) -> bool | None:
+def differ(first: Speed, other: Speed) -> bool | None:
     """Tell whether two means differ by more than their scatter explains, at 95 % (Welch's test).
 
     ``None`` if a setting ran only once: nothing is known of its scatter.
     """
-    if one.items_per_s_sd is None or other.items_per_s_sd is None:
+    if first.items_per_s_sd is None or other.items_per_s_sd is None:
         return None
-    a, b = one.items_per_s_sd**2 / one.repeats, other.items_per_s_sd**2 / other.repeats
-    apart = abs(one.items_per_s - other.items_per_s)
+    a, b = first.items_per_s_sd**2 / first.repeats, other.items_per_s_sd**2 / other.repeats
+    apart = abs(first.items_per_s - other.items_per_s)
     if a + b == 0:
         return apart > 0
-    degrees = (a + b) ** 2 / (a * a / (one.repeats - 1) + b * b / (other.repeats - 1))
+    degrees = (a + b) ** 2 / (a * a / (first.repeats - 1) + b * b / (other.repeats - 1))
     return apart > quantile(TWO_SIDED, max(1, math.floor(degrees))) * math.sqrt(a + b)
 
 
@@ -260,7 +260,7 @@ def duration(speed: Speed, *, items: int, characters: int | None = None) -> Dura
     by_character = characters is not None and len(speed.seconds_per_character) == speed.repeats
     each = speed.seconds_per_character if by_character else speed.seconds_per_item
     amount = characters if by_character and characters is not None else items
-    whole = [start + amount * one for start, one in zip(speed.starts_s, each, strict=True)]
+    whole = [start + amount * rate for start, rate in zip(speed.starts_s, each, strict=True)]
     expected, half = fmean(whole), None
     if len(whole) > 1:
         half = stdev(whole) * quantile(TWO_SIDED, len(whole) - 1) * math.sqrt(1 + 1 / len(whole))

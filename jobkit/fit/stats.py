@@ -169,13 +169,13 @@ def regress(
     least_bytes
         A standard deviation below which constant scatter cannot be.
     """
-    scale = max(one.load for one in used)
+    scale = max(batch.load for batch in used)
     weights = [1 / value for value in values] if values else [1.0] * len(used)
     columns = [
-        [weight * (one.load / scale) ** power for one, weight in zip(used, weights, strict=True)]
+        [weight * (batch.load / scale) ** power for batch, weight in zip(used, weights, strict=True)]
         for power in range(powers)
     ]
-    sizes = [weight * one.size_bytes for one, weight in zip(used, weights, strict=True)]
+    sizes = [weight * batch.size_bytes for batch, weight in zip(used, weights, strict=True)]
     members = _members(used)
     straight, basis = _orthonormal(columns)
     parts = [_dot(column, sizes) for column in straight]
@@ -198,18 +198,18 @@ def regress(
 
 def values_of(used: Sequence[Observation], line: Regression) -> list[float]:
     """Return what a line of constant scatter gives each measurement; never far below the largest."""
-    least = LEAST_SHARE * max(one.size_bytes for one in used) or 1.0
-    return [max(line.at(one.load), least) for one in used]
+    least = LEAST_SHARE * max(batch.size_bytes for batch in used) or 1.0
+    return [max(line.at(batch.load), least) for batch in used]
 
 
 def speaks_for_constant(
     used: Sequence[Observation], constant: Regression, growing: Regression, values: Column
 ) -> float:
     """Return the logarithm of the likelihood ratio of constant scatter to one that grows with the value."""
-    squares = math.fsum((one.size_bytes - constant.at(one.load)) ** 2 for one in used)
+    squares = math.fsum((batch.size_bytes - constant.at(batch.load)) ** 2 for batch in used)
     shares = math.fsum(
-        ((one.size_bytes - growing.at(one.load)) / value) ** 2
-        for one, value in zip(used, values, strict=True)
+        ((batch.size_bytes - growing.at(batch.load)) / value) ** 2
+        for batch, value in zip(used, values, strict=True)
     )
     if not (squares and shares):
         return 0.0
@@ -219,8 +219,8 @@ def speaks_for_constant(
 def _members(used: Sequence[Observation]) -> list[list[int]]:
     """Return the numbers of the measurements of each point."""
     points: dict[str, list[int]] = {}
-    for number, one in enumerate(used):
-        points.setdefault(one.point, []).append(number)
+    for number, batch in enumerate(used):
+        points.setdefault(batch.point, []).append(number)
     return list(points.values())
 
 
@@ -246,7 +246,7 @@ def _orthonormal(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]
 
 def _shared(straight: Sequence[Column], members: Sequence[Sequence[int]]) -> list[list[float]]:
     sums = [[math.fsum(column[row] for row in rows) for rows in members] for column in straight]
-    return [[_dot(one, other) for other in sums] for one in sums]
+    return [[_dot(row, other) for other in sums] for row in sums]
 
 
 def _within(columns: Sequence[Column], sizes: Column, members: Sequence[Sequence[int]]) -> float:
@@ -258,13 +258,13 @@ def _within(columns: Sequence[Column], sizes: Column, members: Sequence[Sequence
 
 def _centred(values: Column, members: Sequence[Sequence[int]]) -> list[float]:
     """Return the values less the mean of their point; nothing where only rounding is left."""
-    found = list(values)
+    centred = list(values)
     for rows in members:
         mean = math.fsum(values[row] for row in rows) / len(rows)
         for row in rows:
             away = values[row] - mean
-            found[row] = away if abs(away) > NOTHING * abs(mean) else 0.0
-    return found
+            centred[row] = away if abs(away) > NOTHING * abs(mean) else 0.0
+    return centred
 
 
 def _squares(values: Column, straight: Sequence[Column]) -> float:
@@ -279,5 +279,5 @@ def _less(values: Column, part: float, other: Column) -> list[float]:
     return [value - part * taken for value, taken in zip(values, other, strict=True)]
 
 
-def _dot(one: Column, other: Column) -> float:
-    return math.fsum(map(operator.mul, one, other))
+def _dot(column: Column, other: Column) -> float:
+    return math.fsum(map(operator.mul, column, other))

@@ -84,14 +84,14 @@ class Chosen:
     @property
     def line(self) -> str:
         """What was chosen and why, without a full stop."""
-        found = self.sizes.batch_sizes
-        if not found:
+        sizes = self.sizes.batch_sizes
+        if not sizes:
             return f"no batch size is worth measuring: {self.sizes.why}"
         unit = UNITS[self.loads.lengths.source]
-        first, last = (self.loads.load(size) for size in (found[0], found[-1]))
-        said = f"{BATCH_SIZE} {', '.join(map(str, found))}: loads of {first:,} to {last:,} {unit}"
-        said += f", {self._reason(last)}; {SAID[self.loads.lengths.source]}"
-        return f"{said}; {self.sizes.why}" if self.sizes.why else said
+        first, last = (self.loads.load(size) for size in (sizes[0], sizes[-1]))
+        words = f"{BATCH_SIZE} {', '.join(map(str, sizes))}: loads of {first:,} to {last:,} {unit}"
+        words += f", {self._reason(last)}; {SAID[self.loads.lengths.source]}"
+        return f"{words}; {self.sizes.why}" if self.sizes.why else words
 
     def _reason(self, last: int) -> str:
         most = self.loads.load(self.loads.limit)
@@ -152,7 +152,7 @@ def named_gpu_bytes(spec: SweepSpec) -> int | None:
     return memory if isinstance(memory, int) else None
 
 
-def decided(spec: SweepSpec, found: Sequence[int]) -> SweepSpec:
+def decided(spec: SweepSpec, sizes: Sequence[int]) -> SweepSpec:
     """Return the spec with its ``auto`` replaced.
 
     Raises
@@ -160,12 +160,12 @@ def decided(spec: SweepSpec, found: Sequence[int]) -> SweepSpec:
     JobkitError
         If there is nothing to replace it by.
     """
-    if not found:
+    if not sizes:
         hint = "give batch sizes in numbers, or name a longer text, or more memory"
         raise JobkitError(
             f"spec {spec.name}: sweep.{BATCH_SIZE}: no batch size is worth measuring", hint=hint
         )
-    axes = Axes.model_validate({**spec.sweep.model_dump(), BATCH_SIZE: list(found)})
+    axes = Axes.model_validate({**spec.sweep.model_dump(), BATCH_SIZE: list(sizes)})
     return spec.model_copy(update={"sweep": axes})
 
 
@@ -231,9 +231,9 @@ def sizes(
         usable = _between(loads, floor, top)
     if len(usable) < MIN_DISTINCT_LOADS:
         usable = _between(loads, 0, top)
-    found = _spread(usable, points)
+    chosen = _spread(usable, points)
     return Sizes(
-        found, _why_few(loads, found, largest_load) if len(found) < min(points, MIN_DISTINCT_LOADS) else ""
+        chosen, _why_few(loads, chosen, largest_load) if len(chosen) < min(points, MIN_DISTINCT_LOADS) else ""
     )
 
 
@@ -245,15 +245,15 @@ def _between(loads: Loads, floor: float, top: float) -> dict[int, int]:
 def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
     """Return the sizes whose loads are nearest to evenly spread ones, rounder sizes first."""
     left, gap = dict(usable), max(usable.values(), default=0) / points
-    found: list[int] = []
+    sizes: list[int] = []
     for share in range(points, 0, -1):
         if not left:
             break
         wanted = gap * share
         chosen = min(left, key=lambda size: _unfit(size, abs(left[size] - wanted) / gap))
-        found.append(chosen)
+        sizes.append(chosen)
         del left[chosen]
-    return tuple(sorted(found))
+    return tuple(sorted(sizes))
 
 
 def _unfit(size: int, gaps: float) -> tuple[int, float]:
@@ -262,14 +262,14 @@ def _unfit(size: int, gaps: float) -> tuple[int, float]:
     return (-roundness, gaps) if gaps <= ROUNDING_TOLERANCE else (0, gaps)
 
 
-def _why_few(loads: Loads, found: tuple[int, ...], largest_load: float | None) -> str:
+def _why_few(loads: Loads, chosen: tuple[int, ...], largest_load: float | None) -> str:
     """Return in a sentence, without a full stop, why there are fewer sizes than a line needs."""
     smallest = loads.load(1)
     if largest_load is not None and largest_load < loads.load(loads.limit):
         if largest_load <= 0:
             return "what the model takes alone is more than there is"
-        if not found:
+        if not chosen:
             return f"not even a batch size of 1, a load of {smallest:,}, fits into {largest_load:,.0f}"
-        many = "batch sizes with loads of their own fit" if len(found) > 1 else "batch size fits"
-        return f"only {len(found)} {many} into {largest_load:,.0f}"
+        many = "batch sizes with loads of their own fit" if len(chosen) > 1 else "batch size fits"
+        return f"only {len(chosen)} {many} into {largest_load:,.0f}"
     return f"the text makes too few distinct loads ({len(loads.steps)}) for a line: a longer text has more"

@@ -40,15 +40,15 @@ def read_corpus(text: str, records: Sequence[Record]) -> Corpus:
     if (number := _NUMBER.fullmatch(text)) and not Path(text).exists():
         return Corpus(paragraphs=_paragraphs(number[0]))
     try:
-        found = find_text(text, base=Path(), cache=cache_dir(), write=False)
+        ref = find_text(text, base=Path(), cache=cache_dir(), write=False)
     except JobkitError as error:
         hint = f"a number of paragraphs ({NUMBERS}), a text that is here, or sample"
         if text.startswith(("http://", "https://")):
             hint = f"fetch it first, and name the file: curl -LO {shlex.quote(text)}"
         raise JobkitError(f"--corpus {text}: {error.message}", hint=hint) from error
-    paragraphs = paragraphs_of(found)
+    paragraphs = paragraphs_of(ref)
     point = records[0].point if records else None
-    lengths = cached_lengths(point.workload, found, point.model, cache_dir()) if point else None
+    lengths = cached_lengths(point.workload, ref, point.model, cache_dir()) if point else None
     return Corpus(
         name=text,
         paragraphs=len(paragraphs),
@@ -65,10 +65,10 @@ def _paragraphs(number: str) -> int:
     JobkitError
         If no corpus can have that many.
     """
-    found = Decimal(number.replace(",", "").replace("_", ""))
-    why = "" if 1 <= found <= MOST_PARAGRAPHS else f"is not within 1 and {MOST_PARAGRAPHS:,} paragraphs"
-    if not why and found % 1:
+    count = Decimal(number.replace(",", "").replace("_", ""))
+    why = "" if 1 <= count <= MOST_PARAGRAPHS else f"is not within 1 and {MOST_PARAGRAPHS:,} paragraphs"
+    if not why and count % 1:
         why = "is no whole number"
     if why:
         raise JobkitError(f"--corpus {number} {why}", hint=f"for instance {NUMBERS}; or name a file")
-    return int(found)
+    return int(count)

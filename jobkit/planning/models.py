@@ -219,10 +219,10 @@ def _stanzas_own() -> Path | None:
     if spec is None or spec.origin is None:
         return None
     source = Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
-    found = re.search(r"__resources_version__\s*=\s*['\"]([^'\"]+)", source)
-    if found is None:
+    version = re.search(r"__resources_version__\s*=\s*['\"]([^'\"]+)", source)
+    if version is None:
         return None
-    return Path(platformdirs.user_cache_dir("stanza", "StanfordNLP", found[1])) / "resources"
+    return Path(platformdirs.user_cache_dir("stanza", "StanfordNLP", version[1])) / "resources"
 
 
 def _not_found(name: str, size: str, cache: Path) -> JobkitError:

@@ -159,30 +159,30 @@ def preflight(
     JobkitError
         As `jobkit.planning.prepare.prepare`.
     """
-    found = resolve(path, Options(overrides=overrides), fetch=True, build=not fast, say=say)
-    spec, gpu = found.spec, gpu_memory_bytes or batch_sizes.named_gpu_bytes(found.spec)
+    named = resolve(path, Options(overrides=overrides), fetch=True, build=not fast, say=say)
+    spec, gpu = named.spec, gpu_memory_bytes or batch_sizes.named_gpu_bytes(named.spec)
     lengths = text_lengths(
         spec.workload,
-        found.text,
-        found.model,
+        named.text,
+        named.model,
         cache=cache_dir(),
         say=say,
         fast=fast,
-        folder=found.workload_folder,
+        folder=named.workload_folder,
     )
     loads = batch_sizes.loads_of(spec, lengths)
-    chosen = batch_sizes.choose(spec, found.model, loads, gpu)
+    chosen = batch_sizes.choose(spec, named.model, loads, gpu)
     if batch_sizes.is_auto(spec):
         spec = batch_sizes.decided(spec, chosen.sizes.batch_sizes)
-    return _gathered(found, spec, chosen, gpu)
+    return _gathered(named, spec, chosen, gpu)
 
 
-def _gathered(found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, gpu: int | None) -> Preflight:
-    loads, paragraphs = chosen.loads, paragraphs_of(found.text)
-    lengths, model, plain = loads.lengths, found.model, Loads(loads.lengths)
+def _gathered(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, gpu: int | None) -> Preflight:
+    loads, paragraphs = chosen.loads, paragraphs_of(named.text)
+    lengths, model, plain = loads.lengths, named.model, Loads(loads.lengths)
     known = chosen.largest_load is not None
     return Preflight(
-        text=found.text.name,
+        text=named.text.name,
         workload=spec.workload,
         model=f"{model.name} {model.size}" if model else None,
         stand_in=bool(model and model.stand_in),
@@ -199,7 +199,7 @@ def _gathered(found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, 
         why=chosen.line,
         gpu_memory_bytes=gpu or (batch_sizes.ASSUMED_BYTES if known else None),
         gpu_memory_named=gpu is not None,
-        sizes=tuple(_sizes(found, spec, chosen)),
+        sizes=tuple(_sizes(named, spec, chosen)),
         settings=tuple(
             Setting(params=params, load=plain.of(params, DEFAULT_BATCH_SIZE))
             for params in batch_sizes.settings_of(spec)
@@ -207,11 +207,11 @@ def _gathered(found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, 
     )
 
 
-def _sizes(found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Iterator[Size]:
+def _sizes(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Iterator[Size]:
     loads, measure = chosen.loads, set(chosen.sizes.batch_sizes)
     swept = {row[BATCH_SIZE] for row in batch_sizes.settings_of(spec) if BATCH_SIZE in row}
-    line = batch_sizes.typical(spec.workload, found.model) if chosen.largest_load is not None else None
-    told = loads.lengths.source != NONE
+    line = batch_sizes.typical(spec.workload, named.model) if chosen.largest_load is not None else None
+    has_lengths = loads.lengths.source != NONE
     looked_at = {size for size in ROUND if size < loads.limit} | {loads.limit} | swept | measure
     for size in sorted(looked_at):
         first, source = loads.worst(size)
@@ -221,8 +221,8 @@ def _sizes(found: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> 
             own_load=loads.own(size),
             first_paragraph=first,
             from_batch_size=source,
-            efficiency=loads.efficiency(size) if told else None,
-            efficiency_sorted=loads.efficiency_sorted(size) if told else None,
+            efficiency=loads.efficiency(size) if has_lengths else None,
+            efficiency_sorted=loads.efficiency_sorted(size) if has_lengths else None,
             gpu_bytes=round(line.at(loads.load(size))) if line else None,
             in_spec=size in swept,
             to_measure=size in measure,
@@ -247,10 +247,10 @@ def _beginning(paragraph: str, lengths: Sequence[int], item: int) -> str:
     """Return how an item begins: the sentence nearest to where its share of the paragraph begins."""
     sentences = split_sentences(paragraph)
     starts: list[int] = []
+    end = 0
     for sentence in sentences:
-        starts.append(
-            paragraph.index(sentence, starts[-1] + len(sentences[len(starts) - 1]) if starts else 0)
-        )
+        starts.append(paragraph.index(sentence, end))
+        end = starts[-1] + len(sentence)
     share = sum(lengths[:item]) / max(sum(lengths), 1)
     if len(lengths) == 1:
         start = 0

@@ -21,67 +21,67 @@ WITHOUT_LENGTHS = (
 )
 
 
-def as_json(found: Preflight) -> str:
+def as_json(report: Preflight) -> str:
     """Return all that was found, in bytes and characters, as JSON that ends with a newline."""
-    return terminal.as_json({"schema": 1, **asdict(found)}, indent=2) + "\n"
+    return terminal.as_json({"schema": 1, **asdict(report)}, indent=2) + "\n"
 
 
-def as_text(found: Preflight, width: int | None = None) -> str:
+def as_text(report: Preflight, width: int | None = None) -> str:
     """Return what was found for a person, in GiB, ending with a newline; folded where a width is given."""
     return wrap_sections(
-        [_heading(found), _longest(found), _table(found), _settings(found), _answer(found)], width
+        [_heading(report), _longest(report), _table(report), _settings(report), _answer(report)], width
     )
 
 
-def _heading(found: Preflight) -> Iterator[str]:
-    model = f", model {found.model}" if found.model else ""
-    yield f"{found.workload}: {found.text}{model}{' (STAND-IN)' if found.stand_in else ''}"
-    counts = [format_count(found.paragraphs, "paragraph"), format_count(found.characters, "character")]
-    if found.items is not None and _items(found) != "paragraphs":
-        counts.insert(1, f"{found.items:,} {_items(found)}")
+def _heading(report: Preflight) -> Iterator[str]:
+    model = f", model {report.model}" if report.model else ""
+    yield f"{report.workload}: {report.text}{model}{' (STAND-IN)' if report.stand_in else ''}"
+    counts = [format_count(report.paragraphs, "paragraph"), format_count(report.characters, "character")]
+    if report.items is not None and _items(report) != "paragraphs":
+        counts.insert(1, f"{report.items:,} {_items(report)}")
     yield ", ".join(counts)
-    if found.source == PUNCTUATION:
+    if report.source == PUNCTUATION:
         yield "Lengths are ESTIMATED from punctuation, with no tokenizer: loads may be off by some percent."
-    if found.source == NONE:
+    if report.source == NONE:
         yield from WITHOUT_LENGTHS
 
 
-def _items(found: Preflight) -> str:
+def _items(report: Preflight) -> str:
     """Return what the items of this text are: sentences, unless no paragraph has two."""
-    return "sentences" if found.items is None or found.items > found.paragraphs else "paragraphs"
+    return "sentences" if report.items is None or report.items > report.paragraphs else "paragraphs"
 
 
-def _longest(found: Preflight) -> Iterator[str]:
-    if not found.longest:
+def _longest(report: Preflight) -> Iterator[str]:
+    if not report.longest:
         return
-    first, *others = found.longest
-    noun = _items(found).removesuffix("s")
+    first, *others = report.longest
+    noun = _items(report).removesuffix("s")
     after = f"; the next longest has {others[0].length:,}" if others else ""
     yield f"This one {first.length:,}-character {noun} sets the memory of the batches that it is in{after}:"
-    for one in found.longest:
-        place = f"paragraph {one.paragraph}" + (f", sentence {one.item}" if noun == "sentence" else "")
-        yield f"  {one.length:>6,}  {place}: {one.beginning}"
+    for item in report.longest:
+        place = f"paragraph {item.paragraph}" + (f", sentence {item.item}" if noun == "sentence" else "")
+        yield f"  {item.length:>6,}  {place}: {item.beginning}"
 
 
-def _table(found: Preflight) -> Iterator[str]:
-    told = found.source != NONE
-    heads = ["batch size", "load", *(["text of padded %", "if sorted %"] if told else [])]
-    rough = any(size.gpu_bytes is not None for size in found.sizes)
+def _table(report: Preflight) -> Iterator[str]:
+    has_lengths = report.source != NONE
+    heads = ["batch size", "load", *(["text of padded %", "if sorted %"] if has_lengths else [])]
+    rough = any(size.gpu_bytes is not None for size in report.sizes)
     heads += ["GPU GiB, roughly"] if rough else []
-    cells = zip(*(_cells(size, told=told, rough=rough) for size in found.sizes), strict=True)
+    cells = zip(*(_cells(size, has_lengths=has_lengths, rough=rough) for size in report.sizes), strict=True)
     yield from table([Column(head, cells) for head, cells in zip([*heads, ""], cells, strict=True)])
     yield ""
-    yield f"load: the most {UNITS[found.source]} of a batch, of this size or a smaller one"
-    if told:
+    yield f"load: the most {UNITS[report.source]} of a batch, of this size or a smaller one"
+    if has_lengths:
         yield "text of padded: share of the padded characters that are text; sorted: if it were, by length"
     if rough:
         yield "GPU GiB: by a line measured on an H200 with the stand-in; yours may take half or twice that"
     yield f"{SPECS_OWN} in the spec, {WORTH_MEASURING} worth measuring"
 
 
-def _cells(size: Size, *, told: bool, rough: bool) -> list[str]:
+def _cells(size: Size, *, has_lengths: bool, rough: bool) -> list[str]:
     cells = [f"{size.batch_size:,}", f"{size.load:,}"]
-    if told:
+    if has_lengths:
         cells += [f"{100 * (share or 0):.1f}" for share in (size.efficiency, size.efficiency_sorted)]
     if rough:
         cells.append(f"{(size.gpu_bytes or 0) / GIB:.1f}")
@@ -89,27 +89,27 @@ def _cells(size: Size, *, told: bool, rough: bool) -> list[str]:
     return [*cells, marks]
 
 
-def _settings(found: Preflight) -> Iterator[str]:
+def _settings(report: Preflight) -> Iterator[str]:
     """Yield the spec's own settings where the batch size alone does not name them."""
-    if all(set(setting.params) == {BATCH_SIZE} for setting in found.settings):
+    if all(set(setting.params) == {BATCH_SIZE} for setting in report.settings):
         return
     yield "The spec's own settings:"
-    for one in found.settings:
-        params = ", ".join(f"{knob} {value:,}" for knob, value in one.params.items())
-        yield f"  {params or 'the workload as it comes'}: load {one.load:,}"
+    for setting in report.settings:
+        params = ", ".join(f"{knob} {value:,}" for knob, value in setting.params.items())
+        yield f"  {params or 'the workload as it comes'}: load {setting.load:,}"
 
 
-def _answer(found: Preflight) -> Iterator[str]:
-    stays = f"the load stays {found.saturation_load:,}"
-    yield f"Past a batch size of {found.saturation:,} nothing changes: {stays}."
-    if found.saturation > found.limit:
-        yield f"  A call holds the whole text from {found.limit:,} on: that is the largest size it can try."
-    yield f"Worth measuring: {found.why}."
-    if found.measure:
+def _answer(report: Preflight) -> Iterator[str]:
+    stays = f"the load stays {report.saturation_load:,}"
+    yield f"Past a batch size of {report.saturation:,} nothing changes: {stays}."
+    if report.saturation > report.limit:
+        yield f"  A call holds the whole text from {report.limit:,} on: that is the largest size it can try."
+    yield f"Worth measuring: {report.why}."
+    if report.measure:
         yield "  have them chosen: sweep: {batch_size: auto}"
-        sizes = ", ".join(map(str, found.measure))
+        sizes = ", ".join(map(str, report.measure))
         yield NoWrap(f"  or say so now:    --set 'sweep.batch_size=[{sizes}]'")
-    if found.gpu_memory_named and all(size.gpu_bytes is None for size in found.sizes):
+    if report.gpu_memory_named and all(size.gpu_bytes is None for size in report.sizes):
         yield "  --gpu-memory changes nothing: what a load takes is unknown for this workload and model."
-    elif found.device != "cpu" and not found.gpu_memory_named:
+    elif report.device != "cpu" and not report.gpu_memory_named:
         yield "  What share of your GPU they take is known after the first point."

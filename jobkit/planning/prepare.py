@@ -14,18 +14,10 @@ from jobkit.core.records import Point
 from jobkit.core.terminal import Say
 from jobkit.core.units import MAX_SECONDS, format_walltime
 from jobkit.fit.lengths import Lengths
-from jobkit.planning import batch_sizes
+from jobkit.planning import batch_sizes, resolve
 from jobkit.planning.job_script import render, render_find, render_follow
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.resolve import (
-    Options,
-    ResolvedSpec,
-    idle_gpus,
-    needed_gpus,
-    refuse_unusable_gpu,
-    resolve,
-    warn,
-)
+from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import Request
@@ -46,6 +38,8 @@ class Prepared:
         With everything ``auto`` decided.
     why
         Why this scheduler, for a person.
+    inputs
+        What its points share, as `jobkit.planning.points.plan` takes it.
     run_dir
         Where the run folder will be; it does not exist yet.
     script
@@ -62,24 +56,13 @@ class Prepared:
     spec: SweepSpec
     site: Site
     why: str
+    inputs: Inputs
     points: tuple[Point, ...]
     run_dir: Path
     script: str
     lengths: Lengths | None = None
     find_script: str | None = None
     follow_script: str | None = None
-
-    @property
-    def inputs(self) -> Inputs:
-        """What its points share, as `jobkit.planning.points.plan` takes it."""
-        first = self.points[0]
-        return Inputs(
-            run_id=first.run_id,
-            text=first.text,
-            model=first.model,
-            device=first.device,
-            workload_folder=first.workload_folder,
-        )
 
     @property
     def request(self) -> Request:
@@ -134,54 +117,55 @@ def prepare(
         With every fault of the spec at once; a missing text, model, site or template is one.
     """
     path, options = Path(path), options or Options()
-    found = resolve(
+    named = resolve.resolve(
         path,
         options,
         fetch=build,
         build=build,
         say=say,
-        check=refuse_unusable_gpu if build else partial(warn, say),
+        check=resolve.refuse_unusable_gpu if build else partial(resolve.warn, say),
     )
-    spec, lengths = _sized(found, say, build=build)
-    run_dir = options.runs_folder(found.site) / run_id(spec.name)
+    spec, lengths = _sized(named, say, build=build)
+    run_dir = options.runs_folder(named.site) / run_id(spec.name)
     inputs = Inputs(
         run_id=run_dir.name,
-        text=found.text,
-        model=found.model,
+        text=named.text,
+        model=named.model,
         device=spec.device,
-        workload_folder=found.workload_folder,
+        workload_folder=named.workload_folder,
     )
-    if idle := idle_gpus(spec, found.site.scheduler, spec.device):
-        say(f"warning: {idle} ({needed_gpus(spec.device)})")
+    if idle := resolve.idle_gpus(spec, named.site.scheduler, spec.device):
+        say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")
     points = plan(spec, inputs)
     spec = shared_by(spec, len(points))
     if spec.resources.walltime * spec.pack > MAX_SECONDS:
         each = format_walltime(spec.resources.walltime)
         message = f"pack: {spec.pack:,} points of {each} each need a job of more than ten years"
         raise JobkitError(message, hint="lower pack or resources.walltime")
-    script = render(spec, found.site, points[0], run_dir)
+    script = render(spec, named.site, points[0], run_dir)
     wanted = spec.find_max is not None and spec.find_max.verify
     followed = spec.policy.follow_up and not runs_here(spec.scheduler)
     return Prepared(
         spec=spec,
-        site=found.site,
-        why=found.why,
+        site=named.site,
+        why=named.why,
+        inputs=inputs,
         points=points,
         run_dir=run_dir,
         script=script,
         lengths=lengths,
-        find_script=render_find(spec, found.site, points[0], run_dir) if wanted else None,
-        follow_script=render_follow(spec, found.site, points[0], run_dir) if followed else None,
+        find_script=render_find(spec, named.site, points[0], run_dir) if wanted else None,
+        follow_script=render_follow(spec, named.site, points[0], run_dir) if followed else None,
     )
 
 
-def _sized(found: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Lengths | None]:
+def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Lengths | None]:
     """Return the spec with ``batch_size: auto`` decided, and the lengths of the text.
 
     They are found here, once, for all that is asked of the run later; a preview takes no time to
     find what it does not need.
     """
-    spec, text, model, folder = found.spec, found.text, found.model, found.workload_folder
+    spec, text, model, folder = named.spec, named.text, named.model, named.workload_folder
     if batch_sizes.is_auto(spec):
         lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
         chosen = batch_sizes.choose(

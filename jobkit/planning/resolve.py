@@ -172,8 +172,8 @@ class _Lookup:
         scheduler = data.get("scheduler", "auto")
         if isinstance(name := data.get("site", "auto"), str) and scheduler in {"auto", *SCHEDULERS}:
             chosen, self.why = choose_scheduler(scheduler)
-            if found := _found(document, "site", partial(find_site, name, chosen)):
-                self.site, self.site_name = found[0], portable_name(found[1])
+            if site := _found(document, "site", partial(find_site, name, chosen)):
+                self.site, self.site_name = site[0], portable_name(site[1])
         if isinstance(name := data.get("template"), str):
             self.template = _found(document, "template", partial(find_template, name, base))
 
@@ -235,7 +235,7 @@ def device(spec: SweepSpec, scheduler: str) -> str:
     if spec.device != "auto":
         return spec.device
     if runs_here(scheduler):
-        from jobkit.run.measure import nvml  # here, for a submission asks no card
+        from jobkit.run.measure import nvml  # here, for a submission asks no GPU
 
         return "cuda" if spec.resources.gpus and nvml.list_gpus() else "cpu"
     return "cuda" if spec.resources.gpus else "cpu"

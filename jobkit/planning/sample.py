@@ -8,10 +8,8 @@ from, whose sequence Python guarantees; the words are in ``sample_grammar.txt``.
 
 from __future__ import annotations
 
-import csv
 import functools
 import hashlib
-import io
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +20,7 @@ from typing import NamedTuple
 
 from jobkit.core.files import write_atomically
 from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
+from jobkit.run.entities import as_tsv
 from jobkit.run.workloads.base import Entity
 
 SEED = 1867
@@ -166,19 +165,11 @@ def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
     gold = path.with_suffix(".gold.tsv")
     with cache_write_errors(folder):
         make_folder(folder)
-        for file, wanted in ((gold, _tsv(sample.gold)), (path, text)):
+        for file, wanted in ((gold, as_tsv(sample.gold)), (path, text)):
             if not file.exists() or file.read_bytes() != wanted.encode():
                 write_atomically(file, wanted)
                 share_with_group(file)
     return path
-
-
-def _tsv(rows: Iterable[Entity]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-    writer.writerow(Entity._fields)
-    writer.writerows(rows)
-    return stream.getvalue()
 
 
 def _rules() -> dict[str, tuple[str, ...]]:

@@ -75,7 +75,13 @@ def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
 
     def own_source(name: str) -> tuple[str, str, Callable[[], bool]] | None:
         used.add(name)
-        return _source(name) if name == own else None
+        if name != own:
+            return None
+        try:
+            return Path(name).read_text(encoding="utf-8"), name, lambda: True
+        except OSError as error:
+            hint = "see `template` in the spec"
+            raise JobkitError(f"template {name}: {error.strerror}", hint=hint) from error
 
     shipped = jinja2.FileSystemLoader(shipped_folder("templates"))
     loaders = [
@@ -94,13 +100,6 @@ def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
     environment.filters.update({name: scheduler.header_path for name, scheduler in SCHEDULERS.items()})
     environment.filters["q"] = shlex.quote
     return environment, used
-
-
-def _source(path: str) -> tuple[str, str, Callable[[], bool]]:
-    try:
-        return Path(path).read_text(encoding="utf-8"), path, lambda: True
-    except OSError as error:
-        raise JobkitError(f"template {path}: {error.strerror}", hint="see `template` in the spec") from error
 
 
 def _said(error: Exception) -> str:

@@ -49,8 +49,8 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
         If there is no such text, or it is a folder, empty, binary, not UTF-8, or white space.
     """
     texts = cache / "texts"
-    if found := SAMPLE.fullmatch(name):
-        return _sample(texts, name, int(found[1] or PARAGRAPHS), write=write)
+    if match := SAMPLE.fullmatch(name):
+        return _sample(texts, name, int(match[1] or PARAGRAPHS), write=write)
     if not name.strip():
         raise JobkitError("no text is named", hint=f"{KEY_HINT}; without the key it is `sample`")
     if name.startswith("sample:"):

@@ -11,7 +11,6 @@ from statistics import fmean
 from jobkit.core.records import BATCH_SIZE, Outcome
 from jobkit.core.units import format_count
 from jobkit.fit.batch_line import Estimate, largest_batch
-from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.largest_batch import Prediction, capped, predict
 from jobkit.fit.loads import agreeing, loads_of
 from jobkit.fit.memory_line import MIN_DISTINCT_LOADS
@@ -118,12 +117,12 @@ def _predicted(collected: Collected, rows: Sequence[Row], gpu_memory_bytes: int 
     evidence = observe_memory(records)
     if isinstance(evidence, str) or not evidence.load_by_batch:
         return None
-    card = gpu_memory_bytes or (evidence.card_bytes and usable_bytes(evidence.gpu, evidence.card_bytes))
-    if not card:
+    gpu_bytes = gpu_memory_bytes or evidence.gpu_bytes
+    if not gpu_bytes:
         return None
     loads = loads_of(collected.lengths(rows), (record.point for record in records))
     loads = agreeing(loads, evidence.load_by_batch)
-    prediction = predict(evidence, max(0.0, evidence.allocator_bytes(card)), loads)
+    prediction = predict(evidence, max(0.0, evidence.allocator_bytes(gpu_bytes)), loads)
     tried = (collected.trials.get(folder, ()) for folder in dict.fromkeys(row.folder for row in rows))
     return capped(prediction, evidence, loads, chain.from_iterable(tried))
 

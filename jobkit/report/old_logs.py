@@ -68,14 +68,9 @@ class LogRun:
     ram_peak_bytes: int | None = None
 
     @property
-    def batches(self) -> int:
-        """How many calls the run made, the last one perhaps partial."""
-        return math.ceil(self.items / self.batch_size)
-
-    @property
     def batch_mean_s(self) -> float:
         """The mean seconds of a call, partial ones counted."""
-        return self.total_s / self.batches
+        return self.total_s / math.ceil(self.items / self.batch_size)
 
 
 def is_gpu_report(text: str) -> bool:
@@ -88,15 +83,9 @@ def parse_log(text: str) -> tuple[tuple[LogRun, ...], int]:
 
     Lines of any other shape are passed over: a job's log holds whatever else was printed.
     """
-    runs: list[LogRun] = []
-    cut = 0
-    for block in _blocks(text.splitlines()):
-        run = _run(block)
-        if run is None:
-            cut += 1
-        else:
-            runs.append(run)
-    return tuple(runs), cut
+    runs = [_run(block) for block in _blocks(text.splitlines())]
+    whole = tuple(run for run in runs if run)
+    return whole, len(runs) - len(whole)
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[dict[str, float]]:
@@ -132,9 +121,8 @@ def _run(block: dict[str, float]) -> LogRun | None:
     """Return a run if all its figures stand: it must say its size and count, and end with its RAM."""
     if not {"batch_size", "items", "ram_peak_bytes"} <= block.keys():
         return None
-    if block["batch_size"] < 1 or block["items"] < 1 or block["total_s"] <= 0:
-        return None
-    if block["batch_size"] % 1 or block["items"] % 1:
+    counts = block["batch_size"], block["items"]
+    if block["total_s"] <= 0 or any(count < 1 or count % 1 for count in counts):
         return None
     whole = {f.name for f in fields(LogRun) if f.type != "float"}
     figures = {name: int(value) if name in whole else value for name, value in block.items()}

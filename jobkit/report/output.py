@@ -59,10 +59,10 @@ def render(
     """
     if fmt == "csv":
         return _csv(collected)
-    found = estimates(collected, gpu_memory_bytes)
+    per_group = estimates(collected, gpu_memory_bytes)
     if fmt == "json":
-        return _json(collected, found)
-    sections = _sections(collected, found, asked=gpu_memory_bytes is not None)
+        return _json(collected, per_group)
+    sections = _sections(collected, per_group, asked=gpu_memory_bytes is not None)
     return _markdown(sections) if fmt == "md" else _terminal(sections, width, color=color)
 
 
@@ -84,12 +84,12 @@ def _whole_numbers(record: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _json(collected: Collected, found: Iterable[GroupEstimate]) -> str:
+def _json(collected: Collected, per_group: Iterable[GroupEstimate]) -> str:
     report = {
         "points": [*map(_whole_numbers, collected.point_records())],
         "sizes": [*map(_whole_numbers, collected.size_records())],
         "groups": [*collected.group_records()],
-        "estimates": [asdict(estimate) for estimate in found],
+        "estimates": [asdict(estimate) for estimate in per_group],
         "notes": collected.notes,
         "failed": collected.failed,
         "to_come": collected.to_come,
@@ -97,11 +97,11 @@ def _json(collected: Collected, found: Iterable[GroupEstimate]) -> str:
     return as_json(report, indent=2) + "\n"
 
 
-def _sections(collected: Collected, found: Sequence[GroupEstimate], *, asked: bool) -> Iterator[Section]:
+def _sections(collected: Collected, per_group: Sequence[GroupEstimate], *, asked: bool) -> Iterator[Section]:
     for number, group in enumerate(collected.by_group):
         sizes = [size for size in collected.by_size if size.first.group == number]
         title, *details = heading(group, sizes)
-        own = [estimate for estimate in found if estimate.group == number]
+        own = [estimate for estimate in per_group if estimate.group == number]
         after = [*fastest_line(sizes), *(line for estimate in own for line in estimate_lines(estimate))]
         if asked and not own:
             after.append("No estimate of the largest batch: these points ran on a CPU.")
@@ -144,7 +144,7 @@ def _terminal(sections: Iterable[Section], width: int, *, color: bool) -> str:
 
 def _left_out(columns: Sequence[SizeColumn], shown: Sequence[SizeColumn]) -> Iterator[str]:
     """Yield which columns a terminal had no room for."""
-    missing = [" ".join(one.head.split()) for one in without_repetition(columns) if one not in shown]
+    missing = [" ".join(column.head.split()) for column in without_repetition(columns) if column not in shown]
     if missing:
         yield f"no room for: {', '.join(missing)}; a wider terminal, or --format md, has them"
 

@@ -69,41 +69,41 @@ def base_of(sizes: Sequence[Size]) -> str:
     return (format_setting(base.params) if base else "") or "the smallest size"
 
 
-def estimate_lines(found: GroupEstimate) -> tuple[str, ...]:
+def estimate_lines(estimate: GroupEstimate) -> tuple[str, ...]:
     """Return the largest batch in a sentence, and beneath it how far to trust it."""
-    if found.others:
-        first, *rest = estimate_lines(replace(found, others=""))
-        return (f"With {found.others}: {first}", *rest)
-    if found.prediction is not None:
-        return tuple(_prediction_lines(found.prediction, found.run))
-    by_knob = found.by_knob
+    if estimate.others:
+        first, *rest = estimate_lines(replace(estimate, others=""))
+        return (f"With {estimate.others}: {first}", *rest)
+    if estimate.prediction is not None:
+        return tuple(_prediction_lines(estimate.prediction, estimate.run))
+    by_knob = estimate.by_knob
     if by_knob.line is None or by_knob.capacity_bytes is None or by_knob.largest is None:
-        return (f"No estimate of the largest {found.knob}: {by_knob.reason}.",)
-    card = format_bytes_gib(by_knob.capacity_bytes)
-    title = f"Largest {found.knob} by a straight line: near {by_knob.largest:,} on {card}"
-    lines = [f"{title} ({_error_bar(by_knob)})", f"  {_equation(found.knob, by_knob.line)}"]
+        return (f"No estimate of the largest {estimate.knob}: {by_knob.reason}.",)
+    gpu = format_bytes_gib(by_knob.capacity_bytes)
+    title = f"Largest {estimate.knob} by a straight line: near {by_knob.largest:,} on {gpu}"
+    lines = [f"{title} ({_error_bar(by_knob)})", f"  {_equation(estimate.knob, by_knob.line)}"]
     lines += [f"  Beware: {warning}." for warning in by_knob.warnings if warning != by_knob.line.no_error_bar]
-    if found.by_load is not None and found.by_load.largest is not None:
-        load = f"a load of {found.by_load.largest:,} padded characters ({_error_bar(found.by_load)})"
+    if estimate.by_load is not None and estimate.by_load.largest is not None:
+        load = f"a load of {estimate.by_load.largest:,} padded characters ({_error_bar(estimate.by_load)})"
         lines.append(f"  By load, which memory really follows: {load}.")
     lines.append("  A straight line is a first guess: run that size once before you rely on it.")
     return tuple(lines)
 
 
-def _prediction_lines(found: Prediction, run: str) -> Iterator[str]:
+def _prediction_lines(batch: Prediction, run: str) -> Iterator[str]:
     """Yield what is predicted from the need of the batches, as far as it can be."""
-    if found.reason:
-        yield f"No estimate of the largest batch_size: {found.reason}."
+    if batch.reason:
+        yield f"No estimate of the largest batch_size: {batch.reason}."
     else:
-        there = format_memory(found.capacity_bytes)
-        ends = "which is the whole text" if found.saturated else f"by the line itself {found.largest_batch:,}"
-        yield f"Largest safe batch_size: {found.safe_batch:,}, {ends}; {there} for the allocator"
-        expected, bound = format_memory(found.expected_bytes), format_memory(found.bound_bytes)
-        if found.safe_batch:
+        there = format_memory(batch.capacity_bytes)
+        ends = "which is the whole text" if batch.saturated else f"by the line itself {batch.largest_batch:,}"
+        yield f"Largest safe batch_size: {batch.safe_batch:,}, {ends}; {there} for the allocator"
+        expected, bound = format_memory(batch.expected_bytes), format_memory(batch.bound_bytes)
+        if batch.safe_batch:
             yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
         else:
             yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
-        yield from (f"  Beware: {doubt}." for doubt in found.doubts)
+        yield from (f"  Beware: {doubt}." for doubt in batch.doubts)
     yield NoWrap(f"  GPUs, time and scheduler lines: jobkit recommend {shell_quote(run)}")
 
 

@@ -112,9 +112,9 @@ def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
         return {}
     how = "what was to run it has ended; jobkit resume {} {} runs it"
     return {
-        one.index: how.format(shell_path(folder), one.point_id)
-        for one in waiting
-        if one.index not in accounts.submitted
+        point.index: how.format(shell_path(folder), point.point_id)
+        for point in waiting
+        if point.index not in accounts.submitted
     }
 
 

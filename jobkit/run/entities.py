@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable
 from pathlib import Path
 
 from jobkit.run.workloads.base import Entity
 
 
-def write_entities(path: Path, entities: Iterable[Entity]) -> None:
-    """Write the entities, sorted by paragraph and offset, under a header line.
+def as_tsv(entities: Iterable[Entity]) -> str:
+    """Return the entities, sorted by paragraph and offset, under a header line.
 
-    The file is UTF-8 and tab-separated; an entity with a newline or a tab is in double quotes, as
-    Python's csv module writes and reads it. Paragraphs count from 0, offsets are into the
-    paragraph as read.
+    The text is tab-separated; an entity with a newline or a tab is in double quotes, as Python's
+    csv module writes and reads it. Paragraphs count from 0, offsets are into the paragraph as read.
+    """
+    stream = io.StringIO()
+    writer = csv.writer(stream, dialect="excel-tab", lineterminator="\n")
+    writer.writerow(Entity._fields)
+    rows = sorted(entities, key=lambda row: (row.paragraph, row.start, row.end))
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def write_entities(path: Path, entities: Iterable[Entity]) -> None:
+    """Write the entities as `as_tsv` has them, in UTF-8.
 
     Raises
     ------
@@ -23,20 +34,8 @@ def write_entities(path: Path, entities: Iterable[Entity]) -> None:
     """
     part = path.with_name(path.name + ".part")
     try:
-        with part.open("w", encoding="utf-8", newline="") as stream:
-            writer = csv.writer(stream, dialect="excel-tab", lineterminator="\n")
-            writer.writerow(Entity._fields)
-            rows = sorted(entities, key=lambda row: (row.paragraph, row.start, row.end))
-            writer.writerows(rows)
+        part.write_text(as_tsv(entities), encoding="utf-8", newline="")
     except OSError:
         part.unlink(missing_ok=True)  # on a full disk, free its space
         raise
     part.replace(path)
-
-
-def read_entities(path: Path) -> list[Entity]:
-    """Return the entities that `write_entities` wrote."""
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = csv.reader(stream, dialect="excel-tab")
-        next(rows)
-        return [Entity(int(p), text, label, int(start), int(end)) for p, text, label, start, end in rows]

@@ -41,7 +41,11 @@ def settings(
     combined = [
         {**dict(zip(axes, values, strict=True)), **row} for values in product(*axes.values()) for row in rows
     ]
-    kept = [setting for setting in combined if not any(_matches(setting, rule) for rule in exclude)]
+    kept = [
+        setting
+        for setting in combined
+        if not any(rule and rule.items() <= setting.items() for rule in exclude)
+    ]
     unique = {tuple(sorted(setting.items())): dict(setting) for setting in [*kept, *include]}
     return tuple(unique.values())
 
@@ -51,10 +55,6 @@ def knob_values(axes: Mapping[str, Any]) -> dict[Loc, Any]:
     zipped = axes["zip"] if isinstance(axes.get("zip"), dict) else {}
     alone: dict[Loc, Any] = {(name,): values for name, values in axes.items() if name not in NO_KNOBS}
     return alone | {("zip", name): values for name, values in zipped.items()}
-
-
-def _matches(setting: Mapping[str, int], rule: Mapping[str, int]) -> bool:
-    return bool(rule) and all(setting.get(knob) == value for knob, value in rule.items())
 
 
 def axis_faults(axes: Mapping[str, Any], workload: str) -> Iterator[tuple[Loc, str]]:

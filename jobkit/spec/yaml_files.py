@@ -295,14 +295,10 @@ def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseMod
     if kind == "missing":
         return f"{key}: missing"
     if kind in {"model_type", "dict_type"}:
-        return f"{key}: {value!r}: should be a mapping of {_noun(_part(model, loc))} to values"
+        nouns = getattr(_part(model, loc), "KEYS", "keys")  # knobs, in the sweep
+        return f"{key}: {value!r}: should be a mapping of {nouns} to values"
     said = message.removeprefix("Value error, ").removeprefix("Input ")
     return f"{key}: {value!r}: {said[:1].lower()}{said[1:]}"
-
-
-def _noun(part: type[BaseModel]) -> str:
-    """Return what the keys of a part are called: its ``KEYS`` where it has keys of the user's own."""
-    return str(getattr(part, "KEYS", "keys"))
 
 
 def _part(model: type[BaseModel], loc: Loc) -> type[BaseModel]:

@@ -1,4 +1,4 @@
-"""Accounting that is away while tasks end, on a real slurmdbd."""
+"""The accounting is down while tasks end, on a real slurmdbd."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ pytestmark = pytest.mark.fault
 def test_the_accounting_dies_before_a_task_and_comes_back_after_it(
     slurm_alone: SlurmDaemons, halted: Halted
 ) -> None:
-    """FAULT: slurmdbd is away from before a task begins until after it was killed.
+    """FAULT: slurmdbd is down before a task begins, and comes back after the task was killed.
 
-    HOW: real: kill -9 of slurmdbd, and of the job script with all that it started; then slurmdbd starts \
-    again. It reports such a task in two parts: for some seconds `FAILED`, with status 0 and no end.
-    REPORTED: the point is unsettled until slurmdbd knows the end; then `lost`, with its signal.
+    HOW: real: kill -9 of slurmdbd, and of the job script with all its processes; then slurmdbd starts again.
+    At first it reports such a task as `FAILED`, with status 0 and no end; the end follows some seconds
+    later.
+    REPORTED: the point is unsettled until slurmdbd knows the end; then `lost`, with the signal that it
+    reports.
     LOST: results that the try had not yet copied to the run folder.
     """
     slurm_alone.kill("slurmdbd")

@@ -85,11 +85,11 @@ def submitted(lab: Lab) -> list[dict[str, object]]:
 def test_an_array_that_was_taken_is_found_by_its_name(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
-    """FAULT: the client is killed when the scheduler has taken the array, before it got the job's id.
+    """FAULT: the client is killed after the scheduler accepted the array, before the client got the job id.
 
     HOW: real: kill -9 of `jobkit sweep`, Slurm and Grid Engine.
     REPORTED: "a submission was cut off; its job was found by its name"; nothing is submitted again.
-    LOST: nothing, no point runs twice.
+    LOST: nothing; no point runs twice.
     """
     with monkeypatch.context() as patch:
         dies(lab, patch, after=True)
@@ -110,7 +110,7 @@ def test_an_array_that_was_taken_is_found_by_its_name(
 def test_an_array_that_was_not_taken_is_submitted_by_resume(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
-    """FAULT: the client is killed when it has journalled its intent, before the scheduler took the array.
+    """FAULT: the client is killed between writing `submitting` to the journal and the submission.
 
     HOW: real: kill -9 of `jobkit sweep`, Slurm and Grid Engine.
     REPORTED: "a submission was cut off before the scheduler took it"; `jobkit resume` submits the points.

@@ -27,13 +27,13 @@ pytestmark = pytest.mark.fault
 
 
 def test_kill_9_of_the_job_script(halted: Halted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FAULT: the job script is killed outright.
+    """FAULT: the job script is killed with SIGKILL.
 
-    HOW: real: kill -9, Slurm and Grid Engine, with their accounting and without (fake: a command \
-    that says it is off).
-    REPORTED: `lost`: on Slurm, which leaves the worker alive, "the job script was killed", by the process \
-    that copies results home; on Grid Engine, which kills all, what qacct says, or that the queue has not \
-    held it for a minute.
+    HOW: real: kill -9, Slurm and Grid Engine, with their accounting and without (fake: an accounting command
+    that answers that it is off).
+    REPORTED: `lost`. Slurm leaves the worker alive, and the process that copies results home reports "the
+    job script was killed". Grid Engine kills all processes: the reason is from qacct, or that the task was
+    missing in the queue for a minute.
     LOST: at most one sync interval.
     """
     run = halted.sweep("1, 2")
@@ -65,9 +65,9 @@ def test_kill_9_of_the_job_script(halted: Halted, monkeypatch: pytest.MonkeyPatc
 
 
 def test_kill_9_before_the_worker_starts(halted: Halted) -> None:
-    """FAULT: a whole job is killed outright before its worker starts, and another works on the node.
+    """FAULT: a whole job is killed before its worker starts, while another job works on the node.
 
-    HOW: real: kill -9 of its process group while it makes its environment ready, Slurm and Grid Engine.
+    HOW: real: kill -9 of its process group during the set-up of its environment, Slurm and Grid Engine.
     REPORTED: what the accounting reports.
     LOST: nothing; the next job that ends removes the dead job's files on scratch, and no others.
     """
@@ -121,9 +121,9 @@ def test_a_job_of_several_points_ends_half_way(halted: Halted, what: str) -> Non
     """FAULT: a job that several points share (`pack`) ends half-way.
 
     HOW: real: `jobkit cancel`, or kill -9 of its processes, Slurm and Grid Engine.
-    REPORTED: the point that ran is `cancelled` or `lost`; those never begun are `cancelled` with it, or \
-    `stopped`: "its job ended before its turn came".
-    LOST: at most one sync interval; points that were done are done.
+    REPORTED: the point that ran is `cancelled` or `lost`; the points that had not begun are `cancelled` too,
+    or `stopped`: "its job ended before its turn came".
+    LOST: at most one sync interval; finished points stay finished.
     """
     run = halted.sweep("1, 2, 3, 4", "--set", "pack=4")
     halted.go(1)
@@ -145,11 +145,11 @@ def test_a_job_of_several_points_ends_half_way(halted: Halted, what: str) -> Non
 
 @SGE
 def test_a_status_that_grid_engine_takes_for_an_order(halted: Halted) -> None:
-    """FAULT: the worker ends with exit status 99 or 100, by which Grid Engine reschedules a job or holds it.
+    """FAULT: the worker ends with 99 or 100, the statuses by which Grid Engine reschedules or holds a job.
 
     HOW: real: such workers, Grid Engine.
-    REPORTED: `bug`; the job ends with 98, so it is neither rescheduled nor in `Eqw`; the exit file keeps \
-    the worker's status.
+    REPORTED: `bug`; the job ends with 98, so Grid Engine does neither; the exit file keeps the worker's
+    status.
     LOST: nothing.
     """
     run = halted.sweep("1, 2", workload="Orders")
@@ -166,10 +166,10 @@ def test_home_cannot_be_written_when_the_job_begins(halted: Halted) -> None:
     """FAULT: home is full, or read-only, when the job begins.
 
     HOW: real: a tmpfs filled to the last byte, then a read-only mount, Slurm and Grid Engine.
-    REPORTED: full: `stage_out`, by exit status 73, for the log is on the same disk. Read-only: Slurm \
-    cannot even open the log, `stage_out` by its exit code 0:53; on Grid Engine the job is in `Eqw`, and \
-    `jobkit status` says so.
-    LOST: nothing: nothing was run.
+    REPORTED: full: `stage_out`, from exit status 73, because the log is on the same disk. Read-only: Slurm
+    cannot open the log, so `stage_out` from its exit code 0:53; on Grid Engine `jobkit status` shows the job
+    in `Eqw`.
+    LOST: nothing: no point ran.
     """
     scheduler = halted.lab.scheduler
     asked = f"resources.options={held_by(scheduler)}"

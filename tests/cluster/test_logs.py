@@ -1,4 +1,4 @@
-"""The log of a point, from any shell, while its job waits, runs and has ended, on the real daemons."""
+"""The log of a point while its job waits, runs and after it has ended, on the real daemons."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_a_log_whose_job_was_killed_is_not_followed_for_ever(faulty: Faulty, wai
     """FAULT: the job script and its worker are killed while `jobkit logs -f` follows; no exit file comes.
 
     HOW: real: `kill -KILL` to the process group of the job script.
-    REPORTED: `jobkit logs -f` ends, and says that the point is lost, with the accounting's words.
-    LOST: what was not yet home of that try.
+    REPORTED: `jobkit logs -f` ends, and prints that the point is lost, with the message of the accounting.
+    LOST: results that the try had not yet copied to the run folder.
     """
     lab = faulty.lab
     faulty.fail({1: "slow"})

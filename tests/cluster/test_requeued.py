@@ -1,4 +1,4 @@
-"""Tasks that Slurm begins again, and nodes that die, on real daemons."""
+"""Tasks that Slurm starts again, and nodes that die, on real daemons."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_a_task_is_requeued_half_way(halted: Halted) -> None:
     """FAULT: a task is requeued half-way.
 
     HOW: real: `scontrol requeue` of one task of an array, Slurm.
-    REPORTED: a second try, `restart=1`, that begins clean; the first keeps its batches and says that the \
-    scheduler began the task again. `jobkit resume` leaves it to the scheduler at every moment.
+    REPORTED: a second try, `restart=1`, that starts from nothing; the first keeps its batches and the
+    message that the scheduler started the task again. `jobkit resume` never submits it.
     LOST: nothing.
     """
     run = halted.sweep("1, 2")
@@ -73,11 +73,11 @@ def test_a_task_is_requeued_half_way(halted: Halted) -> None:
 
 @SLURM
 def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: Halted) -> None:
-    """FAULT: a task is preempted by a job of a higher partition.
+    """FAULT: a task is preempted by a job in a partition of higher priority.
 
     HOW: real: partitions `low` and `high` of a Slurm with PreemptMode=REQUEUE.
-    REPORTED: the first try is `preempted` as soon as the accounting says so; the second, which Slurm begins \
-    by itself, is `ok`.
+    REPORTED: the first try is `preempted` as soon as the accounting reports it; the second, which Slurm
+    starts by itself, is `ok`.
     LOST: nothing.
     """
     del slurm_alone
@@ -101,12 +101,12 @@ def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: Halted) -> None:
 def test_a_node_dies(slurm_alone: SlurmDaemons, halted: Halted) -> None:
     """FAULT: a node dies, with `--requeue` and with `--no-requeue`, while its processes go on.
 
-    HOW: real: kill -9 of slurmd; the controller is told at once that the node is down, which it would \
-    find by itself after SlurmdTimeout.
-    REPORTED: with `--requeue` the task waits and runs again as a second try; without it the point is \
-    `node_fail`, and `jobkit resume` runs it again on another node. What the old process still writes goes \
-    into its own try alone.
-    LOST: nothing: what the old process brings home later counts.
+    HOW: real: kill -9 of slurmd; the test sets the node down at once, as the controller would after
+    SlurmdTimeout.
+    REPORTED: with `--requeue` the task waits and runs again as a second try; without it the point is
+    `node_fail`, and `jobkit resume` runs it again on another node. Whatever the old process still writes
+    goes into its own try.
+    LOST: nothing: results that the old process copies home later count.
     """
     requests = (halted.lab.home / "lab.yaml").read_text().splitlines()
     line = next(line for line in requests if line.startswith("requests"))

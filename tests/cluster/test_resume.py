@@ -1,4 +1,4 @@
-"""Points that fail run again, by a person's word or by the job that follows, on the real daemons."""
+"""Failed points run again, by `jobkit resume` or by the job that follows, on the real daemons."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_two_bugs_alike_stop_the_sweep(faulty: Faulty) -> None:
     """FAULT: every point fails by the same bug.
 
     HOW: real: a workload that raises, Slurm and Grid Engine.
-    REPORTED: `bug` for the first two, `stopped` for those still to come, which end at once.
-    LOST: nothing; `jobkit resume` runs all of them when the bug is mended.
+    REPORTED: `bug` for the first two, `stopped` for the others, which end at once.
+    LOST: nothing; `jobkit resume` runs all of them once the bug is fixed.
     """
     faulty.fail(dict.fromkeys(range(1, 7), "bug"))
     faulty.sweep("--wait", "--set", "max_parallel=1")
@@ -112,8 +112,8 @@ def test_two_bugs_alike_stop_the_sweep(faulty: Faulty) -> None:
 def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: Faulty, wait_until: Wait) -> None:
     """FAULT: nodes may not submit, so the job that follows the sweep cannot run a point again.
 
-    HOW: fake: on the node a submit command that refuses; the rest is real, Slurm and Grid Engine.
-    REPORTED: the journal's `left` and `jobkit status` say what is to be done; `jobkit resume` does it.
+    HOW: fake: a submit command on the node that refuses; the rest is real, Slurm and Grid Engine.
+    REPORTED: the journal's `left` and `jobkit status` name the points; `jobkit resume` submits them.
     LOST: nothing.
     """
     lab = faulty.lab

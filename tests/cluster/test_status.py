@@ -1,4 +1,4 @@
-"""How runs stand, asked of the real daemons: a thousand points, tasks in error, and somebody else's run."""
+"""The state of runs on the real daemons: a thousand points, tasks in error, and another user's run."""
 
 from __future__ import annotations
 
@@ -125,11 +125,12 @@ def test_a_thousand_points_take_two_calls_and_less_than_a_second(
 def test_what_is_held_or_in_error_is_mended_by_what_is_advised(
     lab: Lab, held: Held, calls: Path, wait_until: Wait
 ) -> None:
-    """FAULT: a task is held, or in error (Eqw), and so is the job that follows, for ever.
+    """FAULT: a task is held, or in error (Eqw), so it and the job that follows would wait forever.
 
-    HOW: real: a sweep submitted with a hold, Slurm and Grid Engine; a log that cannot be opened, Grid Engine.
-    REPORTED: `jobkit status` names the points, the job that waits for them, and the commands \
-        (`scontrol release`, `qrls`, `qmod -cj`); typed as they stand they let all go on.
+    HOW: real: a sweep submitted with a hold, Slurm and Grid Engine; a log that cannot be opened, Grid
+    Engine.
+    REPORTED: `jobkit status` names the points, the job that waits for them, and the commands (`scontrol
+    release`, `qrls`, `qmod -cj`); pasted unchanged, these release all of them.
     LOST: nothing.
     """
     run = held(COUNT)

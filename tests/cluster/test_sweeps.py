@@ -1,4 +1,4 @@
-"""Whole sweeps through the real daemons, by the command that a user types."""
+"""Whole sweeps through the real daemons, by the commands that a user types."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) ->
 def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """FAULT: the worker crashes outside Python.
 
-    HOW: real: it ends with a status of its own and leaves no record, Slurm and Grid Engine.
+    HOW: real: it ends with status 7 and leaves no record, Slurm and Grid Engine.
     REPORTED: `bug`, "status 7 in step run".
     LOST: nothing.
     """
@@ -218,7 +218,8 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
     """FAULT: the walltime passes while a point works.
 
     HOW: real: 20 s, Slurm (`--signal=B:USR1@`) and Grid Engine (`s_rt`).
-    REPORTED: `timeout`, in a record that says how many batches were done; the policy gives it more time.
+    REPORTED: `timeout`, in a record with the number of batches done; the policy gives the next try more
+    time.
     LOST: nothing: the batches that were done are home.
     """
     told = lab.home / "told"

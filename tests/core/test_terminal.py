@@ -12,24 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.terminal import (
-    Column,
-    LogSanitizer,
-    NoWrap,
-    as_json,
-    did_you_mean,
-    fit_columns,
-    for_csv,
-    for_markdown,
-    printable,
-    relative_path,
-    shell_path,
-    shell_quote,
-    suggest,
-    suggest_key,
-    table,
-    wrap_sections,
-)
+from jobkit.core import terminal
+from jobkit.core.terminal import Column, NoWrap
 
 
 @pytest.mark.parametrize(
@@ -42,8 +26,8 @@ from jobkit.core.terminal import (
 )
 def test_the_closest_word_or_all_of_them(word: str, said: str, whole: str) -> None:
     words = ["slurm", "sge"]
-    assert did_you_mean(word, words) == said
-    assert suggest(word, words) == whole
+    assert terminal.did_you_mean(word, words) == said
+    assert terminal.suggest(word, words) == whole
 
 
 WORDS = {"partition": "resources.queue", "job_name": "name", "G": "resources.gpus", "nodes": "one node only"}
@@ -66,7 +50,7 @@ WORDS = {"partition": "resources.queue", "job_name": "name", "G": "resources.gpu
     ],
 )
 def test_another_programs_word_names_the_key(names: list[int | str], keys: list[str], said: str) -> None:
-    assert suggest_key(names, WORDS, keys) == said
+    assert terminal.suggest_key(names, WORDS, keys) == said
 
 
 RUN = Path(__file__).parents[2] / "docs/benchmarks/gpu/stanza-20261121-034558-42cc"
@@ -74,14 +58,14 @@ SPEC = "name: d\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1]}\nsche
 
 
 def test_parts_stand_apart_and_empty_ones_are_left_out() -> None:
-    assert wrap_sections([["a", "b"], [], ["c"]]) == "a\nb\n\nc\n"
+    assert terminal.wrap_sections([["a", "b"], [], ["c"]]) == "a\nb\n\nc\n"
 
 
 def test_long_lines_go_on_below_unless_they_are_to_be_copied() -> None:
     words = "  " + "word " * 20
     command = NoWrap("  Prove it: jobkit verify " + "x" * 60)
     table = NoWrap("1  " * 30)
-    first, *others = wrap_sections([[words, command, table]], 40).splitlines()
+    first, *others = terminal.wrap_sections([[words, command, table]], 40).splitlines()
     assert len(first) <= 40
     assert others[0].startswith("    word")
     assert others[-2:] == [command, table]
@@ -92,23 +76,23 @@ def test_a_table_loses_the_most_dispensable_columns_first(ranks: list[int]) -> N
     columns = [Column(str(rank), (), rank) for rank in [0, *ranks]]
     for most in sorted({*ranks}, reverse=True):
         left = [column for column in columns if column.rank <= most]
-        assert fit_columns(columns, 3 * len(left) - 2) == left
-    assert fit_columns(columns, 0) == [column for column in columns if not column.rank]
+        assert terminal.fit_columns(columns, 3 * len(left) - 2) == left
+    assert terminal.fit_columns(columns, 0) == [column for column in columns if not column.rank]
 
 
 def test_the_cells_of_a_table_stand_in_columns() -> None:
     columns = [Column("name", ["a", "見本"], left=True), Column("size\nGiB", ["1.0", "12.0"])]
-    lines = table([*columns, Column("", ["", ""])])
+    lines = terminal.table([*columns, Column("", ["", ""])])
     assert lines == ["      size", "name   GiB", "──────────", "a      1.0", "見本  12.0"]
-    assert table(columns, rule=False) == lines[:2] + lines[3:]
+    assert terminal.table(columns, rule=False) == lines[:2] + lines[3:]
 
 
 @given(st.text(), st.integers(40, 80))
 def test_nothing_is_lost_and_no_terminal_obeys(text: str, width: int) -> None:
-    told = wrap_sections([[text]], width)
+    told = terminal.wrap_sections([[text]], width)
     assert told.replace("\n", "").replace(" ", "").isprintable() or not text.isprintable()
-    assert printable(text).isascii() or not text.isascii()
-    assert "".join(printable(text).split()) == "".join(told.split())
+    assert terminal.printable(text).isascii() or not text.isascii()
+    assert "".join(terminal.printable(text).split()) == "".join(told.split())
     assert "\x1b" not in told
 
 
@@ -116,7 +100,7 @@ def test_nothing_is_lost_and_no_terminal_obeys(text: str, width: int) -> None:
     ("text", "told"), [("a\x1b[31m\x07", "a\\x1b[31m\\x07"), ("a\u202eb", "a\\u202eb"), ("é\xa0x", "é\xa0x")]
 )
 def test_control_characters_are_spelt_out(text: str, told: str) -> None:
-    assert printable(text) == told
+    assert terminal.printable(text) == told
 
 
 def shown(folder: Path, *words: str, columns: str = "60") -> list[str]:
@@ -169,28 +153,29 @@ def test_a_text_cannot_steer_the_terminal(tmp_path: Path) -> None:
     ],
 )
 def test_no_cell_is_a_formula_and_numbers_stay(text: str, cell: str) -> None:
-    assert for_csv(text) == cell
+    assert terminal.for_csv(text) == cell
 
 
 @given(st.text())
 def test_json_for_a_terminal_reads_as_the_same(text: str) -> None:
-    told = as_json({"said": text}, indent=1)
+    told = terminal.as_json({"said": text}, indent=1)
     assert json.loads(told) == {"said": text}
-    assert printable(told.replace("\n", "")) == told.replace("\n", "")
+    assert terminal.printable(told.replace("\n", "")) == told.replace("\n", "")
 
 
 @given(st.text(alphabet="\x1b[3;1mé\r\nax\x9b\u202e"), st.integers(1, 9))
 def test_a_log_in_pieces_reads_as_the_whole(text: str, size: int) -> None:
     data = text.encode()
-    whole = LogSanitizer().through(data, last=True)
+    whole = terminal.LogSanitizer().through(data, last=True)
     pieces = [data[place : place + size] for place in range(0, len(data), size)]
-    seen = LogSanitizer()
+    seen = terminal.LogSanitizer()
     assert b"".join([*(seen.through(piece) for piece in pieces), seen.through(b"", last=True)]) == whole
 
 
 def test_a_log_keeps_colours_and_shows_what_else_it_holds() -> None:
     data = b"\x1b[1;32mok\x1b[0m 10%\r 20%\r\n\x1b[2J\xff\tend"
-    assert LogSanitizer().through(data, last=True) == b"\x1b[1;32mok\x1b[0m 10%\n 20%\n\\x1b[2J\\xff\tend"
+    shown = terminal.LogSanitizer().through(data, last=True)
+    assert shown == b"\x1b[1;32mok\x1b[0m 10%\n 20%\n\\x1b[2J\\xff\tend"
 
 
 @pytest.mark.parametrize(
@@ -206,19 +191,19 @@ def test_a_log_keeps_colours_and_shows_what_else_it_holds() -> None:
     ],
 )
 def test_markdown_shows_a_line_as_it_is(line: str, told: str) -> None:
-    assert for_markdown(line) == told
+    assert terminal.for_markdown(line) == told
 
 
 def test_a_path_below_here_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert relative_path(tmp_path / "runs" / "demo") == "runs/demo"
-    assert relative_path(tmp_path.parent) == str(tmp_path.parent)
-    assert shell_path(tmp_path / "a b") == "'a b'"
-    assert shell_path(tmp_path / "-a") == "./-a"
+    assert terminal.relative_path(tmp_path / "runs" / "demo") == "runs/demo"
+    assert terminal.relative_path(tmp_path.parent) == str(tmp_path.parent)
+    assert terminal.shell_path(tmp_path / "a b") == "'a b'"
+    assert terminal.shell_path(tmp_path / "-a") == "./-a"
 
 
 @pytest.mark.parametrize("path", ["runs/demo", "a b", "-a b", "it's", "~x", "$HOME", "-"])
 def test_a_word_is_one_word_and_no_option(path: str) -> None:
-    (told,) = shlex.split(shell_quote(path))
+    (told,) = shlex.split(terminal.shell_quote(path))
     assert Path(told) == Path(path)
     assert not told.startswith("-")

@@ -7,21 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobkit.core import units
 from jobkit.core.errors import JobkitError
-from jobkit.core.units import (
-    SIZE_UNITS,
-    format_about,
-    format_bytes_gib,
-    format_clock,
-    format_count,
-    format_memory,
-    format_moment,
-    format_size,
-    format_walltime,
-    parse_duration,
-    parse_size,
-    pauses,
-)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +24,7 @@ from jobkit.core.units import (
     ],
 )
 def test_sizes(text: str, size_bytes: int) -> None:
-    assert parse_size(text) == size_bytes
+    assert units.parse_size(text) == size_bytes
 
 
 @pytest.mark.parametrize(
@@ -45,23 +32,23 @@ def test_sizes(text: str, size_bytes: int) -> None:
 )
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(JobkitError, match="size"):
-        parse_size(text)
+        units.parse_size(text)
 
 
 @given(st.integers(1, 2**60))
 def test_a_size_survives_the_round_trip(size_bytes: int) -> None:
-    assert parse_size(format_size(size_bytes)) == size_bytes
+    assert units.parse_size(units.format_size(size_bytes)) == size_bytes
 
 
-@given(st.integers(1, 10**6), st.sampled_from(sorted(SIZE_UNITS)))
+@given(st.integers(1, 10**6), st.sampled_from(sorted(units.SIZE_UNITS)))
 def test_every_unit_scales(number: int, unit: str) -> None:
-    assert parse_size(f"{number}{unit}") == number * SIZE_UNITS[unit]
+    assert units.parse_size(f"{number}{unit}") == number * units.SIZE_UNITS[unit]
 
 
 @given(st.text(max_size=12))
 def test_any_text_is_a_size_or_a_clear_error(text: str) -> None:
     try:
-        parsed = parse_size(text)
+        parsed = units.parse_size(text)
     except JobkitError as error:
         fault = error
     else:
@@ -84,7 +71,7 @@ def test_any_text_is_a_size_or_a_clear_error(text: str) -> None:
     ],
 )
 def test_durations(text: str, duration_s: int) -> None:
-    assert parse_duration(text) == duration_s
+    assert units.parse_duration(text) == duration_s
 
 
 @pytest.mark.parametrize(
@@ -92,12 +79,12 @@ def test_durations(text: str, duration_s: int) -> None:
 )
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(JobkitError, match="duration"):
-        parse_duration(text)
+        units.parse_duration(text)
 
 
 @given(st.integers(1, 9999 * 3600))
 def test_a_walltime_survives_the_round_trip(duration_s: int) -> None:
-    assert parse_duration(format_walltime(duration_s)) == duration_s
+    assert units.parse_duration(units.format_walltime(duration_s)) == duration_s
 
 
 @pytest.mark.parametrize(
@@ -115,18 +102,18 @@ def test_a_walltime_survives_the_round_trip(duration_s: int) -> None:
     ],
 )
 def test_a_duration_for_a_person(duration_s: float, clock: str, about: str) -> None:
-    assert (format_clock(duration_s), format_about(duration_s)) == (clock, about)
+    assert (units.format_clock(duration_s), units.format_about(duration_s)) == (clock, about)
 
 
 def test_a_moment_is_told_in_local_time_to_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Europe/London")
     time.tzset()
     try:
-        assert format_moment("2026-07-21T12:24:06.024+00:00") == "2026-07-21 13:24:06"
+        assert units.format_moment("2026-07-21T12:24:06.024+00:00") == "2026-07-21 13:24:06"
     finally:
         monkeypatch.undo()
         time.tzset()
-    assert [format_moment(text) for text in ("noon", "0001-01-01T00:00:00+23:59", "")] == [
+    assert [units.format_moment(text) for text in ("noon", "0001-01-01T00:00:00+23:59", "")] == [
         "noon",
         "0001-01-01T00:00:00+23:59",
         "",
@@ -134,26 +121,26 @@ def test_a_moment_is_told_in_local_time_to_the_second(monkeypatch: pytest.Monkey
 
 
 def test_a_size_that_no_machine_has_is_refused() -> None:
-    assert parse_size(f"{2**20}TiB") == 2**60
+    assert units.parse_size(f"{2**20}TiB") == 2**60
     for text in ("99999999999TiB", "9" * 400 + "B"):
         with pytest.raises(JobkitError, match="more than any machine has"):
-            parse_size(text)
+            units.parse_size(text)
 
 
 @pytest.mark.parametrize(
     ("shown", "text"),
     [
-        (format_size(8 * 2**30), "8GiB"),
-        (format_size(1536 * 2**20), "1536MiB"),
-        (format_size(2**40), "1TiB"),
-        (format_size(1025), "1025B"),
-        (format_bytes_gib(7.0809 * 2**30), "7.08 GiB"),
-        (format_bytes_gib(1500 * 2**30, 0), "1,500 GiB"),
-        (format_memory(150 * 2**20), "150.0 MiB"),
-        (format_memory(2**30), "1.00 GiB"),
-        (format_walltime(599.1), "00:10:00"),
-        (format_count(1, "point"), "1 point"),
-        (format_count(2000, "point"), "2,000 points"),
+        (units.format_size(8 * 2**30), "8GiB"),
+        (units.format_size(1536 * 2**20), "1536MiB"),
+        (units.format_size(2**40), "1TiB"),
+        (units.format_size(1025), "1025B"),
+        (units.format_bytes_gib(7.0809 * 2**30), "7.08 GiB"),
+        (units.format_bytes_gib(1500 * 2**30, 0), "1,500 GiB"),
+        (units.format_memory(150 * 2**20), "150.0 MiB"),
+        (units.format_memory(2**30), "1.00 GiB"),
+        (units.format_walltime(599.1), "00:10:00"),
+        (units.format_count(1, "point"), "1 point"),
+        (units.format_count(2000, "point"), "2,000 points"),
     ],
 )
 def test_figures_have_their_units(shown: str, text: str) -> None:
@@ -161,6 +148,6 @@ def test_figures_have_their_units(shown: str, text: str) -> None:
 
 
 def test_pauses_grow_to_the_slowest() -> None:
-    first = list(itertools.islice(pauses(0.2, 2.0), 20))
+    first = list(itertools.islice(units.pauses(0.2, 2.0), 20))
     assert first[:4] == pytest.approx([0.2, 0.26, 0.338, 0.4394])
     assert first[-1] == 2.0

@@ -86,7 +86,7 @@ def test_a_curve_is_told_with_the_batch_size_that_decides() -> None:
     """FAULT: memory grows faster than a line.
 
     HOW: five exact points with a term in the square of the load.
-    REPORTED: that the bound follows a curve for this reason, and which batch size to measure as well.
+    REPORTED: the bound follows a curve; jobkit reports this, and which further batch size to measure.
     LOST: nothing; a curve that adds less than about fifty times the scatter is not detected.
     """
     loads = (2_000, 4_000, 6_000, 8_000, 10_000)

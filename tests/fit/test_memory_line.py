@@ -14,18 +14,8 @@ from hypothesis import strategies as st
 
 from benchmarks.coverage import DESIGNS, SCATTERS, Scatter, simulate
 from jobkit.core.units import GIB
-from jobkit.fit.memory_line import (
-    EXTRAPOLATION_MARGIN,
-    MAX_EXTRAPOLATION,
-    MOST_PAIRS,
-    UPPER_PART,
-    Censored,
-    Fit,
-    Observation,
-    doubts,
-    fit_memory,
-    upper_part,
-)
+from jobkit.fit import memory_line
+from jobkit.fit.memory_line import Censored, Fit, Observation, fit_memory
 
 MIB = 2**20
 EXACT = (2e8, 4e8, 6e8, 8e8, 1e9)
@@ -67,7 +57,7 @@ def test_the_bound_holds_in_95_of_100_cases(scatter: Scatter) -> None:
 
     HOW: simulated with a fixed seed.
     REPORTED: a bound; 95 of 100 new batches stay below it.
-    LOST: a part of the GPU memory: the bound is higher than for constant scatter.
+    LOST: some GPU memory stays unused: the bound is higher than for constant scatter.
     """
     found = [simulate(scatter, design, 160) for design in (DESIGNS[0], DESIGNS[2])]
     held = [share for one in found for share in one.held]
@@ -160,7 +150,7 @@ def test_a_line_is_found_again(loads: list[int], slope: float, fixed: float, fur
     fit = fitted(on_line(*loads, slope=slope, fixed=fixed))
     scale = fixed + slope * further
     assert fit.at(further) == pytest.approx(scale, rel=1e-6)
-    unseen = EXTRAPOLATION_MARGIN * max(0.0, slope * (further - max(loads)))
+    unseen = memory_line.EXTRAPOLATION_MARGIN * max(0.0, slope * (further - max(loads)))
     assert fit.upper(further) == pytest.approx(scale + unseen, rel=1e-5)
     assert fit.theil_sen_slope_bytes == pytest.approx(slope, rel=1e-3)
     assert (fit.load_min, fit.load_max, fit.points) == (min(loads), max(loads), len(loads))
@@ -205,12 +195,12 @@ def test_units_do_not_matter(measured: list[Observation], of_load: float, of_byt
     safe = here.safe_load(8e9, 0.1)
     assert there.safe_load(8e9 * of_bytes, 0.1) == pytest.approx(safe * of_load, rel=1e-6, abs=1e-6 * of_load)
     assert there.upper(2e5 * of_load) == pytest.approx(here.upper(2e5) * of_bytes, rel=1e-6)
-    assert doubts(there, 1e6 * of_load) == doubts(here, 1e6)
+    assert memory_line.doubts(there, 1e6 * of_load) == memory_line.doubts(here, 1e6)
 
 
 @given(measurements())
 def test_the_line_is_that_of_least_squares(measured: list[Observation]) -> None:
-    fit, used = fitted(measured), upper_part(measured)
+    fit, used = fitted(measured), memory_line.upper_part(measured)
     errors = [one.size_bytes - fit.at(one.load) for one in used]
     scale = 1e-6 * sum(one.size_bytes for one in used)
     assert abs(sum(errors)) < scale
@@ -246,9 +236,9 @@ def test_bytes_that_are_all_equal_are_refused() -> None:
 def test_small_loads_are_left_out_where_enough_remain() -> None:
     bent = [Observation(load, 1e9, f"small {load}") for load in (1_000, 5_000)]
     assert fitted(bent + scattered()) == fitted(scattered())
-    assert UPPER_PART * 100_000 > 5_000
+    assert memory_line.UPPER_PART * 100_000 > 5_000
     few = on_line(5_000, 50_000, 80_000, 100_000)
-    assert upper_part(few) == few
+    assert memory_line.upper_part(few) == few
 
 
 # -- batches that ran out of memory
@@ -304,22 +294,22 @@ def test_too_few_loads_beside_the_largest_foretell_nothing() -> None:
 
 
 def test_a_straight_line_is_not_doubted() -> None:
-    assert doubts(fitted(scattered())) == ()
-    assert doubts(fitted(scattered()), MAX_EXTRAPOLATION * 100_000) == ()
+    assert memory_line.doubts(fitted(scattered())) == ()
+    assert memory_line.doubts(fitted(scattered()), memory_line.MAX_EXTRAPOLATION * 100_000) == ()
 
 
 def test_one_wild_value_is_doubted_by_the_median_slope() -> None:
     wild = [*on_line(*range(20_000, 90_000, 10_000), fixed=2e9), Observation(90_000, 3.6e9, "wild")]
     fit = fitted(wild)
     assert fit.theil_sen_slope_bytes == pytest.approx(10_000, rel=0.01)
-    assert [doubt for doubt in doubts(fit) if doubt.startswith("the median slope is -")]
+    assert [doubt for doubt in memory_line.doubts(fit) if doubt.startswith("the median slope is -")]
 
 
 def test_the_median_slope_of_many_is_taken_of_some() -> None:
     many = [Observation(100_000, 1.2e9 + number, str(number % 4)) for number in range(3_000)]
     fit = fitted([*many, *on_line(20_000, 40_000, 60_000)])
     assert fit.theil_sen_slope_bytes == pytest.approx(10_000, rel=0.01)
-    assert len(many) ** 2 / 2 > MOST_PAIRS
+    assert len(many) ** 2 / 2 > memory_line.MOST_PAIRS
 
 
 @pytest.mark.parametrize(
@@ -353,4 +343,4 @@ BENT = [replace(one, size_bytes=one.load**2.2) for one in on_line(1e4, 2e4, 4e4,
 def test_what_a_reader_must_know_is_a_doubt(
     measured: list[Observation], load: float | None, phrase: str
 ) -> None:
-    assert phrase in "; ".join(doubts(fitted(measured), load))
+    assert phrase in "; ".join(memory_line.doubts(fitted(measured), load))

@@ -6,19 +6,14 @@ from typing import Any
 
 import pytest
 
-from jobkit.core.measurements import Memory, Need
+from jobkit.core.measurements import Memory
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
+from jobkit.fit import observations
+from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.memory_line import Fit
-from jobkit.fit.observations import (
-    ALLOCATED,
-    NEED,
-    RAM,
-    MemoryObservations,
-    observe_memory,
-    setting,
-)
-from tests.support.builders import GPU, MODEL, grid, record, summary
+from jobkit.fit.observations import MemoryObservations, observe_memory
+from tests.support.builders import GPU, MODEL, grid, need, record, summary
 
 SIZES = (10, 20, 30, 40, 50)
 LOAD = 1_000
@@ -27,19 +22,6 @@ LOAD = 1_000
 
 def line(load: float) -> int:
     return int(2e8 + 10_000 * load)
-
-
-def need(load: int, passed: int | None = None) -> Need:
-    exact = line(load)
-    return Need(
-        load=load,
-        allocated_bytes=int(0.9 * exact),
-        reserved_bytes=int(1.1 * exact),
-        passed_bytes=passed or exact,
-        failed_bytes=exact - 2**23,
-        tries=5,
-        seconds=2.0,
-    )
 
 
 def went_well(*, needs: bool = True, repeats: int = 1) -> list[Record]:
@@ -54,7 +36,7 @@ def went_well(*, needs: bool = True, repeats: int = 1) -> list[Record]:
             device_idle_bytes=100,
         )
         told = replace(record(point), memory=peaks, summary=summary(load // LOAD, 8.0, load))
-        found.append(replace(told, needs=(need(load),) if needs else ()))
+        found.append(replace(told, needs=(need(load, line(load)),) if needs else ()))
     return found
 
 
@@ -82,17 +64,17 @@ def fit_of(evidence: MemoryObservations) -> Fit:
 
 def test_need_is_the_line_and_allocated_stands_beside_it() -> None:
     found = told(went_well())
-    assert (found.kind, found.slack, found.points, found.remarks) == (NEED, 1.0, 5, ())
+    assert (found.kind, found.slack, found.points, found.remarks) == (observations.NEED, 1.0, 5, ())
     assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
     assert found.allocated
     assert found.allocated.slope_bytes == pytest.approx(10_000)
-    assert (found.gpu, found.card_bytes) == (GPU.name, GPU.total_bytes)
+    assert (found.gpu, found.gpu_bytes) == (GPU.name, usable_bytes(GPU.name, GPU.total_bytes or 0))
     assert found.load_by_batch == {size: LOAD * size for size in SIZES}
 
 
 def test_what_was_not_measured_is_allocated_times_the_worst_slack() -> None:
     found = told(went_well(needs=False))
-    assert found.kind == ALLOCATED
+    assert found.kind == observations.ALLOCATED
     assert found.slack == pytest.approx(1.25)
     assert fit_of(found).at(10_000) == pytest.approx(1.25 * line(10_000))
     assert found.allocated
@@ -128,7 +110,7 @@ def test_repeats_are_one_point() -> None:
     found = told(went_well(repeats=3))
     assert found.points == fit_of(found).points == 5
     assert fit_of(found).observations == 15
-    assert setting(went_well()[0]) == "batch_size 10"
+    assert observations.setting(went_well()[0]) == "batch_size 10"
 
 
 def test_the_context_and_what_the_card_held_are_kept_free() -> None:
@@ -267,7 +249,7 @@ def on_cpu() -> list[Record]:
 
 def test_on_a_cpu_it_is_the_memory_of_the_process() -> None:
     found = told(on_cpu())
-    assert (found.kind, found.points, found.overhead_bytes, found.card_bytes) == (RAM, 5, 0, None)
+    assert (found.kind, found.points, found.overhead_bytes, found.gpu_bytes) == (observations.RAM, 5, 0, None)
     assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
     assert found.load_by_batch == {size: LOAD * size for size in SIZES}
     assert told([replace(on_cpu()[0], memory=Memory()), *on_cpu()[1:]]).points == 4

@@ -1,4 +1,4 @@
-"""Predict, try, step down: on run folders of real records, the tries played by the test."""
+"""Predict, try, step down: on run folders of real records, with trials simulated by the test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobkit.core.files import read_lines, write_atomically
 from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import LENGTHS_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE
-from jobkit.core.measurements import Memory, Need
+from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.fit import ledger, search
@@ -28,6 +28,7 @@ from tests.support.builders import (
     GPU,
     ITEMS,
     grid,
+    need,
     record,
     write_answer,
     write_exit,
@@ -52,16 +53,7 @@ def measured(point: Point) -> Record:
     size = point.params["batch_size"]
     if point.device == "cpu":
         return replace(told, memory=Memory(maxrss_bytes=ram(size) + off))
-    need = Need(
-        load=900 * size,
-        allocated_bytes=ram(size),
-        reserved_bytes=ram(size),
-        passed_bytes=ram(size) + off,
-        failed_bytes=ram(size) - 2**20,
-        tries=5,
-        seconds=1.0,
-    )
-    return replace(told, needs=(need,))
+    return replace(told, needs=(need(900 * size, ram(size) + off),))
 
 
 def want(run: Path, memory_bytes: int | None, after: int = 0) -> None:
@@ -390,10 +382,10 @@ def test_the_command_prints_the_number_of_the_point_and_says_what_was_found(
 
 @pytest.mark.fault
 def test_a_search_that_was_killed_between_its_two_lines_goes_on(tmp_path: Path) -> None:
-    """FAULT: the search for the largest batch is killed between writing a trial and its point.
+    """FAULT: the search for the largest batch is killed between writing a trial and writing its point.
 
     HOW: real: the two files as such a kill leaves them.
-    REPORTED: nothing: a trial without a point never began, so the same one is written again.
+    REPORTED: nothing: a trial without a point never began, so jobkit writes the same trial again.
     LOST: nothing.
     """
     run = run_of(tmp_path)
@@ -408,11 +400,11 @@ def test_a_search_that_was_killed_between_its_two_lines_goes_on(tmp_path: Path) 
 
 @pytest.mark.fault
 def test_a_trial_that_was_killed_before_it_began_is_not_being_tried(tmp_path: Path) -> None:
-    """FAULT: what finds the largest batch is killed when it has written a trial's point, before that begins.
+    """FAULT: the search for the largest batch is killed between writing a trial's point and its start.
 
-    HOW: real: the files as such a kill leaves them, with what Slurm's accounting says of the job.
-    REPORTED: once the job is known to have ended, that the trial never began, and the `jobkit resume` \
-that runs it.
+    HOW: real: the files as such a kill leaves them, with the answer of Slurm's accounting.
+    REPORTED: once the accounting reports the end of the job: that the trial never began, and the `jobkit
+    resume` command that runs it.
     LOST: nothing.
     """
     run = run_of(tmp_path)

@@ -7,17 +7,8 @@ from math import sqrt
 import pytest
 
 from jobkit.core.records import Outcome, Record
-from jobkit.fit.speed import (
-    Span,
-    Speed,
-    differ,
-    duration,
-    fastest,
-    overlap_words,
-    overlaps,
-    recommended,
-    speeds,
-)
+from jobkit.fit import speed as fit
+from jobkit.fit.speed import Span, Speed, speeds
 from tests.support.builders import grid, point, record
 
 
@@ -59,9 +50,9 @@ def test_only_what_went_well_and_has_figures_counts() -> None:
 
 def test_the_smallest_within_five_percent_is_taken() -> None:
     found = (speed(90, size=20), speed(96, size=50), speed(100, size=100), speed(99, size=200))
-    assert fastest(found).params == {"batch_size": 100}
-    assert recommended(found).params == {"batch_size": 50}
-    assert recommended(found, near=0.2).params == {"batch_size": 20}
+    assert fit.fastest(found).params == {"batch_size": 100}
+    assert fit.recommended(found).params == {"batch_size": 50}
+    assert fit.recommended(found, near=0.2).params == {"batch_size": 20}
 
 
 @pytest.mark.parametrize(
@@ -78,12 +69,12 @@ def test_the_smallest_within_five_percent_is_taken() -> None:
 def test_a_difference_within_the_scatter_is_none(
     one: tuple[float, ...], other: tuple[float, ...], told: object
 ) -> None:
-    assert differ(speed(*one), speed(*other)) is told
+    assert fit.differ(speed(*one), speed(*other)) is told
 
 
 def test_time_has_an_interval_for_one_run_to_come() -> None:
     # Seconds a paragraph 0.009 and 0.011: sd 0.00141; t of one degree of freedom 12.706.
-    found = duration(speed(1 / 0.009, 1 / 0.011, start_s=4), items=1_000)
+    found = fit.duration(speed(1 / 0.009, 1 / 0.011, start_s=4), items=1_000)
     half = 1_000 * 0.002 / sqrt(2) * 12.7062 * sqrt(1.5)
     assert found.expected_s == pytest.approx(14)
     assert found.low_s == 4, "never less than it takes to start"
@@ -94,7 +85,7 @@ def test_time_has_an_interval_for_one_run_to_come() -> None:
 def test_the_start_scatters_too() -> None:
     """Three repeats that work alike and start apart: each lies in the interval."""
     one = speed(100, 100, 100)
-    found = duration(replace(one, start_s=6.0, starts_s=(4.0, 6.0, 8.0)), items=881)
+    found = fit.duration(replace(one, start_s=6.0, starts_s=(4.0, 6.0, 8.0)), items=881)
     assert found.expected_s == pytest.approx(6 + 8.81)
     half = 2 * 4.30265 * sqrt(4 / 3)
     assert found.high_s == pytest.approx(found.expected_s + half, rel=1e-4)
@@ -102,16 +93,16 @@ def test_the_start_scatters_too() -> None:
 
 
 def test_of_one_repeat_there_is_no_interval() -> None:
-    found = duration(speed(100), items=1_000)
+    found = fit.duration(speed(100), items=1_000)
     assert found.expected_s == pytest.approx(10)
     assert (found.low_s, found.high_s) == (None, None)
 
 
 def test_characters_tell_the_work_better_where_they_are_known() -> None:
-    found = duration(speed(100), items=1, characters=2 * 170_000)
+    found = fit.duration(speed(100), items=1, characters=2 * 170_000)
     assert found.expected_s == pytest.approx(2 * 8.81)
     silent = replace(speed(100), seconds_per_character=())
-    assert duration(silent, items=100, characters=170_000).expected_s == pytest.approx(1)
+    assert fit.duration(silent, items=100, characters=170_000).expected_s == pytest.approx(1)
 
 
 def at(place: str, began: int, ended: int) -> Span:
@@ -120,14 +111,14 @@ def at(place: str, began: int, ended: int) -> Span:
 
 def test_overlaps_are_counted_at_one_place_only() -> None:
     packed = [at("host a", 0, 5), at("host a", 5, 9), at("host a", 9, 12)]
-    assert overlaps(packed) == [0, 0, 0]
-    assert overlap_words(packed, overlaps(packed)) == ""
+    assert fit.overlaps(packed) == [0, 0, 0]
+    assert fit.overlap_words(packed, fit.overlaps(packed)) == ""
     shared = [at("host a", 0, 6), at("host a", 5, 9), at("host b", 0, 59), at("card 1", 0, 59)]
     unknown = [Span("host a", None, None), Span("host a", "noon", ""), at("host a", 7, 7)]
-    assert overlaps([*shared, *unknown]) == [1, 1, 0, 0, None, None, None]
+    assert fit.overlaps([*shared, *unknown]) == [1, 1, 0, 0, None, None, None]
     both = [*shared, at("host b", 3, 4)]
-    assert "4 of 5 points ran at the same time as another point on one of 2 hosts" in overlap_words(
-        both, overlaps(both)
+    assert "4 of 5 points ran at the same time as another point on one of 2 hosts" in fit.overlap_words(
+        both, fit.overlaps(both)
     )
 
 
@@ -136,5 +127,5 @@ def test_overlaps_of_a_large_sweep_take_no_time() -> None:
         Span(f"host {n % 50}", f"2026-01-02T10:{n % 60:02}:00", "2026-01-02T12:00:00") for n in range(20_000)
     ]
     began = time.monotonic()
-    assert min(overlap or 0 for overlap in overlaps(spans)) > 300
+    assert min(overlap or 0 for overlap in fit.overlaps(spans)) > 300
     assert time.monotonic() - began < 1

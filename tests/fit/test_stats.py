@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.fit.stats import (
-    CURVE,
-    Observation,
-    distribution,
-    quantile,
-    regress,
-    speaks_for_constant,
-    values_of,
-)
+from jobkit.fit import stats
+from jobkit.fit.stats import Observation
 
 DEGREES = st.integers(1, 60)
 
@@ -30,18 +23,19 @@ TABLE = {
     ("probability", "degrees", "printed"), [(p, n, t) for p, row in TABLE.items() for n, t in row.items()]
 )
 def test_the_quantiles_are_those_of_the_tables(probability: float, degrees: int, printed: float) -> None:
-    assert quantile(probability, degrees) == pytest.approx(printed, abs=0.00051)
+    assert stats.quantile(probability, degrees) == pytest.approx(printed, abs=0.00051)
 
 
 @given(st.floats(0.5, 0.9999), DEGREES)
 def test_a_quantile_has_its_probability(probability: float, degrees: int) -> None:
-    assert distribution(quantile(probability, degrees), degrees) == pytest.approx(probability, abs=1e-12)
+    value = stats.quantile(probability, degrees)
+    assert stats.distribution(value, degrees) == pytest.approx(probability, abs=1e-12)
 
 
 @given(st.floats(-30, 30))
 def test_with_one_and_two_degrees_there_is_a_closed_form(t: float) -> None:
-    assert distribution(t, 1) == pytest.approx(0.5 + math.atan(t) / math.pi, abs=1e-12)
-    assert distribution(t, 2) == pytest.approx(0.5 + t / (2 * math.sqrt(2 + t * t)), abs=1e-12)
+    assert stats.distribution(t, 1) == pytest.approx(0.5 + math.atan(t) / math.pi, abs=1e-12)
+    assert stats.distribution(t, 2) == pytest.approx(0.5 + t / (2 * math.sqrt(2 + t * t)), abs=1e-12)
 
 
 LOADS = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -53,17 +47,17 @@ def measured(*sizes: float, parts: int = 1) -> list[Observation]:
 
 
 def test_a_line_and_a_curve_are_found_again() -> None:
-    line, curve = regress(measured(3, 5, 7, 9)), regress(measured(1, 4, 9, 16), CURVE)
+    line, curve = stats.regress(measured(3, 5, 7, 9)), stats.regress(measured(1, 4, 9, 16), stats.CURVE)
     assert (line.at(10), line.slope) == pytest.approx((21, 2))
     assert curve.at(10) == pytest.approx(100)
     assert curve.bends(0.99)
     assert not line.scatter
-    assert not regress(measured(3, 5, 7, 9), CURVE).bends(0.6)
+    assert not stats.regress(measured(3, 5, 7, 9), stats.CURVE).bends(0.6)
 
 
 def test_the_bound_is_that_of_the_textbook() -> None:
     sizes = (10.0, 21.0, 29.0, 41.0, 49.0)
-    found = regress(measured(*sizes))
+    found = stats.regress(measured(*sizes))
     off = [size - found.at(load) for load, size in zip(LOADS, sizes, strict=True)]
     scatter = math.sqrt(sum(one * one for one in off) / 3)
     assert found.scatter == pytest.approx(scatter)
@@ -72,10 +66,10 @@ def test_the_bound_is_that_of_the_textbook() -> None:
 
 
 def test_what_a_point_shares_is_told_from_what_its_measurements_have_alone() -> None:
-    apart = regress(measured(11, 12, 23, 24, 15, 16, 27, 28, parts=2))
+    apart = stats.regress(measured(11, 12, 23, 24, 15, 16, 27, 28, parts=2))
     assert apart.between > 10 * apart.within
     assert apart.free == 2
-    alone = regress(measured(9, 21, 31, 39, 49, 61, 71, 79, parts=2))
+    alone = stats.regress(measured(9, 21, 31, 39, 49, 61, 71, 79, parts=2))
     assert alone.between == 0 < alone.within
 
 
@@ -85,41 +79,41 @@ def test_repeats_of_one_load_tell_what_scatters_within_a_point() -> None:
         for one in measured(1, 2, 3, 4)
         for off in (-1, 1)
     ]
-    assert regress(twice).within == pytest.approx(2)
+    assert stats.regress(twice).within == pytest.approx(2)
 
 
 def test_scatter_that_grows_is_a_share_of_the_value() -> None:
     sizes = measured(101, 198, 303, 396, 505)
-    constant = regress(sizes)
-    growing = regress(sizes, values=values_of(sizes, constant))
+    constant = stats.regress(sizes)
+    growing = stats.regress(sizes, values=stats.values_of(sizes, constant))
     assert growing.scatter == pytest.approx(0.01, rel=0.3)
     assert growing.upper(20, 0.95) - growing.at(20) > 1.3 * (constant.upper(20, 0.95) - constant.at(20))
-    assert speaks_for_constant(sizes, constant, growing, values_of(sizes, constant)) < 0
+    assert stats.speaks_for_constant(sizes, constant, growing, stats.values_of(sizes, constant)) < 0
     steady = measured(103, 197, 303, 397, 503)
-    constant = regress(steady)
-    values = values_of(steady, constant)
-    assert speaks_for_constant(steady, constant, regress(steady, values=values), values) > 0
+    constant = stats.regress(steady)
+    values = stats.values_of(steady, constant)
+    assert stats.speaks_for_constant(steady, constant, stats.regress(steady, values=values), values) > 0
 
 
 def test_nothing_speaks_for_either_where_nothing_scatters() -> None:
     exact = measured(2, 4, 6, 8)
-    line = regress(exact)
-    values = values_of(exact, line)
-    found = speaks_for_constant(exact, line, regress(exact, values=values), values)
+    line = stats.regress(exact)
+    values = stats.values_of(exact, line)
+    found = stats.speaks_for_constant(exact, line, stats.regress(exact, values=values), values)
     assert found == 0 or abs(line.scatter) < 1e-12
 
 
 def test_scatter_is_never_less_than_what_is_known() -> None:
-    assert regress(measured(2, 4, 6, 8), least_bytes=3).scatter == pytest.approx(3)
-    assert regress(measured(2, 4, 6, 8)).scatter == pytest.approx(0, abs=1e-9)
+    assert stats.regress(measured(2, 4, 6, 8), least_bytes=3).scatter == pytest.approx(3)
+    assert stats.regress(measured(2, 4, 6, 8)).scatter == pytest.approx(0, abs=1e-9)
 
 
 def test_no_value_counts_as_far_below_the_largest() -> None:
     steep = measured(-5, 0, 5, 10)
-    assert min(values_of(steep, regress(steep))) == 1
-    assert values_of(measured(0, 0, 0, 0), regress(measured(0, 0, 0, 0))) == [1.0] * 4
+    assert min(stats.values_of(steep, stats.regress(steep))) == 1
+    assert stats.values_of(measured(0, 0, 0, 0), stats.regress(measured(0, 0, 0, 0))) == [1.0] * 4
 
 
 def test_loads_that_are_alike_leave_a_power_out() -> None:
     alike = [Observation(1 + number * 1e-12, size, str(number)) for number, size in enumerate((1, 2, 3, 4))]
-    assert regress(alike).at(1) == pytest.approx(2.5)
+    assert stats.regress(alike).at(1) == pytest.approx(2.5)

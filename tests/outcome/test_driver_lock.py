@@ -1,4 +1,4 @@
-"""Drivers of local runs: which process is one, and whether it lives."""
+"""Drivers of local runs: which process is the driver, and whether it is alive."""
 
 from __future__ import annotations
 

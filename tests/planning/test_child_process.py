@@ -1,4 +1,4 @@
-"""Work in a process of its own, which ends before the next step."""
+"""Work in a separate process, which ends before the next step."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def test_a_sweep_with_a_model_imports_no_framework(
 ) -> None:
     """FAULT: jobkit itself would use the GPU on which points are measured.
 
-    HOW: real: a sweep with a model, which must compute the lengths first; the modules in the process.
+    HOW: real: a sweep with a model, which needs the lengths first; the test looks at the modules that jobkit
+    has imported.
     REPORTED: nothing: training and tokenizing run in processes that end before a point starts.
     LOST: nothing.
     """

@@ -1,4 +1,4 @@
-"""What must be known of a sweep before it is submitted."""
+"""Checks of a sweep before it is submitted."""
 
 from __future__ import annotations
 

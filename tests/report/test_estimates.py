@@ -11,7 +11,7 @@ import pytest
 
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.units import GIB
-from jobkit.fit.gpus import CARDS
+from jobkit.fit.gpus import GPUS
 from jobkit.report.estimates import estimates
 from jobkit.report.output import render
 from jobkit.report.tables import collect
@@ -41,7 +41,7 @@ def test_json_has_both(run: Path) -> None:
     (told,) = json.loads(render(collect([run]), "json"))["estimates"]
     assert told["by_knob"]["largest"] > 881
     assert (told["prediction"]["safe_batch"], told["run"]) == (881, "runs/demo")
-    assert told["prediction"]["capacity_bytes"] == CARDS["h200"].usable_bytes - CONTEXT_BYTES
+    assert told["prediction"]["capacity_bytes"] == GPUS["h200"].usable_bytes - CONTEXT_BYTES
 
 
 def test_the_lengths_of_the_run_tell_the_batch(run: Path) -> None:

@@ -274,10 +274,10 @@ def tables(run: Path) -> list[object]:
 def test_a_try_by_hand_changes_no_figure(tmp_path: Path) -> None:
     """FAULT: a point that a scheduler has run is run again by hand.
 
-    HOW: real records
+    HOW: real records.
     REPORTED: the scheduler's try counts in every table, plot and recommendation; a note names the try by
-    hand. If no other try of a point has begun, the try by hand counts, and the note says so
-    LOST: nothing
+    hand. If no other try of a point has begun, the try by hand counts, and the note says that.
+    LOST: nothing.
     """
     run = whole_run(tmp_path / "run", points := grid([50, 100], repeats=2))
     before = tables(run)
@@ -300,11 +300,11 @@ def test_a_try_by_hand_changes_no_figure(tmp_path: Path) -> None:
 @pytest.mark.fault
 @pytest.mark.parametrize("old", [False, True], ids=["this version", "the version before"])
 def test_a_trial_changes_no_figure_of_the_sweep(tmp_path: Path, old: bool) -> None:  # noqa: FBT001 - by name
-    """FAULT: jobkit verify runs a batch size that the sweep has measured, at another speed.
+    """FAULT: `jobkit verify` runs a batch size that the sweep has measured, at another speed.
 
-    HOW: real records, of this version and of the one before, which marks trials only by their id
-    REPORTED: the trial is a row of its own with `trial` set; means, speed-ups and the line stay
-    LOST: nothing
+    HOW: real records of this version, and of the version before, which marked trials only by their id.
+    REPORTED: the trial is a separate row with `trial` set; means, speed-ups and the line do not change.
+    LOST: nothing.
     """
     run = whole_run(tmp_path / "run", points := grid([50, 100], repeats=2))
     before = tables(run)

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.run.entities import read_entities, write_entities
+from jobkit.run.entities import write_entities
 from jobkit.run.workloads.base import Entity
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1)
@@ -18,7 +19,10 @@ rows = st.lists(
 def test_what_is_written_reads_back_in_text_order(tmp_path_factory: object, found: list[Entity]) -> None:
     path = Path(tmp_path_factory.mktemp("e")) / "entities.tsv"  # type: ignore[attr-defined]
     write_entities(path, found)
-    assert read_entities(path) == sorted(found, key=lambda row: (row.paragraph, row.start, row.end))
+    with path.open(encoding="utf-8", newline="") as stream:
+        _, *written = csv.reader(stream, dialect="excel-tab")
+    in_order = sorted(found, key=lambda row: (row.paragraph, row.start, row.end))
+    assert written == [[str(value) for value in row] for row in in_order]
 
 
 def test_the_file_as_a_person_sees_it(tmp_path: Path) -> None:

@@ -150,8 +150,9 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
 ) -> None:
     """FAULT: the machine that ran the points is gone; the run folder is on a file server.
 
-    HOW: fake: a lock file and a journal that name another machine, and a disk taken for a file server's.
-    REPORTED: `jobkit resume`, `status` and `cancel` name the machine on which the points were started, and \
+    HOW: fake: a lock file and a journal that name another machine, and a disk that looks like a file
+    server's.
+    REPORTED: `jobkit resume`, `status` and `cancel` name the machine on which the points were started, and
     report that it is not known whether they still run; `jobkit resume --machine-gone NAME` runs them again.
     LOST: results that the try had not yet copied to the run folder.
     """

@@ -21,7 +21,7 @@ from jobkit.core.layout import (
     POINTS_FILE,
     RECORD_FILE,
 )
-from jobkit.core.measurements import Gpu, Memory, Summary
+from jobkit.core.measurements import Gpu, Memory, Need, Summary
 from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record, TextRef
 from jobkit.core.units import GIB
 
@@ -62,6 +62,19 @@ def grid(sizes: Iterable[int], repeats: int = 1, *, device: str = "cuda") -> lis
         replace(point(index, params={"batch_size": size}, device=device), repeat=repeat)
         for index, (size, repeat) in enumerate(pairs, 1)
     ]
+
+
+def need(load: int, passed_bytes: int) -> Need:
+    """Return the need of a batch; a tenth of it more is reserved, and a tenth less allocated."""
+    return Need(
+        load=load,
+        allocated_bytes=passed_bytes * 9 // 10,
+        reserved_bytes=passed_bytes * 11 // 10,
+        passed_bytes=passed_bytes,
+        failed_bytes=passed_bytes - 2**20,
+        tries=5,
+        seconds=2.0,
+    )
 
 
 def summary(batch_size: int, work_s: float, load_max: int) -> Summary:

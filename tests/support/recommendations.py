@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.layout import LENGTHS_FILE
-from jobkit.core.measurements import Need
 from jobkit.core.records import Point, Record
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
 from jobkit.report.recommend.types import RunData
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources
-from tests.support.builders import GPU, ITEMS, grid, record, write_records
+from tests.support.builders import GPU, ITEMS, grid, need, record, write_records
 
 SIZES = (40, 85, 130, 175, 220)
 RATES: Mapping[int, float] = {40: 206, 85: 258, 130: 284, 175: 301, 220: 306}
@@ -37,20 +36,6 @@ LENGTHS = Lengths(paragraphs=tuple((900 if n == 300 else 20 + n % 41,) for n in 
 LOADS = Loads(LENGTHS)
 
 
-def need(load: int, off: float = 0.0) -> Need:
-    """Return the need of a load, by the line and a share off it."""
-    passed = int((FIXED_BYTES + BYTES_PER_LOAD * load) * (1 + off))
-    return Need(
-        load=load,
-        allocated_bytes=int(0.97 * passed),
-        reserved_bytes=int(1.03 * passed),
-        passed_bytes=passed,
-        failed_bytes=passed - 2**23,
-        tries=6,
-        seconds=3.0,
-    )
-
-
 def measured(point: Point, rate: float, off: float = 0.0) -> Record:
     """Return the record of a point that ran at so many paragraphs a second."""
     load = LOADS.own(point.params["batch_size"])
@@ -59,7 +44,7 @@ def measured(point: Point, rate: float, off: float = 0.0) -> Record:
     return replace(
         told,
         summary=replace(told.summary, load_max=load),
-        needs=(need(load, off),),
+        needs=(need(load, int((FIXED_BYTES + BYTES_PER_LOAD * load) * (1 + off))),),
         gpu=replace(GPU, total_bytes=H200_BYTES, foreign_processes=0),
         memory=replace(told.memory, context_bytes=CONTEXT_BYTES, device_idle_bytes=0),
         retries=0,

@@ -1,4 +1,4 @@
-"""Disks that are full, or cannot be written: on the node and at home."""
+"""Disks that are full or read-only: on the node and at home."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ def test_scratch_is_too_small(tmp_path: Path, mounts: ExitStack) -> None:
     """FAULT: the node's scratch has less room than text, model and 64 MiB need.
 
     HOW: real: a scratch of 10 MiB.
-    REPORTED: `scratch_full`, with the bytes that are free and that are needed, before anything is copied.
-    LOST: nothing, nothing was run.
+    REPORTED: `scratch_full`, with the bytes that are free and the bytes that are needed, before the job
+    copies anything.
+    LOST: nothing; no point ran.
     """
     mounts.enter_context(disk(tmp_path / "scratch", 10))
     run = Run(tmp_path)
@@ -69,9 +70,9 @@ def test_scratch_is_too_small(tmp_path: Path, mounts: ExitStack) -> None:
 def test_scratch_fills_up_before_the_inputs_are_there(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
     """FAULT: scratch fills up while text and model are copied to it.
 
-    HOW: real: tmpfs and ext4, filled by another process after the check of its free space.
-    REPORTED: `scratch_full`: what does not fit, and where; the log has rsync's own words.
-    LOST: nothing, nothing was run.
+    HOW: real: tmpfs and ext4; another process fills the disk after the check of its free space.
+    REPORTED: `scratch_full`, with what does not fit and where; the log has rsync's message.
+    LOST: nothing; no point ran.
     """
     mounts.enter_context(disk(tmp_path / "scratch", 100, kind))
     filling = f"cat /dev/zero >{tmp_path}/scratch/filler || true"
@@ -88,8 +89,8 @@ def test_scratch_fills_up_while_the_worker_writes(tmp_path: Path, mounts: ExitSt
     """FAULT: scratch fills up while the worker writes its results.
 
     HOW: real: tmpfs and ext4, filled to the last byte after two batches.
-    REPORTED: `scratch_full`, in a record that has its room since the beginning; the batches so far are home.
-    LOST: nothing that was measured.
+    REPORTED: `scratch_full`, in a record whose space was reserved at the start.
+    LOST: nothing: the batches so far are home.
     """
     scratch = mounts.enter_context(disk(tmp_path / "scratch", 80, kind))
     run = Run(tmp_path, workload="broken:Fills", text=LONG)
@@ -109,8 +110,8 @@ def test_scratch_is_full_when_the_worker_starts(tmp_path: Path, mounts: ExitStac
     """FAULT: scratch has no room for even a record when the worker starts.
 
     HOW: real: a tmpfs, filled as soon as the inputs are there.
-    REPORTED: `scratch_full`, by the job script, which tries to write for itself where no record is left.
-    LOST: nothing, nothing was measured.
+    REPORTED: `scratch_full`, by the job script, which tests the disk itself if there is no record.
+    LOST: nothing: no batch had begun.
     """
     scratch = mounts.enter_context(disk(tmp_path / "scratch", 80))
     filling = "cat /dev/zero >$scratch/filler || true\n"
@@ -125,12 +126,12 @@ def test_scratch_is_full_when_the_worker_starts(tmp_path: Path, mounts: ExitStac
 
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
 def test_home_is_full_at_the_end(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
-    """FAULT: home is full when the results are to be brought there.
+    """FAULT: home is full when the job copies its results there.
 
     HOW: real: tmpfs and ext4, filled to the last byte while the try runs.
-    REPORTED: `stage_out`, with the node and the folder on its scratch that keeps the results: there is \
-    room for that word, set aside when the try began.
-    LOST: nothing; copied home by hand, the results count.
+    REPORTED: `stage_out`, with the node and the folder on its scratch that keeps the results (space for this
+    message is reserved when the try begins).
+    LOST: nothing: copy the folder home by hand, and the results count.
     """
     home = mounts.enter_context(disk(tmp_path / "my runs", 10, kind))
     run = Run(tmp_path, workload="broken:Fills", text=LONG, site={"sync_interval_s": 60})
@@ -148,10 +149,10 @@ def test_home_is_full_at_the_end(tmp_path: Path, mounts: ExitStack, kind: str) -
 
 
 def test_home_is_full_for_a_while(tmp_path: Path, mounts: ExitStack, halted: Halted) -> None:
-    """FAULT: home is full for a while as the try runs, so that results cannot be copied there.
+    """FAULT: home is full for a while during a try, so that results cannot be copied there.
 
     HOW: real: a tmpfs, filled, and freed again once a copy has failed.
-    REPORTED: nothing but rsync's words in the log: the next copy succeeds.
+    REPORTED: only rsync's message in the log: the next copy succeeds.
     LOST: nothing.
     """
     home = mounts.enter_context(disk(tmp_path / "my runs", 10))
@@ -176,8 +177,9 @@ def test_home_is_full_before_the_job_begins(tmp_path: Path, mounts: ExitStack, k
     """FAULT: home is full before the job begins.
 
     HOW: real: tmpfs and ext4, filled to the last byte.
-    REPORTED: `stage_out`, by exit status 73, which the accounting keeps: neither a file nor the log can tell.
-    LOST: nothing: it is not run, for its results could not come home.
+    REPORTED: `stage_out`, from exit status 73 in the accounting, because neither a file nor the log could be
+    written.
+    LOST: nothing: the point does not run, because its results could not be copied home.
     """
     home = mounts.enter_context(disk(tmp_path / "my runs", 10, kind))
     run = Run(tmp_path)
@@ -289,8 +291,9 @@ def test_the_run_folder_is_read_only(tmp_path: Path, mounts: ExitStack) -> None:
     """FAULT: the job cannot write in the run folder.
 
     HOW: real: a read-only mount over it.
-    REPORTED: `stage_out`: the log says "cannot write in" and where; else exit status 73 shows it.
-    LOST: nothing: it is not run, for its results could not come home.
+    REPORTED: `stage_out`, with "cannot write in" and the folder in the log; without a log, from exit status
+    73.
+    LOST: nothing: the point does not run, because its results could not be copied home.
     """
     run = Run(tmp_path)
     mounts.enter_context(read_only(run.dir))
@@ -305,8 +308,8 @@ def test_the_walltime_passes_on_a_full_scratch(tmp_path: Path, mounts: ExitStack
     """FAULT: scratch is full when the walltime is near.
 
     HOW: real: a tmpfs, filled to the last byte before the script gets the walltime's USR1.
-    REPORTED: `timeout`, with the batches that were done: the name of the signal is written in place, and \
-    the record has its room.
+    REPORTED: `timeout`, with the batches that were done: space for the name of the signal and for the record
+    is reserved at the start.
     LOST: nothing.
     """
     scratch = mounts.enter_context(disk(tmp_path / "scratch", 80))

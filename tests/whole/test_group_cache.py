@@ -81,7 +81,7 @@ def use(user: int, umask: str, cache: Path, warm: Path, *words: str) -> str:
 
 @pytest.mark.parametrize("umask", ["077", "022", "002"])
 def test_two_users_of_a_group_share_a_cache(cache: Path, url: str, tmp_path: Path, umask: str) -> None:
-    """FAULT: two users share a cache, and the umask of either keeps others out.
+    """FAULT: two users share a cache, and the umask of each user excludes others.
 
     HOW: real: two uids of one group, texts and a stand-in in a folder with the set-group-ID bit, each umask.
     REPORTED: nothing: files in such a folder get the group permissions of the folder, and no others.

@@ -1,4 +1,4 @@
-"""Input of every kind: refused whole and in words, or taken as it is; nothing of it is run by a shell."""
+"""Bad input of every kind: jobkit reports it or uses it unchanged, and no shell runs any of it."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ def test_a_text_that_is_none(tmp_path: Path, data: bytes, said: str) -> None:
     ],
 )
 def test_a_value_that_cannot_be(tmp_path: Path, override: str, said: str) -> None:
-    """FAULT: a value of `--set` has a tag that does not fit, a key twice, a NUL, a loop, or an absurd size.
+    """FAULT: a value of `--set` has a wrong YAML tag, the same key twice, a NUL, a loop, or an absurd size.
 
-    HOW: real: the spec is read with such an override, a billion repeats and a walltime of 10^12 s among them.
-    REPORTED: at once, the override and its fault; exit code 2, nothing is planned or written.
+    HOW: real: such overrides, for example a billion repeats and a walltime of 10^12 s.
+    REPORTED: the override and its fault, at once; exit code 2, nothing is planned or written.
     LOST: nothing.
     """
     path = tmp_path / "spec.yaml"
@@ -124,7 +124,7 @@ def test_one_paragraph_of_five_megabytes(tmp_path: Path) -> None:
     """FAULT: the text is one paragraph of 5 MB.
 
     HOW: real: `jobkit sweep` on such a file.
-    REPORTED: nothing: it is one item, and its load says how long it is.
+    REPORTED: nothing: it is one item with a large load.
     LOST: nothing.
     """
     (tmp_path / "text").write_text("word " * 1_000_000 + "\n", encoding="utf-8")
@@ -138,7 +138,7 @@ def test_one_paragraph_of_five_megabytes(tmp_path: Path) -> None:
 def test_a_spec_of_no_points(tmp_path: Path) -> None:
     """FAULT: the spec leaves no point to run.
 
-    HOW: real: an `exclude` that takes them all, or an empty list.
+    HOW: real: an `exclude` that removes all points, or an empty list.
     REPORTED: the key, file, line and column; exit 2, no run folder.
     LOST: nothing.
     """
@@ -157,7 +157,7 @@ def test_nothing_in_a_path_or_a_value_is_run_by_a_shell(tmp_path: Path, name: st
     """FAULT: spaces, quotes, `$( )`, stars and non-ASCII letters in paths and values.
 
     HOW: real: such names for the folder, the text and a variable, whole sweeps by bash.
-    REPORTED: nothing: they are names like any other, and nothing of them is run.
+    REPORTED: nothing: they are names like any other, and no shell runs them.
     LOST: nothing.
     """
     home = tmp_path / name
@@ -177,7 +177,7 @@ def test_a_newline_in_a_path(tmp_path: Path) -> None:
     """FAULT: a newline in a path.
 
     HOW: real: the working folder's name.
-    REPORTED: that a path with a control character cannot stand in a job script; exit 2.
+    REPORTED: that a job script cannot have a path with a control character; exit 2.
     LOST: nothing.
     """
     home = tmp_path / "two\nlines"
@@ -188,11 +188,12 @@ def test_a_newline_in_a_path(tmp_path: Path) -> None:
 
 
 def test_records_that_are_spoilt(tmp_path: Path) -> None:
-    """FAULT: records half-written, of a newer schema, of another point, or no JSON at all.
+    """FAULT: records are half-written, of a newer schema, of another point, or not JSON.
 
     HOW: real: such files in a run folder, `jobkit collect`.
-    REPORTED: each with its path and what is wrong; the point is `lost` unless another source reports more.
-    LOST: what the spoilt record held; every other point is read.
+    REPORTED: each with its path and what is wrong; the point is `lost` unless another source has its
+    outcome.
+    LOST: the contents of the damaged record; every other point is read.
     """
     points = grid([50, 100, 200, 300, 400])
     run = write_points(tmp_path / "run", points)
@@ -216,9 +217,9 @@ def test_records_that_are_spoilt(tmp_path: Path) -> None:
 
 
 def test_a_record_that_came_home_twice_counts_once(tmp_path: Path) -> None:
-    """FAULT: one point has two tries that went well.
+    """FAULT: one point has two successful tries.
 
-    HOW: real: two records, as a requeue by a scheduler that lost count leaves them.
+    HOW: real: two records, as a scheduler leaves them after it requeued a finished task.
     REPORTED: the point once; both tries are kept.
     LOST: nothing.
     """
@@ -252,7 +253,7 @@ def test_a_fifo_in_place_of_a_file(tmp_path: Path) -> None:
 
     HOW: real: each file of a run in turn; collect, status, resume and cancel.
     REPORTED: "not a regular file", with its path, if the command needs the file; no command blocks.
-    LOST: what such a file held.
+    LOST: the contents of such a file.
     """
     points = grid([50, 100])
     run = write_points(tmp_path / "run", points)

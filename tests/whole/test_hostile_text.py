@@ -1,4 +1,4 @@
-"""Text from records, logs, specs and names that would steer a terminal or a spreadsheet."""
+"""Text from records, logs, specs and names that could control a terminal or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_no_command_lets_text_steer_the_terminal(
 ) -> None:
     """FAULT: names, messages, logs and arguments hold escape sequences, C1 controls and right-to-left marks.
 
-    HOW: real: every command, on a run folder whose every file holds them, and with such words.
+    HOW: real: every command, on a run folder in which every file has them, and with such arguments.
     REPORTED: the text, with these characters escaped; `jobkit logs` keeps colours.
     LOST: nothing.
     """

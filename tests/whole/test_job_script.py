@@ -1,7 +1,8 @@
-"""The rendered job script, run by bash on this machine as `bash job.sh K`: no scheduler needed."""
+"""The rendered job script, run by bash on this machine as `bash job.sh K`, without a scheduler."""
 
 from __future__ import annotations
 
+import csv
 import fcntl
 import hashlib
 import os
@@ -20,7 +21,6 @@ from jobkit.core.job_files import Exit, read_begin, read_exit
 from jobkit.core.records import ModelRef, Outcome, Record, TextRef
 from jobkit.planning.job_script import render
 from jobkit.planning.points import Inputs, plan
-from jobkit.run.entities import read_entities
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -134,9 +134,11 @@ def test_a_point_by_hand(tmp_path: Path) -> None:
         "  An indented one,\n  on two lines.\n",
         "The third.\n",
     ]
-    rows = read_entities(run.home(2) / "entities.tsv")
+    with (run.home(2) / "entities.tsv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream, dialect="excel-tab"))
     assert len(rows) == 3
-    assert all(paragraphs[row.paragraph][row.start : row.end] == row.text for row in rows)
+    for row in rows:
+        assert paragraphs[int(row["paragraph"])][int(row["start"]) : int(row["end"])] == row["text"]
     assert run.left_on_scratch() == []
 
 
@@ -227,7 +229,7 @@ def test_a_text_that_has_gone_is_a_failed_stage_in(tmp_path: Path) -> None:
     """FAULT: the text is removed after the submission.
 
     HOW: real: it is removed.
-    REPORTED: `stage_in`: "the text could not be copied", and rsync's words in the log.
+    REPORTED: `stage_in`: "the text could not be copied", and rsync's message in the log.
     LOST: nothing.
     """
     run = Run(tmp_path)
@@ -241,8 +243,8 @@ def test_a_text_that_has_changed_is_not_tagged(tmp_path: Path) -> None:
     """FAULT: the text is changed after the submission.
 
     HOW: real: it is changed.
-    REPORTED: `stage_in`: it is not the text that was planned, with the beginnings of both checksums.
-    LOST: nothing; figures of two texts never stand in one run.
+    REPORTED: `stage_in`: the text is not the planned one, with the beginnings of both checksums.
+    LOST: nothing; a run never mixes figures of two texts.
     """
     run = Run(tmp_path)
     run.text.write_text("Another text.\n", encoding="utf-8")
@@ -253,11 +255,11 @@ def test_a_text_that_has_changed_is_not_tagged(tmp_path: Path) -> None:
 
 @pytest.mark.fault
 def test_cuda_is_never_replaced_by_the_cpu(tmp_path: Path) -> None:
-    """FAULT: a job was promised a GPU and finds none.
+    """FAULT: a job requested a GPU and finds none.
 
-    HOW: real: a point for `cuda` on a machine without.
+    HOW: real: a point for `cuda` on a machine without a GPU.
     REPORTED: `no_gpu`; it never falls back to the CPU.
-    LOST: nothing; no figure of a CPU stands among those of a GPU.
+    LOST: nothing; a GPU run has no figures from a CPU.
     """
     run = Run(tmp_path)
     points = run.dir / "points.jsonl"
@@ -327,10 +329,10 @@ def test_without_rsync_a_local_run_copies(tmp_path: Path) -> None:
 
 @pytest.mark.fault
 def test_a_set_up_that_leaves_the_script_is_no_success(tmp_path: Path) -> None:
-    """FAULT: a line of the set-up ends the job script, with status 0.
+    """FAULT: a line of the set-up ends the job script with status 0.
 
     HOW: real: `exit 0` in `environment.setup`.
-    REPORTED: `environment`: only the worker may end a try well.
+    REPORTED: `environment`: only the worker can make a try succeed.
     LOST: nothing.
     """
     run = Run(tmp_path, environment={"setup": ["exit 0"]})

@@ -19,10 +19,10 @@ SIZES = {"batch_size": [1, 2, 3]}
 
 
 def test_kill_9_of_the_worker(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: the worker is killed outright.
+    """FAULT: the worker is killed with SIGKILL.
 
     HOW: real: kill -9.
-    REPORTED: `lost` with exit status 137, unless the accounting knows better (memory, walltime).
+    REPORTED: `lost` with exit status 137, unless the accounting has the reason (memory, walltime).
     LOST: nothing: the batches that were done are home.
     """
     run = Run(tmp_path, workload="broken:Waits")
@@ -36,12 +36,12 @@ def test_kill_9_of_the_worker(tmp_path: Path, halted: Halted) -> None:
 
 
 def test_kill_9_of_the_job_script(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: the job script is killed outright, and its worker is not.
+    """FAULT: the job script is killed with SIGKILL, but not its worker.
 
     HOW: real: kill -9 of one task of two on a node.
-    REPORTED: `lost`, "the job script was killed": the process that copies results home ends the worker, \
-    whose GPU may belong to another job by now, and leaves record and exit file.
-    LOST: nothing; the inputs that the other task uses stay until that one has ended.
+    REPORTED: `lost`, "the job script was killed": the process that copies results home ends the worker,
+    because its GPU may belong to another job by now, and writes record and exit file.
+    LOST: nothing; the inputs stay until the other task has ended.
     """
     run = Run(tmp_path, workload="broken:Waits")
     one, two = halted.start(run, 1), halted.start(run, 2)
@@ -61,10 +61,11 @@ def test_kill_9_of_the_job_script(tmp_path: Path, halted: Halted) -> None:
 
 
 def test_kill_9_of_all(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: a whole task is killed outright while another of its run works on the same node.
+    """FAULT: all processes of a task are killed while another task of the run works on the same node.
 
     HOW: real: kill -9 of its process group.
-    REPORTED: what the accounting reports; without one, `lost` after it is missing in the queue for a minute.
+    REPORTED: what the accounting reports; without accounting, `lost` after the task was missing in the queue
+    for a minute.
     LOST: at most one sync interval; the next task of the same user on the node removes its folder.
     """
     run = Run(tmp_path, workload="broken:Waits")
@@ -85,7 +86,7 @@ def test_term_while_the_inputs_are_copied(tmp_path: Path, halted: Halted) -> Non
 
     HOW: real: TERM to all its processes, as scancel does; the copy is slowed down.
     REPORTED: `cancelled`, in step `stage_in`.
-    LOST: nothing; nothing is left on the node, and the next task copies again.
+    LOST: nothing; the node keeps no files, and the next task copies the inputs again.
     """
     slow = tmp_path / "bin" / "rsync"
     slow.parent.mkdir()
@@ -107,9 +108,9 @@ def test_term_while_the_inputs_are_copied(tmp_path: Path, halted: Halted) -> Non
 def test_term_while_the_model_is_loaded(tmp_path: Path, halted: Halted) -> None:
     """FAULT: a job is cancelled while the worker loads its model.
 
-    HOW: real: TERM to the script, as Grid Engine's and Slurm's signals come.
-    REPORTED: `cancelled`, in a record of no batches.
-    LOST: nothing, nothing was measured.
+    HOW: real: TERM to the script, as Grid Engine and Slurm send it.
+    REPORTED: `cancelled`, in a record without batches.
+    LOST: nothing: no batch had begun.
     """
     run = Run(tmp_path, workload="broken:Waits")
     process = halted.start(run, at="load")
@@ -124,7 +125,7 @@ def test_term_while_the_record_is_written(tmp_path: Path, halted: Halted) -> Non
     """FAULT: a job is cancelled when all batches are done and the record is being written.
 
     HOW: real: TERM to all its processes.
-    REPORTED: `ok`: the worker has done its work, and finishes its record first.
+    REPORTED: `ok`: the worker has finished its work, and completes the record first.
     LOST: nothing.
     """
     run = Run(tmp_path, workload="broken:Waits")
@@ -141,11 +142,12 @@ def test_term_while_the_record_is_written(tmp_path: Path, halted: Halted) -> Non
 def test_a_worker_that_takes_no_notice(
     tmp_path: Path, halted: Halted, sent: signal.Signals, word: str
 ) -> None:
-    """FAULT: the worker takes no notice of a signal.
+    """FAULT: the worker ignores a signal.
 
     HOW: real: it ignores TERM, as a long call into C does; the script gets TERM, or the walltime's USR1.
-    REPORTED: `cancelled` or `timeout`, by the exit file; the worker is killed before the scheduler does it.
-    LOST: nothing: the batches that were done came home at the signal.
+    REPORTED: `cancelled` or `timeout`, by the exit file; the script kills the worker before the scheduler
+    does.
+    LOST: nothing: at the signal the script copied home the batches done.
     """
     run = Run(
         tmp_path, workload="broken:Deaf", site={"sync_interval_s": 60, "kill_wait_s": 2, "warning_s": 2}
@@ -168,8 +170,8 @@ PACKED = {"scheduler": "slurm", "requests": REQUESTS}
 def test_one_of_several_points_in_a_job_overruns_its_share(tmp_path: Path, halted: Halted) -> None:
     """FAULT: one of several points that share a job (`pack`) overruns its share of the walltime.
 
-    HOW: real: a worker that would never end; the script by bash, in a job's variables.
-    REPORTED: `timeout` for that point, with the batches that it did; the points after it run as if alone.
+    HOW: real: a worker that never ends; bash runs the script with the variables of a job.
+    REPORTED: `timeout` for that point, with the batches done; the points after it run normally.
     LOST: nothing.
     """
     run = Run(
@@ -203,9 +205,9 @@ def test_one_of_several_points_in_a_job_overruns_its_share(tmp_path: Path, halte
 def test_the_scheduler_kills_sooner_than_the_worker_ends(tmp_path: Path, halted: Halted) -> None:
     """FAULT: a cancelled job is killed before its worker has ended.
 
-    HOW: real: TERM, which the worker takes no notice of, then kill -9 of the process group.
-    REPORTED: what the accounting says: `cancelled`, or `timeout`.
-    LOST: nothing that was done when the signal came: it was copied home at once.
+    HOW: real: TERM, which the worker ignores, then kill -9 of the process group.
+    REPORTED: `cancelled` or `timeout`, from the accounting.
+    LOST: nothing that was done before the signal: the script copied it home at once.
     """
     run = Run(tmp_path, workload="broken:Deaf", site={"sync_interval_s": 60})
     process = halted.start(run)

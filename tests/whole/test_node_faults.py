@@ -1,4 +1,4 @@
-"""What is missing or wrong on a node: the environment, the model, the card, the clock; and what it shares."""
+"""Missing or wrong things on a node: the environment, the model, the GPU, the clock; and shared files."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ SIZES = {"batch_size": [1, 2, 3]}
 def test_two_sweeps_on_one_node(tmp_path: Path, halted: Halted) -> None:
     """FAULT: two sweeps run on one node at a time.
 
-    HOW: real: two runs with one scratch, the first ends while the second works.
-    REPORTED: nothing: each has inputs of its own, and removes no others.
+    HOW: real: two runs with the same scratch folder; the first ends while the second works.
+    REPORTED: nothing: each run has its own inputs, and removes only these.
     LOST: nothing.
     """
     scratch = {"scratch": str(tmp_path / "scratch")}
@@ -57,7 +57,7 @@ def test_an_environment_that_breaks_between_two_tasks(tmp_path: Path) -> None:
     """FAULT: the environment breaks between two tasks of a run.
 
     HOW: real: a file that its set-up reads is removed.
-    REPORTED: `environment`, with the shell's words in the log; two such points stop the sweep.
+    REPORTED: `environment`, with the shell's message in the log; two such points stop the sweep.
     LOST: nothing.
     """
     needed = tmp_path / "env.sh"
@@ -79,7 +79,7 @@ def test_a_model_that_goes_between_submission_and_start(tmp_path: Path) -> None:
     """FAULT: the model's folder is removed after the submission.
 
     HOW: real: it is removed.
-    REPORTED: `stage_in`: "the model could not be copied", and rsync's words in the log.
+    REPORTED: `stage_in`: "the model could not be copied", and rsync's message in the log.
     LOST: nothing.
     """
     folder = tmp_path / "model"
@@ -95,11 +95,11 @@ def test_a_model_that_goes_between_submission_and_start(tmp_path: Path) -> None:
 
 
 def test_a_card_that_was_too_small_for_one_point(tmp_path: Path) -> None:
-    """FAULT: a point runs out of GPU memory, and larger ones on such a card would too.
+    """FAULT: a point runs out of GPU memory, and larger points on the same kind of GPU would too.
 
-    HOW: fake: an NVML of one card, and an error as torch raises it; script, gate and worker are real.
-    REPORTED: `gpu_oom` for that point, `pruned` for the larger ones on the same kind of card, before \
-    anything is copied to the node; smaller ones, and all on another kind of card, run.
+    HOW: fake: an NVML with one GPU, and an error as torch raises it; script, gate and worker are real.
+    REPORTED: `gpu_oom` for that point, `pruned` for larger points on the same kind of GPU, before anything
+    is copied to the node; smaller points run, and so do all points on another kind of GPU.
     LOST: nothing: both are results, and GPU time is saved.
     """
     run = Run(tmp_path, workload="broken:TooLarge", sweep=SIZES, device="cuda")
@@ -121,8 +121,8 @@ def test_a_card_that_was_too_small_for_one_point(tmp_path: Path) -> None:
 def test_a_node_whose_clock_is_wrong(tmp_path: Path, off_s: int) -> None:
     """FAULT: the node's clock is three hours ahead of the login node's, or behind it.
 
-    HOW: fake: `date` and Python's clock in the job tell another time.
-    REPORTED: nothing: what was measured is measured by one clock alone, and no time comes out negative.
+    HOW: fake: `date` and Python's clock show another time in the job.
+    REPORTED: nothing: each duration is measured by one clock, so none is negative.
     LOST: nothing.
     """
     date = tmp_path / "bin" / "date"

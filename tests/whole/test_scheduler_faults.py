@@ -1,4 +1,4 @@
-"""The scheduler lies, forgets, is away or lags: stateful stand-ins, whose tasks really run."""
+"""Schedulers that give wrong answers, forget jobs, or are down or late: stand-ins whose tasks really run."""
 
 from __future__ import annotations
 
@@ -130,8 +130,9 @@ OK = Outcome.OK
 def test_without_the_accounting_the_files_tell(lab: Lab, fault: str) -> None:
     """FAULT: the accounting is off, or down, and a worker is killed.
 
-    HOW: fake: sacct and qacct say what they say then; the kill -9 is real.
-    REPORTED: every point by its record; the killed one as `lost`, by its exit file, with status 137.
+    HOW: fake: sacct and qacct answer as they do then; the kill -9 is real.
+    REPORTED: the outcome of each point from its record; of the killed one from its exit file: `lost`, with
+    status 137.
     LOST: the killed try's last sync interval.
     """
     lab.cluster.fault(fault)
@@ -142,10 +143,10 @@ def test_without_the_accounting_the_files_tell(lab: Lab, fault: str) -> None:
 
 
 def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
-    """FAULT: the accounting does not know a task yet that has left the queue without a file.
+    """FAULT: a task has left the queue without an exit file, and the accounting does not know it yet.
 
-    HOW: fake: it lags behind by some calls; the job script and its processes are really killed with -9.
-    REPORTED: the point is unsettled, not lost; then what the accounting says.
+    HOW: fake: the accounting is some calls behind; the kill -9 of the job script and its processes is real.
+    REPORTED: the point is unsettled, not lost; then the outcome from the accounting.
     LOST: the killed try's last sync interval.
     """
     lab.cluster.fault("accounting_lags", 3)
@@ -163,7 +164,7 @@ def test_a_queue_that_forgets_at_once(slurm_lab: Lab) -> None:
     """FAULT: squeue has purged the job (`Invalid job id specified`) and the accounting is off.
 
     HOW: fake: jobs vanish from squeue when they end.
-    REPORTED: points by their records; one whose script was killed -9 is `lost`, and says so.
+    REPORTED: outcomes from the records; a point whose script was killed with kill -9 is `lost`.
     LOST: the killed try's last sync interval.
     """
     lab = slurm_lab
@@ -181,7 +182,7 @@ def test_a_queue_that_forgets_at_once(slurm_lab: Lab) -> None:
 def test_a_queue_listing_that_is_empty_for_a_moment(lab: Lab) -> None:
     """FAULT: squeue or qstat lists nothing for a moment, while a task runs.
 
-    HOW: fake: empty answers, some in a row.
+    HOW: fake: several empty answers in a row.
     REPORTED: the point is unsettled, then running again: never lost, never submitted twice.
     LOST: nothing.
     """
@@ -196,10 +197,10 @@ def test_a_queue_listing_that_is_empty_for_a_moment(lab: Lab) -> None:
 
 
 def test_a_number_that_was_given_again(lab: Lab) -> None:
-    """FAULT: the scheduler numbers its jobs from 1 again, and the job of another user has the run's number.
+    """FAULT: the scheduler's job ids start again, and another user's job gets the id of the run.
 
-    HOW: fake: a foreign job of the same id, under another name, runs.
-    REPORTED: the foreign job is not taken for the run's: what was killed is `lost`, not running.
+    HOW: fake: a job with the same id and another name runs.
+    REPORTED: jobkit sees that this is another job: the killed point is `lost`, not running.
     LOST: the killed try's last sync interval.
     """
     lab.fail(b2="slow")
@@ -215,8 +216,8 @@ def test_a_number_that_was_given_again(lab: Lab) -> None:
 def test_a_controller_that_refuses_every_third_call(lab: Lab) -> None:
     """FAULT: the controller refuses every third call (a rate limit).
 
-    HOW: fake: the words of Slurm's rate limit, and of a qmaster that is too busy to listen.
-    REPORTED: nothing: the call is repeated, later and later.
+    HOW: fake: the messages of Slurm's rate limit, and of a busy qmaster.
+    REPORTED: nothing: jobkit repeats the call, with growing pauses.
     LOST: nothing; nothing is submitted twice.
     """
     lab.cluster.fault("refuses_every", 3)
@@ -230,7 +231,8 @@ def test_a_controller_that_is_away_while_the_sweep_runs(lab: Lab) -> None:
     """FAULT: the controller does not answer while the sweep runs, and comes back.
 
     HOW: fake: its commands fail; the tasks go on.
-    REPORTED: what is home, and that it does not answer; resume submits nothing (exit 3) until it does.
+    REPORTED: the results that are home, and that the controller does not answer; `jobkit resume` submits
+    nothing (exit 3) until it does.
     LOST: nothing.
     """
     lab.fail(b2="slow")
@@ -246,10 +248,10 @@ def test_a_controller_that_is_away_while_the_sweep_runs(lab: Lab) -> None:
 
 
 def test_a_job_of_another_cluster(slurm_lab: Lab) -> None:
-    """FAULT: sbatch answers `id;cluster`, and the cluster must be named from then on.
+    """FAULT: sbatch answers `id;cluster`, and later commands must name the cluster.
 
     HOW: fake: a second cluster, whose jobs only `-M` finds.
-    REPORTED: nothing: the cluster's name is kept and given.
+    REPORTED: nothing: jobkit records the name of the cluster and passes it.
     LOST: nothing.
     """
     lab = slurm_lab
@@ -263,10 +265,10 @@ def test_a_job_of_another_cluster(slurm_lab: Lab) -> None:
 
 
 def test_a_partition_that_is_full(lab: Lab) -> None:
-    """FAULT: there is no room: nothing begins.
+    """FAULT: the partition is full: no task starts.
 
     HOW: fake: a full partition, then an empty one.
-    REPORTED: waiting, with the scheduler's reason; then it runs.
+    REPORTED: the point waits, with the scheduler's reason; then it runs.
     LOST: nothing.
     """
     lab.cluster.fault("full")
@@ -277,10 +279,10 @@ def test_a_partition_that_is_full(lab: Lab) -> None:
 
 
 def test_a_task_in_error(sge_lab: Lab) -> None:
-    """FAULT: a task is in error (Eqw), which holds it, and what waits for it, for ever.
+    """FAULT: a task is in error (Eqw), so it and the jobs that wait for it would wait forever.
 
     HOW: fake: the qmaster's state E.
-    REPORTED: `queue_error` and the command that mends it; it is not submitted a second time.
+    REPORTED: `queue_error` and the command that releases it; it is not submitted again.
     LOST: nothing.
     """
     lab = sge_lab
@@ -297,7 +299,7 @@ def test_a_task_in_error(sge_lab: Lab) -> None:
 def test_the_scheduler_runs_a_point_again_by_itself(slurm_lab: Lab) -> None:
     """FAULT: a node fails, and the scheduler requeues the task by itself, under the same number.
 
-    HOW: fake: NODE_FAIL with requeue; the old process is really killed.
+    HOW: fake: NODE_FAIL with requeue; the kill of the old process is real.
     REPORTED: the point waits, then runs; both tries are kept, the first as `node_fail`.
     LOST: the killed try's last sync interval.
     """

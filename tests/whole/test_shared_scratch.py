@@ -1,4 +1,4 @@
-"""A node's scratch that others use too: other users, dead jobs, and nodes without locks."""
+"""A node's scratch that is shared with other users, dead jobs, and nodes without locks."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_another_user_holds_locks_and_tries_to_change_the_inputs(
 ) -> None:
     """FAULT: another user locks the scratch folder, and tries to change the inputs that tasks share.
 
-    HOW: real: another uid holds `flock` on the folder, and writes to every file that it finds there.
+    HOW: real: another uid holds `flock` on the folder, and writes to every file in it.
     REPORTED: nothing: no job waits, and the other user cannot even list the inputs.
     LOST: nothing.
     """
@@ -112,7 +112,7 @@ def test_scratch_belongs_to_another_user(tmp_path: Path, tmp: Path) -> None:
 
     HOW: real: another uid makes the folder that the site file names, open to all.
     REPORTED: `scratch_full`, with the owner of the folder and the advice to name another in the site file.
-    LOST: nothing; no point was run.
+    LOST: nothing; no point ran.
     """
     assert other("mkdir -m 777 alice", tmp).returncode == 0
     run = Run(tmp_path, site={"scratch": str(tmp / "alice")})
@@ -146,11 +146,11 @@ def test_a_model_that_has_changed_is_not_used(tmp_path: Path) -> None:
 
 
 def test_what_dead_tasks_leave_goes_with_the_next_task(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: whole tasks are killed outright, one before its worker starts and one at work.
+    """FAULT: all processes of two tasks are killed: one before its worker starts, one while it works.
 
     HOW: real: kill -9 of their process groups, while a task of a third run works on the node.
-    REPORTED: what the accounting reports; the next task of the same user on the node removes their \
-    folders and inputs, of any run.
+    REPORTED: what the accounting reports; the next task of the same user on the node removes the folders and
+    inputs of both, whatever their run.
     LOST: nothing: files that a live task uses are never removed.
     """
 
@@ -251,7 +251,8 @@ def test_a_node_without_locks(tmp_path: Path, lacking: str) -> None:
 def test_a_task_that_copies_without_end_holds_no_other(tmp_path: Path, halted: Halted) -> None:
     """FAULT: a task stops in the middle of its copy, as a suspended job does.
 
-    HOW: real: SIGSTOP to its processes while it copies; the others wait one second instead of five minutes.
+    HOW: real: SIGSTOP to its processes while it copies; other tasks wait one second here instead of five
+    minutes.
     REPORTED: the log of the next task says that it makes its own copy of the inputs.
     LOST: nothing.
     """

@@ -1,4 +1,4 @@
-"""Files of a run that were cut short at any byte: nothing runs twice, and no job is forgotten."""
+"""Files of a run that are cut short at any byte: no point runs twice, and no job is forgotten."""
 
 from __future__ import annotations
 
@@ -256,12 +256,13 @@ def tried(what: Callable[[], object]) -> str:
 @on_both
 @pytest.mark.parametrize("appended", [False, True], ids=["cut", "cut, then appended to"])
 def test_a_journal_of_a_cluster(run: Path, controller: Controller, *, appended: bool) -> None:
-    """FAULT: `journal.jsonl` is cut short while jobs wait and run, and may be appended to after that.
+    """FAULT: `journal.jsonl` is cut short while jobs wait and run, and later lines may be appended.
 
-    HOW: real: files cut around the end of each line, and in the middle; \
-    fake: Slurm or Grid Engine answers within the test.
-    REPORTED: jobkit finds a job whose line is lost by the run's name; if its points are not known, \
-    `jobkit resume` refuses and names the job. `jobkit cancel` ends every job. The line is named and skipped.
+    HOW: real: files cut around the end of each line, and in the middle; fake: Slurm or Grid Engine answers
+    within the test.
+    REPORTED: if the line of a job is lost, jobkit finds the job by the run's name; if its points are not
+    known, `jobkit resume` refuses and names the job. `jobkit cancel` ends every job. The line is named and
+    skipped.
     LOST: nothing: no point runs twice, no job is forgotten, and cancelled points run again.
     """
     fresh = {job: set(tasks) for job, tasks in controller.ended.items()}

@@ -65,7 +65,7 @@ def recommend(
     gpus = _gpus(gpu, gpu_memory)
     material = read_material(run if run and run.is_file() else run_or_latest(run))
     options = RecommendOptions(
-        cards=gpus,
+        gpus=gpus,
         corpus=read_corpus(corpus, material.records) if corpus is not None else None,
         margin=share,
     )

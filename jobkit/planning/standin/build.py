@@ -217,20 +217,20 @@ def _evaluate(folder: Path, size: str, device: str) -> Card:
     held_out = generate(HELD_OUT_SEED)
     workload = StanzaNer()
     workload.load(folder, device, {"batch_size": 100}, torch.get_num_threads())
-    found: set[Entity] = set()
+    entities: set[Entity] = set()
     sentences = 0
     for first in range(0, len(held_out.paragraphs), 100):
         result = workload.process(held_out.paragraphs[first : first + 100])
-        found.update(row._replace(paragraph=row.paragraph + first) for row in result.entities)
+        entities.update(row._replace(paragraph=row.paragraph + first) for row in result.entities)
         sentences += result.sentences or 0
-    right = len(found & set(held_out.gold))
+    right = len(entities & set(held_out.gold))
     return Card(
         size=size,
         recipe=RECIPE,
         training_seed=TRAINING_SEED,
         held_out_seed=HELD_OUT_SEED,
-        f1=2 * right / (len(found) + len(held_out.gold)),
-        precision=right / max(len(found), 1),
+        f1=2 * right / (len(entities) + len(held_out.gold)),
+        precision=right / max(len(entities), 1),
         recall=right / len(held_out.gold),
         sentences=sentences,
         gold_sentences=sum(map(len, held_out.sentences)),

@@ -180,7 +180,7 @@ def _speed(rows: Iterable[Row], knobs: Sequence[str]) -> SpeedPanel:
         )
         by_setting[name][row.params[knob]].append(row.items_per_s or 0.0)
     series = tuple(_series(name, repeats) for name, repeats in by_setting.items())
-    fastest = max(max(one.items_per_s) for one in series)
+    fastest = max(max(line.items_per_s) for line in series)
     return SpeedPanel(knob=knob, series=series, fastest_items_per_s=fastest, knee=_knee(series, fastest))
 
 
@@ -198,7 +198,7 @@ def _knee(series: Sequence[SpeedSeries], fastest: float) -> tuple[int, float]:
     """Return the smallest size within reach of the fastest, and its mean."""
     return min(
         (size, mean)
-        for one in series
-        for size, mean in zip(one.sizes, one.items_per_s, strict=True)
+        for line in series
+        for size, mean in zip(line.sizes, line.items_per_s, strict=True)
         if mean >= (1 - SPEED_TOLERANCE) * fastest
     )

@@ -113,8 +113,8 @@ def plot(collected: Collected, path: Path, *, gpu_memory_bytes: int | None = Non
     with style.context(["default", dict(STYLE)]), warnings.catch_warnings():
         # A text may have a name in any script: what the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph")
-        found = figure(collected, gpu_memory_bytes=gpu_memory_bytes)
-        found.savefig(drawn, format=suffix[1:], metadata=METADATA[suffix])
+        picture = figure(collected, gpu_memory_bytes=gpu_memory_bytes)
+        picture.savefig(drawn, format=suffix[1:], metadata=METADATA[suffix])
     try:
         write_atomically(path, drawn.getvalue())
     except OSError as error:
@@ -142,8 +142,8 @@ def figure(collected: Collected, *, gpu_memory_bytes: int | None = None) -> Figu
     whole = Figure(figsize=(width, sum(heights)), layout="constrained")
     rows = whole.subfigures(len(plots), 1, squeeze=False, height_ratios=heights)[:, 0]
     letters = pairwise("abcdefgh")
-    for row, one, text in zip(rows, plots, wrapped, strict=True):
-        _row(row, one, text, next(letters), stacked=single)
+    for row, group, text in zip(rows, plots, wrapped, strict=True):
+        _row(row, group, text, next(letters), stacked=single)
         next(letters, None)
     return whole
 
@@ -180,11 +180,11 @@ def _wrapped(lines: Sequence[str], width_in: float) -> str:
     return "\n".join(part for line in kept for part in textwrap.wrap(line, characters))
 
 
-def _row(row: SubFigure, one: GroupPlot, title: str, letters: tuple[str, str], *, stacked: bool) -> None:
+def _row(row: SubFigure, group: GroupPlot, title: str, letters: tuple[str, str], *, stacked: bool) -> None:
     row.suptitle(title, x=0.02, ha="left")
     if stacked:
         memory, speed = row.subplots(2, 1, height_ratios=(1.25, 1))
     else:
         memory, speed = row.subplots(1, 2)
-    draw_memory(memory, one.memory, letters[0])
-    draw_speed(speed, one.speed, letters[1])
+    draw_memory(memory, group.memory, letters[0])
+    draw_speed(speed, group.speed, letters[1])

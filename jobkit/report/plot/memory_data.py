@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_bytes_gib
 from jobkit.fit.batch_line import BatchLine, fit_line, largest_batch
-from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.largest_batch import predict
 from jobkit.fit.loads import Loads, agreeing
 from jobkit.fit.memory_line import Fit
-from jobkit.fit.observations import NEED, RAM, MemoryObservations, observe_memory
+from jobkit.fit.observations import NEED, RAM, MemoryObservations, measured_bytes, observe_memory
 from jobkit.outcome.trials import Trial
 from jobkit.run.workloads.base import SHIPPED
 
@@ -140,7 +139,7 @@ def memory_of_records(
     panel = MemoryPanel(
         across="load (padded characters)" if measured[0].point.workload in SHIPPED else "load",
         up="RAM" if evidence.kind == RAM else "allocator memory",
-        marks=_present([*_measured(evidence, measured), *_tried(evidence, measured, tries, limit)]),
+        marks=_present([*_measured(evidence, measured), *_tried(measured, tries, limit)]),
         limit=limit,
     )
     if isinstance(evidence.fit, str):
@@ -155,12 +154,10 @@ def _limit(
     if trials and (gpu_memory_bytes is None or evidence.kind == RAM):
         size_bytes = min(trial.capacity_bytes for trial in trials)
         return Limit(f"limit {format_bytes_gib(size_bytes)}", size_bytes)
-    card = gpu_memory_bytes
-    if card is None and evidence.card_bytes is not None:
-        card = usable_bytes(evidence.gpu, evidence.card_bytes)
-    if card is None or evidence.kind == RAM:
+    gpu_bytes = gpu_memory_bytes or evidence.gpu_bytes
+    if gpu_bytes is None or evidence.kind == RAM:
         return None
-    room = evidence.allocator_bytes(card)
+    room = evidence.allocator_bytes(gpu_bytes)
     less = "GPU less context" if evidence.overhead_bytes else "GPU"
     return Limit(f"{less}, {format_bytes_gib(room)}", room)
 
@@ -170,16 +167,16 @@ def _present(marks: Iterable[Marks]) -> tuple[Marks, ...]:
 
 
 def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[Marks]:
-    well = [one for one in measured if one.outcome is Outcome.OK]
+    well = [record for record in measured if record.outcome is Outcome.OK]
     if evidence.kind == NEED:
-        needs = [need for one in well for need in one.needs]
+        needs = [need for record in well for need in record.needs]
         return [
             Marks(ALLOCATED, "allocated peak", tuple((need.load, need.allocated_bytes) for need in needs)),
             Marks(MEASURED, "need", tuple((need.load, need.passed_bytes) for need in needs)),
         ]
 
     def peaks(name: str) -> tuple[Spot, ...]:
-        return _spots((_load(one), getattr(one.memory, name)) for one in well)
+        return _spots((_load(record), getattr(record.memory, name)) for record in well)
 
     if evidence.kind == RAM:
         return [Marks(MEASURED, "RAM peak", peaks("ram_peak_bytes"))]
@@ -189,31 +186,19 @@ def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[
     ]
 
 
-def _tried(
-    evidence: MemoryObservations, measured: Iterable[Record], tries: Iterable[Record], limit: Limit | None
-) -> list[Marks]:
+def _tried(measured: Sequence[Record], tries: Sequence[Record], limit: Limit | None) -> list[Marks]:
     """Return what became of the predictions, and what else ran out of memory."""
-    tries = list(tries)
-    well = [tried for tried in tries if tried.outcome is Outcome.OK]
-    failed = [one for one in (*measured, *tries) if one.outcome in {Outcome.GPU_OOM, Outcome.RAM_OOM}]
-    had = limit.size_bytes if limit else None
-    return [
-        Marks(
-            VERIFIED, f"verified{_sizes(well)}", _spots((_load(one), _taken(evidence, one)) for one in well)
-        ),
-        Marks(
-            EXCEEDED,
-            f"out of memory{_sizes(failed)}",
-            _spots((_load(one), one.point.cap_bytes or had) for one in failed),
-        ),
+    well = [record for record in tries if record.outcome is Outcome.OK]
+    failed = [
+        record for record in (*measured, *tries) if record.outcome in {Outcome.GPU_OOM, Outcome.RAM_OOM}
     ]
-
-
-def _taken(evidence: MemoryObservations, record: Record) -> int | None:
-    """Return what a point took, in the kind of memory that the line is of."""
-    if evidence.kind == RAM:
-        return record.memory.ram_peak_bytes
-    return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
+    had = limit.size_bytes if limit else None
+    verified = _spots((_load(record), measured_bytes(record)) for record in well)
+    exceeded = _spots((_load(record), record.point.cap_bytes or had) for record in failed)
+    return [
+        Marks(VERIFIED, f"verified{_sizes(well)}", verified),
+        Marks(EXCEEDED, f"out of memory{_sizes(failed)}", exceeded),
+    ]
 
 
 def _load(record: Record) -> int | None:
@@ -233,13 +218,7 @@ def _with_line(
     panel: MemoryPanel, evidence: MemoryObservations, fit: Fit, trials: Sequence[Trial], loads: Loads | None
 ) -> MemoryPanel:
     slack = f"allocated line x {evidence.slack:.2f} (slack)"
-    predicted: list[Marks]
-    notes: tuple[str, ...]
-    if trials:
-        spots = tuple((trial.load, trial.expected_bytes) for trial in trials)
-        predicted, notes = [Marks(PREDICTED, "predicted", spots)], ()
-    else:
-        predicted, notes = _predicted(evidence, fit, panel.limit, loads)
+    predicted, notes = _predicted(evidence, fit, panel.limit, trials, loads)
     return replace(
         panel,
         marks=_present([*panel.marks, *predicted]),
@@ -251,17 +230,20 @@ def _with_line(
 
 
 def _predicted(
-    evidence: MemoryObservations, fit: Fit, limit: Limit | None, loads: Loads | None
+    evidence: MemoryObservations, fit: Fit, limit: Limit | None, trials: Sequence[Trial], loads: Loads | None
 ) -> tuple[list[Marks], tuple[str, ...]]:
-    """Return the largest safe batch on the line, and the weightiest doubt about it."""
+    """Return what was predicted for the trials, else the largest safe batch and the weightiest doubt."""
+    if trials:
+        spots = tuple((trial.load, trial.expected_bytes) for trial in trials)
+        return [Marks(PREDICTED, "predicted", spots)], ()
     if limit is None or not evidence.load_by_batch:
         return [], ()
-    found = predict(evidence, max(0.0, limit.size_bytes), loads)
-    if not found.safe_batch:
+    prediction = predict(evidence, max(0.0, limit.size_bytes), loads)
+    if not prediction.safe_batch:
         return [], ("not even a batch size of 1 fits",)
-    load = loads.load(found.safe_batch) if loads else found.safe_load
-    name = f"predicted, batch {found.safe_batch:,}{' (whole text)' if found.saturated else ''}"
-    return [Marks(PREDICTED, name, ((load, fit.at(load)),))], found.doubts[:1]
+    load = loads.load(prediction.safe_batch) if loads else prediction.safe_load
+    name = f"predicted, batch {prediction.safe_batch:,}{' (whole text)' if prediction.saturated else ''}"
+    return [Marks(PREDICTED, name, ((load, fit.at(load)),))], prediction.doubts[:1]
 
 
 def memory_of_log(
@@ -293,15 +275,15 @@ def memory_of_log(
     )
     if capacity_bytes is None:
         return _straight(panel, fit_line(sizes, peaks_bytes), "one size measured: a line needs two")
-    found = largest_batch(sizes, peaks_bytes, capacity_bytes, model_bytes=model_bytes)
-    panel = _straight(panel, found.line, found.reason)
-    if found.line is None or found.largest is None:
+    fitted = largest_batch(sizes, peaks_bytes, capacity_bytes, model_bytes=model_bytes)
+    panel = _straight(panel, fitted.line, fitted.reason)
+    if fitted.line is None or fitted.largest is None:
         return panel
-    spot = (float(found.largest), found.line.at(found.largest))
-    at_limit = Marks(PREDICTED, f"meets the limit near batch {found.largest:,}", (spot,))
-    doubts = tuple(warning for warning in found.warnings if warning != found.line.no_error_bar)
+    spot = (float(fitted.largest), fitted.line.at(fitted.largest))
+    at_limit = Marks(PREDICTED, f"meets the limit near batch {fitted.largest:,}", (spot,))
+    doubts = tuple(warning for warning in fitted.warnings if warning != fitted.line.no_error_bar)
     return replace(
-        panel, marks=(*panel.marks, at_limit), reach=float(found.largest), notes=(*panel.notes, *doubts[:1])
+        panel, marks=(*panel.marks, at_limit), reach=float(fitted.largest), notes=(*panel.notes, *doubts[:1])
     )
 
 

@@ -14,16 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from jobkit.core.units import GIB
 from jobkit.fit.speed import SPEED_TOLERANCE
+from jobkit.report.plot import memory_data
 from jobkit.report.plot.data import SpeedPanel, SpeedSeries
-from jobkit.report.plot.memory_data import (
-    ALLOCATED,
-    EXCEEDED,
-    MEASURED,
-    PREDICTED,
-    VERIFIED,
-    Curve,
-    MemoryPanel,
-)
+from jobkit.report.plot.memory_data import Curve, MemoryPanel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,19 +37,13 @@ LEGEND_CHARACTERS, NOTE_CHARACTERS = 25, 55
 BLUE, ORANGE, GREY, BLACK = "#1f4e9c", "#c2410c", "0.6", "0"
 
 MARKS: dict[str, dict[str, Any]] = {
-    ALLOCATED: {"marker": "s", "markersize": 4.5, "markerfacecolor": "none", "color": "0.45"},
-    MEASURED: {"marker": "o", "markersize": 4, "color": BLACK},
-    PREDICTED: {"marker": "D", "markersize": 8.5, "markerfacecolor": "none", "color": BLUE},
-    VERIFIED: {"marker": "*", "markersize": 6.5, "color": ORANGE},
-    EXCEEDED: {"marker": "x", "markersize": 5, "color": ORANGE, "markeredgewidth": 1.5},
+    memory_data.ALLOCATED: {"marker": "s", "markersize": 4.5, "markerfacecolor": "none", "color": "0.45"},
+    memory_data.MEASURED: {"marker": "o", "markersize": 4, "color": BLACK},
+    memory_data.PREDICTED: {"marker": "D", "markersize": 8.5, "markerfacecolor": "none", "color": BLUE},
+    memory_data.VERIFIED: {"marker": "*", "markersize": 6.5, "color": ORANGE},
+    memory_data.EXCEEDED: {"marker": "x", "markersize": 5, "color": ORANGE, "markeredgewidth": 1.5},
 }
-KNEE: dict[str, Any] = {
-    "marker": "o",
-    "markersize": 9,
-    "markerfacecolor": "none",
-    "linestyle": "none",
-    "color": BLUE,
-}
+KNEE = MARKS[memory_data.PREDICTED] | {"marker": "o", "markersize": 9, "linestyle": "none"}
 SERIES = ("o-", "s--", "^-.", "D:", "v-", "P--")
 
 
@@ -80,7 +67,7 @@ def draw_memory(axes: Axes, panel: MemoryPanel, letter: str) -> None:
 
 def _scale_memory(axes: Axes, panel: MemoryPanel) -> None:
     """Set both axes to hold everything, the limit too, from 0 or logarithmic."""
-    measured = panel.spots(MEASURED) or panel.spots()
+    measured = panel.spots(memory_data.MEASURED) or panel.spots()
     if not measured:
         axes.set(xticks=[], yticks=[])
         return
@@ -111,14 +98,7 @@ def _curves(axes: Axes, panel: MemoryPanel) -> None:
 
 def _curve(axes: Axes, curve: Curve | None, loads: Sequence[float], **style: Any) -> None:  # noqa: ANN401 - matplotlib's
     if curve is not None:
-        axes.plot(
-            loads,
-            [curve.at(load) / GIB for load in loads],
-            label=curve.name,
-            scalex=False,
-            scaley=False,
-            **style,
-        )
+        axes.plot(loads, [curve.at(load) / GIB for load in loads], label=curve.name, **style)
 
 
 def _ticks(axis: Axis, *, logarithmic: bool, many: bool = False) -> None:
@@ -165,7 +145,7 @@ def draw_speed(axes: Axes, panel: SpeedPanel, letter: str) -> None:
     )
     size, mean = panel.knee
     axes.plot([size], [mean], label=f"knee: {size:,}", **KNEE)
-    _scale_sizes(axes, sorted({size for one in panel.series for size in one.sizes}))
+    _scale_sizes(axes, sorted({size for line in panel.series for size in line.sizes}))
     _legend(axes)
 
 

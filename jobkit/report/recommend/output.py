@@ -36,51 +36,51 @@ ADDRESS_SPACE = (
 )
 
 
-def as_json(found: types.Recommendation) -> str:
+def as_json(advice: types.Recommendation) -> str:
     """Return all of it, in bytes and seconds, as JSON that ends with a newline."""
-    data = {"schema": 1, **asdict(found)}
+    data = {"schema": 1, **asdict(advice)}
     data["corpus"].pop("loads")
     return terminal.as_json(data, indent=2) + "\n"
 
 
-def as_text(found: types.Recommendation, width: int | None = None) -> str:
+def as_text(advice: types.Recommendation, width: int | None = None) -> str:
     """Return it for a person, in GiB, ending with a newline; wrapped if a width is given."""
-    parts = [_heading(found), _batch(found), _cards(found), _time(found), *_requests(found), _cost(found)]
-    return wrap_sections(parts, width)
+    parts = [part(advice) for part in (_heading, _batch, _gpus, _time)]
+    return wrap_sections([*parts, *_requests(advice), _cost(advice)], width)
 
 
-def _heading(found: types.Recommendation) -> Iterator[str]:
-    of = found.measured
+def _heading(advice: types.Recommendation) -> Iterator[str]:
+    of = advice.measured
     model = f", model {of.model}" if of.model else ""
     where = "a CPU" if of.device == "cpu" else of.gpu or "a GPU of unknown name"
     if of.capacity_bytes and of.device != "cpu":
         where += f" ({format_bytes_gib(of.capacity_bytes, 1)} usable)"
     yield f"{of.workload}: {of.text}{model}{' (STAND-IN)' if of.stand_in else ''}, on {where}"
-    settings = format_count(len(found.batch.settings), "setting")
+    settings = format_count(len(advice.batch.settings), "setting")
     yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
 
 
-def _batch(found: types.Recommendation) -> Iterator[str]:
-    chosen, best = found.batch.recommended, found.batch.fastest
-    yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(found)}."
+def _batch(advice: types.Recommendation) -> Iterator[str]:
+    chosen, best = advice.batch.recommended, advice.batch.fastest
+    yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(advice)}."
     if chosen is best:
         yield "  It is the fastest that was measured."
     else:
-        yield f"  Fastest: {best.setting}, {_rate(best)}: {_difference(found)}."
-    yield from _smaller(found)
-    yield from _largest(found)
-    if found.batch.binds:
-        yield f"  What binds is {BINDS[found.batch.binds]}."
-    unmeasured = found.batch.binds in {types.SATURATION, types.SWEEP}
-    if unmeasured and found.batch.largest.safe_batch > chosen.params.get(BATCH_SIZE, 0):
-        more = f"{found.batch.largest.safe_batch:,}"
+        yield f"  Fastest: {best.setting}, {_rate(best)}: {_difference(advice)}."
+    yield from _smaller(advice)
+    yield from _largest(advice)
+    if advice.batch.binds:
+        yield f"  What binds is {BINDS[advice.batch.binds]}."
+    unmeasured = advice.batch.binds in {types.SATURATION, types.SWEEP}
+    if unmeasured and advice.batch.largest.safe_batch > chosen.params.get(BATCH_SIZE, 0):
+        more = f"{advice.batch.largest.safe_batch:,}"
         yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
-    yield from (f"  Beware: {one}." for one in found.beware)
-    yield from (f"  {_tried(trial)}." for trial in found.trials)
-    if not found.trials and not found.batch.largest.reason:
-        yield from _proof(found)
-    if found.ledger:
-        yield f"  Predictions of other runs, of this model, card and versions: {found.ledger}."
+    yield from (f"  Beware: {warning}." for warning in advice.beware)
+    yield from (f"  {_tried(trial)}." for trial in advice.trials)
+    if not advice.trials and not advice.batch.largest.reason:
+        yield from _proof(advice)
+    if advice.ledger:
+        yield f"  Predictions of other runs, of this model, GPU and versions: {advice.ledger}."
 
 
 def _tried(sentence: str) -> str:
@@ -88,30 +88,30 @@ def _tried(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:] if sentence.startswith(NOT_TRIED) else f"Tried: {sentence}"
 
 
-def _why(found: types.Recommendation) -> str:
+def _why(advice: types.Recommendation) -> str:
     """Return why the recommended setting is the one to take."""
-    if types.within(found.batch.recommended, found.batch.largest) is False:
+    if types.within(advice.batch.recommended, advice.batch.largest) is False:
         return "the smallest that was measured, though none of them is safe"
-    safe = " that is safe" if types.within(found.batch.fastest, found.batch.largest) is False else ""
+    safe = " that is safe" if types.within(advice.batch.fastest, advice.batch.largest) is False else ""
     return f"the smallest within {_percent(SPEED_TOLERANCE)} of the fastest{safe}"
 
 
-def _proof(found: types.Recommendation) -> Iterator[str]:
+def _proof(advice: types.Recommendation) -> Iterator[str]:
     """Yield how to prove the largest safe batch, or why that cannot be done."""
-    largest, of = found.batch.largest, found.measured
-    other = {knob for setting in found.batch.settings for knob in setting.params} - {BATCH_SIZE}
+    largest, of = advice.batch.largest, advice.measured
+    other = {knob for setting in advice.batch.settings for knob in setting.params} - {BATCH_SIZE}
     if largest.safe_batch == 0:
         return
-    if any(setting.params.get(BATCH_SIZE) == largest.safe_batch for setting in found.batch.settings):
+    if any(setting.params.get(BATCH_SIZE) == largest.safe_batch for setting in advice.batch.settings):
         yield "  This run has measured it: no test is needed."
         return
-    if any(len({setting.params.get(knob) for setting in found.batch.settings}) > 1 for knob in other):
+    if any(len({setting.params.get(knob) for setting in advice.batch.settings}) > 1 for knob in other):
         yield f"  jobkit verify cannot prove it: this sweep varies another knob than {BATCH_SIZE}."
     elif largest.safe_batch > of.paragraphs:
         text = format_count(of.paragraphs, "paragraph")
         yield f"  jobkit verify cannot prove it on so short a text ({text})."
     else:
-        memory = _memory_option(largest.capacity_bytes * (1 - found.margin)) if found.margin else ""
+        memory = _memory_option(largest.capacity_bytes * (1 - advice.margin)) if advice.margin else ""
         yield NoWrap(f"  Prove it before you rely on it: jobkit verify {shell_quote(of.run)}{memory}")
 
 
@@ -120,9 +120,9 @@ def _memory_option(size_bytes: float) -> str:
     return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
 
 
-def _smaller(found: types.Recommendation) -> Iterator[str]:
+def _smaller(advice: types.Recommendation) -> Iterator[str]:
     """Yield what to know of the next smaller setting: scatter alone may have left it out."""
-    batch = found.batch
+    batch = advice.batch
     below = batch.settings.index(batch.recommended) - 1
     if below >= 0 and differ(batch.settings[below], batch.fastest) is False:
         slower = 1 - batch.settings[below].items_per_s / batch.fastest.items_per_s
@@ -140,33 +140,33 @@ def _percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def _difference(found: types.Recommendation) -> str:
-    faster = found.batch.fastest.items_per_s / found.batch.recommended.items_per_s - 1
-    said = f"{_percent(faster, 1)} faster" if faster >= EVEN else "just as fast"
-    if found.batch.apart is None:
-        return f"{said}; single repeats cannot show whether that is more than scatter"
-    return said if found.batch.apart else f"{said}, which is within the scatter of the repeats"
+def _difference(advice: types.Recommendation) -> str:
+    faster = advice.batch.fastest.items_per_s / advice.batch.recommended.items_per_s - 1
+    words = f"{_percent(faster, 1)} faster" if faster >= EVEN else "just as fast"
+    if advice.batch.apart is None:
+        return f"{words}; single repeats cannot show whether that is more than scatter"
+    return words if advice.batch.apart else f"{words}, which is within the scatter of the repeats"
 
 
-def _largest(found: types.Recommendation) -> Iterator[str]:
-    largest, where = found.batch.largest, "the RAM asked for" if found.measured.kind == RAM else "this GPU"
-    with_ = f" with {found.batch.others}" if found.batch.others else ""
+def _largest(advice: types.Recommendation) -> Iterator[str]:
+    largest, where = advice.batch.largest, "the RAM asked for" if advice.measured.kind == RAM else "this GPU"
+    with_ = f" with {advice.batch.others}" if advice.batch.others else ""
     if largest.reason:
         yield f"  Largest safe batch{with_}: not known, because {largest.reason}."
-        yield from _lines_of_others(found)
+        yield from _lines_of_others(advice)
         return
     yield f"  Largest safe: batch_size {largest.safe_batch:,}{with_} on {where}, {_ended(largest)}."
-    yield from _lines_of_others(found)
-    yield f"    {_room(found)}"
-    yield f"    Measured was {MEASURED[found.measured.kind]}."
-    if found.batch.leave_largest_out is not None:
-        missed = f"{100 * found.batch.leave_largest_out:+.1f} %"
+    yield from _lines_of_others(advice)
+    yield f"    {_room(advice)}"
+    yield f"    Measured was {MEASURED[advice.measured.kind]}."
+    if advice.batch.leave_largest_out is not None:
+        missed = f"{100 * advice.batch.leave_largest_out:+.1f} %"
         yield f"    Without its largest point the line would have missed it by {missed}."
 
 
-def _lines_of_others(found: types.Recommendation) -> Iterator[str]:
+def _lines_of_others(advice: types.Recommendation) -> Iterator[str]:
     """Yield the largest batch for each other value of the other knobs."""
-    for line in found.batch.lines:
+    for line in advice.batch.lines:
         largest = line.largest
         safe = f"batch_size {largest.safe_batch:,}, {_ended(largest)}"
         values = f"With {line.others}" if line.others else "Where the other knobs had no effect"
@@ -179,49 +179,49 @@ def _ended(largest: Prediction) -> str:
     return f"where memory ends; by the line itself {largest.largest_batch:,}"
 
 
-def _room(found: types.Recommendation) -> str:
+def _room(advice: types.Recommendation) -> str:
     """Return what the largest safe batch takes of what there is."""
-    above, largest = found.measured.overhead_bytes or 0, found.batch.largest
-    expected, bound = (format_memory(one + above) for one in (largest.expected_bytes, largest.bound_bytes))
-    there = format_memory(found.measured.capacity_bytes or 0)
-    kept = f", of which {_percent(found.margin, 1)} is kept free" if found.margin else ""
+    above, largest = advice.measured.overhead_bytes or 0, advice.batch.largest
+    expected, bound = (format_memory(size + above) for size in (largest.expected_bytes, largest.bound_bytes))
+    there = format_memory(advice.measured.capacity_bytes or 0)
+    kept = f", of which {_percent(advice.margin, 1)} is kept free" if advice.margin else ""
     context = f" The context is {format_bytes_gib(above)} of it." if above else ""
     return f"It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}"
 
 
-def _cards(found: types.Recommendation) -> Iterator[str]:
-    if not found.cards:
+def _gpus(advice: types.Recommendation) -> Iterator[str]:
+    if not advice.cards:
         return
-    yield f"On other GPUs (does {found.batch.recommended.setting} fit; the largest batch)"
+    yield f"On other GPUs (does {advice.batch.recommended.setting} fit; the largest batch)"
     yield ""
     heads = ["GPU", "usable GiB", "fits", "largest safe", "by the line", ""]
-    columns = zip(*map(_card_cells, found.cards), strict=True)
+    columns = zip(*map(_gpu_cells, advice.cards), strict=True)
     yield from table([Column(h, cells, left=h == heads[0]) for h, cells in zip(heads, columns, strict=True)])
     yield ""
     yield "  A GPU has less usable memory than its name says; jobkit help recommend names the sources."
-    context = format_bytes_gib(found.measured.overhead_bytes or 0)
+    context = format_bytes_gib(advice.measured.overhead_bytes or 0)
     yield f"  The context ({context}) is taken to be the same on each of them; speed is not."
-    for one in found.cards[: len(found.cards) == 1]:  # more are looked at side by side, one is meant
-        may = one.prediction.capacity_bytes * (1 - found.margin)
-        there = found.measured.paragraphs
-        if 0 < one.prediction.safe_batch <= there and may >= MIB and not found.batch.others:
+    for gpu in advice.cards[: len(advice.cards) == 1]:  # more are looked at side by side, one is meant
+        may = gpu.prediction.capacity_bytes * (1 - advice.margin)
+        there = advice.measured.paragraphs
+        if 0 < gpu.prediction.safe_batch <= there and may >= MIB and not advice.batch.others:
             yield "  Test its largest batch on the GPU that was measured, if that has as much memory:"
-            yield NoWrap(f"    jobkit verify {shell_quote(found.measured.run)}{_memory_option(may)}")
+            yield NoWrap(f"    jobkit verify {shell_quote(advice.measured.run)}{_memory_option(may)}")
 
 
-def _card_cells(card: types.OnCard) -> list[str]:
-    found = card.prediction
-    usable = format_bytes_gib(card.usable_bytes).removesuffix(" GiB")
-    if found.reason:
-        return [card.name, usable, "?", "?", "?", ""]
-    fits = {True: "yes", False: "no", None: "?"}[card.fits]
-    note = "the text ends" if found.saturated else ""
-    return [card.name, usable, fits, f"{found.safe_batch:,}", f"{found.largest_batch:,}", note]
+def _gpu_cells(gpu: types.OnGpu) -> list[str]:
+    prediction = gpu.prediction
+    usable = format_bytes_gib(gpu.usable_bytes).removesuffix(" GiB")
+    if prediction.reason:
+        return [gpu.name, usable, "?", "?", "?", ""]
+    fits = {True: "yes", False: "no", None: "?"}[gpu.fits]
+    note = "the text ends" if prediction.saturated else ""
+    return [gpu.name, usable, fits, f"{prediction.safe_batch:,}", f"{prediction.largest_batch:,}", note]
 
 
-def _time(found: types.Recommendation) -> Iterator[str]:
-    time = found.time
-    yield f"Time for {_corpus(found.corpus)}, with {found.batch.recommended.setting} on what was measured:"
+def _time(advice: types.Recommendation) -> Iterator[str]:
+    time = advice.time
+    yield f"Time for {_corpus(advice.corpus)}, with {advice.batch.recommended.setting} on what was measured:"
     spent = f"{_clock(time.start_s)} of it once, to load the model and warm up"
     if time.low_s is None or time.high_s is None:
         yield f"  {_clock(time.expected_s)}, {spent}; of one repeat there is no interval."
@@ -241,16 +241,16 @@ def _clock(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
 
 
-def _requests(found: types.Recommendation) -> Iterator[Iterator[str]]:
-    if found.request is None:
+def _requests(advice: types.Recommendation) -> Iterator[Iterator[str]]:
+    if advice.request is None:
         return
-    yield _asked(found.request, found)
-    for lines in found.request.lines:
+    yield _asked(advice.request, advice)
+    for lines in advice.request.lines:
         yield _lines(lines)
 
 
-def _asked(request: types.Request, found: types.Recommendation) -> Iterator[str]:
-    upper = "the upper end" if found.time.high_s is not None else "the mean, having no upper end,"
+def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str]:
+    upper = "the upper end" if advice.time.high_s is not None else "the mean, having no upper end,"
     memory = format_bytes_gib(request.memory_bytes, 0)
     yield f"Ask the scheduler for {memory} and {format_walltime(request.walltime_s)}:"
     if request.used_memory_bytes is not None:
@@ -280,9 +280,9 @@ def _lines(lines: types.Lines) -> Iterator[str]:
         yield from (f"  {line}" for line in ADDRESS_SPACE)
 
 
-def _cost(found: types.Recommendation) -> Iterator[str]:
-    cost = found.cost
-    unit = "CPU-minutes" if found.measured.device == "cpu" else "GPU-minutes"
+def _cost(advice: types.Recommendation) -> Iterator[str]:
+    cost = advice.cost
+    unit = "CPU-minutes" if advice.measured.device == "cpu" else "GPU-minutes"
     tries = f"{cost.tries} {'tries' if cost.tries != 1 else 'try'}" + (
         f", {cost.unknown} of which left no times" if cost.unknown else ""
     )

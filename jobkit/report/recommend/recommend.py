@@ -10,7 +10,7 @@ from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
 from jobkit.fit import speed
-from jobkit.fit.gpus import GpuKind, common_gpus, usable_bytes
+from jobkit.fit.gpus import GpuKind, common_gpus
 from jobkit.fit.largest_batch import Prediction, capped, predict
 from jobkit.fit.loads import Loads, agreeing, loads_of
 from jobkit.fit.memory_line import Fit
@@ -41,22 +41,22 @@ def cautions(
         What is recommended.
     """
     chosen, largest = batch.recommended, batch.largest
-    found = [_unsafe(chosen, largest)] if types.within(chosen, largest) is False else []
-    found += largest.doubts or evidence.remarks
+    notes = [_unsafe(chosen, largest)] if types.within(chosen, largest) is False else []
+    notes += largest.doubts or evidence.remarks
     if chosen.repeats == 1:
-        found.append("each setting ran once, so no difference in speed is known to be real")
+        notes.append("each setting ran once, so no difference in speed is known to be real")
     if hosts := _hosts(material.records):
-        found.append(hosts)
+        notes.append(hosts)
     spans = [speed.span_of(record) for record in material.records]
     if shared := speed.overlap_words(spans, speed.overlaps(spans)):
-        found.append(shared)
+        notes.append(shared)
     if largest.safe_batch > (there := paragraphs(material.records)):
         text = f"the text has only {format_count(there, 'paragraph')}"
-        found.append(f"{text}, so a larger batch cannot be exercised on it")
+        notes.append(f"{text}, so a larger batch cannot be exercised on it")
     if material.to_come or material.failed:
         to_come = f"{format_count(material.to_come, 'point')} {'is' if material.to_come == 1 else 'are'}"
-        found.append(f"{to_come} still to come and {material.failed} failed")
-    return (*found, *_of_corpus(material, wishes.corpus, chosen, largest), *material.notes)
+        notes.append(f"{to_come} still to come and {material.failed} failed")
+    return (*notes, *_of_corpus(material, wishes.corpus, chosen, largest), *material.notes)
 
 
 def paragraphs(records: Sequence[Record]) -> int:
@@ -85,23 +85,23 @@ def _of_corpus(material: RunData, corpus: Corpus | None, chosen: Speed, largest:
     """Return what differs between the corpus and the text that was measured."""
     if corpus is None:
         return []
-    found = []
+    notes = []
     batch, name = chosen.params.get(BATCH_SIZE), corpus.name
     if corpus.loads is None and name:
-        found.append(f"the longest items of {name} are not known, and they decide the memory: {FIND_THEM}")
+        notes.append(f"the longest items of {name} are not known, and they decide the memory: {FIND_THEM}")
     elif corpus.loads is None:
-        found.append("a corpus with longer items than the text that was measured needs more memory and time")
+        notes.append("a corpus with longer items than the text that was measured needs more memory and time")
     elif batch and not largest.reason and (load := corpus.loads.load(batch)) > largest.safe_load:
         at_most = corpus.loads.largest_batch(largest.safe_load)
-        found.append(f"{name} makes a load of {load:,} at this size, more than is safe: at most {at_most:,}")
+        notes.append(f"{name} makes a load of {load:,} at this size, more than is safe: at most {at_most:,}")
     done = paragraphs(material.records)
     if corpus.paragraphs > LONGER * done:
         measured = format_count(done, "paragraph")
-        found.append(
+        notes.append(
             f"RAM was measured over {measured}, and what is found in {corpus.paragraphs:,} "
             "is held there until the end: ask for more, or work through the corpus in parts"
         )
-    return found
+    return notes
 
 
 def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendation:
@@ -112,18 +112,18 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
     JobkitError
         If the records have nothing in common to fit, or a GPU is named after a run on a CPU.
     """
-    found = speed.speeds(material.records)
+    speeds = speed.speeds(material.records)
     memory = _memory(material, wishes)
-    if not found:
+    if not speeds:
         raise JobkitError(
             f"{material.run}: no point has recorded its speed", hint="look at its batches.jsonl"
         )
     first = next(record for record in material.records if record.outcome is Outcome.OK)
-    if wishes.cards is not None and first.point.device == "cpu":
+    if wishes.gpus is not None and first.point.device == "cpu":
         raise JobkitError(
             "these points ran on a CPU, which shows nothing about a GPU", hint="measure on a GPU"
         )
-    batch, own = _choice(found, memory, material.records)
+    batch, own = _choice(speeds, memory, material.records)
     corpus = wishes.corpus or _one_pass(first)
     time = speed.duration(batch.recommended, items=corpus.paragraphs, characters=corpus.characters)
     return types.Recommendation(
@@ -131,8 +131,8 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
         batch=batch,
         beware=cautions(material, own.evidence, wishes, batch),
         cards=tuple(
-            _on_card(card, material, own, wishes.margin, batch.recommended)
-            for card in _cards(own.evidence, wishes)
+            _on_gpu(gpu, material, own, wishes.margin, batch.recommended)
+            for gpu in _gpus(own.evidence, wishes)
         ),
         corpus=corpus,
         time=time,
@@ -158,7 +158,7 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, _Memory]:
     apart: dict[str, list[Record]] = {}
     for record in material.records:
         apart.setdefault(others(record.point.params, record.inert), []).append(record)
-    found, why = {}, ""
+    memory, why = {}, ""
     for words, records in apart.items():
         evidence = observe_memory(records, material.batches)
         if isinstance(evidence, str):
@@ -168,11 +168,11 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, _Memory]:
         loads = agreeing(loads, evidence.load_by_batch)
         capacity = _capacity(evidence, material.resources)
         largest = _predicted(material, evidence, capacity, loads, wishes.margin)
-        found[words] = _Memory(evidence, loads, largest)
-    if not found:
+        memory[words] = _Memory(evidence, loads, largest)
+    if not memory:
         hint = f"see what there is: jobkit collect {shell_quote(material.run)}"
         raise JobkitError(f"{material.run}: {why or 'no point has succeeded yet'}", hint=hint)
-    return found
+    return memory
 
 
 def _params(params: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
@@ -198,35 +198,35 @@ def _measured(material: RunData, evidence: MemoryObservations, first: Record) ->
 
 
 def _choice(
-    found: tuple[Speed, ...], memory: Mapping[str, _Memory], records: Sequence[Record]
+    speeds: tuple[Speed, ...], memory: Mapping[str, _Memory], records: Sequence[Record]
 ) -> tuple[types.Choice, _Memory]:
     """Return the batch size, and what was measured of memory with its other knobs."""
     others_of = {
         _params(record.point.params): others(record.point.params, record.inert) for record in records
     }
 
-    def safe(one: Speed) -> bool | None:
-        known = memory.get(others_of[_params(one.params)])
-        return types.within(one, known.largest) if known else None
+    def safe(setting: Speed) -> bool | None:
+        own = memory.get(others_of[_params(setting.params)])
+        return types.within(setting, own.largest) if own else None
 
-    best = speed.fastest(found)
+    best = speed.fastest(speeds)
     # If no measured setting is safe, it is the smallest, with a caution.
-    chosen = speed.recommended([one for one in found if safe(one) is not False] or found[:1])
+    chosen = speed.recommended([setting for setting in speeds if safe(setting) is not False] or speeds[:1])
     words = others_of[_params(chosen.params)]
     own = memory.get(words) or next(iter(memory.values()))
-    fit = own.evidence.fit
+    fit, unsafe = own.evidence.fit, safe(speed.recommended(speeds)) is False
     choice = types.Choice(
-        settings=found,
+        settings=speeds,
         recommended=chosen,
         fastest=best,
         apart=None if chosen is best else speed.differ(chosen, best),
         others=words if len(memory) > 1 else "",
         largest=own.largest,
         lines=tuple(
-            types.Line(others=name, largest=one.largest) for name, one in memory.items() if one is not own
+            types.Line(others=name, largest=part.largest) for name, part in memory.items() if part is not own
         ),
         leave_largest_out=fit.leave_largest_out if isinstance(fit, Fit) else None,
-        binds=types.MEMORY if safe(speed.recommended(found)) is False else _binds(chosen, found, own.largest),
+        binds=types.MEMORY if unsafe else _binds(chosen, speeds, own.largest),
     )
     return choice, own
 
@@ -241,52 +241,52 @@ def _one_pass(record: Record) -> Corpus:
     )
 
 
-def _cards(evidence: MemoryObservations, wishes: RecommendOptions) -> Sequence[GpuKind]:
+def _gpus(evidence: MemoryObservations, wishes: RecommendOptions) -> Sequence[GpuKind]:
     if evidence.kind == RAM:
         return ()
-    return common_gpus() if wishes.cards is None else wishes.cards
+    return common_gpus() if wishes.gpus is None else wishes.gpus
 
 
 def _capacity(evidence: MemoryObservations, resources: Resources | None) -> int | None:
     """Return the limit of what was measured: the GPU's memory, or the RAM asked for."""
     if evidence.kind == RAM:
         return resources.memory if resources else None
-    return usable_bytes(evidence.gpu, evidence.card_bytes) if evidence.card_bytes else None
+    return evidence.gpu_bytes
 
 
 def _predicted(
     material: RunData,
     evidence: MemoryObservations,
-    card_bytes: float | None,
+    gpu_bytes: float | None,
     loads: Loads | None,
     margin: float,
 ) -> Prediction:
-    if card_bytes is None:
+    if gpu_bytes is None:
         why = "how much memory there is was not recorded: name it with --gpu-memory"
         return Prediction(capacity_bytes=0, reason=why)
-    capacity = evidence.allocator_bytes(card_bytes)
+    capacity = evidence.allocator_bytes(gpu_bytes)
     if not evidence.load_by_batch:
         why = f"{BATCH_SIZE} is no knob of this sweep, so there is no largest batch"
         return Prediction(capacity_bytes=capacity, reason=why)
-    found = predict(evidence, max(0.0, capacity), loads, margin=margin)
-    return capped(found, evidence, loads, material.too_large)
+    prediction = predict(evidence, max(0.0, capacity), loads, margin=margin)
+    return capped(prediction, evidence, loads, material.too_large)
 
 
-def _on_card(card: GpuKind, material: RunData, own: _Memory, margin: float, chosen: Speed) -> types.OnCard:
-    found = _predicted(material, own.evidence, card.usable_bytes, own.loads, margin)
-    return types.OnCard(
-        name=card.name,
-        usable_bytes=card.usable_bytes,
-        link=card.link,
-        fits=types.within(chosen, found),
-        prediction=found,
+def _on_gpu(gpu: GpuKind, material: RunData, own: _Memory, margin: float, chosen: Speed) -> types.OnGpu:
+    prediction = _predicted(material, own.evidence, gpu.usable_bytes, own.loads, margin)
+    return types.OnGpu(
+        name=gpu.name,
+        usable_bytes=gpu.usable_bytes,
+        link=gpu.link,
+        fits=types.within(chosen, prediction),
+        prediction=prediction,
     )
 
 
-def _binds(chosen: Speed, found: Sequence[Speed], largest: Prediction) -> str | None:
+def _binds(chosen: Speed, speeds: Sequence[Speed], largest: Prediction) -> str | None:
     """Return what keeps the batch from being larger than the recommended one, which is safe."""
     batch = chosen.params.get(BATCH_SIZE, 0)
-    if any(setting.params.get(BATCH_SIZE, 0) > batch for setting in found):
+    if any(setting.params.get(BATCH_SIZE, 0) > batch for setting in speeds):
         return types.THROUGHPUT
     if largest.reason:
         return None

@@ -35,12 +35,12 @@ def enough(asked: Resources, *, peak_bytes: int | None, longest_s: float | None,
     gpus
         How many GPUs the work uses.
     """
-    found: dict[str, object] = {"gpus": gpus}
+    changes: dict[str, object] = {"gpus": gpus}
     if peak_bytes is not None:
-        found["memory"] = math.ceil(MEMORY_FACTOR * peak_bytes / GIB) * GIB
+        changes["memory"] = math.ceil(MEMORY_FACTOR * peak_bytes / GIB) * GIB
     if longest_s is not None:
-        found["walltime"] = math.ceil(WALLTIME_FACTOR * longest_s / WALLTIME_STEP_S) * WALLTIME_STEP_S
-    return asked.model_copy(update=found)
+        changes["walltime"] = math.ceil(WALLTIME_FACTOR * longest_s / WALLTIME_STEP_S) * WALLTIME_STEP_S
+    return asked.model_copy(update=changes)
 
 
 def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
@@ -55,17 +55,14 @@ def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
     own
         Whether it is the site of the run.
     """
-    wanted = resources if own else _without_names(resources)
+    portable = {name: getattr(resources, name) for name in PORTABLE}
+    wanted = resources if own else Resources().model_copy(update=portable)
     prefix = by_name(site.scheduler).DIRECTIVE
     try:
-        found = tuple(f"{prefix} {line}" for line in directives(wanted, site))
+        header = tuple(f"{prefix} {line}" for line in directives(wanted, site))
     except JobkitError as error:
         return Lines(scheduler=site.scheduler, site=site.name, own=own, reason=error.message)
-    return Lines(scheduler=site.scheduler, site=site.name, own=own, lines=found)
-
-
-def _without_names(resources: Resources) -> Resources:
-    return Resources().model_copy(update={name: getattr(resources, name) for name in PORTABLE})
+    return Lines(scheduler=site.scheduler, site=site.name, own=own, lines=header)
 
 
 def used_ram(record: Record) -> int | None:
@@ -91,7 +88,7 @@ def request(material: RunData, first: Record, time: Duration) -> Request | None:
     if asked is None:
         return None
     well = [record for record in material.records if record.outcome is Outcome.OK]
-    peak = max((used for one in well if (used := used_ram(one))), default=None)
+    peak = max((used for record in well if (used := used_ram(record))), default=None)
     gpus = 0 if first.point.device == "cpu" else max(1, asked.gpus)
     wanted = enough(asked, peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)
     own = material.site

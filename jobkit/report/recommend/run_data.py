@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -44,7 +44,7 @@ def read_material(folder: Path) -> RunData:
     spec, notes = _spec(folder)
     site, more = _site(spec)
     sweep = [point for point in run.points if not point.point.trial]
-    records = [one.record for one in sweep if one.record]
+    records = [point.record for point in sweep if point.record]
     tried = settled_trials(
         trials(folder),
         {point.point.index: point.verdict.outcome for point in run.points},
@@ -55,12 +55,16 @@ def read_material(folder: Path) -> RunData:
         records=records,
         batches=_batches(sweep),
         lengths=read_lengths(folder),
-        seconds=tuple(_seconds(sweep)),
+        seconds=tuple(
+            worker_s(tried.files.record) if tried.files.record else None
+            for result in sweep
+            for tried in reversed(result.tries)
+        ),
         resources=spec.resources if spec else None,
         site=site,
         plain_sites=[load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)],
-        to_come=sum(one.verdict.outcome is None for one in sweep),
-        failed=sum(bool(one.verdict.outcome) and one.verdict.outcome not in RESULTS for one in sweep),
+        to_come=sum(point.verdict.outcome is None for point in sweep),
+        failed=sum(bool(point.verdict.outcome) and point.verdict.outcome not in RESULTS for point in sweep),
         notes=(*run.notes, *notes, *more),
         trials=describe_trials(tried),
         too_large=tuple(trial for trial in tried if trial.too_large),
@@ -99,10 +103,3 @@ def _batches(sweep: Iterable[PointResult]) -> dict[str, Sequence[Batch]]:
         for result in sweep
         if result.chosen and result.record and result.point.device != "cpu"
     }
-
-
-def _seconds(sweep: Iterable[PointResult]) -> Iterator[float | None]:
-    """Yield how long each try of the sweep ran, less those that a person ran; ``None`` if unknown."""
-    for result in sweep:
-        for tried in reversed(result.tries):
-            yield worker_s(tried.files.record) if tried.files.record else None

@@ -56,7 +56,7 @@ class RunData:
     too_large
         Those of them that did not fit: what is safe lies below them.
     ledger
-        What became of what the user has tried in other runs with this workload, model, card and versions.
+        What became of what the user has tried in other runs with this workload, model, GPU and versions.
     """
 
     run: str
@@ -81,7 +81,7 @@ class RecommendOptions:
 
     Attributes
     ----------
-    cards
+    gpus
         To look at; ``None`` for those of `jobkit.fit.gpus.COMMON_GPUS`.
     corpus
         To say the time of; ``None`` for one pass of the text that was measured.
@@ -89,13 +89,13 @@ class RecommendOptions:
         Share of the memory to keep free besides what the bound keeps.
     """
 
-    cards: Sequence[GpuKind] | None = None
+    gpus: Sequence[GpuKind] | None = None
     corpus: Corpus | None = None
     margin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnCard:
+class OnGpu:
     """What a GPU takes.
 
     Attributes
@@ -272,7 +272,7 @@ class Recommendation:
     measured: Measured
     batch: Choice
     beware: tuple[str, ...]
-    cards: tuple[OnCard, ...]
+    cards: tuple[OnGpu, ...]
     corpus: Corpus
     time: Duration
     request: Request | None

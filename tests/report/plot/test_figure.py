@@ -22,7 +22,7 @@ from jobkit.commands.results.collect import collect as command
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import TRIALS_FILE
-from jobkit.core.measurements import Gpu, Need
+from jobkit.core.measurements import Gpu
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.outcome.trials import Trial
@@ -31,7 +31,7 @@ from jobkit.report.plot.figure import COLUMN_IN, MOST_GROUPS, PAGE_IN, STYLE, SU
 from jobkit.report.plot.panels import MARKS, SMALL, repeats_in_words, short
 from jobkit.report.tables import Collected, collect
 from tests.pages.test_docs import PYPROJECT
-from tests.support.builders import TEXT, grid, record, write_points, write_record, write_records
+from tests.support.builders import TEXT, grid, need, record, write_points, write_record, write_records
 from tests.whole.test_imports import asked_for, imported
 
 if TYPE_CHECKING:
@@ -56,19 +56,10 @@ def needed(size: float) -> int:
 def measured(of: Point, *, work_s: float = 8.0, gpu: Gpu = CARD) -> Record:
     """Return a record whose need is 0.25 GiB and 0.01 GiB for each paragraph of the batch."""
     size = of.params["batch_size"]
-    passed = needed(size)
-    need = Need(
-        load=LOAD * size,
-        allocated_bytes=passed * 9 // 10,
-        reserved_bytes=passed * 11 // 10,
-        passed_bytes=passed,
-        failed_bytes=passed - 1,
-        tries=5,
-        seconds=2.0,
-    )
     made = record(of, work_s=work_s)
     assert made.summary is not None
-    return replace(made, gpu=gpu, needs=(need,), summary=replace(made.summary, load_max=LOAD * size))
+    loaded = replace(made.summary, load_max=LOAD * size)
+    return replace(made, gpu=gpu, needs=(need(LOAD * size, needed(size)),), summary=loaded)
 
 
 def a_run(folder: Path, *, repeats: int = 2, sizes: Sequence[int] = SIZES, gpu: Gpu = CARD) -> Path:

@@ -35,7 +35,7 @@ def text(of: RunData | None = None, wishes: RecommendOptions | None = None) -> s
 
 
 def found(of: RunData | None = None, wishes: RecommendOptions | None = None) -> Recommendation:
-    return recommend(of or material(records()), wishes or RecommendOptions(cards=()))
+    return recommend(of or material(records()), wishes or RecommendOptions(gpus=()))
 
 
 def words() -> list[str]:
@@ -115,7 +115,7 @@ def test_what_binds() -> None:
     assert re.search(r"^Take batch_size (40|85|130|175): .* fastest that is safe\.$", said, re.MULTILINE)
     assert "What binds is memory: larger batches than this are not safe." in said
     assert "Larger ones" not in said
-    none = text(material(tight), RecommendOptions(cards=(), margin=0.9))
+    none = text(material(tight), RecommendOptions(gpus=(), margin=0.9))
     assert "Take batch_size 40: 40.0 paragraphs/s (n=1), the smallest that was measured, though none" in none
 
 
@@ -127,7 +127,7 @@ def test_the_largest_that_is_safe_by_memory_or_by_the_text() -> None:
         r"Largest safe: batch_size \d+ on this GPU, where memory ends; by the line itself \d+\.", said
     )
     assert "of 4.00 GiB. The context is 0.67 GiB of it." in said
-    said = text(material(small), RecommendOptions(cards=(), margin=0.05))
+    said = text(material(small), RecommendOptions(gpus=(), margin=0.05))
     assert "of 4.00 GiB, of which 5.0 % is kept free." in said
 
 
@@ -161,7 +161,7 @@ def test_where_it_ran() -> None:
 
 def test_a_card_that_is_too_small_or_where_the_text_ends() -> None:
     several = (GpuKind(name="small", usable_bytes=GIB), GpuKind(name="large", usable_bytes=99 * GIB))
-    said = text(wishes=RecommendOptions(cards=several))
+    said = text(wishes=RecommendOptions(gpus=several))
     assert re.search(r"^small +1\.00 +no +\d+ +\d+$", said, re.MULTILINE)
     assert re.search(r"^large +99\.00 +yes +881 +881 +the text ends$", said, re.MULTILINE)
     unknown = [
@@ -169,14 +169,14 @@ def test_a_card_that_is_too_small_or_where_the_text_ends() -> None:
         for record in records()
         if record.summary
     ]
-    assert "?" in text(material(unknown), RecommendOptions(cards=several))
+    assert "?" in text(material(unknown), RecommendOptions(gpus=several))
 
 
 def test_time_with_and_without_an_interval() -> None:
-    said = text(wishes=RecommendOptions(cards=(), corpus=Corpus(name="a.txt", paragraphs=2, characters=50)))
+    said = text(wishes=RecommendOptions(gpus=(), corpus=Corpus(name="a.txt", paragraphs=2, characters=50)))
     assert "Time for a.txt (2 paragraphs, 50 characters), with batch_size 175" in said
     assert re.search(r"  5\.5 s, 5\.5 s of it once, .*; 95 % of runs: 5\.5 s to 5\.5 s \(t, n=3\)\.", said)
-    assert "Time for 881 paragraphs" in text(wishes=RecommendOptions(cards=(), corpus=Corpus(paragraphs=881)))
+    assert "Time for 881 paragraphs" in text(wishes=RecommendOptions(gpus=(), corpus=Corpus(paragraphs=881)))
     said = text(material(records(repeats=1)))
     assert "of one repeat there is no interval." in said
     assert "the mean, having no upper end, of the time above x 1.25" in said
@@ -216,9 +216,7 @@ def test_what_was_tried_is_quoted_or_how_to_try_it() -> None:
     tried = replace(material(records()), trials=("batch_size 245 held",), ledger="14 predictions, 0 unsafe")
     said = text(tried)
     assert "  Tried: batch_size 245 held.\n" in said
-    assert (
-        "  Predictions of other runs, of this model, card and versions: 14 predictions, 0 unsafe.\n" in said
-    )
+    assert "  Predictions of other runs, of this model, GPU and versions: 14 predictions, 0 unsafe.\n" in said
     assert "Prove it" not in said
     assert "Prove it" not in text(material(records(sizes=(40, 85))))
     whole = [*records(), *(measured(replace(one, index=99), 306) for one in grid((ITEMS,)))]
@@ -228,14 +226,14 @@ def test_what_was_tried_is_quoted_or_how_to_try_it() -> None:
 def test_the_proof_is_of_what_was_asked() -> None:
     small = [replace(record, gpu=replace(GPU, total_bytes=4 * GIB)) for record in records()]
     kept = 4 * GIB - 719_323_136
-    said = text(material(small), RecommendOptions(cards=(), margin=0.5))
+    said = text(material(small), RecommendOptions(gpus=(), margin=0.5))
     assert f"jobkit verify runs/demo --gpu-memory {kept // 2**21}MiB\n" in said
     card = GpuKind(name="3GiB", usable_bytes=3 * GIB)
-    said = text(wishes=RecommendOptions(cards=(card,)))
+    said = text(wishes=RecommendOptions(gpus=(card,)))
     assert f"    jobkit verify runs/demo --gpu-memory {(kept - GIB) // 2**20}MiB\n" in said
-    assert "can be proved on the card" not in text(wishes=RecommendOptions(cards=(card, card)))
+    assert "can be proved on the card" not in text(wishes=RecommendOptions(gpus=(card, card)))
     tiny = GpuKind(name="1MiB", usable_bytes=2**20)
-    assert "can be proved on the card" not in text(wishes=RecommendOptions(cards=(tiny,)))
+    assert "can be proved on the card" not in text(wishes=RecommendOptions(gpus=(tiny,)))
 
 
 def test_what_verify_cannot_prove_is_not_sent_there() -> None:
@@ -279,6 +277,4 @@ def test_settings_that_are_as_fast_and_one_paragraph() -> None:
     told = found(material(even))
     equal = replace(told, batch=replace(told.batch, fastest=told.batch.settings[-1], apart=False))
     assert "just as fast, which is within the scatter of the repeats." in as_text(equal)
-    assert "Time for 1 paragraph, with" in text(
-        wishes=RecommendOptions(cards=(), corpus=Corpus(paragraphs=1))
-    )
+    assert "Time for 1 paragraph, with" in text(wishes=RecommendOptions(gpus=(), corpus=Corpus(paragraphs=1)))

@@ -9,22 +9,15 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.fit.gpus import CARDS, GpuKind, gpu_kinds
+from jobkit.fit.gpus import GPUS, GpuKind, gpu_kinds
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
 from jobkit.fit.observations import NEED, RAM, observe_memory
 from jobkit.fit.speed import Corpus
 from jobkit.outcome.trials import Trial
+from jobkit.report.recommend import types
 from jobkit.report.recommend.recommend import recommend
-from jobkit.report.recommend.types import (
-    MEMORY,
-    SATURATION,
-    SWEEP,
-    THROUGHPUT,
-    Recommendation,
-    RecommendOptions,
-    RunData,
-)
+from jobkit.report.recommend.types import Recommendation, RecommendOptions, RunData
 from tests.support.builders import ITEMS, grid, record
 from tests.support.recommendations import (
     BYTES_PER_LOAD,
@@ -67,28 +60,28 @@ def test_the_smallest_within_five_percent_is_recommended() -> None:
     assert found.batch.recommended.params == {"batch_size": 175}
     assert found.batch.fastest.params == {"batch_size": 220}
     assert found.batch.apart is False
-    assert found.batch.binds == THROUGHPUT
+    assert found.batch.binds == types.THROUGHPUT
     assert (found.measured.points, len(found.batch.settings), found.measured.kind) == (15, 5, NEED)
-    assert found.measured.capacity_bytes == CARDS["h200"].usable_bytes
+    assert found.measured.capacity_bytes == GPUS["h200"].usable_bytes
     assert found.measured.overhead_bytes == CONTEXT_BYTES
 
 
 @pytest.mark.parametrize("name", ["mig-1g.5gb", "mig-2g.10gb"])
 def test_the_largest_batch_of_a_card_is_near_the_truth_and_never_above(name: str) -> None:
-    (card,) = told(wishes=RecommendOptions(cards=gpu_kinds(name))).cards
+    (card,) = told(wishes=RecommendOptions(gpus=gpu_kinds(name))).cards
     truth = true_largest(card.usable_bytes)
     assert 0.97 * truth < card.prediction.safe_batch <= truth
     assert abs(card.prediction.largest_batch / truth - 1) < 0.01
-    assert (card.name, card.fits, card.link) == (name, True, CARDS[name].link)
+    assert (card.name, card.fits, card.link) == (name, True, GPUS[name].link)
 
 
 def test_a_card_may_be_too_small_for_the_recommended_batch() -> None:
     small = GpuKind(name="1GiB", usable_bytes=GIB)
-    (card,) = told(wishes=RecommendOptions(cards=(small,))).cards
+    (card,) = told(wishes=RecommendOptions(gpus=(small,))).cards
     assert card.fits is False
     assert card.prediction.safe_batch < 175
     tiny = GpuKind(name="tiny", usable_bytes=CONTEXT_BYTES // 2)
-    (card,) = told(wishes=RecommendOptions(cards=(tiny,))).cards
+    (card,) = told(wishes=RecommendOptions(gpus=(tiny,))).cards
     assert (card.fits, card.prediction.safe_batch) == (False, 0)
 
 
@@ -117,16 +110,16 @@ def test_a_trial_that_did_not_fit_caps_what_is_safe(lengths: Lengths | None) -> 
 
 def test_cards_come_to_mind_where_none_is_named() -> None:
     assert told().cards[0].name == "mig-2g.10gb"
-    assert told(wishes=RecommendOptions(cards=())).cards == ()
+    assert told(wishes=RecommendOptions(gpus=())).cards == ()
 
 
 def test_the_largest_measured_binds_by_memory_or_by_the_text() -> None:
     points = grid((40, 85, 130, 175, 220), 2)
     growing = [measured(point, point.params["batch_size"] + point.repeat) for point in points]
-    assert told(*growing).batch.binds == SATURATION
+    assert told(*growing).batch.binds == types.SATURATION
     small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
     found = told(*small)
-    assert (found.batch.binds, found.batch.apart) == (SWEEP, None)
+    assert (found.batch.binds, found.batch.apart) == (types.SWEEP, None)
     assert found.batch.recommended is found.batch.fastest
 
 
@@ -136,15 +129,15 @@ def test_what_is_recommended_is_safe_or_it_is_said() -> None:
     small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
     seen: list[tuple[int, str | None]] = []
     for percent in range(0, 100, 5):
-        found = told(*small, wishes=RecommendOptions(cards=(), margin=percent / 100))
+        found = told(*small, wishes=RecommendOptions(gpus=(), margin=percent / 100))
         size, safe = found.batch.recommended.params["batch_size"], found.batch.largest.safe_batch
         seen.append((size, found.batch.binds))
         if size > safe:
-            assert (size, found.batch.binds) == (40, MEMORY)
+            assert (size, found.batch.binds) == (40, types.MEMORY)
             said = f"batch_size 40 ran, and yet takes more than is safe (batch_size {safe} is)"
             assert found.beware[0].startswith(said) or not safe
-    assert seen[0] == (220, SWEEP)
-    assert {(175, MEMORY), (130, MEMORY), (85, MEMORY), (40, MEMORY)} <= set(seen)
+    assert seen[0] == (220, types.SWEEP)
+    assert {(175, types.MEMORY), (130, types.MEMORY), (85, types.MEMORY), (40, types.MEMORY)} <= set(seen)
 
 
 def test_without_lengths_the_load_grows_with_the_batch_and_that_is_said() -> None:
@@ -175,7 +168,7 @@ def test_on_a_cpu_it_is_the_ram_that_was_asked_for() -> None:
     assert found.request is not None
     assert found.request.gpus == 0
     with pytest.raises(JobkitError, match="ran on a CPU"):
-        told(*on_cpu(), wishes=RecommendOptions(cards=gpu_kinds("h100")))
+        told(*on_cpu(), wishes=RecommendOptions(gpus=gpu_kinds("h100")))
 
 
 def test_without_a_capacity_nothing_is_predicted() -> None:
