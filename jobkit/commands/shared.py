@@ -103,7 +103,7 @@ def gpu_memory_option(old: tuple[str, ...] = ()) -> Callable[[F], F]:
         cls=OldNames,
         old=old,
         metavar="SIZE",
-        help="The GPU memory to plan for, such as 32GiB. Default: the spec's, else that of the GPU.",
+        help="The GPU memory to plan for, such as 32GiB.",
     )
 
 

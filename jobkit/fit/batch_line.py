@@ -131,5 +131,7 @@ def _warnings(line: BatchLine, largest: int, model_bytes: float, failed_at: floa
             "the line meets size 0 below the model's own memory, so memory grows faster than a line"
         )
     if largest > MAX_EXTRAPOLATION * line.size_max:
-        warnings.append(f"{largest / line.size_max:.0f} times the largest size measured: far beyond evidence")
+        warnings.append(
+            f"{largest / line.size_max:.0f} times the largest size measured: far beyond the evidence"
+        )
     return tuple(warnings)

@@ -41,7 +41,7 @@ class Role(StrEnum):
 
 
 PURPOSES = {
-    Role.FOLLOW: "runs again what the policy says",
+    Role.FOLLOW: "runs points again as the policy says",
     Role.FIND: "tries the largest batch",
 }
 """What a job that waits for the points does."""

@@ -73,7 +73,8 @@ def _table(report: Preflight) -> Iterator[str]:
     yield ""
     yield f"load: the most {UNITS[report.source]} of a batch, of this size or a smaller one"
     if has_lengths:
-        yield "text of padded: share of the padded characters that are text; sorted: if it were, by length"
+        yield "text of padded: share of the padded characters that are text"
+        yield "sorted: the same share, if sentences were sorted by length"
     if rough:
         yield "GPU GiB: by a line measured on an H200 with the stand-in; yours may take half or twice that"
     yield f"{SPECS_OWN} in the spec, {WORTH_MEASURING} worth measuring"
@@ -106,10 +107,10 @@ def _answer(report: Preflight) -> Iterator[str]:
         yield f"  A call holds the whole text from {report.limit:,} on: that is the largest size it can try."
     yield f"Worth measuring: {report.why}."
     if report.measure:
-        yield "  have them chosen: sweep: {batch_size: auto}"
+        yield "  let jobkit choose: sweep: {batch_size: auto}"
         sizes = ", ".join(map(str, report.measure))
-        yield NoWrap(f"  or say so now:    --set 'sweep.batch_size=[{sizes}]'")
+        yield NoWrap(f"  or choose now:     --set 'sweep.batch_size=[{sizes}]'")
     if report.gpu_memory_named and all(size.gpu_bytes is None for size in report.sizes):
         yield "  --gpu-memory changes nothing: what a load takes is unknown for this workload and model."
     elif report.device != "cpu" and not report.gpu_memory_named:
-        yield "  What share of your GPU they take is known after the first point."
+        yield "  The first point shows how much of your GPU they take."

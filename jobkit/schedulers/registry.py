@@ -68,7 +68,7 @@ def by_name(name: str) -> Scheduler:
 def choose_scheduler(name: str) -> tuple[str, str]:
     """Return the scheduler to use, and why in a few words."""
     if name != "auto":
-        return name, "as asked"
+        return name, "as requested"
     looked_for: list[str] = []
     for scheduler in SCHEDULERS.values():
         if scheduler.PROGRAMS and all(shutil.which(program) for program in scheduler.PROGRAMS):

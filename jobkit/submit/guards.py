@@ -96,7 +96,7 @@ def _description(run: RunStanding) -> str:
         if number
     ]
     points = f"{format_count(len(run.points), 'point')}: {', '.join(words)}"
-    return f"this very sweep has a run: {relative_path(run.folder)}, {points}"
+    return f"this sweep has a run already: {relative_path(run.folder)}, {points}"
 
 
 def _next(run: RunStanding) -> str:

@@ -90,7 +90,7 @@ def test_the_residual_is_the_scatter_about_the_line() -> None:
 
 def test_far_beyond_what_was_measured_is_flagged() -> None:
     warnings = largest_batch([1, 2, 3], [1.0, 2.0, 3.0], 30).warnings
-    assert warnings == ("10 times the largest size measured: far beyond evidence",)
+    assert warnings == ("10 times the largest size measured: far beyond the evidence",)
     assert largest_batch([1, 2, 3], [1.0, 2.0, 3.0], 24).warnings == ()
 
 

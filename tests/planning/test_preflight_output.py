@@ -107,14 +107,14 @@ def test_other_knobs_have_a_list() -> None:
     [
         (replace(FOUND, gpu_memory_named=True), ""),
         (replace(FOUND, device="cpu"), ""),
-        (without_gpu(FOUND), "What share of your GPU"),
+        (without_gpu(FOUND), "how much of your GPU"),
         (without_gpu(replace(FOUND, gpu_memory_named=True)), "--gpu-memory changes nothing"),
     ],
 )
 def test_what_is_not_known_of_the_card_is_told(found: Preflight, told: str) -> None:
     page = as_text(found)
     assert told in page
-    assert (told == "") == (page.splitlines()[-1].startswith("  or say so now"))
+    assert (told == "") == (page.splitlines()[-1].startswith("  or choose now"))
 
 
 def test_without_sizes_nothing_is_offered() -> None:

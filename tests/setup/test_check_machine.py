@@ -35,12 +35,12 @@ def test_commands_that_are_there_and_that_are_not(tmp_path: Path, monkeypatch: p
     for name in slurm.COMMANDS[:-1]:
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = check_machine.commands(slurm, "as asked")
+    found = check_machine.commands(slurm, "as requested")
 
     assert (found.status, found.said) == (Status.MISSING, f"not on PATH: {slurm.COMMANDS[-1]}")
     assert "--scheduler local" in found.hint
     (tmp_path / slurm.COMMANDS[-1]).touch(mode=0o755)
-    assert check_machine.commands(slurm, "as asked").status is Status.OK
+    assert check_machine.commands(slurm, "as requested").status is Status.OK
     assert check_machine.commands(by_name("local"), "points run here").said == "points run here"
 
 

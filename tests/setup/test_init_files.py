@@ -69,7 +69,7 @@ def written(folder: Path, scheduler: str, survey: Survey) -> tuple[Site, SweepSp
     """Return the two files, read back as jobkit reads them, and their texts."""
     plan = Plan(
         scheduler=by_name(scheduler),
-        why="as asked",
+        why="as requested",
         site_file=folder / "site.yaml",
         spec_file=folder / "first.yaml",
         own=False,

@@ -58,13 +58,14 @@ def test_twice_the_same_command_is_one_run(home: Path) -> None:
         return jobkit("sweep", "spec.yaml", *words, cwd=home)
 
     (home / "spec.yaml").write_text(SPEC.replace("[1, 2, 3]", "[1, 2]"), encoding="utf-8")
-    assert "this very sweep" not in sweep("--dry-run").stderr
+    assert "has a run already" not in sweep("--dry-run").stderr
     assert sweep().returncode == 0
     (run,) = (home / "runs").iterdir()
     again = sweep()
     assert again.returncode == 2
     assert (
-        f"this very sweep has a run: runs/{run.name}, 2 points: 2 done; nothing was submitted" in again.stderr
+        f"this sweep has a run already: runs/{run.name}, 2 points: 2 done; nothing was submitted"
+        in again.stderr
     )
     assert f"hint: jobkit collect runs/{run.name} prints its table; --new starts another run" in again.stderr
     dry = sweep("--dry-run")
@@ -74,7 +75,7 @@ def test_twice_the_same_command_is_one_run(home: Path) -> None:
     assert list((home / "runs").iterdir()) == [run]
     assert sweep("--new", "--set", "sweep.batch_size=[1]").returncode == 0
     assert len(list((home / "runs").iterdir())) == 2
-    assert "this very sweep" not in sweep("--set", "repeats=2", "--dry-run").stderr
+    assert "has a run already" not in sweep("--set", "repeats=2", "--dry-run").stderr
 
 
 def test_twice_at_the_same_moment_is_one_run(home: Path) -> None:
@@ -86,7 +87,7 @@ def test_twice_at_the_same_moment_is_one_run(home: Path) -> None:
     ]
     said = [one.communicate(timeout=60)[1] for one in both]
     assert sorted(one.returncode for one in both) == [0, 2], said
-    assert sum("this very sweep has a run" in words for words in said) == 1
+    assert sum("this sweep has a run already" in words for words in said) == 1
     assert len(list((home / "runs").iterdir())) == 1
 
 

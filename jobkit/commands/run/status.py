@@ -44,7 +44,7 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
       jobkit status runs/stanza-20260102-101530-3f9a --watch
 
     jobkit asks the scheduler at most twice for any number of runs and points: once the queue, once the
-    accounting; and not at all if all points have ended. It submits and changes nothing.
+    accounting; and not at all if all points have ended. It submits nothing.
 
     \b
     Exit status:

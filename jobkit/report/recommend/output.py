@@ -21,7 +21,7 @@ EVEN = 0.0005
 """A difference in speed that would be printed as 0.0 %."""
 MEASURED = {
     NEED: "what the heaviest batches of each point need, by capping the allocator",
-    ALLOCATED: "torch's allocated peaks times the worst slack seen",
+    ALLOCATED: "torch's allocated peaks, times the largest ratio of reserved to allocated memory",
     RAM: "the largest resident memory of each try",
 }
 BINDS = {
@@ -70,7 +70,7 @@ def _batch(advice: types.Recommendation) -> Iterator[str]:
     yield from _smaller(advice)
     yield from _largest(advice)
     if advice.batch.binds:
-        yield f"  What binds is {BINDS[advice.batch.binds]}."
+        yield f"  The limit is {BINDS[advice.batch.binds]}."
     unmeasured = advice.batch.binds in {types.SATURATION, types.SWEEP}
     if unmeasured and advice.batch.largest.safe_batch > chosen.params.get(BATCH_SIZE, 0):
         more = f"{advice.batch.largest.safe_batch:,}"

@@ -18,7 +18,7 @@ FILLED_IN = ("HOME", "USER", "JOB_ID", "JOB_NAME", "HOSTNAME", "TASK_ID")
 RULES: Mapping[str, Rule] = {
     "misspelt": Rule(
         Effect.IGNORED,
-        "qsub takes it for a comment: nothing of it is asked for",
+        "qsub takes it for a comment: it requests nothing",
         "write #$ {rest}, or, to leave it out on purpose, ##$ ...",
     ),
     "joined": Rule(

@@ -17,7 +17,7 @@ _DIES = "the job dies at once, and there is no log that says so"
 RULES: Mapping[str, Rule] = {
     "misspelt": Rule(
         Effect.IGNORED,
-        "sbatch takes it for a comment: nothing of it is asked for",
+        "sbatch takes it for a comment: it requests nothing",
         "write #SBATCH {rest}, or, to leave it out on purpose, ##SBATCH ...",
     ),
     "late": Rule(

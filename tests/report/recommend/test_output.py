@@ -104,16 +104,16 @@ def test_a_smaller_setting_that_only_scatter_left_out_is_named() -> None:
 
 
 def test_what_binds() -> None:
-    assert "What binds is throughput: larger batches were measured" in text()
+    assert "The limit is throughput: larger batches were measured" in text()
     growing = [measured(one, one.params["batch_size"]) for one in grid((40, 85, 130, 175, 220))]
     said = text(material(growing))
-    assert "What binds is the text" in said
+    assert "The limit is the text" in said
     assert "It is the fastest that was measured." in said
     assert "Larger ones, up to 881, were not measured: they may be faster still." in said
     tight = [replace(one, gpu=replace(GPU, total_bytes=3 * GIB)) for one in growing]
     said = text(material(tight))
     assert re.search(r"^Take batch_size (40|85|130|175): .* fastest that is safe\.$", said, re.MULTILINE)
-    assert "What binds is memory: larger batches than this are not safe." in said
+    assert "The limit is memory: larger batches than this are not safe." in said
     assert "Larger ones" not in said
     none = text(material(tight), RecommendOptions(gpus=(), margin=0.9))
     assert "Take batch_size 40: 40.0 paragraphs/s (n=1), the smallest that was measured, though none" in none
@@ -142,7 +142,7 @@ def test_what_cannot_be_told_says_why() -> None:
     few = records(sizes=(40, 130, 220))
     said = text(material(few), RecommendOptions())
     assert "Largest safe batch: not known, because 3 distinct loads measured" in said
-    assert "What binds" not in said
+    assert "The limit is" not in said
     assert re.search(r"^h200 +139\.79 +\? +\? +\?$", said, re.MULTILINE)
 
 
