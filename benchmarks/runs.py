@@ -80,7 +80,7 @@ _GPU = Gpu(name="GPU", uuid="GPU-1", total_bytes=140 * GIB, driver="550.1", cuda
 
 def record(point: Point) -> Record:
     """Return the record of a point that went well on a GPU, with every field that such a try fills."""
-    size = point.params["batch_size"]
+    size = point.numbers["batch_size"]
     work_s = 8 + point.repeat / 100
     began = datetime(2026, 1, 2, 10, 15, 30, 123_000, tzinfo=UTC) + timedelta(minutes=point.index)
     return Record(

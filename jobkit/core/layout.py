@@ -13,6 +13,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_lines, read_tolerantly
 from jobkit.core.json_codec import from_json
+from jobkit.core.knobs import Value
 from jobkit.core.records import Batch, Point
 
 SPEC_FILE = "sweep.yaml"
@@ -88,8 +89,8 @@ _TRIAL = re.compile(rf".*{TRIAL_SUFFIX}(-[0-9]+)?")
 
 def _point(line: str, where: str) -> Point:
     point = from_json(Point, line, where=where)
-    if not all(isinstance(value, int) for value in point.params.values()):
-        raise JobkitError(f"{where}: params are not whole numbers")
+    if not all(isinstance(value, Value) for value in point.params.values()):
+        raise JobkitError(f"{where}: params are neither whole numbers nor words")
     # Older runs mark a trial in the point's id alone.
     old_trial = not point.trial and TRIAL_SUFFIX in point.point_id and _TRIAL.fullmatch(point.point_id)
     return replace(point, trial=True) if old_trial else point

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jobkit.core.json_codec import SCHEMA
-from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Summary
+from jobkit.core.knobs import LOAD_KNOBS, Value, numbers
+from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Share, Summary
 
 BATCH_SIZE = "batch_size"
 """The knob that every workload has."""
@@ -106,7 +107,7 @@ class Point:
     point_id
         The name of its folder under ``results/``, unique within the run.
     params
-        The swept knobs and their values (``{"batch_size": 50}``).
+        The swept knobs and their values (``{"batch_size": 50, "order": "text"}``).
     repeat
         From 1.
     device
@@ -116,7 +117,16 @@ class Point:
     allocator
         The value of ``PYTORCH_ALLOC_CONF``, or ``None`` for PyTorch's default.
     threads
-        CPU threads for the framework.
+        CPU threads for the framework, in each worker.
+    workers
+        Processes that share each GPU of the point, or the CPU.
+    gpus
+        GPUs of the point, each with ``workers`` processes; on a CPU it is 1.
+    hang_s
+        With several processes, the try ends if a batch takes longer than this and than 20 times the
+        longest batch so far.
+    load_knobs
+        The knobs with which the load of a batch grows.
     cap_bytes
         Limit of what torch's allocator may reserve, the CUDA context on top; ``None`` for no limit.
     trial
@@ -131,7 +141,7 @@ class Point:
     index: int
     point_id: str
     workload: str
-    params: Mapping[str, int]
+    params: Mapping[str, Value]
     repeat: int
     text: TextRef
     model: ModelRef | None
@@ -139,9 +149,18 @@ class Point:
     order: str
     allocator: str | None
     threads: int
+    workers: int = 1
+    gpus: int = 1
+    hang_s: int = 60
+    load_knobs: tuple[str, ...] = LOAD_KNOBS
     cap_bytes: int | None = None
     trial: bool = False
     workload_folder: str | None = None
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The knobs of ``params`` whose values are whole numbers."""
+        return numbers(self.params)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +177,8 @@ class Batch:
         Its size; characters as read.
     longest_sentence_chars
         Length of its longest sentence as the framework sees it.
+    worker
+        Number of the process that did it, from 0.
     load
         The padded size: for Stanza NER the largest, over the NER batches of this
         call, of sentences x characters of the longest; else the workload's own.
@@ -176,6 +197,7 @@ class Batch:
     index: int
     first_item: int
     items: int
+    worker: int = 0
     sentences: int | None = None
     tokens: int | None = None
     characters: int
@@ -236,6 +258,9 @@ class Record:
         The load of the batch that ran out of memory, if the workload reports it; else ``None``.
     retries
         How often the allocator emptied its cache and tried again during the batches.
+    workers
+        What each process did, if there were several; then ``memory`` holds the largest of each figure
+        of one process, and of NVML and of the resident memory the sum over all.
     started_at, ended_at
         UTC, ISO 8601.
     """
@@ -263,4 +288,5 @@ class Record:
     needs: tuple[Need, ...] = ()
     failed_load: int | None = None
     retries: int | None = None
+    workers: tuple[Share, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)

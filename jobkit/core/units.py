@@ -137,9 +137,11 @@ def pauses(first_s: float, slowest_s: float) -> Iterator[float]:
         pause_s = min(slowest_s, pause_s * 1.3)
 
 
-def format_setting(params: Mapping[str, int]) -> str:
+def format_setting(params: Mapping[str, int | str]) -> str:
     """Return the values of knobs in words: ``batch_size 50``."""
-    return ", ".join(f"{knob} {value:,}" for knob, value in params.items())
+    return ", ".join(
+        f"{knob} {value if isinstance(value, str) else f'{value:,}'}" for knob, value in params.items()
+    )
 
 
 def format_count(number: int, noun: str) -> str:

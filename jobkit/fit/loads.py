@@ -212,7 +212,7 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
 
     ``None`` if there are no lengths, or where the batch size is no knob of the points.
     """
-    params = [point.params for point in points]
+    params = [point.numbers for point in points]
     if lengths is None or not params or any(BATCH_SIZE not in param for param in params):
         return None
     return Loads(lengths, Cut.largest(params))

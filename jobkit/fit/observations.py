@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from jobkit.core.knobs import LOAD_KNOBS, Value
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
-from jobkit.core.units import format_count
+from jobkit.core.units import format_count, format_setting
 from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.memory_line import Censored, Fit, Observation, fit_memory
 
 NEED, ALLOCATED, RAM = "need", "allocated", "ram"
-
-LOAD_KNOBS = (BATCH_SIZE, "sentences_per_ner_batch")
-"""A line is about the first of these that a sweep has."""
 
 MUST_MATCH = (
     "GPU",
@@ -30,6 +28,7 @@ MUST_MATCH = (
     "model",
     "workload",
     "device",
+    "number of workers",
     "another knob than batch_size",
 )
 """What the records behind one line must share."""
@@ -51,8 +50,10 @@ class MemoryObservations:
     slack
         The worst ratio of reserved to allocated memory; 1 where need or RAM was measured.
     overhead_bytes
-        What comes on top of the allocator on the GPU: the context, and what the GPU held
-        before. 0 on a CPU; ``None`` if NVML does not answer.
+        What comes on top of the allocators on the GPU: the context of each worker, and what the GPU
+        held before. 0 on a CPU; ``None`` if NVML does not answer.
+    workers, context_bytes
+        Processes that share the GPU, and the context of one.
     gpu_bytes
         What CUDA has of the GPU; ``None`` if NVML does not report its memory, and on a CPU.
     gpu
@@ -70,6 +71,8 @@ class MemoryObservations:
     allocated: Fit | None = None
     slack: float = 1.0
     overhead_bytes: int | None = 0
+    workers: int = 1
+    context_bytes: int = 0
     gpu_bytes: int | None = None
     gpu: str | None = None
     load_by_batch: Mapping[int, int]
@@ -77,8 +80,15 @@ class MemoryObservations:
     remarks: tuple[str, ...] = ()
 
     def allocator_bytes(self, gpu_bytes: float) -> float:
-        """Return what is left for the allocator on a GPU of a size."""
-        return gpu_bytes - (self.overhead_bytes or 0)
+        """Return what is left for the allocator of each worker on a GPU of a size."""
+        return (gpu_bytes - (self.overhead_bytes or 0)) / self.workers
+
+    def most_workers(self, gpu_bytes: float, load: float) -> int | None:
+        """Return how many workers a GPU of a size holds at a load, by the bound; ``None`` without a line."""
+        if isinstance(self.fit, str) or self.overhead_bytes is None:
+            return None
+        each = self.context_bytes + self.fit.upper(load)
+        return max(0, int((gpu_bytes - self.overhead_bytes + self.workers * self.context_bytes) // each))
 
 
 def observe_memory(
@@ -120,11 +130,12 @@ def _alike(record: Record) -> tuple[object, ...]:
         point.model.fingerprint if point.model else None,
         point.workload,
         point.device,
+        point.workers,
         others(point.params, record.inert),
     )
 
 
-def others(params: Mapping[str, int], inert: Iterable[str] = ()) -> str:
+def others(params: Mapping[str, Value], inert: Iterable[str] = ()) -> str:
     """Return in words the knobs by which memory has a line of its own: each value may need other memory.
 
     Parameters
@@ -141,7 +152,7 @@ def others(params: Mapping[str, int], inert: Iterable[str] = ()) -> str:
     """
     own = next((knob for knob in (*LOAD_KNOBS, *sorted(params)) if knob in params), None)
     rest = sorted(params.keys() - {own, *inert})
-    return ", ".join(f"{knob} {params[knob]:,}" for knob in rest)
+    return format_setting({knob: params[knob] for knob in rest})
 
 
 def setting(record: Record) -> str:
@@ -161,7 +172,7 @@ def measured_bytes(record: Record | None) -> int | None:
 def _loads(well: Sequence[Record]) -> dict[int, int]:
     loads: dict[int, int] = {}
     for record in well:
-        batch, summary = record.point.params.get(BATCH_SIZE), record.summary
+        batch, summary = record.point.numbers.get(BATCH_SIZE), record.summary
         if batch and summary and summary.load_max:
             loads[batch] = max(summary.load_max, loads.get(batch, 0))
     return loads
@@ -202,6 +213,8 @@ def _of_gpu(
         allocated=None if isinstance(allocated, str) else allocated,
         slack=slack,
         overhead_bytes=overhead,
+        workers=well[0].point.workers,
+        context_bytes=_context(well) or 0,
         gpu_bytes=usable_bytes(first.name, first.total_bytes) if first and first.total_bytes else None,
         gpu=first.name if first else None,
         load_by_batch=_loads(well),
@@ -224,17 +237,23 @@ def _slack(well: Sequence[Record]) -> float:
     return max((reserved / allocated for reserved, allocated in pairs if reserved and allocated), default=1.0)
 
 
+def _context(well: Sequence[Record]) -> int | None:
+    contexts = (record.memory.context_bytes for record in well)
+    return max((size for size in contexts if size is not None), default=None)
+
+
 def _overhead(well: Sequence[Record]) -> int | None:
-    contexts = [record.memory.context_bytes for record in well if record.memory.context_bytes is not None]
-    if not contexts:
+    if (context := _context(well)) is None:
         return None
-    return max(contexts) + max((record.memory.device_idle_bytes or 0 for record in well), default=0)
+    idle = max((record.memory.device_idle_bytes or 0 for record in well), default=0)
+    return well[0].point.workers * context + idle
 
 
 def _had(record: Record, overhead_bytes: int) -> int | None:
-    """Return what the allocator of a try on a GPU could take."""
+    """Return what the allocator of one process of a try on a GPU could take."""
     total = record.gpu.total_bytes if record.gpu else None
-    return record.point.cap_bytes or (total - overhead_bytes if total else None)
+    each = (total - overhead_bytes) // record.point.workers if total else None
+    return record.point.cap_bytes or each
 
 
 def _censored(

@@ -17,6 +17,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, exclusive_lock
 from jobkit.core.json_codec import to_json
+from jobkit.core.knobs import CUDA
 from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, SEARCH_GOAL_FILE, SEARCH_LOCK, TRIALS_FILE, names
 from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
 from jobkit.core.units import format_memory
@@ -167,7 +168,7 @@ def _predicted(
         capacity_bytes=capacity,
         expected_bytes=evidence.fit.at(load),
         bound_bytes=evidence.fit.upper(load),
-        memory=trials.PROCESS if evidence.kind == RAM else trials.ALLOCATOR,
+        memory=trials.memory_of(evidence.kind == RAM, evidence.workers),
     )
     return _known(trial, records) or trial
 
@@ -183,7 +184,7 @@ def _tells(record: Record, asked: Container[int]) -> bool:
 
 def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
     """Return a trial as one that is not run, if the run has measured its batch within the capacity."""
-    same = [record for record in records if record.point.params[BATCH_SIZE] == trial.batch_size]
+    same = [record for record in records if record.point.numbers[BATCH_SIZE] == trial.batch_size]
     needed = max((size for record in same if (size := measured_bytes(record)) is not None), default=None)
     if needed is None or needed > trial.capacity_bytes:
         return None
@@ -221,7 +222,7 @@ def _another_gpu(results: Sequence[PointResult]) -> str:
 
 def _capacity(wanted: SearchGoal, evidence: MemoryObservations) -> float | None:
     if wanted.memory_bytes is not None:
-        return wanted.memory_bytes
+        return wanted.memory_bytes if evidence.kind == RAM else wanted.memory_bytes // evidence.workers
     if evidence.kind == RAM:
         return wanted.ram_bytes
     return None if evidence.gpu_bytes is None else evidence.allocator_bytes(evidence.gpu_bytes)
@@ -239,6 +240,8 @@ def _batch(prediction: Prediction, loads: Loads | None, done: Sequence[Trial]) -
 
 def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchGoal) -> Point:
     first = points[0]
+    capped = wanted.memory_bytes if first.device == CUDA else None
+    cap = capped and capped // first.workers  # of the allocator of each worker
     taken = {point.point_id for point in points} | names(run_dir / RESULTS_FOLDER)
     return replace(
         first,
@@ -246,7 +249,7 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchG
         point_id=trials.trial_id(f"{BATCH_SIZE}-{trial.batch_size}", taken),
         params={**first.params, BATCH_SIZE: trial.batch_size},
         repeat=1,
-        cap_bytes=wanted.memory_bytes if first.device == "cuda" else None,
+        cap_bytes=cap,
         trial=True,
     )
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean, stdev
 
+from jobkit.core.knobs import Value, numbers
 from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit.loads import Loads
@@ -45,7 +46,7 @@ class Speed:
         The same of each repeat.
     """
 
-    params: Mapping[str, int]
+    params: Mapping[str, Value]
     load: int | None
     items_per_s: float
     items_per_s_sd: float | None
@@ -58,6 +59,11 @@ class Speed:
     def repeats(self) -> int:
         """How many there were."""
         return len(self.seconds_per_item)
+
+    @property
+    def batch_size(self) -> int:
+        """Its batch size; 0 if that is not one of its knobs."""
+        return numbers(self.params).get(BATCH_SIZE, 0)
 
     @property
     def setting(self) -> str:
@@ -185,7 +191,7 @@ def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
 
 def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
     """Return the speed of every setting that succeeded, the smallest first."""
-    groups: dict[tuple[tuple[str, int], ...], list[Record]] = {}
+    groups: dict[tuple[tuple[str, Value], ...], list[Record]] = {}
     for record in records:
         summary = record.summary
         if record.outcome is Outcome.OK and summary and summary.items and summary.work_s > 0:
@@ -195,10 +201,10 @@ def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
 
 
 def _size(speed: Speed) -> tuple[int, int, str]:
-    return speed.params.get(BATCH_SIZE, 0), speed.load or 0, speed.setting
+    return speed.batch_size, speed.load or 0, speed.setting
 
 
-def _speed(params: Mapping[str, int], records: Sequence[Record]) -> Speed:
+def _speed(params: Mapping[str, Value], records: Sequence[Record]) -> Speed:
     summaries = [record.summary for record in records if record.summary]
     rates = [summary.items / summary.work_s for summary in summaries]
     starts = tuple((record.load_s or 0.0) + (record.warm_up_s or 0.0) for record in records)

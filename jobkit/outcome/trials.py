@@ -19,6 +19,8 @@ from jobkit.core.units import format_memory
 
 ALLOCATOR = "of the allocator, the CUDA context on top"
 PROCESS = "of the process"
+ALLOCATORS = "of the allocator of each of {} workers, the CUDA contexts on top"
+PROCESSES = "of the {} workers together"
 NOT_TRIED = "the largest batch was not tried"
 MOST_TRIALS = 3
 CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
@@ -67,7 +69,7 @@ class Trial:
     measured_bytes
         What it needed.
     memory
-        Which memory the figures are of: `ALLOCATOR` or `PROCESS`.
+        Which memory the figures are of: what `memory_of` returns.
     message
         Why nothing (more) could be tried; of a trial that never began, how to run it.
     killed
@@ -113,6 +115,13 @@ class Trial:
             and self.measured_bytes is not None
             and self.measured_bytes <= self.capacity_bytes
         )
+
+
+def memory_of(ram: bool, workers: int) -> str:  # noqa: FBT001 - one of two kinds
+    """Return in words which memory the figures of a trial are of."""
+    if workers > 1:
+        return (PROCESSES if ram else ALLOCATORS).format(workers)
+    return PROCESS if ram else ALLOCATOR
 
 
 def prediction_error(expected_bytes: float, measured_bytes: int | None) -> float | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import BATCH_SIZE, ModelRef
+from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, WORKERS, numbers
+from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.fit.lengths import CUT_BY, NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
 from jobkit.fit.loads import Loads
@@ -123,14 +124,24 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, gpu_bytes: int
         return Chosen(sizes=sizes(loads), loads=loads, largest_load=None, gpu="")
     held = gpu_bytes or ASSUMED_BYTES
     gpu = f"a GPU of {format_bytes_gib(held, 0) if held >= GIB else format_memory(held)}"
-    limit = line.largest(held)
+    workers = most_workers(spec)
+    gpu += f" for {workers} workers" if workers > 1 else ""
+    limit, part = line.largest(held / workers), share(held / workers)
     return Chosen(
-        sizes=sizes(loads, limit, share=share(held)),
+        sizes=sizes(loads, limit, share=part),
         loads=loads,
         largest_load=limit,
         gpu=gpu if gpu_bytes else f"{gpu}, as none is named,",
-        share=share(held),
+        share=part,
     )
+
+
+def most_workers(spec: SweepSpec) -> int:
+    """Return the largest number of workers that share a GPU in this sweep."""
+    axes = spec.sweep
+    swept = [*axes.product.get(WORKERS, ()), *axes.zip.get(WORKERS, ())]
+    swept += [row[WORKERS] for row in axes.include if WORKERS in row]
+    return max((value for value in swept if isinstance(value, int)), default=spec.workers)
 
 
 def typical(workload: str, model: ModelRef | None) -> Line | None:
@@ -177,13 +188,16 @@ def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
     values = {**spec.sweep.zip, **spec.sweep.product}
     if BATCH_SIZE not in values:
         return Loads(lengths)
-    return Loads(lengths, Cut.largest([{name: max(values[name]) for name in CUT_BY if values.get(name)}]))
+    fixed = [{name: value} for name in CUT_BY for value in values.get(name, ()) if isinstance(value, int)]
+    return Loads(lengths, Cut.largest(fixed))
 
 
 def settings_of(spec: SweepSpec) -> tuple[dict[str, int], ...]:
-    """Return the settings that a spec whose ``auto`` is decided sweeps."""
-    axes = spec.sweep
-    return settings(axes.product, axes.zip, axes.include, axes.exclude)
+    """Return the settings that a spec sweeps, each once, less the knobs that leave the load as it is."""
+    axes, without = spec.sweep, {knob.name for knob in RUN_KNOBS}
+    rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
+    bare = [{name: value for name, value in numbers(row).items() if name not in without} for row in rows]
+    return tuple({tuple(sorted(row.items())): row for row in bare}.values())
 
 
 class Sizes(NamedTuple):

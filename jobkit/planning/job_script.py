@@ -110,8 +110,14 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: 
         As `job_values`; if the scheduler cannot write its log to the run folder; if a template uses a
         value that does not exist, or a line that the scheduler would ignore.
     """
+    spec = _requesting(spec, point)
     values = job_values(spec, site, run_dir, point)
     return _filled(spec, site, values | {"script": script_name(round_), "round": round_})
+
+
+def _requesting(spec: SweepSpec, point: Point) -> SweepSpec:
+    """Return the spec with what this point requests as its resources."""
+    return spec.model_copy(update={"resources": spec.resources.of(point)})
 
 
 def script_name(round_: int) -> str:
@@ -170,7 +176,7 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
         As for `render`: the job requests what a point does. It takes the header of the spec's own
         template, unless that template extends the body of a point by name.
     """
-    spec = spec.model_copy(update={"pack": 1})
+    spec = _requesting(spec, point).model_copy(update={"pack": 1})
     values = job_values(spec, site, run_dir, point) | {"body": FIND_BODY}
     return _filled(spec, site, values | {"base": FIND_BODY} if runs_here(site.scheduler) else values)
 

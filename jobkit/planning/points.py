@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import BATCH_SIZE, ModelRef, Point, TextRef
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    CUDA,
+    GPUS,
+    LOAD_KNOBS,
+    ORDER,
+    THREADS,
+    WORKERS,
+    Value,
+    numbers,
+)
+from jobkit.core.records import ModelRef, Point, TextRef
+from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.types import Request
 from jobkit.spec.axes import settings
+from jobkit.spec.directives import directives
 from jobkit.spec.fields import AUTO, Auto
-from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.spec.site import Site
+from jobkit.spec.sweep_spec import Resources, SweepSpec
 
 ALLOCATOR = "expandable_segments:True"
 """PyTorch's allocator setting unless the spec's variables say otherwise: with it, reserved memory
@@ -27,7 +43,7 @@ class Inputs:
     ----------
     device
         ``cpu`` or ``cuda``, decided.
-    workload_folder
+    workload_folder, load_knobs
         As in `jobkit.core.records.Point`.
     """
 
@@ -36,13 +52,15 @@ class Inputs:
     model: ModelRef | None
     device: str
     workload_folder: str | None = None
+    load_knobs: tuple[str, ...] = LOAD_KNOBS
 
 
 def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
-    """Return the points of a sweep: repeat 1 of every setting in ascending load, then repeat 2, and so on.
+    """Return the points of a sweep: repeat 1 of every setting, then repeat 2, and so on.
 
-    The load of a batch grows with every knob, so settings are ordered by the product of their
-    values. Repeats are interleaved so that a machine that slows down does not look like a batch size.
+    Settings are in ascending need of device memory: the knobs with which the load grows and the
+    number of workers decide; settings of equal need are in ascending order of their values. Repeats
+    are interleaved so that a machine that slows down does not look like a batch size.
 
     Parameters
     ----------
@@ -69,32 +87,49 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
     if not rows:
         raise JobkitError(f"spec {spec.name}: exclude leaves no point to run", hint="see `sweep` in the spec")
-    ordered = sorted(rows, key=_size)
-    pairs = [(row, repeat) for repeat in range(1, spec.repeats + 1) for row in ordered]
-    return tuple(_point(spec, inputs, index, *pair) for index, pair in enumerate(pairs, 1))
+    ordered = sorted((_point(spec, inputs, row) for row in rows), key=_need)
+    pairs = [(point, repeat) for repeat in range(1, spec.repeats + 1) for point in ordered]
+    return tuple(
+        replace(point, index=index, repeat=repeat, point_id=point_id(point.params, repeat))
+        for index, (point, repeat) in enumerate(pairs, 1)
+    )
 
 
-def _size(row: Mapping[str, int]) -> tuple[int, tuple[int, ...]]:
-    total = 1
-    for value in row.values():
-        total *= value
-    return total, tuple(row.values())
+CONTEXT_AS_BATCH = 100
+"""A process holds as much GPU memory for its context and the model as for a batch of about this size
+(the full-size model on an H200, docs/benchmarks-gpu.md)."""
 
 
-def _point(spec: SweepSpec, inputs: Inputs, index: int, params: Mapping[str, int], repeat: int) -> Point:
+def _need(point: Point) -> tuple[int, tuple[int, ...]]:
+    """Return a key that sorts points by the device memory that they need, as far as the knobs show it."""
+    load = math.prod(point.numbers.get(name, 1) for name in point.load_knobs)
+    return point.workers * (CONTEXT_AS_BATCH + load), tuple(point.numbers.values())
+
+
+def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Point:
+    """Return the first repeat of a setting: a knob of the sweep overrides the key of the same name."""
+    given = {
+        WORKERS: spec.workers,
+        THREADS: spec.threads or spec.resources.cpus,
+        GPUS: spec.gpus or spec.resources.gpus,
+        **numbers(params),
+    }
     return Point(
         run_id=inputs.run_id,
-        index=index,
-        point_id=point_id(params, repeat),
+        index=1,
+        point_id=point_id(params, 1),
         workload=spec.workload,
         params=params,
-        repeat=repeat,
+        repeat=1,
         text=inputs.text,
         model=inputs.model,
         device=inputs.device,
-        order=spec.order,
-        allocator=_allocator(spec) if inputs.device == "cuda" else None,
-        threads=spec.resources.cpus,
+        order=str(params.get(ORDER, spec.order)),
+        allocator=_allocator(spec) if inputs.device == CUDA else None,
+        threads=given[THREADS],
+        workers=given[WORKERS],
+        gpus=max(1, given[GPUS]) if inputs.device == CUDA else 1,
+        load_knobs=inputs.load_knobs,
         workload_folder=inputs.workload_folder,
     )
 
@@ -104,6 +139,72 @@ def _allocator(spec: SweepSpec) -> str | None:
     return next((value for value in given if value is not None), ALLOCATOR) or None
 
 
-def point_id(params: Mapping[str, int], repeat: int) -> str:
+def point_id(params: Mapping[str, Value], repeat: int) -> str:
     """Return the name of a point's folder: ``batch_size-50-r1``."""
     return "-".join([*(f"{knob}-{value}" for knob, value in params.items()), f"r{repeat}"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointGroup:
+    """The points of a run that request the same resources: they share an array.
+
+    Attributes
+    ----------
+    points
+        Their indices, in order.
+    resources
+        Of one point.
+    options
+        The header lines that differ from those of the run's first point, whose request the script has.
+    """
+
+    points: tuple[int, ...]
+    resources: Resources
+    request: Request
+    options: tuple[str, ...] = ()
+
+
+def group_points(spec: SweepSpec, site: Site, points: Sequence[Point]) -> tuple[PointGroup, ...]:
+    """Return points by what they request, in the order of the first of each group."""
+    groups: dict[tuple[int, int], list[Point]] = {}
+    for point in points:
+        resources = spec.resources.of(point)
+        groups.setdefault((resources.cpus, resources.gpus), []).append(point)
+    header = _header(spec, site, spec.resources.of(points[0]))
+    return tuple(_group(spec, site, same, header) for same in groups.values())
+
+
+def _group(spec: SweepSpec, site: Site, points: Sequence[Point], header: Sequence[str]) -> PointGroup:
+    resources = spec.resources.of(points[0])
+    lines = _header(spec, site, resources)
+    return PointGroup(
+        points=tuple(point.index for point in points),
+        resources=resources,
+        request=request(points[0].run_id, spec, site, resources),
+        options=tuple(line for line in lines if line not in header),
+    )
+
+
+def _header(spec: SweepSpec, site: Site, resources: Resources) -> list[str]:
+    packed = resources.model_copy(update={"walltime": resources.walltime * spec.pack})
+    return directives(packed, site)
+
+
+def request(name: str, spec: SweepSpec, site: Site, resources: Resources) -> Request:
+    """Return what a job requests, in the words of the spec; ``name`` is the job's."""
+    asked, scheduler = resources, by_name(site.scheduler)
+    header = directives(asked, site)
+    return Request(
+        name=name,
+        queue=asked.queue or site.queue,
+        gpus=asked.gpus,
+        gpu_type=asked.gpu_type,
+        cpus=asked.cpus,
+        memory_bytes=asked.memory,
+        walltime_s=asked.walltime * spec.pack,
+        pack=spec.pack,
+        account=asked.account,
+        qos=asked.qos,
+        slots=scheduler.slots(header, asked.cpus),
+        resources=scheduler.resource_names(header),
+    )

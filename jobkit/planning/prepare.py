@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import THREADS, WORKERS
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Point
 from jobkit.core.terminal import Say
-from jobkit.core.units import MAX_SECONDS, format_walltime
+from jobkit.core.units import MAX_SECONDS, format_setting, format_walltime
 from jobkit.fit.lengths import Lengths
 from jobkit.planning import batch_sizes, resolve
 from jobkit.planning.job_script import render, render_find, render_follow
-from jobkit.planning.points import Inputs, plan
+from jobkit.planning.points import Inputs, PointGroup, group_points, plan
 from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
-from jobkit.schedulers.registry import by_name, runs_here
-from jobkit.schedulers.types import Request
-from jobkit.spec.directives import directives
+from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -65,29 +66,9 @@ class Prepared:
     follow_script: str | None = None
 
     @property
-    def request(self) -> Request:
-        """What is asked of the scheduler, in the spec's words."""
-        return request(self.run_dir.name, self.spec, self.site)
-
-
-def request(name: str, spec: SweepSpec, site: Site) -> Request:
-    """Return what a sweep asks of the scheduler, in the spec's words; ``name`` is the job's."""
-    asked, scheduler = spec.resources, by_name(site.scheduler)
-    header = directives(asked, site)
-    return Request(
-        name=name,
-        queue=asked.queue or site.queue,
-        gpus=asked.gpus,
-        gpu_type=asked.gpu_type,
-        cpus=asked.cpus,
-        memory_bytes=asked.memory,
-        walltime_s=asked.walltime * spec.pack,
-        pack=spec.pack,
-        account=asked.account,
-        qos=asked.qos,
-        slots=scheduler.slots(header, asked.cpus),
-        resources=scheduler.resource_names(header),
-    )
+    def groups(self) -> tuple[PointGroup, ...]:
+        """Its points by what they request, in the order of the first of each."""
+        return group_points(self.spec, self.site, self.points)
 
 
 def prepare(
@@ -133,6 +114,7 @@ def prepare(
         model=named.model,
         device=spec.device,
         workload_folder=named.workload_folder,
+        load_knobs=named.load_knobs,
     )
     if idle := resolve.idle_gpus(spec, named.site.scheduler, spec.device):
         say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")
@@ -142,6 +124,7 @@ def prepare(
         each = format_walltime(spec.resources.walltime)
         message = f"pack: {spec.pack:,} points of {each} each need a job of more than ten years"
         raise JobkitError(message, hint="lower pack or resources.walltime")
+    refuse_too_many_threads(spec, points)
     script = render(spec, named.site, points[0], run_dir)
     wanted = spec.find_max is not None and spec.find_max.verify
     followed = spec.policy.follow_up and not runs_here(spec.scheduler)
@@ -187,3 +170,23 @@ def run_id(name: str) -> str:
     """Return a new run id: the name, the local time, and four random hexadecimal digits."""
     now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     return f"{name}-{now}-{secrets.token_hex(2)}"
+
+
+def refuse_too_many_threads(spec: SweepSpec, points: Sequence[Point]) -> None:
+    """Refuse several workers, or threads, that need more CPUs than this machine gives its processes.
+
+    Raises
+    ------
+    JobkitError
+        With the largest request.
+    """
+    cpus = len(os.sched_getaffinity(0))
+    most = max(points, key=lambda point: spec.resources.of(point).cpus)
+    needed = spec.resources.of(most).cpus
+    if not runs_here(spec.scheduler) or needed <= cpus or needed == spec.resources.cpus:
+        return
+    setting = format_setting({WORKERS: most.workers, THREADS: most.threads})
+    raise JobkitError(
+        f"{most.point_id} needs {needed} CPUs ({setting}), and jobkit may use {cpus} here",
+        hint="lower workers, threads or resources.cpus",
+    )

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from jobkit.core import torch_build
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import CUDA, GPUS, Knob
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, TextRef
 from jobkit.core.terminal import Say
@@ -21,7 +22,7 @@ from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import Traits, traits
 from jobkit.run.workloads.base import SHIPPED
 from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
-from jobkit.spec.axes import unknown_knobs
+from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.spec.yaml_files import Document
@@ -73,7 +74,7 @@ class ResolvedSpec:
     ----------
     spec
         With everything ``auto`` decided except the batch sizes.
-    site, why, text, model, workload_folder
+    site, why, text, model, workload_folder, load_knobs
         As in `Prepared` and its points.
     """
 
@@ -83,6 +84,7 @@ class ResolvedSpec:
     text: TextRef
     model: ModelRef | None
     workload_folder: str | None
+    load_knobs: tuple[str, ...]
 
 
 def spec_folder(path: Path) -> str:
@@ -126,6 +128,7 @@ def resolve(
         "template": lookup.template,
     }
     spec = spec.model_copy(update=decided)
+    _refuse_other_device(spec, workload.knobs)
     check(spec, site, workload)
     if build and model:
         from jobkit.planning.models import NOT_BUILT, build_stand_in  # as in `_find_model`
@@ -138,7 +141,20 @@ def resolve(
         text=text,
         model=model,
         workload_folder=None if spec.workload in SHIPPED else spec_folder(path),
+        load_knobs=tuple(knob.name for knob in workload.knobs if knob.grows_load),
     )
+
+
+def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
+    """Refuse a knob that means nothing on the device of the points."""
+    rows: list[Mapping[str, object]] = [*spec.sweep.include, spec.sweep.zip, spec.sweep.product]
+    keys = {name: f"sweep.{name}" for row in rows for name in row}
+    if spec.gpus:
+        keys[GPUS] = GPUS
+    for knob in knobs:
+        if knob.name in keys and spec.device not in knob.devices:
+            message = f"{keys[knob.name]}: means nothing with device: {spec.device}"
+            raise JobkitError(message, hint=f"leave it out, or set device: {knob.devices[0]}")
 
 
 @dataclass(slots=True)
@@ -178,10 +194,11 @@ class _Lookup:
             self.template = _found(document, "template", partial(find_template, name, base))
 
     def _check_knobs(self, document: Document, workload: str) -> None:
-        """Add a fault for each knob that a workload of the user's own does not have."""
+        """Add a fault for each knob, and each value, that a workload of the user's own does not have."""
         axes = document.data.get("sweep")
         if self.traits and workload not in SHIPPED and isinstance(axes, dict):
-            for loc, what in unknown_knobs(axes, self.traits.knobs, workload):
+            knobs = self.traits.knobs
+            for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
                 document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
 
@@ -214,10 +231,8 @@ def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
         ``cpu`` or ``cuda``: what a point works on.
     """
     gpus = spec.resources.gpus
-    if runs_here(scheduler) or gpus <= (device == "cuda"):
+    if runs_here(scheduler) or not gpus or device == CUDA:
         return ""
-    if device == "cuda":
-        return f"resources.gpus: {gpus}: a point uses one GPU, so {gpus - 1} of them would be idle"
     held = "a GPU" if gpus == 1 else format_count(gpus, "GPU")
     return f"device: cpu with resources.gpus: {gpus}: each point would hold {held} and use none"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import NamedTuple
 
+from jobkit.core.knobs import RUN_KNOBS, Knob, from_fields
 from jobkit.planning.child_process import run_in_child
 from jobkit.run.workloads import own
 from jobkit.run.workloads.base import SHIPPED
@@ -16,7 +16,7 @@ class Traits(NamedTuple):
 
     needs_model: bool
     reports_lengths: bool
-    knobs: Sequence[str]
+    knobs: tuple[Knob, ...]
 
 
 @functools.cache
@@ -36,8 +36,13 @@ def traits(name: str, folder: str | None = None) -> Traits:
         If there is no such class, it cannot be imported, or it lacks something.
     """
     if name in SHIPPED:
-        return Traits(*own.traits(name, None, say=print))
-    what = f"looking at workload {name!r}"
-    return Traits(
-        *run_in_child("jobkit.run.workloads.own:traits", name, folder, say=lambda _: None, what=what)
-    )
+        needs_model, reports_lengths, knobs = own.traits(name, None, say=print)
+    else:
+        needs_model, reports_lengths, knobs = run_in_child(
+            "jobkit.run.workloads.own:traits",
+            name,
+            folder,
+            say=lambda _: None,
+            what=f"looking at workload {name!r}",
+        )
+    return Traits(needs_model, reports_lengths, (*map(from_fields, knobs), *RUN_KNOBS))

@@ -86,13 +86,13 @@ def _estimate(
     knob = _the_knob(rows, collected.knobs)
     capacity = gpu_memory_bytes or rows[0].gpu_capacity_bytes
     well = (row for row in rows if row.outcome is Outcome.OK and row.gpu_peak_bytes is not None)
-    measured = [row for row in well if knob is None or knob in row.params]
+    measured = [row for row in well if knob is None or knob in row.numbers]
     reason = _why_not(knob, capacity, measured)
     by_knob = Estimate(line=None, capacity_bytes=capacity, reason=reason)
     by_load = None
     if knob and capacity and not reason:
-        failed = [row for row in rows if row.outcome is Outcome.GPU_OOM and knob in row.params]
-        sizes, too_large = ([row.params[knob] for row in some] for some in (measured, failed))
+        failed = [row for row in rows if row.outcome is Outcome.GPU_OOM and knob in row.numbers]
+        sizes, too_large = ([row.numbers[knob] for row in some] for some in (measured, failed))
         items_total = max((row.items_total for row in measured if row.items_total), default=math.inf)
         by_knob = _line(sizes, measured, capacity, too_large, items_total)
         loads, too_large = ([row.load_max for row in some if row.load_max] for some in (measured, failed))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from math import fsum
 
+from jobkit.core.knobs import CUDA, Value, numbers
 from jobkit.core.measurements import Memory
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import GIB
@@ -63,6 +64,8 @@ class Row:
     order: str | None = None
     allocator: str | None = None
     threads: int | None = None
+    workers: int | None = None
+    gpus: int | None = None
     gpu: str | None = None
     gpu_capacity_bytes: int | None = None
     versions: str | None = None
@@ -92,7 +95,7 @@ class Row:
     gpu_instrument: str | None = None
     disagreement: str | None = None
     foreign: int | None = None
-    params: Mapping[str, int] = field(default_factory=dict)
+    params: Mapping[str, Value] = field(default_factory=dict)
     result: PointResult | None = None
     group: int | None = None
     size: int | None = None
@@ -102,6 +105,16 @@ class Row:
     def record(self) -> Record | None:
         """The record of the try that counts."""
         return self.result.record if self.result else None
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The knobs of ``params`` whose values are whole numbers."""
+        return numbers(self.params)
+
+    @property
+    def fixed(self) -> tuple[object, ...]:
+        """Its values of `SETTING`; ``None`` in place of one that is a knob of the sweep."""
+        return tuple(None if name in self.params else getattr(self, name) for name in SETTING)
 
     @property
     def has_figures(self) -> bool:
@@ -143,6 +156,8 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         order=point.order,
         allocator=point.allocator,
         threads=point.threads,
+        workers=point.workers,
+        gpus=point.gpus if point.device == CUDA else None,
         host=record.host if record else (exit_.host if exit_ else "") or result.node or None,
         params=point.params,
         result=result,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 from pathlib import PurePath
 
+from jobkit.core.knobs import GPUS, ORDER, THREADS, WORKERS
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_memory, format_setting
 from jobkit.fit.batch_line import BatchLine, Estimate
@@ -36,7 +37,11 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
         lines.append(f"model {group.model}")
     allocator = f", allocator {group.allocator}" if group.allocator else ""
     order = "largest batch first" if group.order == "load" else "batches as the text stands"
-    lines.append(f"{order}, CPU threads: {group.threads}{allocator}")
+    numbers = {"CPU threads": THREADS, "workers": WORKERS, "GPUs": GPUS}
+    counts = {words: getattr(group, name) for words, name in numbers.items() if name not in group.params}
+    shared = [] if ORDER in group.params else [order]
+    shared += [f"{words}: {n}" for words, n in counts.items() if n and (n > 1 or words == "CPU threads")]
+    lines.append(f"{', '.join(shared)}{allocator}".removeprefix(", "))
     if group.versions:
         lines.append(group.versions)
     return lines

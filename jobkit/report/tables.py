@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
+from jobkit.core.knobs import RUN_KNOBS, Value, sort_key
 from jobkit.core.records import BATCH_SIZE, Outcome
 from jobkit.core.units import format_count
 from jobkit.fit.lengths import Lengths
@@ -39,7 +39,6 @@ LOG_REMARK = (
 _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
 """The columns of a frame that hold no numbers; also ``outcomes``."""
 _OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
-_setting = attrgetter(*SETTING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +75,7 @@ class Size:
     gpu_instrument: str | None
 
     @property
-    def params(self) -> Mapping[str, int]:
+    def params(self) -> Mapping[str, Value]:
         """The values of the knobs."""
         return self.first.params
 
@@ -131,12 +130,17 @@ class Collected:
     @property
     def point_columns(self) -> list[str]:
         """The names of the columns of points."""
-        return [*FIXED, *self.knobs, "group", "size", "speedup"]
+        return [*FIXED, *self._own_knobs, "group", "size", "speedup"]
+
+    @property
+    def _own_knobs(self) -> list[str]:
+        """The knobs that no other column holds."""
+        return [knob for knob in self.knobs if knob not in FIXED]
 
     def point_records(self) -> Iterator[dict[str, object]]:
         """Yield the points by column."""
         for row in self.rows:
-            params = {knob: row.params.get(knob) for knob in self.knobs}
+            params = {knob: row.params.get(knob) for knob in self._own_knobs}
             places = {"group": row.group, "size": row.size, "speedup": row.speedup}
             yield {name: getattr(row, name) for name in FIXED} | params | places
 
@@ -156,7 +160,7 @@ class Collected:
 
     def group_records(self) -> Iterator[dict[str, object]]:
         """Yield the groups by column."""
-        return ({name: getattr(row, name) for name in SETTING} for row in self.by_group)
+        return (dict(zip(SETTING, row.fixed, strict=True)) for row in self.by_group)
 
     @cached_property
     def points(self) -> pd.DataFrame:
@@ -264,9 +268,9 @@ def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]
 
 
 def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Return the names of the knob columns: a knob named like another column gets a prefix."""
+    """Return the names of the knob columns: a workload's knob named like another column gets a prefix."""
     names = sorted(dict.fromkeys(name for row in rows for name in row.params), key=lambda n: n != BATCH_SIZE)
-    taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"}
+    taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"} - {k.name for k in RUN_KNOBS}
     columns = {name: f"knob_{name}" if name in taken else name for name in names}
     for row in rows:
         row.params = {columns[name]: row.params[name] for name in names if name in row.params}
@@ -284,7 +288,7 @@ def _number(rows: Sequence[Row]) -> list[Row]:
     firsts: list[Row] = []
     for row, number in zip(rows, overlaps([_span(row) for row in rows]), strict=True):
         row.overlaps = number
-        setting = _setting(row)
+        setting = row.fixed
         if row.trial:
             row.group = groups.get(setting)
         elif row.has_figures:
@@ -307,8 +311,8 @@ def _sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
             repeats.setdefault(row.size, []).append(row)
     base: dict[int | None, float] = {}
 
-    def order(same: Sequence[Row]) -> tuple[float, ...]:
-        return same[0].group or 0, *(same[0].params.get(knob, math.inf) for knob in knobs)
+    def order(same: Sequence[Row]) -> tuple[object, ...]:
+        return same[0].group or 0, *(sort_key(same[0].params.get(knob)) for knob in knobs)
 
     return [_size(same, base) for same in sorted(repeats.values(), key=order)]
 

@@ -20,16 +20,15 @@ from pathlib import Path
 from jobkit.core import files, json_codec, layout
 from jobkit.core.errors import JobkitError
 from jobkit.core.job_files import BY_HAND, read_begin, read_exit
+from jobkit.core.knobs import WORKERS
 from jobkit.core.layout import POINTS_FILE, read_point
 from jobkit.core.measurements import Gpu
-from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
+from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_count
 from jobkit.run.measure import nvml
 
 SETUP_OUTCOMES = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISSING, Outcome.NO_GPU})
 """Outcomes that do not depend on a point's size: if two points fail so, the others will too."""
-LOAD_KNOBS = frozenset({BATCH_SIZE, "sentences_per_ner_batch"})
-"""Knobs with which a batch's load grows; nothing is assumed of a workload's other knobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +97,7 @@ def check_still_needed(
             )
     if not prune or gpu is None:
         return None
-    smaller = (other for other in others if _ran_out(other, gpu) and _has_larger_load(point, other.point))
+    smaller = (other for other in others if _ran_out(other, gpu) and _needs_more(point, other.point))
     cause = next(smaller, None)
     if cause is None:
         return None
@@ -119,13 +118,13 @@ def _ran_out(failed: FailedTry, gpu: Gpu) -> bool:
     return (used.name, used.total_bytes) == (gpu.name, gpu.total_bytes) and not used.foreign_processes
 
 
-def _has_larger_load(point: Point, than: Point) -> bool:
-    """Return whether a point's load is surely larger: no load knob smaller, all other knobs equal."""
+def _needs_more(point: Point, than: Point) -> bool:
+    """Return whether a point surely needs more: no load knob smaller, no fewer workers, the rest equal."""
     if point.cap_bytes != than.cap_bytes or point.params.keys() != than.params.keys():
         return False
-    pairs = [(name, value, than.params[name]) for name, value in point.params.items()]
-    alike = all(mine == theirs for name, mine, theirs in pairs if name not in LOAD_KNOBS)
-    grown = [mine - theirs for name, mine, theirs in pairs if name in LOAD_KNOBS]
+    names = {WORKERS, *point.load_knobs} & point.numbers.keys()
+    alike = all(point.params[name] == than.params[name] for name in point.params.keys() - names)
+    grown = [point.numbers[name] - than.numbers[name] for name in names]
     return alike and min(grown, default=0) >= 0 and max(grown, default=0) > 0
 
 

@@ -145,7 +145,7 @@ def _load(state: Try, workload: Workload, device: Device) -> None:
 def _cut_calls(state: Try, workload: Workload, paragraphs: Sequence[str]) -> list[Call]:
     """Return the calls of the workload, in the order of work."""
     point = state.task.point
-    knobs = (point.params.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE))
+    knobs = (point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE))
     cap = next((value for value in knobs if value), None)
     todo = calls(paragraphs, workload.items_per_call(), order=point.order, cap=cap)
     state.batches_total = len(todo)

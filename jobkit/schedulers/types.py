@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,6 +44,7 @@ class Array:
 
     ``throttle`` is the largest number of tasks at a time, ``None`` for no limit. ``listed`` is a
     file in the run folder: then task k runs the points that its line ``k + offset`` names.
+    ``options`` are header lines that override those of the script: its points request something else.
     """
 
     first: int
@@ -50,11 +52,17 @@ class Array:
     offset: int
     throttle: int | None
     listed: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> int:
         """How many tasks it has."""
         return self.last - self.first + 1
+
+    @property
+    def option_words(self) -> tuple[str, ...]:
+        """Its options as arguments of the command that submits it."""
+        return tuple(word for line in self.options for word in shlex.split(line))
 
     @property
     def words(self) -> tuple[str, ...]:

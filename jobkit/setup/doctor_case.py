@@ -10,7 +10,8 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
-from jobkit.planning.prepare import request
+from jobkit.planning.batch_sizes import decided, is_auto
+from jobkit.planning.points import plan, request
 from jobkit.planning.resolve import Options, device
 from jobkit.planning.texts import find_text
 from jobkit.planning.workload_traits import traits
@@ -75,14 +76,17 @@ class Case:
         return os.path.abspath(self.base)  # noqa: PTH100 - without `..`, and links as they are
 
     def request(self) -> Request:
-        """Return what a point asks of the scheduler.
+        """Return what the point that requests most asks of the scheduler.
 
         Raises
         ------
         JobkitError
             If the site file does not spell one of the requests.
         """
-        return request(NAME, self.spec, self.site)
+        spec = decided(self.spec, (1,)) if is_auto(self.spec) else self.spec
+        points = plan(spec.model_copy(update={"device": self.device}))
+        most = max((spec.resources.of(point) for point in points), key=lambda asked: (asked.gpus, asked.cpus))
+        return request(NAME, spec, self.site, most)
 
 
 def open_case(path: Path | None, options: Options) -> Case:

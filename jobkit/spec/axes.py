@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from jobkit.core.records import BATCH_SIZE
+from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, Knob, Value
 from jobkit.core.terminal import suggest
 from jobkit.run.workloads.base import knobs
 from jobkit.spec.fields import AUTO
@@ -17,11 +17,11 @@ NO_KNOBS = ("zip", "include", "exclude")
 
 
 def settings(
-    axes: Mapping[str, Sequence[int]],
-    zipped: Mapping[str, Sequence[int]],
-    include: Sequence[Mapping[str, int]],
-    exclude: Sequence[Mapping[str, int]],
-) -> tuple[dict[str, int], ...]:
+    axes: Mapping[str, Sequence[Value]],
+    zipped: Mapping[str, Sequence[Value]],
+    include: Sequence[Mapping[str, Value]],
+    exclude: Sequence[Mapping[str, Value]],
+) -> tuple[dict[str, Value], ...]:
     """Return the settings of a sweep, each once, in the order of the axes.
 
     Parameters
@@ -62,7 +62,8 @@ def axis_faults(axes: Mapping[str, Any], workload: str) -> Iterator[tuple[Loc, s
     known = knobs(workload)
     zipped = axes["zip"] if isinstance(axes.get("zip"), dict) else {}
     if known is not None:
-        yield from unknown_knobs(axes, known)
+        yield from name_faults(axes, known)
+    yield from value_faults(axes, known or (Knob(name=BATCH_SIZE), *RUN_KNOBS))
     lengths = {name: len(values) for name, values in zipped.items() if isinstance(values, list)}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{name} has {length}" for name, length in lengths.items())
@@ -77,24 +78,51 @@ def axis_faults(axes: Mapping[str, Any], workload: str) -> Iterator[tuple[Loc, s
             yield ("zip", name), f"sweep.zip.{name}: an axis of its own too; keep one of the two"
 
 
-def unknown_knobs(
-    axes: Mapping[str, Any], known: Sequence[str], owner: str = ""
-) -> Iterator[tuple[Loc, str]]:
-    """Yield ``(place below sweep, what is wrong)`` for each knob of a sweep that a workload does not have.
+def name_faults(axes: Mapping[str, Any], known: Sequence[Knob], owner: str = "") -> Iterator[tuple[Loc, str]]:
+    """Yield ``(place below sweep, what is wrong)`` for each name that is no knob.
 
     Parameters
     ----------
     known
-        What the workload has.
+        The knobs of the workload, and of jobkit.
     owner
-        A class of the user's own, which can be changed: the message names it, and what it has.
+        A class of the user's own, which can be changed: the message names it, and its knobs.
     """
-    names = list(knob_values(axes))
+    names = [knob.name for knob in known]
+    own = ", ".join(knob.name for knob in known if knob not in RUN_KNOBS)
+    holds = f": the KNOBS of {owner} holds {own or 'nothing'}"
+    for loc, _ in _places(axes):
+        if loc[-1] not in names:
+            more = holds if owner else suggest(str(loc[-1]), names)
+            yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{more}"
+
+
+def value_faults(axes: Mapping[str, Any], known: Sequence[Knob]) -> Iterator[tuple[Loc, str]]:
+    """Yield ``(place below sweep, what is wrong)`` for each word and number that a knob does not have."""
+    named = {knob.name: knob for knob in known}
+    for loc, values in _places(axes):
+        if (knob := named.get(str(loc[-1]))) is None:
+            continue
+        for place, value in _numbered(loc, values):
+            # What is neither a number nor a word is a fault of the type.
+            wrong = isinstance(value, str | int if knob.words else str) and value not in (*knob.words, AUTO)
+            if wrong:
+                yield place, f"sweep.{'.'.join(map(str, place))}: {value!r}: should be {knob.expected}"
+
+
+def _numbered(loc: Loc, values: object) -> Iterator[tuple[Loc, object]]:
+    """Yield each value with its place."""
+    if not isinstance(values, list):
+        yield loc, values
+        return
+    yield from (((*loc, number), value) for number, value in enumerate(values))
+
+
+def _places(axes: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:
+    """Yield each knob that a sweep names, by its place, and what the raw YAML gives as its values."""
+    yield from knob_values(axes).items()
     for key in ("include", "exclude"):
         rows = axes[key] if isinstance(axes.get(key), list) else []
-        names += [(key, i, name) for i, row in enumerate(rows) if isinstance(row, dict) for name in row]
-    holds = f": the KNOBS of {owner} holds {', '.join(known) or 'nothing'}" if owner else ""
-    for loc in names:
-        if loc[-1] not in known:
-            more = holds or suggest(str(loc[-1]), list(known))
-            yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{more}"
+        for number, row in enumerate(rows):
+            for name, value in row.items() if isinstance(row, dict) else ():
+                yield (key, number, name), value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 
 from jobkit.core import units
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import Value
 from jobkit.core.terminal import suggest
 from jobkit.schedulers.registry import SCHEDULERS
 
@@ -40,29 +42,46 @@ def known_scheduler(name: str) -> str:
 MOST = 10**9
 """No one means a larger whole number: it is a slip of the pen."""
 Positive = Annotated[int, Field(gt=0, le=MOST)]
-_POSITIVE = {"type": "integer", "exclusiveMinimum": 0, "maximum": MOST}
+POSITIVE: dict[str, object] = {"type": "integer", "exclusiveMinimum": 0, "maximum": MOST}
+
+
+def _knob_value(value: object) -> object:
+    """Return a value of a knob if it is a whole number above 0, or a word."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("should be a whole number above 0, or a word")  # noqa: TRY004 - as in `_parsed`
+    if isinstance(value, int) and not 0 < value <= MOST:
+        raise ValueError("should be greater than 0" if value < 1 else f"should be at most {MOST:,}")
+    if isinstance(value, str) and not re.fullmatch(WORD_PATTERN, value):
+        raise ValueError("should be a word of letters, digits, _, . and -")
+    return value
+
+
+WORD_PATTERN = r"[A-Za-z][A-Za-z0-9_.-]*"
+ANY_VALUE = {"anyOf": [POSITIVE, {"type": "string", "pattern": f"^{WORD_PATTERN}$"}]}
+KnobValue = Annotated[int | str, BeforeValidator(_knob_value), WithJsonSchema(ANY_VALUE)]
+"""A whole number, or a word; which of them a knob has, `jobkit.spec.axes.knob_faults` checks."""
+
+
+def one_or_list(value: dict[str, object]) -> dict[str, object]:
+    """Return the JSON schema of a value, or of a list of such values."""
+    return {"anyOf": [value, {"type": "array", "items": value, "minItems": 1}]}
+
+
 Values = Annotated[
-    list[Positive],
+    list[KnobValue],
     BeforeValidator(lambda v: v if isinstance(v, list) else [v]),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                _POSITIVE,
-                {"type": "array", "items": _POSITIVE, "minItems": 1},
-            ]
-        }
-    ),
+    WithJsonSchema(one_or_list(ANY_VALUE)),
 ]
-"""The values of a knob: a list, or one number."""
+"""The values of a knob: a list, or one value."""
 
 AUTO = "auto"
 
 
-class Auto(list[int]):
+class Auto(list[Value]):
     """The values of a knob that jobkit chooses from the text: none, until it has."""
 
 
-def _auto_or(value: object, checked: Callable[[object], list[int]]) -> list[int]:
+def _auto_or(value: object, checked: Callable[[object], list[Value]]) -> list[Value]:
     return Auto() if value == AUTO else checked(value)
 
 

@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from jobkit.core.records import BATCH_SIZE
+from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS
 from jobkit.run.workloads.base import SHIPPED, knobs
-from jobkit.spec.fields import AUTO
+from jobkit.spec.fields import AUTO, POSITIVE, one_or_list
 from jobkit.spec.sweep_spec import Axes, SweepSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -70,12 +70,12 @@ def docstring(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
 
 def _add_knobs(axes: dict[str, Any]) -> None:
     """Name the knobs of the shipped workloads, so that an editor offers them."""
-    values = axes["additionalProperties"]
     for knob in dict.fromkeys(knob for workload in SHIPPED for knob in knobs(workload) or ()):
         of = " and ".join(workload for workload in SHIPPED if knob in (knobs(workload) or ()))
+        of = "every workload" if knob in RUN_KNOBS else of
         what = f"A knob of {of}: a list of values, or one; combined with those of the other knobs."
-        allowed = values
-        if knob == BATCH_SIZE:
-            allowed = {"anyOf": [*values["anyOf"], {"const": AUTO}]}
+        allowed: dict[str, Any] = one_or_list({"enum": list(knob.words)} if knob.words else POSITIVE)
+        if knob.name == BATCH_SIZE:
+            allowed["anyOf"].append({"const": AUTO})
             what += " `auto`: those worth measuring, chosen from the text."
-        axes["properties"][knob] = {**allowed, "description": what}
+        axes["properties"][knob.name] = {**allowed, "description": what}

@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from jobkit.core.knobs import CUDA, Value
+from jobkit.core.records import Point
 from jobkit.core.terminal import SCHEDULER_WORDS
 from jobkit.run.workloads.base import SHIPPED
 from jobkit.spec import fields
@@ -15,7 +17,7 @@ from jobkit.spec.checks import CHECKS
 from jobkit.spec.policy import Policy
 from jobkit.spec.yaml_files import Document, as_yaml, raise_faults, read_document, validated
 
-Setting = dict[str, fields.Positive]
+Setting = dict[str, fields.KnobValue]
 WORKLOADS = {"anyOf": [{"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."}]}
 """What an editor is told of ``workload``."""
 
@@ -50,11 +52,11 @@ class Resources(_Part):
     Attributes
     ----------
     gpus
-        GPUs for one point; the workloads use one.
+        GPUs for one point.
     gpu_type
         The kind of GPU, as the cluster calls it.
     cpus
-        CPUs for one point; also the CPU threads of the framework.
+        CPUs for each worker of a point.
     memory
         For the whole task: ``8GiB``, ``500MiB``.
     walltime
@@ -93,6 +95,12 @@ class Resources(_Part):
     reservation: fields.Word | None = None
     exclusive: bool = False
     options: dict[fields.SchedulerName, list[fields.Line]] = {}
+
+    def of(self, point: Point) -> Resources:
+        """Return what a point requests: CPUs for each of its workers, at least one for each thread."""
+        cpus = point.workers * point.gpus * max(self.cpus, point.threads)
+        gpus = point.gpus if point.device == CUDA else self.gpus
+        return self.model_copy(update={"cpus": cpus, "gpus": gpus})
 
 
 class Environment(_Part):
@@ -140,7 +148,7 @@ class Axes(BaseModel):
     exclude: list[Setting] = []
 
     @property
-    def product(self) -> dict[str, list[int]]:
+    def product(self) -> dict[str, list[Value]]:
         """The knobs whose values are combined with each other."""
         return dict(self.__pydantic_extra__ or {})
 
@@ -178,6 +186,12 @@ class SweepSpec(_Part):
         ``auto`` is ``cuda`` where GPUs are asked for.
     order
         Of the calls inside a try: largest load first, or as the text stands.
+    workers
+        Processes that share the GPU of a point, or the CPU; each has a copy of the model.
+    threads
+        CPU threads of the framework in each worker; ``null`` for ``resources.cpus``.
+    gpus
+        GPUs of a point, each with as many workers; ``null`` for ``resources.gpus``.
     sweep
         Knobs and their values; every combination runs.
     repeats
@@ -216,6 +230,9 @@ class SweepSpec(_Part):
     model: ModelSpec = ModelSpec()
     device: Literal["auto", "cpu", "cuda"] = "auto"
     order: Literal["load", "text"] = "load"
+    workers: fields.Positive = 1
+    threads: fields.Positive | None = None
+    gpus: fields.Positive | None = None
     sweep: Axes = Axes()
     repeats: fields.Positive = 3
     resources: Resources = Resources()

@@ -19,7 +19,6 @@ from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit import local, rounds, sweep
-from jobkit.submit.scheduler_calls import check_submission
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
@@ -77,7 +76,8 @@ def _say_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
         script = Path(folder) / "job.sh"
         script.write_text(prepared.script, encoding="utf-8")
         try:
-            check_submission(by_name(prepared.spec.scheduler), prepared.request, str(script), arrays[0])
+            round_ = sweep.first_round(prepared)
+            rounds.check_round(by_name(prepared.spec.scheduler), round_, str(script), arrays)
         except JobkitError as error:
             say(f"without --dry-run this is refused: {error}")
 
@@ -127,19 +127,32 @@ def request_line(prepared: Prepared) -> str:
     if runs_here(spec.scheduler):
         walltime = format_walltime(resources.walltime)
         return f"one point at a time, {walltime} each at most: at most {_hours(each_s)} hours{with_find}"
-    unit, number = ("GPU", resources.gpus) if resources.gpus else ("CPU", resources.cpus)
+    unit = "gpus" if resources.gpus else "cpus"
+    number = sum(getattr(group.resources, unit) * len(group.points) for group in prepared.groups)
+    number += getattr(prepared.groups[0].resources, unit) * trials
     retries = ", retries not counted" if prepared.follow_script else ""
-    most = f"at most {_hours(number * each_s)} {unit}-hours{with_find}{retries}"
-    return f"asking for {_each(resources)} a point{_beside(spec)}: {most}"
+    most = f"at most {_hours(number * resources.walltime)} {unit[:-1].upper()}-hours{with_find}{retries}"
+    return (
+        f"asking for {_each([group.resources for group in prepared.groups])} a point{_beside(spec)}: {most}"
+    )
 
 
-def _each(resources: Resources) -> str:
-    """Return what a point gets: ``1 v100 GPU, 2 CPUs, 8GiB of memory and 00:10:00``."""
-    kind = f"{resources.gpu_type} " if resources.gpu_type else ""
-    what = [format_count(resources.gpus, f"{kind}GPU")] if resources.gpus else []
-    what += [format_count(resources.cpus, "CPU"), f"{format_size(resources.memory)} of memory"]
-    what += ["a node to itself"] if resources.exclusive else []
-    return f"{', '.join(what)} and {format_walltime(resources.walltime)}"
+def _each(groups: Sequence[Resources]) -> str:
+    """Return what a point gets: ``1 v100 GPU, 2 to 8 CPUs, 8GiB of memory and 00:10:00``."""
+    first = groups[0]
+    kind = f"{first.gpu_type} " if first.gpu_type else ""
+    what = [_range([resources.gpus for resources in groups], f"{kind}GPU")] if first.gpus else []
+    what += [
+        _range([resources.cpus for resources in groups], "CPU"),
+        f"{format_size(first.memory)} of memory",
+    ]
+    what += ["a node to itself"] if first.exclusive else []
+    return f"{', '.join(what)} and {format_walltime(first.walltime)}"
+
+
+def _range(numbers: Sequence[int], noun: str) -> str:
+    low, high = min(numbers), max(numbers)
+    return format_count(high, noun) if low == high else f"{low:,} to {format_count(high, noun)}"
 
 
 def _beside(spec: SweepSpec) -> str:

@@ -20,7 +20,8 @@ from jobkit.outcome.accounting import GONE_AFTER
 from jobkit.outcome.driver_lock import elsewhere
 from jobkit.outcome.journal import read_journal
 from jobkit.planning.job_script import render
-from jobkit.planning.prepare import request, shared_by
+from jobkit.planning.points import group_points
+from jobkit.planning.prepare import shared_by
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
@@ -31,7 +32,7 @@ from jobkit.status.standing import IN_QUEUE, RunStanding, Standing
 from jobkit.submit import rounds
 from jobkit.submit.recover import reconcile_submission, refuse_stray_jobs
 from jobkit.submit.rounds import Round
-from jobkit.submit.scheduler_calls import SubmissionUnconfirmed, Submitted, check_submission
+from jobkit.submit.scheduler_calls import SubmissionUnconfirmed, Submitted
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
 """Keys of the spec that `--set` may change: none that a point's own figures depend on."""
@@ -226,7 +227,7 @@ def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tup
     arrays = rounds.plan_arrays(scheduler, round_)
     written = rounds.write_round(run_dir, round_)
     try:
-        for line in check_submission(scheduler, round_.request, str(written[0]), arrays[0]):
+        for line in rounds.check_round(scheduler, round_, str(written[0]), arrays):
             say(line)
     except JobkitError:
         for path in written:
@@ -240,13 +241,13 @@ def make_round(run_dir: Path, run: RunStanding, group: Group) -> Round:
     spec = shared_by(group.spec, len(group.points))
     number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
     site = load_site(spec.site, spec.scheduler)
+    points = [one.point for one in run.points if one.point.index in group.points]
     return Round(
         number=number,
-        script=render(spec, site, run.points[0].point, run_dir, round_=number),
-        points=group.points,
+        script=render(spec, site, points[0], run_dir, round_=number),
+        groups=group_points(spec, site, points),
         pack=spec.pack,
         max_parallel=spec.max_parallel,
-        request=request(run.points[0].point.run_id, spec, site),
         given=group.given,
     )
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from jobkit.core import files, shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.outcome.journal import Role
 from jobkit.planning.job_script import script_name
+from jobkit.planning.points import PointGroup
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.types import ONE_TASK, Array, JobId, Request
+from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.submit import scheduler_calls
 from jobkit.submit.scheduler_calls import PlannedJob, SubmissionUnconfirmed, Submitted, run_while_busy
 
@@ -43,19 +45,34 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
 
 
 def cut_into_arrays(
-    tasks: int, limit: int | None, max_parallel: int | None, listed: str = ""
+    tasks: Sequence[int],
+    limit: int | None,
+    max_parallel: int | None,
+    listed: str = "",
+    options: Sequence[tuple[str, ...]] = ((),),
 ) -> tuple[Array, ...]:
-    """Return the arrays that cover tasks 1 to ``tasks``.
+    """Return the arrays of a round.
 
     The limit is on the task *index*, so each array starts at 1 and its tasks are offset. The
     throttle is divided, for the arrays run next to each other.
+
+    Parameters
+    ----------
+    tasks
+        The number of tasks of each request.
+    options
+        The header lines of each request, where they differ from the script's.
     """
-    size = min(tasks, limit) if limit else tasks
-    starts = range(0, tasks, size)
-    throttle = share(max_parallel, len(starts))
+    offsets = accumulate(tasks, initial=0)
+    spans = [
+        (offset + start, min(limit or number, number - start), lines)
+        for number, lines, offset in zip(tasks, options, offsets, strict=False)
+        for start in range(0, number, limit or number)
+    ]
+    throttle = share(max_parallel, len(spans))
     return tuple(
-        Array(first=1, last=min(size, tasks - start), offset=start, throttle=throttle, listed=listed)
-        for start in starts
+        Array(first=1, last=last, offset=offset, throttle=throttle, listed=listed, options=lines)
+        for offset, last, lines in spans
     )
 
 
@@ -74,8 +91,8 @@ class Round:
         1 for the sweep.
     script
         The text of its job script.
-    points
-        The indices of the points that run, in order.
+    groups
+        The points that run, by what they request.
     pack
         How many of them share a task.
     max_parallel
@@ -86,22 +103,24 @@ class Round:
 
     number: int
     script: str
-    points: Sequence[int]
+    groups: Sequence[PointGroup]
     pack: int
     max_parallel: int | None
-    request: Request
     given: tuple[str, ...] = ()
 
     @property
-    def tasks(self) -> list[tuple[int, ...]]:
-        """The points of each task."""
-        starts = range(0, len(self.points), self.pack)
-        return [tuple(self.points[start : start + self.pack]) for start in starts]
+    def tasks(self) -> list[list[tuple[int, ...]]]:
+        """The points of each task of each group."""
+        return [
+            [group.points[start : start + self.pack] for start in range(0, len(group.points), self.pack)]
+            for group in self.groups
+        ]
 
     @property
     def listed(self) -> str:
         """The file that names the points of each task; empty if task k runs point k."""
-        plain = self.pack == 1 and list(self.points) == list(range(1, len(self.points) + 1))
+        points = [index for group in self.groups for index in group.points]
+        plain = self.pack == 1 and points == list(range(1, len(points) + 1))
         return "" if plain else f"tasks-{self.number}.txt"
 
 
@@ -124,11 +143,29 @@ def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) 
         message = f"{scheduler.NAME} accepts no array jobs here: its array limit is 0"
         hint = "ask the cluster's support about array jobs"
         raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
-    arrays = cut_into_arrays(len(round_.tasks), limit, round_.max_parallel, round_.listed)
+    tasks, options = map(len, round_.tasks), [group.options for group in round_.groups]
+    arrays = cut_into_arrays(list(tasks), limit, round_.max_parallel, round_.listed, options)
     if refusal := scheduler.task_limit_error(limits, arrays):
         hint = "split the sweep into several specs, lower `repeats`, or let points share jobs (`pack`)"
         raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=ExitCode.REFUSED)
     return arrays
+
+
+def check_round(scheduler: Scheduler, round_: Round, script: str, arrays: Sequence[Array]) -> tuple[str, ...]:
+    """Ask the scheduler about each request of a round; return its forecast of the first.
+
+    Raises
+    ------
+    JobkitError
+        As `jobkit.submit.scheduler_calls.check_submission`.
+    """
+    answers = [
+        scheduler_calls.check_submission(
+            scheduler, group.request, script, next(one for one in arrays if one.options == group.options)
+        )
+        for group in round_.groups
+    ]
+    return answers[0]
 
 
 def write_round(run_dir: Path, round_: Round) -> list[Path]:
@@ -143,7 +180,7 @@ def write_round(run_dir: Path, round_: Round) -> list[Path]:
     files.write_atomically(written[0], round_.script)
     if round_.listed:
         written.append(run_dir / round_.listed)
-        text = "".join(" ".join(map(str, task)) + "\n" for task in round_.tasks)
+        text = "".join(" ".join(map(str, task)) + "\n" for tasks in round_.tasks for task in tasks)
         files.write_atomically(written[1], text)
     return written
 
@@ -165,9 +202,13 @@ class Accepted:
 
 
 def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[PlannedJob]:
-    """Return the jobs of a round, one an array."""
+    """Return the jobs of a round, one an array; no more of them run at a time than tasks may."""
     script, number, given = script_name(round_.number), round_.number, round_.given
-    return [PlannedJob(script=script, array=array, round=number, given=given) for array in arrays]
+    most = round_.max_parallel or len(arrays)
+    return [
+        PlannedJob(script=script, array=array, round=number, given=given, behind=most if place >= most else 0)
+        for place, array in enumerate(arrays)
+    ]
 
 
 def find_job(points: int) -> PlannedJob:

@@ -66,6 +66,8 @@ class PlannedJob:
         In which round of its run.
     given
         What a person gave with it: ``key=value``.
+    behind
+        Of an array of points: it starts once the array so many places before it has ended; 0 for at once.
     """
 
     script: str
@@ -73,10 +75,13 @@ class PlannedJob:
     role: Role = Role.POINTS
     round: int = 1
     given: tuple[str, ...] = ()
+    behind: int = 0
 
     def waits_for(self, arrays: Sequence[JobId]) -> Sequence[JobId]:
         """Return those of the arrays before it that must end before it starts."""
-        return () if self.role is Role.POINTS else arrays
+        if self.role is Role.POINTS:
+            return arrays[-self.behind :][:1] if self.behind else ()
+        return arrays
 
 
 @dataclass(frozen=True, slots=True)

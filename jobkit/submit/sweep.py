@@ -18,8 +18,8 @@ from jobkit.schedulers.types import Array
 from jobkit.spec.fields import DEVICE
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.submit import rounds
-from jobkit.submit.rounds import Accepted, Round
-from jobkit.submit.scheduler_calls import PlannedJob, check_submission
+from jobkit.submit.rounds import Accepted, Round, check_round
+from jobkit.submit.scheduler_calls import PlannedJob
 
 
 def first_round(prepared: Prepared) -> Round:
@@ -27,10 +27,9 @@ def first_round(prepared: Prepared) -> Round:
     return Round(
         number=1,
         script=prepared.script,
-        points=[point.index for point in prepared.points],
+        groups=prepared.groups,
         pack=prepared.spec.pack,
         max_parallel=prepared.spec.max_parallel,
-        request=prepared.request,
     )
 
 
@@ -101,7 +100,7 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
     arrays = rounds.plan_arrays(scheduler, round_)
     write_run(prepared, check)
     try:
-        for line in check_submission(scheduler, round_.request, str(run_dir / layout.JOB_SCRIPT), arrays[0]):
+        for line in check_round(scheduler, round_, str(run_dir / layout.JOB_SCRIPT), arrays):
             say(line)
     except JobkitError:
         shutil.rmtree(run_dir)

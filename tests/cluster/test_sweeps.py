@@ -185,10 +185,27 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) ->
     prepared = prepare(lab.spec(COUNT), options, build=True, say=print)
     submit.write_run(prepared)
     scheduler = by_name(lab.scheduler)
-    for array in cut_into_arrays(6, 3, 2):
+    for array in cut_into_arrays([6], 3, 2):
         job = scheduler_calls.PlannedJob(script="job.sh", array=array)
         scheduler_calls.submit_array(scheduler, prepared.run_dir, job)
     wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)
+
+
+def test_each_request_is_an_array_of_its_own(lab: Lab) -> None:
+    """The scheduler gives each point its CPUs, and one array at a time, as ``max_parallel: 1`` says."""
+    text = COUNT.replace("[1, 10, 100]}", "[10], threads: [1, 2]}").replace(
+        "max_parallel: 2", "max_parallel: 1"
+    )
+    done = lab.sweep(lab.spec(text + "policy: {follow_up: false}\n"), "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 to 2 CPUs" in done.stderr
+    assert len({event["job_id"] for event in lab.events() if event["event"] == "submitted"}) == 2
+    records = [json.loads(path.read_text()) for path in lab.run_dir().glob("results/*/try-1/record.json")]
+    given = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}[lab.scheduler]
+    cpus = sorted((record["point"]["threads"], int(record["environment"][given])) for record in records)
+    assert cpus == [(1, 1), (1, 1), (2, 2), (2, 2)]
+    spans = sorted((record["started_at"], record["ended_at"]) for record in records)
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 @pytest.mark.fault

@@ -28,7 +28,7 @@ def went_well(*, needs: bool = True, repeats: int = 1) -> list[Record]:
     """Return records of five batch sizes on one card, whose need lies on a line."""
     found = []
     for point in grid(SIZES, repeats):
-        load = LOAD * point.params["batch_size"]
+        load = LOAD * point.numbers["batch_size"]
         peaks = Memory(
             context_bytes=GIB // 2,
             allocated_peak_bytes=line(load),
@@ -125,6 +125,26 @@ def test_a_context_that_nobody_knows_is_told() -> None:
     assert found.overhead_bytes is None
     assert found.allocator_bytes(8 * GIB) == 8 * GIB
     assert "the size of the CUDA context is unknown" in found.remarks[0]
+
+
+def test_workers_share_what_their_contexts_leave() -> None:
+    shared = [replace(one, point=replace(one.point, workers=4)) for one in went_well()]
+    found = told(shared)
+    assert (found.workers, found.context_bytes) == (4, GIB // 2)
+    assert found.allocator_bytes(8 * GIB) == (8 * GIB - 4 * (GIB // 2) - 100) / 4
+    each = GIB // 2 + fit_of(found).upper(50_000)
+    most = found.most_workers(8 * GIB, 50_000)
+    assert most is not None
+    assert most * each + 100 <= 8 * GIB < (most + 1) * each + 100
+    assert fit_of(found) == fit_of(told(went_well())), "the line is that of one process"
+    assert isinstance(observe_memory([*shared, *went_well()]), str), "never mixed"
+
+
+def test_no_worker_fits_a_gpu_without_room_for_one() -> None:
+    found = told(went_well())
+    assert found.most_workers(GIB // 2, 50_000) == 0
+    unknown = [replace(one, memory=replace(one.memory, context_bytes=None)) for one in went_well()]
+    assert told(unknown).most_workers(8 * GIB, 50_000) is None
 
 
 def test_too_few_points_are_a_reason_and_no_line() -> None:
@@ -240,8 +260,8 @@ def on_cpu() -> list[Record]:
     return [
         replace(
             record(point),
-            memory=Memory(maxrss_bytes=line(LOAD * point.params["batch_size"]), rss_peak_bytes=5),
-            summary=summary(point.params["batch_size"], 8.0, LOAD * point.params["batch_size"]),
+            memory=Memory(maxrss_bytes=line(LOAD * point.numbers["batch_size"]), rss_peak_bytes=5),
+            summary=summary(point.numbers["batch_size"], 8.0, LOAD * point.numbers["batch_size"]),
         )
         for point in grid(SIZES, device="cpu")
     ]

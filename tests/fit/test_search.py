@@ -50,7 +50,7 @@ def measured(point: Point) -> Record:
     """Return a record of the line, a hair off it, so that the bound lies above the line."""
     told = record(point)
     off = 2**16 if point.index % 2 else -(2**16)
-    size = point.params["batch_size"]
+    size = point.numbers["batch_size"]
     if point.device == "cpu":
         return replace(told, memory=Memory(maxrss_bytes=ram(size) + off))
     return replace(told, needs=(need(900 * size, ram(size) + off),))

@@ -165,7 +165,7 @@ def test_a_key_of_the_spec_has_its_default_and_an_example_that_loads(row: list[s
 
 def test_the_knobs_of_every_workload_are_told() -> None:
     text = section(page("spec.md"), "The sweep")
-    known = {name for workload in SHIPPED for name in knobs(workload) or ()}
+    known = {knob.name for workload in SHIPPED for knob in knobs(workload) or ()}
     assert {name for row in table(text) for name in coded(row[1])} == known
     assert set(named(text)) == set(SHIPPED)
 
@@ -279,6 +279,7 @@ def _heading_of_codes(name: str) -> str:
         ("Gpu", (measurements.Gpu,)),
         ("Memory", (measurements.Memory,)),
         ("Need", (measurements.Need,)),
+        ("Share", (measurements.Share,)),
         ("Sampler", (measurements.Sampler,)),
         ("Summary", (measurements.Summary,)),
     ],

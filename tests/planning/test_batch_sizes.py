@@ -67,6 +67,14 @@ def test_more_of_a_small_card_is_measured(gpu_bytes: int, share: float, words: s
     assert len(chosen.sizes.batch_sizes) == 5
 
 
+def test_workers_share_the_gpu() -> None:
+    alone = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, 8 * GIB)
+    for axes in ({"workers": [1, 4]}, {"include": [{"workers": 4}]}, {"zip": {"workers": [2, 4]}}):
+        shared = batch_sizes.choose(spec(batch_size="auto", **axes), FULL, NOVEL, 32 * GIB)
+        assert shared.largest_load == alone.largest_load
+        assert "a GPU of 32 GiB for 4 workers may take" in shared.line
+
+
 def test_a_card_that_is_not_named_is_assumed_to_be_small() -> None:
     chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, Loads(Lengths(paragraphs=((900,),) * 9_000)))
     assert "may take" in chosen.line

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Point, TextRef
-from jobkit.planning.points import Inputs, plan
+from jobkit.planning.points import Inputs, group_points, plan
+from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
 TEXT = TextRef(path="/t", sha256="0" * 64, size_bytes=1, name="sample")
@@ -31,8 +32,8 @@ def test_points_are_counted_named_and_ordered(axes: dict[str, list[int]], repeat
     assert [point.index for point in points] == list(range(1, len(points) + 1))
     assert len(points) == repeats * math.prod(map(len, axes.values()))
     assert len({point.point_id for point in points}) == len(points)
-    order = [(point.repeat, math.prod(point.params.values())) for point in points]
-    assert order == sorted(order)
+    order = [(point.repeat, point.numbers.get("batch_size", 0)) for point in points]
+    assert order == sorted(order), "the tokenizer's batch does not change the load"
 
 
 def test_each_repeat_runs_every_setting_in_ascending_load() -> None:
@@ -43,6 +44,57 @@ def test_each_repeat_runs_every_setting_in_ascending_load() -> None:
         "batch_size-10-r2",
         "batch_size-50-r2",
     ]
+
+
+def test_points_stand_in_ascending_need_of_device_memory() -> None:
+    sweep = {"workers": [16, 1], "batch_size": [32, 1], "order": ["text", "load"]}
+    points = planned(sweep=sweep, repeats=1)
+    need = [(point.workers, point.numbers["batch_size"]) for point in points[::2]]
+    assert need == [(1, 1), (1, 32), (16, 1), (16, 32)], "sixteen contexts are more than a batch of 32"
+    assert [point.order for point in points[:2]] == ["text", "load"], "words keep their order"
+
+
+def test_a_knob_overrides_the_key_of_the_same_name() -> None:
+    keys = {"workers": 2, "threads": 3, "gpus": 2, "order": "text", "resources": {"gpus": 1, "cpus": 4}}
+    (point,) = planned(device="cuda", repeats=1, **keys)
+    assert (point.workers, point.threads, point.gpus, point.order) == (2, 3, 2, "text")
+    sweep = {"workers": 5, "threads": 6, "gpus": 4, "order": "load"}
+    (point,) = planned(device="cuda", repeats=1, sweep=sweep, **keys)
+    assert (point.workers, point.threads, point.gpus, point.order) == (5, 6, 4, "load")
+    (point,) = planned(repeats=1, resources={"gpus": 0, "cpus": 4})
+    assert (point.workers, point.threads, point.gpus) == (1, 4, 1), "on a CPU"
+
+
+SITE = Site.model_validate(
+    {
+        "name": "s",
+        "scheduler": "sge",
+        "memory_per": "slot",
+        "requests": {"cpus": "-pe smp {cpus}", "memory": "-l mem={memory}", "walltime": "-l t={walltime}"},
+    }
+)
+
+
+def test_points_with_the_same_request_form_a_group() -> None:
+    spec = SweepSpec.model_validate(
+        {
+            "name": "x",
+            "repeats": 2,
+            "sweep": {"workers": [1, 4], "threads": [1, 3]},
+            "resources": {"gpus": 0, "cpus": 2, "memory": "8GiB"},
+        }
+    )
+    points = plan(spec, Inputs(run_id="x-1", text=TEXT, model=None, device="cpu"))
+    groups = group_points(spec, SITE, points)
+    cpus = {group.request.cpus: group.points for group in groups}
+    assert cpus == {2: (1, 5), 3: (2, 6), 8: (3, 7), 12: (4, 8)}, "at least a CPU for each thread"
+    assert [group.options for group in groups] == [
+        (),
+        ("-pe smp 3", "-l mem=2731M"),
+        ("-pe smp 8", "-l mem=1G"),
+        ("-pe smp 12", "-l mem=683M"),
+    ]
+    assert {group.request.memory_bytes for group in groups} == {8 * 2**30}
 
 
 def test_the_allocator_is_a_matter_of_cuda_and_of_the_spec() -> None:

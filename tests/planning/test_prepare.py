@@ -55,7 +55,7 @@ def test_everything_auto_is_decided_and_nothing_is_written(spec: Path, tmp_path:
     decided = prepared.spec
     assert (decided.scheduler, decided.site, decided.device) == ("slurm", "slurm-default", "cpu")
     assert len(prepared.points) == 2
-    assert prepared.request.walltime_s == 600
+    assert prepared.groups[0].request.walltime_s == 600
     assert not (tmp_path / "runs").exists()
 
 
@@ -93,7 +93,7 @@ def test_a_template_stands_beside_the_spec_and_in_the_run_by_its_whole_path(
 def test_the_resources_that_a_site_names_are_handed_on_to_be_checked(spec: Path, tmp_path: Path) -> None:
     options = Options(scheduler="sge", site="lancaster-hec", runs_dir=tmp_path)
     prepared = prepare(spec, options, build=False, say=print)
-    assert prepared.request.resources == ("ncpus", "h_vmem", "h_rt")
+    assert prepared.groups[0].request.resources == ("ncpus", "h_vmem", "h_rt")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_the_resources_that_a_site_names_are_handed_on_to_be_checked(spec: Path,
     [
         ("cpu", 1, "slurm", "each point would hold a GPU and use none (--set resources.gpus=0)"),
         ("cpu", 3, "slurm", "each point would hold 3 GPUs and use none (--set resources.gpus=0)"),
-        ("auto", 2, "slurm", "a point uses one GPU, so 1 of them would be idle (--set resources.gpus=1)"),
+        ("auto", 2, "slurm", ""),
         ("auto", 1, "slurm", ""),
         ("cpu", 0, "slurm", ""),
         ("cpu", 2, "local", ""),
@@ -132,7 +132,7 @@ def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) ->
     prepared = prepare(spec, options, build=False, say=said.append)
     chosen = prepared.spec.sweep.product["batch_size"]
     assert len(chosen) == 5
-    assert [point.params["batch_size"] for point in prepared.points] == chosen * 3
+    assert [point.numbers["batch_size"] for point in prepared.points] == chosen * 3
     assert len(said) == 1
     assert said[0].startswith(f"batch_size {', '.join(map(str, chosen))}: loads of ")
     assert prepared.lengths is not None

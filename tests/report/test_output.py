@@ -31,7 +31,7 @@ REPORTS = DATA / "reports"
 
 
 def finished(folder: Path, points: list[Point]) -> Path:
-    records = [record(p, work_s=400 / p.params["batch_size"] + 2 + p.repeat / 50) for p in points]
+    records = [record(p, work_s=400 / p.numbers["batch_size"] + 2 + p.repeat / 50) for p in points]
     return write_records(folder, records)
 
 
@@ -41,7 +41,7 @@ def mixed(folder: Path) -> Path:
     points = [replace(p, point_id=f"p{p.index:03d}") for p in points]
     write_points(folder, points)
     for p in points[:6]:
-        write_record(folder, record(p, work_s=400 / p.params["batch_size"] + 2 + p.repeat / 50))
+        write_record(folder, record(p, work_s=400 / p.numbers["batch_size"] + 2 + p.repeat / 50))
     write_record(folder, replace(record(points[6]), outcome=Outcome.GPU_OOM, summary=None))
     write_exit(folder, points[7], Exit(status=11, stage="stage_out", scratch="/scratch/77.8", host="node1"))
     write_record(folder, replace(record(points[8]), outcome=Outcome.TIMEOUT, signal="USR1", provisional=True))
@@ -113,7 +113,7 @@ def test_a_card_of_unknown_size_has_to_be_named(tmp_path: Path) -> None:
 
 def test_two_knobs_that_move_apart_give_a_line_for_each_value(tmp_path: Path) -> None:
     points = [
-        replace(p, params={"batch_size": p.params["batch_size"], "ner_batch_size": 10 * (1 + p.index % 2)})
+        replace(p, params={"batch_size": p.numbers["batch_size"], "ner_batch_size": 10 * (1 + p.index % 2)})
         for p in grid([50, 50, 100, 100])
     ]
     collected = collect([finished(tmp_path / "run", points)])
@@ -125,7 +125,7 @@ def test_two_knobs_that_move_apart_give_a_line_for_each_value(tmp_path: Path) ->
 
 def test_two_knobs_that_move_together_count_as_one(tmp_path: Path) -> None:
     points = [
-        replace(p, params={**p.params, "ner_batch_size": p.params["batch_size"]}) for p in grid([50, 100])
+        replace(p, params={**p.params, "ner_batch_size": p.numbers["batch_size"]}) for p in grid([50, 100])
     ]
     (found,) = estimates(collect([finished(tmp_path / "run", points)]))
     assert (found.knob, found.by_knob.reason) == ("batch_size", "")

@@ -33,7 +33,7 @@ DATA = Path(__file__).parents[1] / "data" / "predecessors"
 
 
 def whole_run(folder: Path, points: list[Point]) -> Path:
-    records = [record(p, work_s=400 / p.params["batch_size"] + p.repeat - 1) for p in points]
+    records = [record(p, work_s=400 / p.numbers["batch_size"] + p.repeat - 1) for p in points]
     return write_records(folder, records)
 
 
@@ -92,6 +92,32 @@ def test_only_on_a_cpu_the_host_is_what_is_measured(device: str, n: list[int], t
     first, second = map(record, grid([50], repeats=2, device=device))
     run = write_records(tmp_path / "run", [first, replace(second, host="node2")])
     assert collect([run]).sizes["n"].tolist() == n
+
+
+def test_knobs_of_jobkit_are_compared_within_one_table(tmp_path: Path) -> None:
+    def points(order: str, *counts: int) -> list[Point]:
+        first = grid([50])[0]
+        return [
+            replace(
+                first,
+                index=2 * n + (order == "text"),
+                point_id=f"{n}-{order}",
+                params={"batch_size": 50, "workers": n, "order": order},
+                workers=n,
+                order=order,
+            )
+            for n in counts
+        ]
+
+    both = [*points("load", 1, 4), *points("text", 1, 4)]
+    run = write_records(tmp_path / "run", [record(p, work_s=8 / p.workers) for p in both])
+    found = collect([run])
+    assert len(found.groups) == 1
+    assert found.sizes["workers"].tolist() == [1, 1, 4, 4]
+    assert found.sizes["order"].tolist() == ["load", "text", "load", "text"]
+    assert found.sizes["speedup"].tolist() == [1, 1, 4, 4]
+    assert sorted(found.points["workers"].tolist()) == [1, 1, 4, 4]
+    assert list(found.points).count("workers") == 1
 
 
 def test_points_without_results_are_rows_still_to_come(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.spec.axes import axis_faults, settings, unknown_knobs
+from jobkit.core.knobs import declared
+from jobkit.spec.axes import axis_faults, name_faults, settings
 
 values = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
 
@@ -65,10 +66,10 @@ def test_raw_yaml_of_any_shape_never_raises(axes: dict[str, object]) -> None:
 def test_knobs_of_a_users_own_workload_are_judged_once_its_class_is_known() -> None:
     assert not list(axis_faults({"anything": [1]}, "package.module:Class"))
     axes = {"size": [1], "zip": {"width": [1], "beam": [1]}, "exclude": [{"withd": 1}]}
-    faults = dict(unknown_knobs(axes, ["size", "width"], "mywork:Toy"))
+    faults = dict(name_faults(axes, declared(["size", "width"]), "mywork:Toy"))
     words = "no such knob: the KNOBS of mywork:Toy holds size, width"
     assert faults == {
         ("zip", "beam"): f"sweep.zip.beam: {words}",
         ("exclude", 0, "withd"): f"sweep.exclude.0.withd: {words}",
     }
-    assert "holds nothing" in dict(unknown_knobs(axes, [], "mywork:Toy"))["size",]
+    assert "holds nothing" in dict(name_faults(axes, [], "mywork:Toy"))["size",]

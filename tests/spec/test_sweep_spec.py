@@ -41,7 +41,7 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         "1:7: name: '1st try': string should match pattern '^[A-Za-z][A-Za-z0-9_-]*$'",
         "2:11: workload: 'stanza-nre': no such workload; did you mean 'stanza-ner'?",
         "5:16: sweep.batch_size.0: 0: should be greater than 0",
-        "5:19: sweep.batch_size.1: 'many': should be a valid integer",
+        "5:19: sweep.batch_size.1: 'many': should be a whole number above 0",
         "8:11: resources.memory: 8: a size needs a unit, for instance 8GiB",
         '9:13: resources.walltime: 10: a duration is text, for instance "00:10:00" or 90m',
         "10:3: resources.gpu: no such key; did you mean 'gpus'?",

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.outcome.journal import Submission, read_list
+from jobkit.planning.points import PointGroup
 from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.types import Array, JobId, Request
+from jobkit.spec.sweep_spec import Resources
 from jobkit.submit.rounds import (
     Round,
     ask_limits,
@@ -42,9 +44,8 @@ REQUEST = Request(
 
 
 def a_round(points: Sequence[int], *, pack: int = 1, number: int = 2) -> Round:
-    return Round(
-        number=number, script="#!/bin/bash\n", points=points, pack=pack, max_parallel=4, request=REQUEST
-    )
+    group = PointGroup(points=tuple(points), resources=Resources(), request=REQUEST)
+    return Round(number=number, script="#!/bin/bash\n", groups=[group], pack=pack, max_parallel=4)
 
 
 @given(st.lists(st.integers(1, 99), min_size=1, unique=True), st.integers(1, 4), st.integers(1, 3))
@@ -57,7 +58,7 @@ def test_a_list_stands_where_task_k_does_not_run_point_k(points: list[int], pack
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     one = a_round([2, 5, 9], pack=2)
     assert [path.name for path in write_round(tmp_path, one)] == ["job-2.sh", "tasks-2.txt"]
-    assert read_list(tmp_path / "tasks-2.txt") == tuple(one.tasks) == ((2, 5), (9,))
+    assert read_list(tmp_path / "tasks-2.txt") == tuple(one.tasks[0]) == ((2, 5), (9,))
     assert [path.name for path in write_round(tmp_path, a_round([1, 2], number=1))] == ["job.sh"]
     assert (tmp_path / "job.sh").read_text(encoding="utf-8") == "#!/bin/bash\n"
     assert {path.name for path in tmp_path.iterdir()} == {"job-2.sh", "tasks-2.txt", "job.sh"}
@@ -108,7 +109,7 @@ POINTS = st.lists(st.integers(1, 10**5), min_size=1, max_size=60, unique=True)
 
 @given(POINTS, st.integers(1, 9))
 def test_every_point_is_of_one_task_in_order(points: list[int], pack: int) -> None:
-    cut = a_round(points, pack=pack).tasks
+    (cut,) = a_round(points, pack=pack).tasks
     assert [index for line in cut for index in line] == points
     assert all(len(line) == pack for line in cut[:-1])
     assert 1 <= len(cut[-1]) <= pack
@@ -118,8 +119,8 @@ def test_every_point_is_of_one_task_in_order(points: list[int], pack: int) -> No
 def test_what_the_journal_makes_of_the_arrays_is_every_point_once(
     points: list[int], pack: int, limit: int | None
 ) -> None:
-    cut = tuple(a_round(points, pack=pack).tasks)
-    arrays = cut_into_arrays(len(cut), limit, 4, "tasks-2.txt")
+    cut = tuple(a_round(points, pack=pack).tasks[0])
+    arrays = cut_into_arrays([len(cut)], limit, 4, "tasks-2.txt")
     spans = [(array.first, array.last, array.offset) for array in arrays]
     taken = [
         Submission(at="", scheduler="slurm", job=JobId("7"), first=a, last=b, offset=offset, lines=cut)
@@ -128,6 +129,29 @@ def test_what_the_journal_makes_of_the_arrays_is_every_point_once(
     assert [index for one in taken for _, points_ in one.tasks() for index in points_] == points
     assert {array.listed for array in arrays} == {"tasks-2.txt"}
     assert [array.words for array in arrays] == [("--list", "tasks-2.txt", str(a.offset)) for a in arrays]
+
+
+def test_each_request_is_an_array_and_the_throttle_holds_for_all_together() -> None:
+    groups = [
+        PointGroup(points=points, resources=Resources(), request=REQUEST, options=options)
+        for points, options in (((1, 3, 4), ()), ((2, 5), ("-c 2",)), ((6,), ("-c 4 --gres gpu:2",)))
+    ]
+    one = Round(number=1, script="", groups=groups, pack=1, max_parallel=2)
+    arrays = plan_arrays(slurm, one, "MaxArraySize = 3")
+    assert [(a.last, a.offset, a.option_words) for a in arrays] == [
+        (2, 0, ()),
+        (1, 2, ()),
+        (2, 3, ("-c", "2")),
+        (1, 5, ("-c", "4", "--gres", "gpu:2")),
+    ]
+    assert [line for tasks in one.tasks for line in tasks] == [(1,), (3,), (4,), (2,), (5,), (6,)]
+    jobs = round_jobs(one, arrays)
+    ids = [JobId(str(number)) for number in range(1, 5)]
+    waits = [[job.id for job in planned.waits_for(ids[:place])] for place, planned in enumerate(jobs)]
+    assert waits == [[], [], ["1"], ["2"]], "two arrays at a time, a task of each"
+    assert {array.throttle for array in arrays} == {1}
+    free = Round(number=1, script="", groups=groups, pack=1, max_parallel=None)
+    assert {job.behind for job in round_jobs(free, plan_arrays(slurm, free, ""))} == {0}
 
 
 def test_the_job_that_follows_adds_the_next_point() -> None:

@@ -30,7 +30,7 @@ resources: {gpus: 0, memory: 1GiB}
 def test_arrays_cover_every_point_once_and_stay_below_the_limit(
     points: int, limit: int | None, parallel: int | None
 ) -> None:
-    cut = rounds.cut_into_arrays(points, limit, parallel)
+    cut = rounds.cut_into_arrays([points], limit, parallel)
     covered = [task + array.offset for array in cut for task in range(array.first, array.last + 1)]
     assert covered == list(range(1, points + 1))
     assert all(array.first == 1 and array.last <= (limit or points) for array in cut)

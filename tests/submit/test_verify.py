@@ -147,7 +147,7 @@ def test_a_batch_that_was_measured_is_no_job(
 ) -> None:
     for point in grid((10, 20, 30, 40), device="cpu"):
         write_record(
-            run, replace(record(point), memory=Memory(maxrss_bytes=point.params["batch_size"] * GIB))
+            run, replace(record(point), memory=Memory(maxrss_bytes=point.numbers["batch_size"] * GIB))
         )
     measured = replace(grid((ITEMS,), device="cpu")[0], index=5, point_id="p005")
     append_line(run / "points.jsonl", to_json(measured))
@@ -166,7 +166,7 @@ def test_what_is_being_tried_is_not_submitted_again(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for sweep_point in grid((10, 20, 30, 40), device="cpu"):
-        size = sweep_point.params["batch_size"] * GIB // 100
+        size = sweep_point.numbers["batch_size"] * GIB // 100
         write_record(
             run, replace(record(sweep_point), memory=Memory(maxrss_bytes=size + sweep_point.index % 2))
         )
@@ -177,7 +177,7 @@ def test_what_is_being_tried_is_not_submitted_again(
     before = unlocked(run)
     capsys.readouterr()
     assert verify.verify(run, memory=None) == 5, "its job runs"
-    assert f"batch_size {point.params['batch_size']} is being tried already" in capsys.readouterr().out
+    assert f"batch_size {point.numbers['batch_size']} is being tried already" in capsys.readouterr().out
     assert unlocked(run) == before
     assert len(queue.called("sbatch")) == 1
     row = f"77_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"

@@ -112,7 +112,7 @@ def memory(batch_size: int) -> Memory:
 
 def record(of: Point, *, work_s: float = 8.0) -> Record:
     """Return the record of a try of a point that went well, one after the other."""
-    size = of.params["batch_size"]
+    size = of.numbers["batch_size"]
     on_gpu = of.device != "cpu"
     began = datetime(2026, 1, 2, 10, 14, 30, tzinfo=UTC) + timedelta(minutes=of.index)
     return Record(

@@ -38,7 +38,7 @@ LOADS = Loads(LENGTHS)
 
 def measured(point: Point, rate: float, off: float = 0.0) -> Record:
     """Return the record of a point that ran at so many paragraphs a second."""
-    load = LOADS.own(point.params["batch_size"])
+    load = LOADS.own(point.numbers["batch_size"])
     told = record(point, work_s=ITEMS / rate)
     assert told.summary
     return replace(
@@ -58,7 +58,7 @@ def records(sizes: Sequence[int] = SIZES, repeats: int = 3) -> list[Record]:
     points = grid(sizes, repeats)
     return [
         measured(
-            point, RATES[point.params["batch_size"]] + SCATTER[point.repeat - 1], (-1) ** point.index / 1000
+            point, RATES[point.numbers["batch_size"]] + SCATTER[point.repeat - 1], (-1) ** point.index / 1000
         )
         for point in points
     ]

@@ -81,7 +81,7 @@ def test_the_batch_that_is_found_holds_and_the_next_is_not_run(tmp_path: Path, w
     assert 0.9 * CAPACITY < here.rss(f"batch_size-{trial.batch_size}-verify") <= CAPACITY
     assert abs(trial.error or 1) < 0.05
     assert f"batch_size {trial.batch_size} within 150.0 MiB of the process held: needed" in done.stdout
-    assert [point.point.params["batch_size"] for point in read_run(here.run).points] == [
+    assert [point.point.numbers["batch_size"] for point in read_run(here.run).points] == [
         *(5, 10, 15, 20),
         trial.batch_size,
     ]
@@ -129,7 +129,7 @@ class Following(Run):
         super().__init__(folder, workload="odd:Slow", sweep=sweep)
         points = [from_json(Point, line, where="points") for _, line in read_lines(self.dir / "points.jsonl")]
         for point in points:
-            size = point.params["batch_size"]
+            size = point.numbers["batch_size"]
             write_record(self.dir, replace(record(point), memory=Memory(maxrss_bytes=size * GIB)))
         wanted = SearchGoal(memory_bytes=round(2.1 * GIB), ram_bytes=0, ledger=str(folder / "ledger.jsonl"))
         write_atomically(self.dir / SEARCH_GOAL_FILE, to_json(wanted))
@@ -178,7 +178,7 @@ def test_by_hand_it_does_the_same_and_ends_well(tmp_path: Path) -> None:
     job = run.dir / "points.jsonl"
     job.write_text(job.read_text(encoding="utf-8").replace("odd:Slow", "count"), encoding="utf-8")
     for point in read_run(run.dir).points:
-        size = point.point.params["batch_size"]
+        size = point.point.numbers["batch_size"]
         write_record(run.dir, replace(record(point.point), memory=Memory(maxrss_bytes=size * GIB)))
     process = run.follow()
     said, _ = process.communicate(timeout=DEADLINE_S)

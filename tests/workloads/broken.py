@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from jobkit.core.knobs import Value
 from jobkit.run.workloads.base import Result
 from jobkit.run.workloads.count import Count
 
@@ -45,7 +46,7 @@ class Waits(Count):
 
     seen: ClassVar[int] = 0
 
-    def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Count needs none."""
         super().load(model, device, params, threads)
         self.wait("load")

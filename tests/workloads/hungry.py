@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jobkit.core.knobs import Value
 from jobkit.core.records import ModelRef
 from jobkit.run.workloads.base import Result
 from jobkit.run.workloads.count import Count
@@ -21,7 +22,7 @@ class Hungry(Count):
     ``HUNGRY_ONCE`` names a file only until that is there, and it makes it.
     """
 
-    def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Take the batch size and the limit."""
         super().load(model, device, params, threads)
         self._held = bytearray()

@@ -6,13 +6,13 @@ never in one panel. Knows nothing of how it is drawn.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean, stdev
 
+from jobkit.core.knobs import sort_key
 from jobkit.core.layout import read_batches
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_setting
@@ -146,7 +146,7 @@ def _memory_of_log(rows: Sequence[Row], gpu_memory_bytes: int | None) -> MemoryP
     known = [(row, peak) for row, peak in peaks if peak is not None]
     models = [row.model_bytes for row, _ in known if row.model_bytes is not None]
     return memory_of_log(
-        [row.params[BATCH_SIZE] for row, _ in known],
+        [row.numbers[BATCH_SIZE] for row, _ in known],
         [peak for _, peak in known],
         up="GPU memory, total" if on_gpu else "RAM",
         capacity_bytes=(gpu_memory_bytes or rows[0].gpu_capacity_bytes) if on_gpu else None,
@@ -164,21 +164,22 @@ def _batches(rows: Iterable[Row]) -> dict[str, Sequence[Batch]]:
 
 
 def _speed(rows: Iterable[Row], knobs: Sequence[str]) -> SpeedPanel:
-    """Return the speed over the first knob that is there, of the points that succeeded."""
+    """Return the speed over the first knob of numbers that is there, of the points that succeeded."""
     well = [row for row in rows if row.outcome is Outcome.OK and row.items_per_s is not None]
     used = [knob for knob in knobs if any(knob in row.params for row in well)]
-    if not used:
+    knob = next((knob for knob in used if any(knob in row.numbers for row in well)), None)
+    if knob is None:
         return SpeedPanel(knob=BATCH_SIZE, series=())
-    knob, *rest = used
+    rest = [name for name in used if name != knob]
     well = [row for row in well if knob in row.params]
     settings = {tuple(sorted(row.params.items())) for row in well}
     ambiguous = len(settings) > len({row.params[knob] for row in well})
     by_setting: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in sorted(well, key=lambda row: [row.params.get(name, math.inf) for name in used]):
+    for row in sorted(well, key=lambda row: [sort_key(row.params.get(name)) for name in (knob, *rest)]):
         name = format_setting(
             {other: row.params[other] for other in rest if ambiguous and other in row.params}
         )
-        by_setting[name][row.params[knob]].append(row.items_per_s or 0.0)
+        by_setting[name][row.numbers[knob]].append(row.items_per_s or 0.0)
     series = tuple(_series(name, repeats) for name, repeats in by_setting.items())
     fastest = max(max(line.items_per_s) for line in series)
     return SpeedPanel(knob=knob, series=series, fastest_items_per_s=fastest, knee=_knee(series, fastest))

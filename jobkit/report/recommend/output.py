@@ -72,9 +72,12 @@ def _batch(advice: types.Recommendation) -> Iterator[str]:
     if advice.batch.binds:
         yield f"  The limit is {BINDS[advice.batch.binds]}."
     unmeasured = advice.batch.binds in {types.SATURATION, types.SWEEP}
-    if unmeasured and advice.batch.largest.safe_batch > chosen.params.get(BATCH_SIZE, 0):
+    if unmeasured and advice.batch.largest.safe_batch > chosen.batch_size:
         more = f"{advice.batch.largest.safe_batch:,}"
         yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
+    if advice.batch.most_workers is not None:
+        workers = format_count(advice.batch.most_workers, "worker")
+        yield f"  At most {workers} fit this GPU with batches of this size (95 %)."
     yield from (f"  Beware: {warning}." for warning in advice.beware)
     yield from (f"  {_tried(trial)}." for trial in advice.trials)
     if not advice.trials and not advice.batch.largest.reason:
@@ -102,7 +105,7 @@ def _proof(advice: types.Recommendation) -> Iterator[str]:
     other = {knob for setting in advice.batch.settings for knob in setting.params} - {BATCH_SIZE}
     if largest.safe_batch == 0:
         return
-    if any(setting.params.get(BATCH_SIZE) == largest.safe_batch for setting in advice.batch.settings):
+    if any(setting.batch_size == largest.safe_batch for setting in advice.batch.settings):
         yield "  This run has measured it: no test is needed."
         return
     if any(len({setting.params.get(knob) for setting in advice.batch.settings}) > 1 for knob in other):
@@ -182,10 +185,12 @@ def _ended(largest: Prediction) -> str:
 def _room(advice: types.Recommendation) -> str:
     """Return what the largest safe batch takes of what there is."""
     above, largest = advice.measured.overhead_bytes or 0, advice.batch.largest
-    expected, bound = (format_memory(size + above) for size in (largest.expected_bytes, largest.bound_bytes))
+    each = (largest.expected_bytes, largest.bound_bytes)
+    expected, bound = (format_memory(advice.measured.workers * size + above) for size in each)
     there = format_memory(advice.measured.capacity_bytes or 0)
     kept = f", of which {_percent(advice.margin, 1)} is kept free" if advice.margin else ""
-    context = f" The context is {format_bytes_gib(above)} of it." if above else ""
+    several = f"s of the {advice.measured.workers} workers are" if advice.measured.workers > 1 else " is"
+    context = f" The context{several} {format_bytes_gib(above)} of it." if above else ""
     return f"It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import CPU, Value
 from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
@@ -86,7 +87,7 @@ def _of_corpus(material: RunData, corpus: Corpus | None, chosen: Speed, largest:
     if corpus is None:
         return []
     notes = []
-    batch, name = chosen.params.get(BATCH_SIZE), corpus.name
+    batch, name = chosen.batch_size, corpus.name
     if corpus.loads is None and name:
         notes.append(f"the longest items of {name} are not known, and they decide the memory: {FIND_THEM}")
     elif corpus.loads is None:
@@ -136,7 +137,7 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
         ),
         corpus=corpus,
         time=time,
-        request=request(material, first, time),
+        request=request(material, _record_of(batch.recommended, material.records), time),
         cost=_cost(material, first),
         margin=wishes.margin,
         trials=material.trials,
@@ -151,6 +152,13 @@ class _Memory:
     evidence: MemoryObservations
     loads: Loads | None
     largest: Prediction
+    gpu_bytes: float | None
+
+    def workers_at(self, setting: Speed) -> int | None:
+        """Return how many workers the GPU holds at a setting, by the bound; ``None`` if unknown."""
+        if self.gpu_bytes is None or setting.load is None or self.evidence.kind == RAM:
+            return None
+        return self.evidence.most_workers(self.gpu_bytes, setting.load)
 
 
 def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, _Memory]:
@@ -168,14 +176,19 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, _Memory]:
         loads = agreeing(loads, evidence.load_by_batch)
         capacity = _capacity(evidence, material.resources)
         largest = _predicted(material, evidence, capacity, loads, wishes.margin)
-        memory[words] = _Memory(evidence, loads, largest)
+        memory[words] = _Memory(evidence, loads, largest, capacity)
     if not memory:
         hint = f"see what there is: jobkit collect {shell_quote(material.run)}"
         raise JobkitError(f"{material.run}: {why or 'no point has succeeded yet'}", hint=hint)
     return memory
 
 
-def _params(params: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+def _record_of(chosen: Speed, records: Sequence[Record]) -> Record:
+    """Return a record of a setting."""
+    return next(record for record in records if record.point.params == chosen.params)
+
+
+def _params(params: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
     return tuple(sorted(params.items()))
 
 
@@ -194,6 +207,7 @@ def _measured(material: RunData, evidence: MemoryObservations, first: Record) ->
         kind=evidence.kind,
         capacity_bytes=_capacity(evidence, material.resources),
         overhead_bytes=evidence.overhead_bytes,
+        workers=evidence.workers,
     )
 
 
@@ -227,6 +241,7 @@ def _choice(
         ),
         leave_largest_out=fit.leave_largest_out if isinstance(fit, Fit) else None,
         binds=types.MEMORY if unsafe else _binds(chosen, speeds, own.largest),
+        most_workers=own.workers_at(chosen),
     )
     return choice, own
 
@@ -285,8 +300,8 @@ def _on_gpu(gpu: GpuKind, material: RunData, own: _Memory, margin: float, chosen
 
 def _binds(chosen: Speed, speeds: Sequence[Speed], largest: Prediction) -> str | None:
     """Return what keeps the batch from being larger than the recommended one, which is safe."""
-    batch = chosen.params.get(BATCH_SIZE, 0)
-    if any(setting.params.get(BATCH_SIZE, 0) > batch for setting in speeds):
+    batch = chosen.batch_size
+    if any(setting.batch_size > batch for setting in speeds):
         return types.THROUGHPUT
     if largest.reason:
         return None
@@ -297,6 +312,7 @@ def _binds(chosen: Speed, speeds: Sequence[Speed], largest: Prediction) -> str |
 
 def _cost(material: RunData, first: Record) -> types.Cost:
     known = [seconds for seconds in material.seconds if seconds is not None]
-    each = first.point.threads if first.point.device == "cpu" else 1
+    point = first.point
+    each = point.threads * point.workers if point.device == CPU else point.gpus
     tries = len(material.seconds)
     return types.Cost(seconds=each * sum(known), tries=tries, unknown=tries - len(known))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import CPU
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.fit.speed import Duration
@@ -72,25 +73,28 @@ def used_ram(record: Record) -> int | None:
     return max((peak for peak in (memory.ram_peak_bytes, cgroup) if peak is not None), default=None)
 
 
-def request(material: RunData, first: Record, time: Duration) -> Request | None:
+def request(material: RunData, chosen: Record, time: Duration) -> Request | None:
     """Return what to ask for, next to what was asked for and used; ``None`` if the spec is not known.
 
     Parameters
     ----------
     material
         What lies in the run folder.
-    first
-        A record that succeeded.
+    chosen
+        A record of the recommended setting.
     time
         Of the work to come: its upper end counts, if there is one.
     """
     asked = material.resources
     if asked is None:
         return None
+    point = chosen.point
+    same = (point.workers, point.gpus)
     well = [record for record in material.records if record.outcome is Outcome.OK]
-    peak = max((used for record in well if (used := used_ram(record))), default=None)
-    gpus = 0 if first.point.device == "cpu" else max(1, asked.gpus)
-    wanted = enough(asked, peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)
+    alike = [record for record in well if (record.point.workers, record.point.gpus) == same]
+    peak = max((used for record in alike if (used := used_ram(record))), default=None)
+    gpus = 0 if point.device == CPU else point.gpus
+    wanted = enough(asked.of(point), peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)
     own = material.site
     sites = [(own, True)] if own else []
     sites += [(site, False) for site in material.plain_sites if not own or site.scheduler != own.scheduler]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobkit.core.records import BATCH_SIZE, Batch, Record
+from jobkit.core.records import Batch, Record
 from jobkit.fit.gpus import GpuKind
 from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.lengths import Lengths
@@ -21,8 +21,7 @@ def within(speed: Speed, largest: Prediction) -> bool | None:
     """Return whether a setting stays within the bound of a prediction; ``None`` if nothing is known."""
     if largest.reason or speed.load is None:
         return None
-    size = speed.params.get(BATCH_SIZE, 0)
-    return largest.saturated or (size <= largest.safe_batch and speed.load <= largest.safe_load)
+    return largest.saturated or (speed.batch_size <= largest.safe_batch and speed.load <= largest.safe_load)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +188,9 @@ class Measured:
     capacity_bytes
         What the GPU has for a program; on a CPU the RAM that was asked for.
     overhead_bytes
-        What of it the allocator cannot have: the context, and what the GPU held before.
+        What of it the allocators cannot have: the contexts, and what the GPU held before.
+    workers
+        Processes that shared the GPU, or the CPU.
     """
 
     run: str
@@ -204,6 +205,7 @@ class Measured:
     kind: str
     capacity_bytes: int | None
     overhead_bytes: int | None
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +240,8 @@ class Choice:
     binds
         `THROUGHPUT`, `SATURATION`, `MEMORY` or `SWEEP`, which measured nothing larger; ``None``
         if nothing is predicted.
+    most_workers
+        How many workers the GPU holds with the recommended setting, by the bound; ``None`` if unknown.
     """
 
     settings: tuple[Speed, ...]
@@ -249,6 +253,7 @@ class Choice:
     lines: tuple[Line, ...]
     leave_largest_out: float | None
     binds: str | None
+    most_workers: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

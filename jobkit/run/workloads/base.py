@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import RUN_KNOBS, Knob, Value, declared
 from jobkit.core.terminal import suggest
 from jobkit.run.failure import describe_error
 
@@ -69,15 +70,15 @@ class Workload(Protocol):
     Attributes
     ----------
     KNOBS
-        The names that a spec may sweep, each a positive integer.
+        The knobs that a spec may sweep: names of whole numbers, or `jobkit.core.knobs.Knob`.
     NEEDS_MODEL
         Whether it needs a model folder on the node.
     """
 
-    KNOBS: ClassVar[tuple[str, ...]]
+    KNOBS: ClassVar[tuple[Knob | str, ...]]
     NEEDS_MODEL: ClassVar[bool]
 
-    def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Import the framework and load the model, without network."""
         ...
 
@@ -98,9 +99,9 @@ class Workload(Protocol):
         ...
 
 
-def knobs(name: str) -> tuple[str, ...] | None:
+def knobs(name: str) -> tuple[Knob, ...] | None:
     """Return the knobs of a shipped workload without importing its framework; ``None`` for any other."""
-    return getattr(workload_class(name), "KNOBS", None) if name in SHIPPED else None
+    return (*declared(workload_class(name).KNOBS), *RUN_KNOBS) if name in SHIPPED else None
 
 
 def workload_class(name: str, folder: str | None = None) -> type[Workload]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from jobkit.core.knobs import Knob, Value, numbers
 from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.run.workloads.base import Entity, Result
 
@@ -24,17 +25,17 @@ _WORD = re.compile(r"\w+")
 class Count:
     """Count the words of each paragraph; the load is items x characters of the longest."""
 
-    KNOBS: ClassVar[tuple[str, ...]] = (BATCH_SIZE,)
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE,)
     NEEDS_MODEL: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._batch_size = DEFAULT_BATCH_SIZE
         self._largest_call: int | None = None
 
-    def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Set the batch size; there is no model, no device and only one thread."""
         del model, device, threads
-        self._batch_size = params.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
+        self._batch_size = numbers(params).get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
 
     def items_per_call(self) -> int:
         """Return the batch size, in paragraphs."""

@@ -9,10 +9,12 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import Knob, declared
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import Say
 from jobkit.run.failure import describe_error
@@ -113,7 +115,7 @@ def checked_class(name: str, folder: str | None) -> type[Workload]:
         raise JobkitError(f"workload {name!r}: {workload!r} is not a class", hint=HINT)
     lacks = [f"no method {method}" for method in METHODS if not callable(getattr(workload, method, None))]
     knobs = getattr(workload, "KNOBS", None)
-    if not isinstance(knobs, tuple | list) or not all(isinstance(knob, str) for knob in knobs):
+    if not isinstance(knobs, tuple | list) or not all(isinstance(knob, str | Knob) for knob in knobs):
         lacks.append("no KNOBS, a tuple of the names that a sweep may vary")
     if not isinstance(getattr(workload, "NEEDS_MODEL", None), bool):
         lacks.append("no NEEDS_MODEL, True or False")
@@ -130,11 +132,12 @@ def code_folder(name: str, folder: str | None) -> str | None:
     return str(Path(file).parent) if file else folder
 
 
-def traits(name: str, folder: str | None, *, say: Say) -> tuple[bool, bool, list[str]]:
-    """Return whether a workload needs a model, whether it has ``lengths``, and its knobs."""
+def traits(name: str, folder: str | None, *, say: Say) -> tuple[bool, bool, list[dict[str, Any]]]:
+    """Return whether a workload needs a model, whether it has ``lengths``, and the fields of its knobs."""
     del say
     workload = checked_class(name, folder)
-    return workload.NEEDS_MODEL, callable(getattr(workload, "lengths", None)), list(workload.KNOBS)
+    knobs = [asdict(knob) for knob in declared(workload.KNOBS)]
+    return workload.NEEDS_MODEL, callable(getattr(workload, "lengths", None)), knobs
 
 
 def lengths(

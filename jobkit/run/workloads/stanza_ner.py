@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import Knob, Value, numbers
 from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.run.workloads.base import Entity, Heavy, Result
 from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING, columns_of, sentence_lengths
@@ -35,6 +36,7 @@ DEFAULT_BATCH_SIZE = 32
 PROCESSORS = "tokenize,ner"
 
 _BATCH_SIZE_IS = ("paragraphs_per_call", "sentences_per_ner_batch")
+_CUTS = (*_BATCH_SIZE_IS, "tokenizer_batch")
 _BLANK = re.compile(r"[\s\u0080-\u009f]+")
 """Characters that Stanza reads as white space, and writes as a space in a token's text."""
 _TOO_LONG = "<UNK>"
@@ -44,22 +46,17 @@ _TOO_LONG = "<UNK>"
 class StanzaNer:
     """Tag named entities with a Stanza pipeline; the module's docstring explains the knobs."""
 
-    KNOBS: ClassVar[tuple[str, ...]] = (
-        BATCH_SIZE,
-        "paragraphs_per_call",
-        "sentences_per_ner_batch",
-        "tokenizer_batch",
-    )
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE, *_CUTS)
     NEEDS_MODEL: ClassVar[bool] = True
 
     def __init__(self) -> None:
-        self._params: Mapping[str, int] = {}
+        self._params: Mapping[str, int] = {}  # those that are whole numbers
         self._pipeline: Any = None
         self._shapes: list[tuple[int, int]] = []  # of the NER batches of a call: sentences, characters
         self._largest: dict[str, int] = {}  # by knob
         self._heaviest: tuple[int, list[Any]] = (0, [])  # load and sentences of an NER batch
 
-    def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load the pipeline from a folder, without network, on exactly this device.
 
         Parameters
@@ -86,7 +83,7 @@ class StanzaNer:
         import torch
 
         torch.set_num_threads(threads)
-        self._params = dict(params)
+        self._params = numbers(params)
         self._pipeline = stanza.Pipeline(
             lang=language_of(model),
             dir=str(model),
@@ -182,7 +179,7 @@ class StanzaNer:
 
         The value of ``batch_size`` is the smaller of the two knobs that it stands for.
         """
-        largest = {name: self._largest.get(name) for name in self.KNOBS[1:]}
+        largest = {name: self._largest.get(name) for name in _CUTS}
         if BATCH_SIZE not in self._params:
             return largest
         values = [largest[name] for name in _BATCH_SIZE_IS if name not in self._params]

@@ -33,7 +33,7 @@ def slots(directives: Sequence[str], cpus: int) -> int:
 def submit_words(script: str, array: Array) -> tuple[str, ...]:
     """Return what follows the options of qsub: the array, its throttle, the script and its offset."""
     throttle = ("-tc", str(array.throttle)) if array.throttle else ()
-    return ("-t", f"{array.first}-{array.last}", *throttle, script, *array.words)
+    return (*array.option_words, "-t", f"{array.first}-{array.last}", *throttle, script, *array.words)
 
 
 def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:

@@ -26,7 +26,8 @@ def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
 
     ``--test-only`` prints its answer, good or bad, on stderr, and uses up a job id (measured).
     """
-    tested = ("sbatch", "--test-only", f"--array={array.first}-{array.last}", script)
+    span = f"--array={array.first}-{array.last}"
+    tested = ("sbatch", "--test-only", *array.option_words, span, script)
     asked = [
         Check(NODES, partial(_partition_refusal, request)),
         Check(tested, _test_only_refusal, _start_estimate),

@@ -45,7 +45,7 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     waits = (f"--dependency=afterany:{':'.join(job.id for job in after)}",) if after else ()
     throttle = f"%{array.throttle}" if array.throttle else ""
     span = f"--array={array.first}-{array.last}{throttle}"
-    return ("sbatch", "--parsable", *waits, span, script, *array.words)
+    return ("sbatch", "--parsable", *waits, *array.option_words, span, script, *array.words)
 
 
 def limit_argv() -> tuple[str, ...]:

@@ -182,7 +182,7 @@ activate || fail environment "the environment could not be activated; the log sa
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
-export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST'
+export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK'
 "$python" -c 'import jobkit.run.work' || fail environment "$python cannot import jobkit on $HOSTNAME"
 
 # What other points found may make this one needless: then it ends here, before anything is staged.

@@ -188,7 +188,7 @@ activate || fail environment "the environment could not be activated; the log sa
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
-export JOBKIT_RECORD=QUEUE
+export JOBKIT_RECORD='QUEUE NSLOTS'
 export NOTE='it'"'"'s quoted'
 "$python" -c 'import jobkit.run.work' || fail environment "$python cannot import jobkit on $HOSTNAME"
 

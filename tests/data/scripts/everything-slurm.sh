@@ -187,7 +187,7 @@ activate || fail environment "the environment could not be activated; the log sa
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
-export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST'
+export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK'
 export NOTE='it'"'"'s quoted'
 "$python" -c 'import jobkit.run.work' || fail environment "$python cannot import jobkit on $HOSTNAME"
 

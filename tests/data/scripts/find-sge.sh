@@ -54,7 +54,7 @@ activate
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
-export JOBKIT_RECORD=QUEUE
+export JOBKIT_RECORD='QUEUE NSLOTS'
 
 # Each turn settles the try before, and prints the number of the next point, or nothing.
 while [[ -z $signalled ]] && next=$("$python" -m jobkit.fit.search "$run") && [[ $next ]]; do

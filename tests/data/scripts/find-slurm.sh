@@ -50,7 +50,7 @@ activate
 export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
-export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST'
+export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK'
 export NOTE='it'"'"'s quoted'
 
 # Each turn settles the try before, and prints the number of the next point, or nothing.

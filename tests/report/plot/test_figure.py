@@ -55,7 +55,7 @@ def needed(size: float) -> int:
 
 def measured(of: Point, *, work_s: float = 8.0, gpu: Gpu = CARD) -> Record:
     """Return a record whose need is 0.25 GiB and 0.01 GiB for each paragraph of the batch."""
-    size = of.params["batch_size"]
+    size = of.numbers["batch_size"]
     made = record(of, work_s=work_s)
     assert made.summary is not None
     loaded = replace(made.summary, load_max=LOAD * size)
@@ -64,7 +64,7 @@ def measured(of: Point, *, work_s: float = 8.0, gpu: Gpu = CARD) -> Record:
 
 def a_run(folder: Path, *, repeats: int = 2, sizes: Sequence[int] = SIZES, gpu: Gpu = CARD) -> Path:
     """Make a run that is faster the larger the batch, by less and less, and scatters a little."""
-    works = [(p, 8 + 200 / p.params["batch_size"] + 0.1 * p.repeat) for p in grid(sizes, repeats)]
+    works = [(p, 8 + 200 / p.numbers["batch_size"] + 0.1 * p.repeat) for p in grid(sizes, repeats)]
     return write_records(folder, [measured(point, work_s=work_s, gpu=gpu) for point, work_s in works])
 
 
@@ -84,8 +84,8 @@ def with_trials(folder: Path) -> Path:
     trials = [
         Trial(
             index=one.index,
-            batch_size=one.params["batch_size"],
-            load=one.params["batch_size"] * LOAD,
+            batch_size=one.numbers["batch_size"],
+            load=one.numbers["batch_size"] * LOAD,
             capacity_bytes=8 * GIB,
             expected_bytes=7.5 * GIB,
             bound_bytes=7.8 * GIB,
@@ -226,7 +226,7 @@ def test_another_knob_makes_series_with_markers_and_lines_of_their_own(tmp_path:
 
 
 def test_knobs_that_move_together_make_one_series(tmp_path: Path) -> None:
-    sizes = [(point, point.params["batch_size"]) for point in grid(SIZES, 2)]
+    sizes = [(point, point.numbers["batch_size"]) for point in grid(SIZES, 2)]
     points = [replace(point, params={"batch_size": n, "tokenizer_batch": n}) for point, n in sizes]
     run = write_records(tmp_path / "run", map(measured, points))
     assert len(error_bars(panels(drawn(run))[1])) == 1

@@ -98,14 +98,24 @@ def test_a_smaller_setting_that_only_scatter_left_out_is_named() -> None:
     assert "The next smaller" not in text()
     assert "The next smaller" not in text(material(records(sizes=(220,))))
     wide = {85: (258.0, 318.0), 130: (302.0, 306.0)}
-    told = [measured(one, wide[one.params["batch_size"]][one.repeat - 1]) for one in grid((85, 130), 2)]
+    told = [measured(one, wide[one.numbers["batch_size"]][one.repeat - 1]) for one in grid((85, 130), 2)]
     said = text(material(told))
     assert "The next smaller, batch_size 85, is 5.3 % slower than the fastest, which is within the" in said
 
 
+def test_how_many_workers_fit_is_said() -> None:
+    shared = [
+        replace(one, point=replace(one.point, workers=4, params={**one.point.params, "workers": 4}))
+        for one in records()
+    ]
+    said = text(material(shared))
+    assert re.search(r"At most \d+ workers fit this GPU", said)
+    assert "The contexts of the 4 workers are" in said
+
+
 def test_what_binds() -> None:
     assert "The limit is throughput: larger batches were measured" in text()
-    growing = [measured(one, one.params["batch_size"]) for one in grid((40, 85, 130, 175, 220))]
+    growing = [measured(one, one.numbers["batch_size"]) for one in grid((40, 85, 130, 175, 220))]
     said = text(material(growing))
     assert "The limit is the text" in said
     assert "It is the fastest that was measured." in said

@@ -47,7 +47,7 @@ def true_largest(card_bytes: int) -> int:
 def on_cpu(sizes: Sequence[int] = (40, 85, 130, 175, 220)) -> list[Record]:
     found = []
     for one in grid(sizes, device="cpu"):
-        load = LOADS.own(one.params["batch_size"])
+        load = LOADS.own(one.numbers["batch_size"])
         told = record(one)
         assert told.summary
         peak = Memory(maxrss_bytes=GIB + 4_000 * load)
@@ -115,7 +115,7 @@ def test_cards_come_to_mind_where_none_is_named() -> None:
 
 def test_the_largest_measured_binds_by_memory_or_by_the_text() -> None:
     points = grid((40, 85, 130, 175, 220), 2)
-    growing = [measured(point, point.params["batch_size"] + point.repeat) for point in points]
+    growing = [measured(point, point.numbers["batch_size"] + point.repeat) for point in points]
     assert told(*growing).batch.binds == types.SATURATION
     small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
     found = told(*small)
@@ -125,12 +125,12 @@ def test_the_largest_measured_binds_by_memory_or_by_the_text() -> None:
 
 def test_what_is_recommended_is_safe_or_it_is_said() -> None:
     """Also with a margin: a batch that ran within the bound's reach may not run again."""
-    growing = [measured(one, one.params["batch_size"]) for one in grid((40, 85, 130, 175, 220), 2)]
+    growing = [measured(one, one.numbers["batch_size"]) for one in grid((40, 85, 130, 175, 220), 2)]
     small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
     seen: list[tuple[int, str | None]] = []
     for percent in range(0, 100, 5):
         found = told(*small, wishes=RecommendOptions(gpus=(), margin=percent / 100))
-        size, safe = found.batch.recommended.params["batch_size"], found.batch.largest.safe_batch
+        size, safe = found.batch.recommended.batch_size, found.batch.largest.safe_batch
         seen.append((size, found.batch.binds))
         if size > safe:
             assert (size, found.batch.binds) == (40, types.MEMORY)
@@ -151,7 +151,7 @@ def test_without_lengths_the_load_grows_with_the_batch_and_that_is_said() -> Non
 def test_a_sweep_of_another_knob_has_no_largest_batch() -> None:
     changed = [
         replace(
-            one, point=replace(one.point, params={"sentences_per_ner_batch": one.point.params["batch_size"]})
+            one, point=replace(one.point, params={"sentences_per_ner_batch": one.point.numbers["batch_size"]})
         )
         for one in records()
     ]
@@ -212,7 +212,7 @@ def test_each_value_of_another_knob_has_a_line_of_its_own() -> None:
             both.append(replace(one, point=point, needs=more))
     lines = {}
     for value in (1, 2):
-        alone = [one for one in both if one.point.params["sentences_per_ner_batch"] == 10 * value]
+        alone = [one for one in both if one.point.numbers["sentences_per_ner_batch"] == 10 * value]
         lines[f"sentences_per_ner_batch {10 * value}"] = told(*alone).batch.largest
     found = told(*both).batch
     (other,) = found.lines

@@ -1,0 +1,80 @@
+"""Knobs: what a sweep varies, with the type and the values of each. Standard library only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Value = int | str
+"""Of a knob: a whole number above 0, or a word."""
+
+BATCH_SIZE = "batch_size"
+"""The knob that every workload has."""
+LOAD_KNOBS = (BATCH_SIZE, "sentences_per_ner_batch")
+"""The knobs with which the load of a batch grows, unless a workload declares others."""
+CPU, CUDA = "cpu", "cuda"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """One knob.
+
+    Attributes
+    ----------
+    name
+        As in a spec.
+    words
+        Its values, if they are words; empty if they are whole numbers above 0.
+    grows_load
+        Whether the load of a batch grows with it. Such knobs decide the order of the points and
+        which points are pruned.
+    devices
+        The devices on which it means something: ``cpu``, ``cuda``.
+    """
+
+    name: str
+    words: tuple[str, ...] = ()
+    grows_load: bool = False
+    devices: tuple[str, ...] = (CPU, CUDA)
+
+    @property
+    def expected(self) -> str:
+        """Its values in words."""
+        return f"one of {', '.join(self.words)}" if self.words else "a whole number above 0"
+
+
+WORKERS, THREADS, GPUS, ORDER = "workers", "threads", "gpus", "order"
+ORDERS = ("load", "text")
+RUN_KNOBS = (
+    Knob(name=WORKERS),
+    Knob(name=THREADS),
+    Knob(name=GPUS, devices=(CUDA,)),
+    Knob(name=ORDER, words=ORDERS),
+)
+"""The knobs that every workload has, because jobkit itself obeys them."""
+
+
+def declared(knobs: Iterable[Knob | str]) -> tuple[Knob, ...]:
+    """Return the knobs that a workload declares; a name alone stands for whole numbers."""
+    return tuple(
+        Knob(name=knob, grows_load=knob in LOAD_KNOBS) if isinstance(knob, str) else knob for knob in knobs
+    )
+
+
+def from_fields(fields: Mapping[str, Any]) -> Knob:
+    """Return a knob from its fields, as JSON holds them."""
+    return Knob(**{**fields, "words": tuple(fields["words"]), "devices": tuple(fields["devices"])})
+
+
+def numbers(params: Mapping[str, Value]) -> dict[str, int]:
+    """Return the knobs of a setting whose values are whole numbers."""
+    return {name: value for name, value in params.items() if isinstance(value, int)}
+
+
+def sort_key(value: Value | None) -> tuple[float, str]:
+    """Return a key that sorts the values of a knob: numbers, words, then no value."""
+    if isinstance(value, str):
+        return math.inf, value
+    return (math.inf, "~") if value is None else (value, "")

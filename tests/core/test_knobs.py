@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.knobs import RUN_KNOBS, Knob, declared, from_fields, sort_key
+from jobkit.core.records import Point
+from tests.support.builders import point
+
+settings = st.dictionaries(st.sampled_from("abc"), st.integers(1) | st.sampled_from(["x", "load"]))
+
+
+def test_a_name_alone_declares_whole_numbers() -> None:
+    mode = Knob(name="mode", words=("slow", "fast"), devices=("cuda",))
+    batch, other, same = declared(("batch_size", "width", mode))
+    assert (batch.grows_load, other.grows_load, same) == (True, False, mode)
+    assert (batch.expected, mode.expected) == ("a whole number above 0", "one of slow, fast")
+
+
+def test_a_knob_passes_through_json() -> None:
+    for knob in RUN_KNOBS:
+        listed = {
+            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(knob).items()
+        }
+        assert from_fields(listed) == knob
+
+
+@given(settings)
+def test_a_point_keeps_numbers_and_words(params: dict[str, int | str]) -> None:
+    read = from_json(Point, to_json(replace(point(1), params=params)), where="x")
+    assert read.params == params
+    assert read.numbers == {name: value for name, value in params.items() if not isinstance(value, str)}
+
+
+@given(st.lists(st.integers(1) | st.sampled_from(["x", "load"]) | st.none()))
+def test_numbers_come_before_words_and_no_value_last(values: list[int | str | None]) -> None:
+    ordered = sorted(values, key=sort_key)
+    whole = [value for value in ordered if isinstance(value, int)]
+    assert ordered[len(whole) :] == sorted(filter(None, ordered[len(whole) :]), key=str) + [
+        None
+    ] * values.count(None)
