@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 from jobkit.core.errors import JobkitError
 
-SCHEMA = 1
+SCHEMA = 2
+"""Of points and records. 1 had one process, and whole numbers alone as values of knobs."""
 
 
 T = TypeVar("T")

@@ -141,6 +141,43 @@ class Sampler:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one of several worker processes did.
+
+    Attributes
+    ----------
+    worker
+        Its number, from 0.
+    gpu_uuid
+        The GPU that it worked on; ``None`` on a CPU.
+    items, batches
+        Its part of the work.
+    work_s
+        The sum of its batches' seconds.
+    idle_s
+        From its last batch to the last batch of all: nothing was left in the queue for it.
+    load_s
+        Seconds to load the model.
+    context_bytes, weights_bytes, allocated_peak_bytes, reserved_peak_bytes, maxrss_bytes
+        As in `Memory`, of this process. NVML cannot always tell processes apart: then the context is an
+        equal part of what the processes of a GPU hold beyond torch's reserve.
+    """
+
+    worker: int
+    gpu_uuid: str | None = None
+    items: int = 0
+    batches: int = 0
+    work_s: float = 0.0
+    idle_s: float = 0.0
+    load_s: float | None = None
+    context_bytes: int | None = None
+    weights_bytes: int | None = None
+    allocated_peak_bytes: int | None = None
+    reserved_peak_bytes: int | None = None
+    maxrss_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """Totals and means over the batches.
 
@@ -151,7 +188,8 @@ class Summary:
     items, sentences, characters, batches
         The work done.
     work_s
-        The sum of the batches' seconds: no loading, no warm-up, no writing.
+        The sum of the batches' seconds: no loading, no warm-up, no writing. With several workers, from
+        the beginning of the first batch to the end of the last.
     items_per_s
         ``items / work_s``.
     batch_mean_s, batch_p50_s, batch_p95_s

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jobkit.core.json_codec import SCHEMA
-from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Summary
+from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Share, Summary
 
 BATCH_SIZE = "batch_size"
 """The knob that every workload has."""
@@ -116,7 +116,14 @@ class Point:
     allocator
         The value of ``PYTORCH_ALLOC_CONF``, or ``None`` for PyTorch's default.
     threads
-        CPU threads for the framework.
+        CPU threads for the framework, in each worker.
+    workers
+        Processes that share each GPU of the point, or the CPU.
+    gpus
+        GPUs of the point, each with ``workers`` processes; on a CPU it is 1.
+    hang_s
+        With several processes, the try ends if a batch takes longer than this and than 20 times the
+        longest batch so far.
     cap_bytes
         Limit of what torch's allocator may reserve, the CUDA context on top; ``None`` for no limit.
     trial
@@ -139,6 +146,9 @@ class Point:
     order: str
     allocator: str | None
     threads: int
+    workers: int = 1
+    gpus: int = 1
+    hang_s: int = 60
     cap_bytes: int | None = None
     trial: bool = False
     workload_folder: str | None = None
@@ -158,6 +168,8 @@ class Batch:
         Its size; characters as read.
     longest_sentence_chars
         Length of its longest sentence as the framework sees it.
+    worker
+        Number of the process that did it, from 0.
     load
         The padded size: for Stanza NER the largest, over the NER batches of this
         call, of sentences x characters of the longest; else the workload's own.
@@ -176,6 +188,7 @@ class Batch:
     index: int
     first_item: int
     items: int
+    worker: int = 0
     sentences: int | None = None
     tokens: int | None = None
     characters: int
@@ -236,6 +249,9 @@ class Record:
         The load of the batch that ran out of memory, if the workload reports it; else ``None``.
     retries
         How often the allocator emptied its cache and tried again during the batches.
+    workers
+        What each process did, if there were several; then ``memory`` holds the largest of each figure
+        of one process, and of NVML and of the resident memory the sum over all.
     started_at, ended_at
         UTC, ISO 8601.
     """
@@ -263,4 +279,5 @@ class Record:
     needs: tuple[Need, ...] = ()
     failed_load: int | None = None
     retries: int | None = None
+    workers: tuple[Share, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
