@@ -46,6 +46,20 @@ def run(task: Task, signals: Signals) -> Outcome:
 
 def _run_steps(state: Try, stack: ExitStack) -> None:
     """Do all that a signal may interrupt: prepare, warm up, work, measure the need."""
+    point = state.task.point
+    if point.workers * point.gpus > 1:
+        from jobkit.run.supervisor import supervise  # what one process does not need to import
+
+        supervise(state, stack)
+    else:
+        _work_here(state, stack)
+
+
+# -- one process
+
+
+def _work_here(state: Try, stack: ExitStack) -> None:
+    """Do all the work in this process."""
     [measured] = state.workers
     stack.callback(steps.read_maxrss, measured)
     paragraphs = steps.read_inputs(state)
