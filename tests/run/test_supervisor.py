@@ -4,6 +4,9 @@ import hashlib
 import os
 import re
 import signal
+import subprocess
+import sys
+import textwrap
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,14 +23,17 @@ from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record
 from jobkit.planning.sample import sample_text
 from jobkit.run import process, work
 from jobkit.run.failure import CAUGHT_SIGNALS, Signals, TryFailed
+from jobkit.run.measure.need import SEARCHED
 from jobkit.run.measure.sampler import process_tree
 from jobkit.run.paragraphs import Call
 from jobkit.run.record import Task
 from jobkit.run.supervisor import HANG_FACTOR, Queue
 from tests.support.builders import point
 from tests.support.disks import disk
+from tests.workloads.held import BYTES_PER_LOAD
 from tests.workloads.told import MEET, TERM, WAIT
 
+GIB = 2**30
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 PLAIN = replace(
     point(params={"batch_size": 1}, device="cpu"),
@@ -222,19 +228,88 @@ def test_on_a_full_disk_the_record_is_kept(tmp_path: Path, monkeypatch: pytest.M
         assert 0 < found.summary.items < 2000
 
 
-def test_a_real_tagger_finds_the_same_with_two_workers_and_the_supervisor_needs_no_torch(
-    tmp_path: Path, tiny_model: ModelRef
-) -> None:
+def test_a_real_tagger_finds_the_same_with_two_workers(tmp_path: Path, tiny_model: ModelRef) -> None:
     (tmp_path / "model").symlink_to(tiny_model.path)
     tagger = replace(PLAIN, workload="stanza-ner", model=tiny_model, params={"batch_size": 8}, order="load")
-    entities = []
-    for workers in (1, 2):
-        found = tried(tmp_path, replace(tagger, workers=workers), sample_text(40))
-        assert found.outcome is Outcome.OK, found.message
-        entities.append((tmp_path / ENTITIES_FILE).read_bytes())
-    assert entities[0] == entities[1]
-    assert len(entities[0].splitlines()) > 10
+    assert tried(tmp_path, replace(tagger, workers=1), sample_text(40)).outcome is Outcome.OK
+    alone = (tmp_path / ENTITIES_FILE).read_bytes()
+    files.write_atomically(tmp_path / "point", json_codec.to_json(tagger))
+    found = apart(tmp_path, sample_text(40), "assert not {'torch', 'stanza'} & set(sys.modules)")
+    assert found.outcome is Outcome.OK, found.message
+    assert (tmp_path / ENTITIES_FILE).read_bytes() == alone
+    assert len(alone.splitlines()) > 10
     assert {"torch", "stanza"} <= set(found.versions)
+
+
+def apart(folder: Path, text: str, then: str = "", **env: str) -> Record:
+    """Run one try of the point in a folder by a fresh Python, which then runs a line; return its record."""
+    code = f"""\
+        import sys
+        from pathlib import Path
+        from jobkit.core import json_codec
+        from jobkit.core.records import Point
+        from tests.run.test_supervisor import tried
+        folder = Path({str(folder)!r})
+        point = json_codec.from_json(Point, (folder / "point").read_text(), where="point")
+        tried(folder, point, {text!r})
+        {then}
+    """
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    subprocess.run(argv, env={**os.environ, **env}, check=True, timeout=120)
+    return json_codec.from_json(Record, (folder / RECORD_FILE).read_text(), where="record")
+
+
+# -- on GPUs that are not there
+
+LOAD = len("Paragraph 19 has very very very very very few words.")
+"""Of the heaviest call of one paragraph."""
+ON_CARDS = replace(
+    PLAIN, workload="oncard:OnCard", device="cuda", order="load", allocator=SEARCHED, gpus=2, workers=2
+)
+
+
+def on_cards(folder: Path, of: Point) -> Record:
+    """Run one try on two GPUs that are not there."""
+    (folder / "held").mkdir()
+    files.write_atomically(folder / "point", json_codec.to_json(of))
+    return apart(
+        folder,
+        COUNTED,
+        PYTHONPATH=os.pathsep.join(map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS.parents[1]))),
+        FAKE_CARD="T4",
+        FAKE_CARDS="2",
+        FAKE_HELD=str(folder / "held"),
+        CUDA_VISIBLE_DEVICES="0,1",
+    )
+
+
+def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(tmp_path: Path) -> None:
+    found = on_cards(tmp_path, ON_CARDS)
+    assert (found.outcome, found.message) == (Outcome.OK, "")
+    assert [share.gpu_uuid for share in found.workers] == ["GPU-0", "GPU-1"] * 2
+    assert {share.context_bytes for share in found.workers} == {GIB // 4}
+    assert found.gpu
+    assert (found.gpu.uuid, found.gpu.foreign_processes) == ("GPU-0", 0)
+    seen = found.memory
+    assert (seen.context_bytes, seen.device_idle_bytes, seen.weights_bytes) == (GIB // 4, GIB, 1000)
+    assert seen.process_peak_bytes
+    assert seen.device_peak_bytes == GIB + seen.process_peak_bytes
+    assert seen.process_peak_bytes >= 4 * GIB // 4 + BYTES_PER_LOAD * LOAD
+
+
+def test_the_need_is_measured_by_the_worker_of_the_heaviest_batch_when_it_is_alone(tmp_path: Path) -> None:
+    found = on_cards(tmp_path, ON_CARDS)
+    done = batches(tmp_path)
+    assert found.summary
+    assert found.summary.load_max == max(batch.load for batch in done)
+    assert len(found.needs) == 1, "it would have failed with other processes on the GPU"
+
+
+def test_a_worker_that_runs_out_of_gpu_memory_leaves_the_load(tmp_path: Path) -> None:
+    found = on_cards(tmp_path, replace(ON_CARDS, cap_bytes=BYTES_PER_LOAD * 30))
+    assert found.outcome is Outcome.GPU_OOM
+    assert re.match(r"worker \d: \S+ OutOfMemoryError: CUDA out of memory", found.message)
+    assert found.failed_load
 
 
 # -- the queue
