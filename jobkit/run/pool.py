@@ -11,7 +11,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -26,7 +27,7 @@ from jobkit.run.record import Done, Report, Task, Try
 TICK_S = 1.0
 """The longest time without a look at processes and calls."""
 END_S = 10.0
-"""The time that a worker has to end before it is killed."""
+"""The time that a worker has to end, by itself or when it is killed."""
 BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """The signals that workers never get: a scheduler may send them to all processes of a job."""
 
@@ -79,14 +80,16 @@ class Pool:
         Raises
         ------
         TryFailed
-            If a worker failed or died.
+            If a worker failed or died; the reports of the others come first.
         """
         ready = wait(self._connections.values(), TICK_S)
-        for number, connection in list(self._connections.items()):
-            if connection in ready:
-                yield number, self._receive(number)
-            elif not ready and self._processes[number].poll() is not None:
-                raise self._death(number)
+        heard = {number: self._receive(number) for number in self if self._connections[number] in ready}
+        # A child of a dead worker may keep its connection open.
+        dead = [] if ready else [number for number in self if self._processes[number].poll() is not None]
+        yield from ((number, done) for number, done in heard.items() if not isinstance(done, TryFailed))
+        for failure in (*heard.values(), *map(self._death, dead)):
+            if isinstance(failure, TryFailed):
+                raise failure
 
     def end(self, numbers: Iterable[int]) -> None:
         """End workers that have nothing to do, and wait until their memory is free."""
@@ -97,35 +100,40 @@ class Pool:
             try:
                 self._processes[number].wait(END_S)
             except subprocess.TimeoutExpired:
-                self._kill(number)
+                self._kill([self._processes[number]])
 
     def close(self) -> None:
         """Kill all workers that have not ended."""
-        for number in self._processes:
-            self._kill(number)
+        self._kill(list(self._processes.values()))
         for connection in self._connections.values():
             connection.close()
 
-    def _kill(self, number: int) -> None:
-        worker = self._processes[number]
-        for pid in process_tree(worker.pid) if worker.poll() is None else ():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        worker.wait()
+    @staticmethod
+    def _kill(workers: Sequence[subprocess.Popen[bytes]]) -> None:
+        """Kill workers and their children; wait for them, but not for ever: a GPU's driver may hold one."""
+        for worker in workers:
+            for pid in process_tree(worker.pid) if worker.poll() is None else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        deadline_s = time.monotonic() + END_S
+        for worker in workers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.wait(max(0.0, deadline_s - time.monotonic()))
 
     def _send(self, number: int, message: Order | Task) -> None:
         with contextlib.suppress(OSError):  # it has died: the next look at its connection shows it
             self._connections[number].send(message)
 
-    def _receive(self, number: int) -> Done | None:
+    def _receive(self, number: int) -> Done | TryFailed | None:
+        """Return what a worker has done, or why it failed."""
         try:
             report = self._connections[number].recv()
         except (EOFError, OSError):
-            raise self._death(number) from None
+            return self._death(number)
         self._reported[number] = report.measured
         if report.failure:
             outcome, message = report.failure
-            raise TryFailed(outcome, f"worker {number}: {message}")
+            return TryFailed(outcome, f"worker {number}: {message}")
         return report.done
 
     def _death(self, number: int) -> TryFailed:

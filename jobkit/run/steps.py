@@ -206,7 +206,8 @@ def ask_workload(
     """
     try:
         effective = dict(workload.effective()) if worked else {}
-        measured.versions = {name: str(version) for name, version in workload.versions().items()}
+        if not measured.versions:
+            measured.versions = {name: str(version) for name, version in workload.versions().items()}
         measured.effective = effective
         attempted = getattr(workload, "attempted_load", None)
         if error and attempted:

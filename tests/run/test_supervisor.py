@@ -268,7 +268,7 @@ ON_CARDS = replace(
 )
 
 
-def on_cards(folder: Path, of: Point) -> Record:
+def on_cards(folder: Path, of: Point, **env: str) -> Record:
     """Run one try on two GPUs that are not there."""
     (folder / "held").mkdir()
     files.write_atomically(folder / "point", json_codec.to_json(of))
@@ -280,6 +280,7 @@ def on_cards(folder: Path, of: Point) -> Record:
         FAKE_CARDS="2",
         FAKE_HELD=str(folder / "held"),
         CUDA_VISIBLE_DEVICES="0,1",
+        **env,
     )
 
 
@@ -303,6 +304,12 @@ def test_the_need_is_measured_by_the_worker_of_the_heaviest_batch_when_it_is_alo
     assert found.summary
     assert found.summary.load_max == max(batch.load for batch in done)
     assert len(found.needs) == 1, "it would have failed with other processes on the GPU"
+
+
+def test_a_signal_while_the_need_is_measured_ends_that_and_not_the_try(tmp_path: Path) -> None:
+    found = on_cards(tmp_path, ON_CARDS, ON_CARD_TERM="1")
+    assert (found.outcome, found.signal, found.needs) == (Outcome.OK, None, ())
+    assert len(batches(tmp_path)) == 20
 
 
 def test_a_worker_that_runs_out_of_gpu_memory_leaves_the_load(tmp_path: Path) -> None:

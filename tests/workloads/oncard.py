@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +13,10 @@ from tests.workloads.held import BYTES_PER_LOAD, Tells
 
 
 class OnCard(Tells):
-    """Counts, and holds memory for each unit of load; its heaviest batch needs a GPU without others."""
+    """Counts, and holds memory for each unit of load; its heaviest batch needs a GPU without others.
+
+    With ``ON_CARD_TERM`` it stops its supervisor then.
+    """
 
     def load(self, model: Path | None, device: str, params: Mapping[str, int], threads: int) -> None:
         """Take the GPU that torch has."""
@@ -30,4 +36,7 @@ class OnCard(Tells):
         running = pynvml.nvmlDeviceGetComputeRunningProcesses(self.card.uuid)
         if len(running) != 1:
             raise ValueError(f"not alone: {running}")
+        if "ON_CARD_TERM" in os.environ:
+            os.kill(os.getppid(), signal.SIGTERM)
+            time.sleep(600)
         self.card.hold(BYTES_PER_LOAD * self.attempted)
