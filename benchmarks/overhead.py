@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist, median
 from typing import TextIO
@@ -26,7 +26,7 @@ from jobkit.core import json_codec
 from jobkit.core.paths import cache_dir
 from jobkit.planning.models import find_model
 from jobkit.planning.sample import sample_text
-from jobkit.run import work
+from jobkit.run import steps
 from jobkit.run.measure import nvml
 from jobkit.run.measure.device import Device, open_device
 from jobkit.run.measure.sampler import Sampling, sampling
@@ -92,7 +92,8 @@ class Stage:
         return pid
 
     def _measured(self, index: int, call: Call) -> None:
-        batch, _ = work.run_call(index, call, self.workload, self.device)
+        batch, _ = steps.run_call(call, self.workload, self.device)
+        batch = replace(batch, index=index)
         self.lines.write(json_codec.to_json(batch) + "\n")
         self.lines.flush()
 
@@ -133,7 +134,10 @@ def compare(setting: Setting, folder: Path) -> list[Row]:
     todo = calls(text, setting.batch_size, order="load", cap=setting.batch_size)
     seen = Seen()
     uuid = nvml.visible_uuid(device.cuda_uuid) if setting.device == "cuda" else None
-    with sampling(uuid) as sampler, (folder / "batches.jsonl").open("a", encoding="utf-8") as lines:
+    with (
+        sampling([uuid] if uuid else []) as sampler,
+        (folder / "batches.jsonl").open("a", encoding="utf-8") as lines,
+    ):
         stage = Stage(workload, device, sampler, lines)
         _pair(stage, todo, Seen(), first=0)  # warm-up
         for number in range(setting.pairs):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Memory by instrument.
+    """Memory by instrument. Of several workers a figure of one process is the largest of any worker.
 
     Attributes
     ----------
@@ -22,13 +22,15 @@ class Memory:
     activations_bytes
         torch's allocated peak above the weights.
     other_bytes
-        NVML's process peak less the three above: allocator slack, kernels, workspaces.
+        NVML's process peak less the three above, of all workers: allocator slack, kernels, workspaces.
     allocated_peak_bytes, reserved_peak_bytes
         Peaks of torch's allocator over all batches.
     process_peak_bytes, device_peak_bytes, device_idle_bytes
-        Sampled from NVML; ``device_idle_bytes`` before this process opened the GPU.
+        Sampled from NVML; ``device_idle_bytes`` before a worker opened the GPU. The sum over all workers,
+        and over all GPUs of the point.
     rss_peak_bytes
-        Largest sampled sum of the resident memory of the worker and its children.
+        Largest sampled sum of the resident memory of the worker and its children, or of the supervisor,
+        its workers and theirs.
     maxrss_bytes
         The kernel's high-water mark of the worker (``ru_maxrss``).
     rss_before_bytes, rss_model_bytes
@@ -94,7 +96,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """The GPU that the try ran on.
+    """The GPU that the try ran on, or its first worker.
 
     Attributes
     ----------
@@ -129,7 +131,8 @@ class Sampler:
     memory_query
         ``v2`` or ``v1``: the NVML memory call that answered (v1 counts the driver's reserve as used).
     utilisation_mean_percent, power_mean_w, power_max_w
-        Of the GPU, sampled once a second over the batches.
+        Of the GPU, sampled once a second over the batches; of several GPUs the mean utilisation, and the
+        sum of their power.
     """
 
     period_s: float | None = None

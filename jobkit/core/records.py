@@ -170,7 +170,7 @@ class Batch:
     Attributes
     ----------
     index
-        In order of work, from 0.
+        In order of work, from 0; with several workers in the order of their ends.
     first_item
         Number of its first paragraph in the text, from 0.
     items, sentences, tokens, characters
@@ -239,7 +239,8 @@ class Record:
     Attributes
     ----------
     outcome
-        One word; after a signal it is provisional, and only the scheduler's accounting may overrule it.
+        One word; after a signal, or if a worker was killed outright, it is provisional, and only the
+        scheduler's accounting may overrule it.
     message
         The error in one line; empty if the try succeeded.
     signal
@@ -251,7 +252,7 @@ class Record:
     versions
         Of Python, jobkit, and the frameworks that the workload uses.
     load_s, warm_up_s
-        Seconds to load the model and to warm up.
+        Seconds to load the model and to warm up; of several workers the longest.
     needs
         Of the heaviest batches, on a GPU; the largest load first.
     failed_load

@@ -128,6 +128,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         allocator=_allocator(spec) if inputs.device == CUDA else None,
         threads=given[THREADS],
         workers=given[WORKERS],
+        hang_s=spec.hang_s,
         gpus=max(1, given[GPUS]) if inputs.device == CUDA else 1,
         load_knobs=inputs.load_knobs,
         workload_folder=inputs.workload_folder,

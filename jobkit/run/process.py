@@ -1,4 +1,4 @@
-"""What a record holds about the worker's process: environment variables, cgroup. Standard library only."""
+"""What the worker knows of its own process: environment variables, cgroup. Standard library only."""
 
 from __future__ import annotations
 
@@ -33,8 +33,29 @@ def cgroup_peak() -> int | None:
     documentation, cgroup-v2).
     """
     with contextlib.suppress(OSError, ValueError):
-        lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
-        group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
-        if group is not None:
-            return int((Path("/sys/fs/cgroup") / group / "memory.peak").read_text(encoding="ascii"))
+        if group := _cgroup():
+            return int((group / "memory.peak").read_text(encoding="ascii"))
     return None
+
+
+def oom_kills() -> int | None:
+    """Return how many processes of this process's cgroup v2 the kernel has killed for lack of memory.
+
+    The nearest group that counts them is read: groups above it also hold other jobs. ``None`` as for
+    `cgroup_peak`.
+    """
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        group = _cgroup()
+        for folder in (group, *group.parents) if group else ():
+            events = folder / "memory.events"
+            if events.is_file():
+                counts = dict(line.split() for line in events.read_text(encoding="ascii").splitlines())
+                return int(counts["oom_kill"])
+    return None
+
+
+def _cgroup() -> Path | None:
+    """Return the folder of this process's cgroup v2, if it has one."""
+    lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+    group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
+    return None if group is None else Path("/sys/fs/cgroup") / group

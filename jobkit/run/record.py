@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
 
 from jobkit.core import measurements
-from jobkit.core.measurements import Summary
+from jobkit.core.measurements import Share, Summary
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process
 from jobkit.run.failure import Stopped, outcome_of
@@ -21,7 +22,9 @@ from jobkit.run.measure.sampler import Peaks, Sampling
 from jobkit.run.workloads.base import Entity, Workload
 
 
-def summarise(batches: Sequence[Batch], *, items_total: int, batches_total: int) -> Summary:
+def summarise(
+    batches: Sequence[Batch], *, items_total: int, batches_total: int, work_s: float | None = None
+) -> Summary:
     """Summarise the batches of a try, complete or cut short.
 
     Parameters
@@ -30,9 +33,12 @@ def summarise(batches: Sequence[Batch], *, items_total: int, batches_total: int)
         The lines of ``batches.jsonl``; the warm-up is not among them.
     items_total, batches_total
         Items and batches of the whole try.
+    work_s
+        From the first batch to the last if several workers did them; else it is the sum of their seconds.
     """
     seconds = sorted(batch.seconds for batch in batches)
-    work_s = math.fsum(seconds)
+    sum_s = math.fsum(seconds)
+    work_s = sum_s if work_s is None else work_s
     items = sum(batch.items for batch in batches)
     characters = sum(batch.characters for batch in batches)
     return Summary(
@@ -44,7 +50,7 @@ def summarise(batches: Sequence[Batch], *, items_total: int, batches_total: int)
         batches=len(batches),
         work_s=work_s,
         items_per_s=items / work_s if work_s > 0 else None,
-        batch_mean_s=work_s / len(batches) if batches else None,
+        batch_mean_s=sum_s / len(batches) if batches else None,
         batch_p50_s=quantile(seconds, 0.50),
         batch_p95_s=quantile(seconds, 0.95),
         padding_efficiency=_efficiency(batches),
@@ -75,6 +81,9 @@ def _efficiency(batches: Sequence[Batch]) -> float | None:
     return min(1.0, sum(batch.characters for batch in batches) / padded) if padded else None
 
 
+Done = tuple[Batch, list[Entity]]
+"""A batch, and its entities with the numbers of their paragraphs in the text."""
+
 OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 
 
@@ -98,44 +107,92 @@ class Task:
 
 
 @dataclass(slots=True)
-class Try:
-    """The state of a try: enough to write a record at any moment.
+class Measured:
+    """What one process has measured so far; each of several workers sends it to the supervisor.
 
     Attributes
     ----------
     code
         The folder of the user's own code; ``None`` with a shipped workload.
+    reserved_bytes
+        What torch's allocator held after the warm-up.
+    effective, versions, failed_load
+        As the workload reports them; see `Record`.
+    """
+
+    readings: memory.Readings = field(default_factory=memory.Readings)
+    code: str | None = None
+    gpu: measurements.Gpu | None = None
+    load_s: float | None = None
+    warm_up_s: float | None = None
+    items_per_call: int = 0
+    reserved_bytes: int | None = None
+    needs: tuple[measurements.Need, ...] = ()
+    effective: Mapping[str, int | None] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    failed_load: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one of several workers sends after each step.
+
+    Attributes
+    ----------
+    measured
+        All that it has measured so far.
+    done
+        The batch, if the step was one.
+    failure
+        The outcome and the message, if the step failed.
+    """
+
+    measured: Measured
+    done: Done | None
+    failure: tuple[Outcome, str] | None
+
+
+@dataclass(slots=True)
+class Try:
+    """The state of a try: enough to write a record at any moment.
+
+    Attributes
+    ----------
+    workers
+        The processes that work: this one, or several of a supervisor.
+    workload
+        Of this process once it is loaded; a supervisor has none.
+    ends_s
+        With several workers, the end of each batch, in seconds since all began to work.
     """
 
     task: Task
     started_at: str
-    readings: memory.Readings = field(default_factory=memory.Readings)
+    workers: list[Measured] = field(default_factory=lambda: [Measured()])
+    workload: Workload | None = None
     batches: list[Batch] = field(default_factory=list)
+    ends_s: list[float] = field(default_factory=list)
     entities: list[Entity] = field(default_factory=list)
     items_total: int = 0
     batches_total: int = 0
     characters_total: int = 0
-    workload: Workload | None = None
-    gpu: measurements.Gpu | None = None
     peaks: Peaks | None = None
     sampler: Sampling | None = None
-    load_s: float | None = None
-    warm_up_s: float | None = None
-    needs: tuple[measurements.Need, ...] = ()
-    code: str | None = None
+    device_idle_bytes: int | None = None
+    cgroup_peak_bytes: int | None = None
 
 
 def record_of(state: Try, error: BaseException | None) -> Record:
     """Return the record of a try that has ended, with or without an error."""
-    effective, versions, fault = _workload_report(state)
-    error = error or fault
-    outcome, message = outcome_of(error, state.code) if error else (Outcome.OK, "")
+    first, *others = workers = state.workers
+    outcome, message = outcome_of(error, first.code) if error else (Outcome.OK, "")
     point = state.task.point
+    effective = _effective(workers)
     return Record(
         point=point,
         try_number=state.task.try_number,
         outcome=outcome,
-        provisional=isinstance(error, Stopped),
+        provisional=isinstance(error, Stopped) or outcome is Outcome.LOST,
         message=message,
         signal=error.signal if isinstance(error, Stopped) else None,
         job=state.task.job,
@@ -146,33 +203,68 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         inert=tuple(
             knob for knob in point.params if effective.get(knob, point.params[knob]) != point.params[knob]
         ),
-        versions=versions,
-        gpu=state.gpu,
-        memory=memory.split_memory(state.readings, state.peaks),
+        versions={**_own_versions(), **first.versions},
+        gpu=first.gpu,
+        memory=memory.split_memory(
+            [worker.readings for worker in workers],
+            state.peaks,
+            device_idle_bytes=state.device_idle_bytes,
+            cgroup_peak_bytes=state.cgroup_peak_bytes,
+        ),
         sampler=_sampler(state.peaks),
-        summary=summarise(state.batches, items_total=state.items_total, batches_total=state.batches_total),
-        load_s=state.load_s,
-        warm_up_s=state.warm_up_s,
-        needs=state.needs,
-        failed_load=_failed_load(state) if outcome in OUT_OF_MEMORY else None,
+        summary=summarise(
+            state.batches,
+            items_total=state.items_total,
+            batches_total=state.batches_total,
+            work_s=max(state.ends_s, default=None),
+        ),
+        load_s=_largest(worker.load_s for worker in workers),
+        warm_up_s=_largest(worker.warm_up_s for worker in workers),
+        needs=next((worker.needs for worker in workers if worker.needs), ()),
+        failed_load=_largest(worker.failed_load for worker in workers) if outcome in OUT_OF_MEMORY else None,
         retries=_retries(state.batches),
+        workers=shares(state) if others else (),
         environment=process.variables(),
     )
 
 
-def _workload_report(state: Try) -> tuple[dict[str, int | None], dict[str, str], Exception | None]:
-    """Return the workload's effective knobs and versions, and the exception if it raises one."""
-    try:
-        effective = dict(state.workload.effective()) if state.workload and state.batches else {}
-        return effective, _versions(state.workload), None
-    except Exception as error:  # noqa: BLE001 - the code may be the user's, and a record is always written
-        return {}, _versions(None), error
+T = TypeVar("T", int, float)
 
 
-def _failed_load(state: Try) -> int | None:
-    """Return the load of the batch that failed, if the workload reports it."""
-    attempted = getattr(state.workload, "attempted_load", None)
-    return attempted() or None if attempted else None
+def _largest(values: Iterable[T | None]) -> T | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _effective(workers: Sequence[Measured]) -> dict[str, int | None]:
+    """Return the largest value of each knob over the workers."""
+    knobs = dict.fromkeys(knob for worker in workers for knob in worker.effective)
+    return {knob: _largest(worker.effective.get(knob) for worker in workers) for knob in knobs}
+
+
+def shares(state: Try) -> tuple[Share, ...]:
+    """Return what each of several workers did."""
+    return tuple(_share(state, number, worker) for number, worker in enumerate(state.workers))
+
+
+def _share(state: Try, number: int, worker: Measured) -> Share:
+    batches = [batch for batch in state.batches if batch.worker == number]
+    ends = zip(state.batches, state.ends_s, strict=False)  # a signal may come between the two
+    ends_s = [end_s for batch, end_s in ends if batch.worker == number]
+    readings = worker.readings
+    return Share(
+        worker=number,
+        gpu_uuid=worker.gpu.uuid if worker.gpu else None,
+        items=sum(batch.items for batch in batches),
+        batches=len(batches),
+        work_s=math.fsum(batch.seconds for batch in batches),
+        idle_s=max(state.ends_s, default=0.0) - max(ends_s, default=0.0),
+        load_s=worker.load_s,
+        context_bytes=readings.context_bytes,
+        weights_bytes=readings.weights_bytes,
+        allocated_peak_bytes=readings.allocated_peak_bytes,
+        reserved_peak_bytes=readings.reserved_peak_bytes,
+        maxrss_bytes=readings.maxrss_bytes,
+    )
 
 
 def _retries(batches: Sequence[Batch]) -> int | None:
@@ -194,9 +286,8 @@ def _sampler(peaks: Peaks | None) -> measurements.Sampler | None:
     )
 
 
-def _versions(workload: Workload | None) -> dict[str, str]:
-    own = {"python": sys.version.split()[0], "jobkit": metadata.version("jobkit")}
-    return {**own, **(workload.versions() if workload else {})}
+def _own_versions() -> dict[str, str]:
+    return {"python": sys.version.split()[0], "jobkit": metadata.version("jobkit")}
 
 
 def now() -> str:

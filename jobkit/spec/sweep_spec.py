@@ -192,6 +192,9 @@ class SweepSpec(_Part):
         CPU threads of the framework in each worker; ``null`` for ``resources.cpus``.
     gpus
         GPUs of a point, each with as many workers; ``null`` for ``resources.gpus``.
+    hang_s
+        With several workers, a batch that takes longer than this, and than 20 times the longest batch
+        so far, ends the try as ``timeout``.
     sweep
         Knobs and their values; every combination runs.
     repeats
@@ -233,6 +236,7 @@ class SweepSpec(_Part):
     workers: fields.Positive = 1
     threads: fields.Positive | None = None
     gpus: fields.Positive | None = None
+    hang_s: fields.Positive = 60
     sweep: Axes = Axes()
     repeats: fields.Positive = 3
     resources: Resources = Resources()

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.records import Batch
-from jobkit.run.record import quantile, summarise
+from jobkit.core.records import Batch, Job
+from jobkit.run.record import Measured, Task, Try, quantile, shares, summarise
+from tests.support.builders import point
 
 
 def batch(seconds: float, *, items: int = 3, padded: int | None = 200) -> Batch:
@@ -38,6 +41,19 @@ def test_a_summary_of_two_batches() -> None:
     assert summary.items_per_s == pytest.approx(1.0)
     assert summary.batch_mean_s == pytest.approx(2.0)
     assert summary.padding_efficiency == pytest.approx(0.5)
+
+
+def test_of_several_workers_the_speed_is_that_of_all_together() -> None:
+    summary = summarise([batch(1.0), batch(3.0)], items_total=6, batches_total=2, work_s=3.0)
+    assert (summary.work_s, summary.items_per_s, summary.batch_mean_s) == (3.0, 2.0, 2.0)
+
+
+def test_a_share_is_idle_from_its_last_batch_on() -> None:
+    batches = [replace(batch(1.0), worker=worker) for worker in (0, 1, 0)]
+    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    state = Try(task, "", workers=[Measured() for _ in range(3)], batches=batches, ends_s=[1.0, 1.5, 4.0])
+    found = [(share.batches, share.items, share.work_s, share.idle_s) for share in shares(state)]
+    assert found == [(2, 6, 2.0, 0.0), (1, 3, 1.0, 2.5), (0, 0, 0.0, 4.0)]
 
 
 def test_unknown_is_none_and_never_zero() -> None:

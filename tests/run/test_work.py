@@ -13,7 +13,7 @@ import pytest
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
-from jobkit.run import work
+from jobkit.run import steps, work
 from jobkit.run.failure import CAUGHT_SIGNALS, Signals
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.need import SEARCHED, STEP_BYTES
@@ -43,7 +43,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
     """Put a card that is not there under the workloads of `tests.workloads.held`."""
     torch = FakeTorch(100 * GIB)
     monkeypatch.setattr(Held, "card", torch)
-    monkeypatch.setattr(work, "open_device", lambda name: Device(name, torch))
+    monkeypatch.setattr(steps, "open_device", lambda name: Device(name, torch))
     return torch
 
 

@@ -61,6 +61,10 @@ class Device:
         """Return the memory that torch's tensors hold now."""
         return int(self.torch.cuda.memory_allocated()) if self.torch else None
 
+    def reserved_bytes(self) -> int | None:
+        """Return the memory that torch's allocator holds now."""
+        return int(self.torch.cuda.memory_reserved()) if self.torch else None
+
     def peaks(self) -> tuple[int | None, int | None]:
         """Return the allocated and the reserved peak since the last reset, in bytes."""
         if not self.torch:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
 
 from jobkit.core.measurements import Memory
 from jobkit.core.units import MIB
@@ -14,9 +15,8 @@ TOLERANCE = 0.02
 
 @dataclass(slots=True)
 class Readings:
-    """Readings at fixed moments of a try, as `Memory` names them; ``None`` if a reading failed."""
+    """Readings of one process at fixed moments, as `Memory` names them; ``None`` if a reading failed."""
 
-    device_idle_bytes: int | None = None
     context_bytes: int | None = None
     weights_bytes: int | None = None
     allocated_peak_bytes: int | None = None
@@ -24,58 +24,93 @@ class Readings:
     rss_before_bytes: int | None = None
     rss_model_bytes: int | None = None
     maxrss_bytes: int | None = None
-    cgroup_peak_bytes: int | None = None
 
 
-def split_memory(readings: Readings, peaks: Peaks | None) -> Memory:
+def split_memory(
+    processes: Sequence[Readings],
+    peaks: Peaks | None,
+    *,
+    device_idle_bytes: int | None = None,
+    cgroup_peak_bytes: int | None = None,
+) -> Memory:
     """Split the memory of a try by instrument.
 
     Parameters
     ----------
-    readings
-        Of torch, the kernel and NVML, at fixed moments.
+    processes
+        Readings of torch, the kernel and NVML, of each process that works.
     peaks
         Of the sampler process, over the whole try.
+    device_idle_bytes, cgroup_peak_bytes
+        As `Memory` has them.
     """
-    activations = _subtract(readings.allocated_peak_bytes, readings.weights_bytes)
-    total = process_peak(readings, peaks)
+    largest, sums = _over(processes, _largest), _over(processes, total)
+    process_peak_bytes = process_peak(peaks, device_idle_bytes)
     return Memory(
-        **asdict(readings),
-        activations_bytes=activations,
-        other_bytes=_subtract(total, readings.context_bytes, readings.weights_bytes, activations),
-        process_peak_bytes=total,
+        **asdict(largest),
+        activations_bytes=_largest([_activations(readings) for readings in processes]),
+        other_bytes=subtract(process_peak_bytes, sums.context_bytes, sums.allocated_peak_bytes),
+        process_peak_bytes=process_peak_bytes,
         device_peak_bytes=peaks.device_bytes if peaks else None,
+        device_idle_bytes=device_idle_bytes,
         rss_peak_bytes=peaks.rss_bytes if peaks else None,
-        disagreement=disagreement(readings, peaks),
+        cgroup_peak_bytes=cgroup_peak_bytes,
+        disagreement=disagreement(sums, process_peak_bytes),
     )
 
 
-def process_peak(readings: Readings, peaks: Peaks | None) -> int | None:
-    """Return NVML's peak of the process; if NVML reports none, the device's rise above idle."""
+def _over(processes: Sequence[Readings], one: Callable[[Sequence[int | None]], int | None]) -> Readings:
+    """Return one value for each reading of several processes."""
+    names = [field.name for field in fields(Readings)]
+    return Readings(**{name: one([getattr(readings, name) for readings in processes]) for name in names})
+
+
+def _largest(values: Sequence[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def total(values: Iterable[int | None]) -> int | None:
+    """Return the sum; ``None`` if a value is unknown."""
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
+
+
+def _activations(readings: Readings) -> int | None:
+    return subtract(readings.allocated_peak_bytes, readings.weights_bytes)
+
+
+def process_peak(peaks: Peaks | None, device_idle_bytes: int | None) -> int | None:
+    """Return NVML's peak of the processes; if NVML reports none, the devices' rise above idle."""
     if peaks is None:
         return None
-    return peaks.process_bytes or _subtract(peaks.device_bytes, readings.device_idle_bytes)
+    return peaks.process_bytes or subtract(peaks.device_bytes, device_idle_bytes)
 
 
-def _subtract(total: int | None, *parts: int | None) -> int | None:
-    if total is None or any(part is None for part in parts):
-        return None
-    return total - sum(part for part in parts if part is not None)
+def subtract(whole: int | None, *parts: int | None) -> int | None:
+    """Return what is left of a whole; ``None`` if a value is unknown."""
+    taken = total(parts)
+    return None if whole is None or taken is None else whole - taken
 
 
-def disagreement(readings: Readings, peaks: Peaks | None) -> str:
+def disagreement(readings: Readings, peak_bytes: int | None) -> str:
     """Return a sentence if the instruments contradict each other, else an empty string.
 
-    NVML's process peak must cover the context and what torch reserved, and must not exceed
+    NVML's peak of the processes must cover their contexts and what torch reserved, and must not exceed
     them by more than the tolerance: the rest would be memory without an owner.
+
+    Parameters
+    ----------
+    readings
+        The sums over the processes.
+    peak_bytes
+        NVML's.
     """
-    total = process_peak(readings, peaks)
-    if total is None or readings.context_bytes is None or readings.reserved_peak_bytes is None:
+    if peak_bytes is None or readings.context_bytes is None or readings.reserved_peak_bytes is None:
         return ""
     accounted = readings.context_bytes + readings.reserved_peak_bytes
-    if abs(total - accounted) <= TOLERANCE * total:
+    if abs(peak_bytes - accounted) <= TOLERANCE * peak_bytes:
         return ""
     return (
-        f"NVML saw {total / MIB:,.0f} MiB at the peak, "
+        f"NVML saw {peak_bytes / MIB:,.0f} MiB at the peak, "
         f"context and torch's reserve come to {accounted / MIB:,.0f} MiB"
     )

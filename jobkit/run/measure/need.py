@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from jobkit.core.measurements import Need
@@ -96,16 +96,21 @@ def run_heaviest_first(device: Device, workload: Workload, call: Call) -> float:
     return time.perf_counter() - start
 
 
-def heaviest(workload: Workload, batches: Sequence[Batch], todo: Sequence[Call]) -> Iterator[Heavy]:
+def heaviest_call(batches: Iterable[Batch], todo: Iterable[Call]) -> tuple[Batch, Call]:
+    """Return the batch with the largest load, and its call."""
+    worst = max(batches, key=lambda batch: batch.load)
+    return worst, next(call for call in todo if call.first == worst.first_item)
+
+
+def heaviest(workload: Workload, batch: Batch, call: Call) -> Iterator[Heavy]:
     """Yield the heaviest batches that the workload reports, else its heaviest call.
 
     As a generator it runs inside `measure_needs`, which handles the failures of the workload.
     """
     if hasattr(workload, "heaviest"):
         yield from workload.heaviest()
-    elif batches:
-        worst = max(batches, key=lambda batch: batch.load)
-        yield Heavy(worst.load, lambda: workload.process(todo[worst.index].paragraphs))
+    else:
+        yield Heavy(batch.load, lambda: workload.process(call.paragraphs))
 
 
 def measure_needs(device: Device, heavy_batches: Iterable[Heavy], point: MeasuredPoint) -> tuple[Need, ...]:

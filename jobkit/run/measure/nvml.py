@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -146,6 +146,13 @@ def list_gpus() -> tuple[GpuState, ...]:
             )
             for gpu in gpus
         )
+
+
+def used_bytes(uuids: Iterable[str]) -> dict[str, int | None]:
+    """Return the memory in use on each of these GPUs."""
+    with nvml() as available:
+        gpus = {uuid: open_gpu(uuid) if available else None for uuid in uuids}
+        return {uuid: gpu.used_bytes()[0] if gpu else None for uuid, gpu in gpus.items()}
 
 
 def missing_gpu_reason() -> str:

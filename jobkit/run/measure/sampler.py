@@ -1,4 +1,4 @@
-"""Sample the memory of a GPU and of a process tree, in a separate process.
+"""Sample the memory of GPUs and of a process tree, in a separate process.
 
 A thread would starve next to Python code (one sample in 0.4 s was seen). The parent holds this
 process's standard input. The sampler answers each line ``peaks`` with one line of JSON, resets its
@@ -15,7 +15,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class Peaks:
     Attributes
     ----------
     device_bytes, process_bytes, rss_bytes
-        The largest sample: NVML of the device, NVML of the process, resident memory of the tree.
+        The largest sample: NVML of all devices, NVML of the processes of the tree, their resident memory.
     period_s
         Mean time between two samples since the last mark.
     """
@@ -51,11 +51,11 @@ class Peaks:
 
 
 class Follower:
-    """Samples one process tree and, if given, one GPU."""
+    """Samples one process tree and the given GPUs."""
 
-    def __init__(self, pid: int, gpu: GpuHandle | None) -> None:
+    def __init__(self, pid: int, gpus: Sequence[GpuHandle]) -> None:
         self._pid = pid
-        self._gpu = gpu
+        self._gpus = gpus
         self._tree = [pid]
         self.peaks = Peaks()
         self._since = time.monotonic()
@@ -74,23 +74,30 @@ class Follower:
         peaks.period_s = (time.monotonic() - self._since) / peaks.samples
         rss = sum(rss_bytes(pid) or 0 for pid in self._tree)
         peaks.rss_bytes = _max(peaks.rss_bytes, rss or None)
-        if self._gpu:
-            used, peaks.memory_query = self._gpu.used_bytes()
-            peaks.device_bytes = _max(peaks.device_bytes, used)
-            own = (self._gpu.processes() or {}).get(self._pid)
-            peaks.process_bytes = _max(peaks.process_bytes, own)
+        if self._gpus:
+            used, queries = zip(*(gpu.used_bytes() for gpu in self._gpus), strict=True)
+            peaks.memory_query = queries[0]
+            peaks.device_bytes = _max(peaks.device_bytes, None if None in used else sum(used))
+            peaks.process_bytes = _max(peaks.process_bytes, self._process_bytes())
+
+    def _process_bytes(self) -> int | None:
+        """Return what the processes of the tree hold on the GPUs; ``None`` if NVML reports none of them."""
+        running = [gpu.processes() or {} for gpu in self._gpus]
+        return sum(processes.get(pid) or 0 for processes in running for pid in self._tree) or None
 
     def sample_power(self) -> None:
         """Sample power and utilisation, and list the process's children again."""
         self._tree = [pid for pid in process_tree(self._pid) if pid != os.getpid()]
-        if self._gpu:
-            _append(self.peaks.utilisation_percent, self._gpu.utilisation_percent())
-            _append(self.peaks.power_w, self._gpu.power_w())
+        busy = [gpu.utilisation_percent() for gpu in self._gpus]
+        _append(self.peaks.utilisation_percent, busy, share=1 / (len(busy) or 1))
+        _append(self.peaks.power_w, [gpu.power_w() for gpu in self._gpus], share=1)
 
 
-def _append(values: list[float], value: float | None) -> None:
-    if value is not None:
-        values.append(value)
+def _append(values: list[float], sample: Sequence[float | None], *, share: float) -> None:
+    """Append a share of the sum over the GPUs, if each of them answered."""
+    known = [value for value in sample if value is not None]
+    if known and len(known) == len(sample):
+        values.append(share * sum(known))
 
 
 def _max(*values: int | None) -> int | None:
@@ -117,10 +124,11 @@ def process_tree(pid: int) -> list[int]:
     return tree
 
 
-def sample_until_closed(pid: int, uuid: str) -> None:
+def sample_until_closed(pid: int, uuids: Sequence[str]) -> None:
     """Sample until standard input ends; answer each line on it."""
     with nvml() as available:
-        follower = Follower(pid, open_gpu(uuid) if available and uuid else None)
+        gpus = [open_gpu(uuid) for uuid in uuids] if available else []
+        follower = Follower(pid, [gpu for gpu in gpus if gpu])
         due = slow_due = time.monotonic()
         while True:
             if (now := time.monotonic()) >= slow_due:
@@ -161,20 +169,20 @@ class Sampling:
 
 
 @contextlib.contextmanager
-def sampling(uuid: str | None) -> Iterator[Sampling]:
-    """Sample this process and a GPU from a child process for the length of the block.
+def sampling(uuids: Iterable[str]) -> Iterator[Sampling]:
+    """Sample this process tree and GPUs from a child process for the length of the block.
 
     Parameters
     ----------
-    uuid
-        Of the GPU, or ``None`` on a CPU.
+    uuids
+        Of the GPUs; none on a CPU.
     """
     argv = [
         sys.executable,
         "-m",
         "jobkit.run.measure.sampler",
         f"--pid={os.getpid()}",
-        f"--uuid={uuid or ''}",
+        *(f"--uuid={uuid}" for uuid in uuids),
     ]
     # Our own module, an argv list:
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
@@ -192,7 +200,7 @@ def main() -> None:
     """Run the sampler process."""
     parser = argparse.ArgumentParser(prog="python -m jobkit.run.measure.sampler")
     parser.add_argument("--pid", type=int, required=True)
-    parser.add_argument("--uuid", default="")
+    parser.add_argument("--uuid", action="append", default=[])
     arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
         sample_until_closed(arguments.pid, arguments.uuid)

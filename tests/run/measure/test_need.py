@@ -19,6 +19,7 @@ from jobkit.run.measure.need import (
     STEP_BYTES,
     bracket,
     heaviest,
+    heaviest_call,
     measure_needs,
     run_heaviest_first,
 )
@@ -167,27 +168,31 @@ class Broken(Plain):
         raise ValueError("broken")
 
 
+TODO = [Call(3, ("d",)), Call(1, ("b", "c")), Call(0, ("a",))]
+
+
 def batches(*loads: int) -> list[Batch]:
-    return [replace(batch(index), load=load) for index, load in enumerate(loads)]
-
-
-TODO = [Call(0, ("a",)), Call(1, ("b", "c")), Call(3, ("d",))]
+    """Return batches of these loads, in text order."""
+    firsts = sorted(call.first for call in TODO)
+    return [
+        replace(batch(0), first_item=first, load=load) for first, load in zip(firsts, loads, strict=False)
+    ]
 
 
 def test_the_worst_call_is_done_again_where_the_workload_tells_nothing() -> None:
     workload = Plain()
-    [found] = heaviest(cast("Workload", workload), batches(3, 9, 4), TODO)
+    batch, call = heaviest_call(batches(3, 9, 4), TODO)
+    [found] = heaviest(cast("Workload", workload), batch, call)
     found.again()
     assert (found.load, workload.done) == (9, [("b", "c")])
-    assert list(heaviest(cast("Workload", workload), [], [])) == []
 
 
 def test_a_workload_that_tells_is_asked() -> None:
-    assert [one.load for one in heaviest(cast("Workload", Told()), batches(3), TODO)] == [5]
+    assert [one.load for one in heaviest(cast("Workload", Told()), batches(3)[0], TODO[0])] == [5]
 
 
 def test_one_that_fails_to_tell_loses_nothing(torch: FakeTorch, capsys: pytest.CaptureFixture[str]) -> None:
-    found = heaviest(cast("Workload", Broken()), batches(3), TODO)
+    found = heaviest(cast("Workload", Broken()), batches(3)[0], TODO[0])
     assert measure_needs(Device("cuda", torch), found, SEARCHING) == ()
     assert "broken" in capsys.readouterr().err
 

@@ -5,16 +5,20 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import cast
 
 from jobkit.run.measure import sampler
+from jobkit.run.measure.nvml import GpuHandle
 from jobkit.run.measure.sampler import Follower, Peaks, sampling
 
 MIB = 2**20
 
 
 def test_it_follows_this_process_and_answers() -> None:
-    with sampling(None) as following:
+    with sampling([]) as following:
         marked = following.ask("mark")
         block = bytearray(64 * MIB)
         block[::4096] = b"x" * len(block[::4096])
@@ -29,7 +33,7 @@ def test_it_follows_this_process_and_answers() -> None:
 
 
 def test_a_dead_sampler_answers_none() -> None:
-    with sampling(None) as following:
+    with sampling([]) as following:
         process = following._process
         process.kill()
         process.wait()
@@ -40,7 +44,7 @@ def test_it_ends_with_its_parent() -> None:
     code = (
         "import os, subprocess, sys\n"
         "from jobkit.run.measure.sampler import sampling\n"
-        "with sampling(None) as s:\n"
+        "with sampling([]) as s:\n"
         "    s.ask('mark'); print(s._process.pid, flush=True); os._exit(9)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -62,7 +66,7 @@ def test_a_process_that_has_gone_has_no_memory() -> None:
 
 
 def test_peaks_never_fall_and_marks_start_averages_anew() -> None:
-    follower = Follower(os.getpid(), None)
+    follower = Follower(os.getpid(), [])
     follower.sample_power()
     follower.peaks = Peaks(rss_bytes=2**50, samples=7, power_w=[3.0])
     follower.sample_memory()
@@ -72,10 +76,51 @@ def test_peaks_never_fall_and_marks_start_averages_anew() -> None:
     assert (follower.peaks.samples, follower.peaks.power_w) == (0, [])
 
 
+class Card:
+    """A GPU on which processes hold memory."""
+
+    def __init__(self, used: int | None, held: Mapping[int, int | None], busy: float | None) -> None:
+        self.used, self.held, self.busy = used, held, busy
+
+    def used_bytes(self) -> tuple[int | None, str | None]:
+        return self.used, "v2"
+
+    def processes(self) -> dict[int, int | None] | None:
+        return dict(self.held)
+
+    def utilisation_percent(self) -> float | None:
+        return self.busy
+
+    def power_w(self) -> float | None:
+        return 100.0
+
+
+def followed(*cards: Card) -> Peaks:
+    """Return one sample of this process on these GPUs."""
+    follower = Follower(os.getpid(), cast("list[GpuHandle]", cards))
+    follower.sample_power()
+    follower.sample_memory()
+    return follower.peaks
+
+
+def test_of_several_gpus_memory_and_power_are_sums_and_utilisation_is_the_mean() -> None:
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE)) for _ in range(2))
+        first, second = {one.pid: 3, two.pid: 4, 1: 50}, {one.pid: 5, two.pid: None}
+        peaks = followed(Card(60, first, 20.0), Card(7, second, 90.0))
+    assert (peaks.device_bytes, peaks.process_bytes, peaks.memory_query) == (67, 12, "v2")
+    assert (peaks.utilisation_percent, peaks.power_w) == ([55.0], [200.0])
+
+
+def test_what_one_of_several_gpus_does_not_answer_is_unknown() -> None:
+    peaks = followed(Card(60, {1: 9}, 20.0), Card(None, {}, None))
+    assert (peaks.device_bytes, peaks.process_bytes, peaks.utilisation_percent) == (None, None, [])
+
+
 def test_it_sees_most_spikes_of_20_ms_in_their_size() -> None:
     sizes = [(32 + 4 * n) * MIB for n in range(10)]  # each higher than the last, for peaks never fall
     seen = 0
-    with sampling(None) as following:
+    with sampling([]) as following:
         following.ask("mark")
         base = sampler.rss_bytes(os.getpid()) or 0
         for size in sizes:

@@ -1,8 +1,13 @@
-"""An NVML with one card, ``FAKE_CARD``, for jobs on machines that have none: first on a job's PYTHONPATH."""
+"""An NVML for jobs on machines that have no GPU: first on a job's PYTHONPATH.
+
+``FAKE_CARD`` is the name of its GPUs, ``FAKE_CARDS`` their number (1). In the folder ``FAKE_HELD`` a process
+may tell what it holds of a GPU, in a file ``UUID.PID`` (see `tests/workloads/card`).
+"""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 GIB = 2**30
@@ -20,6 +25,17 @@ def _card() -> str:
     return name
 
 
+def _held(uuid: str) -> dict[int, int]:
+    """Return the processes that live and hold memory of a GPU, and how much."""
+    folder = os.environ.get("FAKE_HELD")
+    held = {}
+    for path in Path(folder).glob(f"{uuid}.*") if folder else ():
+        pid = path.suffix.removeprefix(".")
+        if pid.isdigit() and Path("/proc", pid).exists():
+            held[int(pid)] = int(path.read_text(encoding="ascii"))
+    return held
+
+
 def nvmlInit() -> None:  # noqa: N802 - NVML's names, here and below
     """Begin."""
     _card()
@@ -30,8 +46,8 @@ def nvmlShutdown() -> None:  # noqa: N802
 
 
 def nvmlDeviceGetCount() -> int:  # noqa: N802
-    """Return one."""
-    return 1
+    """Return how many."""
+    return int(os.environ.get("FAKE_CARDS", "1"))
 
 
 def nvmlDeviceGetHandleByIndex(index: int) -> str:  # noqa: N802
@@ -41,32 +57,33 @@ def nvmlDeviceGetHandleByIndex(index: int) -> str:  # noqa: N802
 
 def nvmlDeviceGetHandleByUUID(uuid: str) -> str:  # noqa: N802
     """Return the card."""
-    if uuid != "GPU-0":
+    _card()
+    if uuid not in {f"GPU-{index}" for index in range(nvmlDeviceGetCount())}:
         raise NVMLError
-    return _card()
+    return uuid
 
 
 def nvmlDeviceGetUUID(handle: str) -> str:  # noqa: N802
     """Return its UUID."""
-    del handle
-    return "GPU-0"
+    return handle
 
 
 def nvmlDeviceGetName(handle: str) -> str:  # noqa: N802
     """Return its name."""
-    return handle
+    del handle
+    return _card()
 
 
 def nvmlDeviceGetMemoryInfo(handle: str, version: object = None) -> SimpleNamespace:  # noqa: N802
-    """Return 16 GiB, empty."""
-    del handle, version
-    return SimpleNamespace(total=16 * GIB, used=GIB // 2, free=15 * GIB)
+    """Return 16 GiB, empty but for what processes hold."""
+    del version
+    used = GIB // 2 + sum(_held(handle).values())
+    return SimpleNamespace(total=16 * GIB, used=used, free=16 * GIB - used)
 
 
 def nvmlDeviceGetComputeRunningProcesses(handle: str) -> list[SimpleNamespace]:  # noqa: N802
-    """Return nobody."""
-    del handle
-    return []
+    """Return those that hold memory."""
+    return [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in _held(handle).items()]
 
 
 def nvmlDeviceGetUtilizationRates(handle: str) -> SimpleNamespace:  # noqa: N802

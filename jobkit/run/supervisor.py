@@ -1,0 +1,142 @@
+"""Several workers in one point: load them all, then let them work from one queue. Opens no device itself."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from jobkit.core.records import Outcome
+from jobkit.run import pool, steps
+from jobkit.run.failure import Stopped, TryFailed
+from jobkit.run.measure import memory, need, nvml
+from jobkit.run.measure.sampler import sampling
+from jobkit.run.paragraphs import Call
+from jobkit.run.record import Measured, Try
+
+HANG_FACTOR = 20
+"""A call hangs after this many times the longest batch so far, but not before the point's ``hang_s``."""
+
+
+@dataclass(slots=True)
+class Queue:
+    """The calls that wait, in the order of work, and those that run.
+
+    Attributes
+    ----------
+    running
+        By worker: its call, and when that began.
+    longest_s
+        Of the batches so far.
+    """
+
+    waiting: deque[Call]
+    hang_s: float
+    running: dict[int, tuple[Call, float]] = field(default_factory=dict)
+    longest_s: float = 0.0
+
+    def next_call(self, worker: int, now_s: float) -> Call | None:
+        """Return the next call for a worker that is free; ``None`` if no call waits."""
+        self.running.pop(worker, None)
+        if not self.waiting:
+            return None
+        call = self.waiting.popleft()
+        self.running[worker] = call, now_s
+        return call
+
+    def refuse_hang(self, now_s: float) -> None:
+        """Check that no call has been running for too long.
+
+        Raises
+        ------
+        TryFailed
+            ``timeout``.
+        """
+        limit_s = max(self.hang_s, HANG_FACTOR * self.longest_s)
+        for worker, (call, began_s) in self.running.items():
+            if now_s - began_s > limit_s:
+                what = f"a batch of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
+                message = f"worker {worker} has not finished {what} (hang_s: {self.hang_s:g})"
+                raise TryFailed(Outcome.TIMEOUT, message)
+
+
+def supervise(state: Try, stack: ExitStack) -> None:
+    """Do the steps of a try with several workers: all of them wait for the slowest to be ready."""
+    point = state.task.point
+    state.workers = [Measured() for _ in range(point.workers * point.gpus)]
+    paragraphs = steps.read_inputs(state)
+    gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
+    workers = stack.enter_context(pool.started(state))
+    workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
+    idle_bytes = {uuid: gpus[uuid].used_bytes if uuid in gpus else None for uuid in _uuids(state.workers)}
+    state.sampler = stack.enter_context(sampling(idle_bytes))
+    state.device_idle_bytes = memory.total(idle_bytes.values()) if idle_bytes else None
+    workers.ask(dict.fromkeys(workers, ("load",)))
+    todo = steps.cut_calls(state, paragraphs)
+    _warm_up(state, workers, paragraphs, todo)
+    workers.ask({number: ("keep_context", size) for number, size in _contexts(state.workers, idle_bytes)})
+    state.sampler.ask("mark")
+    _work(state, workers, todo)
+    with contextlib.suppress(
+        Stopped
+    ):  # a signal ends the measurement and not the try, whose batches are done
+        _end(state, workers, todo)
+
+
+def _uuids(workers: Iterable[Measured]) -> list[str]:
+    """Return the UUIDs of the GPUs, each once, in the order of the workers."""
+    return list(dict.fromkeys(worker.gpu.uuid for worker in workers if worker.gpu))
+
+
+def _warm_up(state: Try, workers: pool.Pool, paragraphs: Sequence[str], todo: Sequence[Call]) -> None:
+    """Warm up all workers, each with the call that it will probably get first."""
+    first = paragraphs[: steps.WARM_UP_PARAGRAPHS]
+    likely = [*todo[: len(state.workers)], *[None] * len(state.workers)]
+    workers.ask({number: ("warm_up", first, likely[number]) for number in workers})
+
+
+def _contexts(
+    workers: Sequence[Measured], idle_bytes: Mapping[str, int | None]
+) -> Iterable[tuple[int, int | None]]:
+    """Yield for each worker its part of what the workers of its GPU hold beyond torch's reserve."""
+    used_bytes = nvml.used_bytes(idle_bytes)
+    for number, worker in enumerate(workers):
+        uuid = worker.gpu.uuid if worker.gpu else ""
+        reserved = [one.reserved_bytes for one in workers if one.gpu and one.gpu.uuid == uuid]
+        size = memory.subtract(used_bytes.get(uuid), idle_bytes.get(uuid), *reserved)
+        yield number, None if size is None else size // len(reserved)
+
+
+def _work(state: Try, workers: pool.Pool, todo: Sequence[Call]) -> None:
+    """Hand the calls to whichever worker is free, and keep each batch as it ends."""
+    queue = Queue(deque(todo), state.task.point.hang_s)
+    began_s = time.monotonic()
+
+    def hand_out(worker: int) -> None:
+        if call := queue.next_call(worker, time.monotonic()):
+            workers.order(worker, "work", call)
+
+    with steps.open_batches(state) as stream:
+        for worker in workers:
+            hand_out(worker)
+        while queue.running:
+            for worker, done in workers.reports():
+                end_s = time.monotonic() - began_s
+                if done:
+                    steps.keep_batch(state, stream, *done, worker=worker)
+                    state.ends_s.append(end_s)
+                    queue.longest_s = max(queue.longest_s, done[0].seconds)
+                hand_out(worker)
+            queue.refuse_hang(time.monotonic())
+
+
+def _end(state: Try, workers: pool.Pool, todo: Sequence[Call]) -> None:
+    """Measure the need of the heaviest batches when their worker is the only one left; end that too."""
+    if state.task.point.device == "cuda":
+        batch, call = need.heaviest_call(state.batches, todo)
+        workers.end(number for number in workers if number != batch.worker)
+        workers.ask({batch.worker: ("measure", batch, call)})
+    workers.end(workers)

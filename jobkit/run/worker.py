@@ -1,0 +1,119 @@
+"""One of several workers: ``python -m jobkit.run.worker FD PARENT`` does the steps of its supervisor.
+
+FD is its end of the connection, PARENT the supervisor's process id. The supervisor blocks the signals of
+a scheduler for it (see `jobkit.run.pool`), so only the supervisor ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection
+
+from jobkit.core.records import Batch
+from jobkit.run import steps
+from jobkit.run.failure import TryFailed, outcome_of
+from jobkit.run.measure import need
+from jobkit.run.measure.device import Device
+from jobkit.run.paragraphs import Call
+from jobkit.run.record import Done, Measured, Report, Task
+from jobkit.run.workloads.base import Workload
+
+PR_SET_PDEATHSIG = 1
+"""Of ``<sys/prctl.h>``."""
+
+
+def main() -> None:
+    """Work until the supervisor closes the connection."""
+    descriptor, parent = map(int, sys.argv[1:])
+    if not end_with(parent):
+        return
+    with Connection(descriptor) as supervisor, contextlib.suppress(EOFError, OSError):
+        worker = Worker(supervisor.recv())
+        while True:
+            step, *arguments = supervisor.recv()
+            supervisor.send(worker.report(step, arguments))
+
+
+def end_with(parent: int) -> bool:
+    """Have the kernel kill this process when its parent ends (prctl(2)); return whether that still lives."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    return os.getppid() == parent
+
+
+class Worker:
+    """Does the steps of a try; each method but `report` is a step."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._measured = Measured()
+        self._device: Device
+        self._workload: Workload
+        self._loaded = self._worked = False
+
+    def report(self, step: str, arguments: Sequence[object]) -> Report:
+        """Do a step; return what it did, all that is measured so far, and the failure if it failed."""
+        done: Done | None = None
+        error: BaseException | None = None
+        try:
+            done = getattr(self, step)(*arguments)
+        except Exception as caught:  # noqa: BLE001 - the record reports what it was
+            error = caught
+        if self._loaded:
+            error = steps.ask_workload(self._measured, self._workload, worked=self._worked, error=error)
+        steps.read_maxrss(self._measured)
+        if error and not isinstance(error, TryFailed):
+            with contextlib.suppress(OSError):  # the log may be on a full disk
+                traceback.print_exception(error)
+        return Report(self._measured, done, outcome_of(error, self._measured.code) if error else None)
+
+    def open(self, foreign_processes: Mapping[str, int | None]) -> None:
+        """Open the device.
+
+        Parameters
+        ----------
+        foreign_processes
+            Of each GPU before any worker opened it.
+        """
+        measured = self._measured
+        self._device, self._workload = steps.open_both(self._task.point, measured)
+        if measured.gpu:
+            foreign = foreign_processes.get(measured.gpu.uuid)
+            measured.gpu = replace(measured.gpu, foreign_processes=foreign)
+
+    def load(self) -> None:
+        """Load the workload."""
+        steps.load(self._task, self._measured, self._workload, self._device)
+        self._loaded = True
+
+    def warm_up(self, paragraphs: Sequence[str], call: Call | None) -> None:
+        """Warm up with the first paragraphs of the text and the likely first call, if there is one."""
+        steps.warm_up(self._measured, self._workload, self._device, paragraphs)
+        if call:
+            steps.warm_up_call(self._task.point, self._measured, self._workload, self._device, call)
+        self._measured.reserved_bytes = self._device.reserved_bytes()
+
+    def keep_context(self, size_bytes: int | None) -> None:
+        """Keep the size of the CUDA context, which only the supervisor can tell."""
+        self._measured.readings.context_bytes = size_bytes
+
+    def work(self, call: Call) -> Done:
+        """Process a call."""
+        done = steps.do_call(call, self._measured, self._workload, self._device)
+        self._worked = True
+        return done
+
+    def measure(self, batch: Batch, call: Call) -> None:
+        """Measure the need of the heaviest batches, which this worker did."""
+        heavy = need.heaviest(self._workload, batch, call)
+        self._measured.needs = need.measure_needs(self._device, heavy, self._task.point)
+
+
+if __name__ == "__main__":
+    main()

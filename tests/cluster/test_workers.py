@@ -1,0 +1,92 @@
+"""Several workers in one point, on real daemons."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.records import ModelRef, Outcome
+from jobkit.status.standing import Standing
+from tests.cluster.daemons import said, until
+from tests.cluster.halted import batches, begun, home, record, seen
+from tests.cluster.test_killed import why
+from tests.cluster.test_sweeps import WORKLOADS, Lab, Wait, tagged_here
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.processes import parent_of, with_variable
+from tests.workloads.told import WAIT
+
+SPEC = """\
+name: crowd
+workload: told:Told
+text: text.txt
+order: text
+workers: 2
+sweep: {batch_size: [1]}
+repeats: 1
+resources: {gpus: 0, cpus: 1, memory: 1GiB, walltime: "00:02:00"}
+policy: {follow_up: false}
+environment: {variables: {PYTHONPATH: '%s', TOLD: '%s'}}
+"""
+JOB_VARIABLE = {"slurm": "SLURM_ARRAY_JOB_ID", "sge": "JOB_ID"}
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("victim", ["worker", "supervisor", "script"])
+def test_kill_9_on_a_node(lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, victim: str) -> None:
+    """FAULT: a worker of several, their supervisor or their job script is killed outright.
+
+    HOW: real: kill -9, Slurm and Grid Engine.
+    REPORTED: `lost`: of a worker "worker 1 was killed by SIGKILL", else as with one worker.
+    LOST: at most one sync interval; no process of the job is left on the node.
+    """
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    (lab.home / "text.txt").write_text("\n\n".join([*(f"Number {n}." for n in range(6)), WAIT, WAIT]))
+    done = lab.sweep(lab.spec(SPEC % (WORKLOADS, lab.home)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = lab.run_dir()
+    wait_until(lambda: len(list(lab.home.glob("waits-*"))) == 2, 60)
+    wait_until(lambda: (home(run) / "batches.jsonl").exists() and batches(run) == 6, 30)
+    worker = int(next(lab.home.glob("waits-*")).name.partition("-")[2])
+    victims = {"worker": worker, "supervisor": parent_of(worker), "script": begun(run).pid or 0}
+    os.kill(victims[victim], signal.SIGKILL)
+    mark = f"{JOB_VARIABLE[lab.scheduler]}={begun(run).job}"
+    assert with_variable(mark)
+    wait_until(lambda: with_variable(mark) == [], 60)
+    wait_until(lambda: stands(run) == (Standing.FAILED, Outcome.LOST), 90)
+    assert batches(run) == 6
+    if victim == "worker":
+        assert record(run).message in {f"worker {number} was killed by SIGKILL" for number in (0, 1)}
+    assert why(run)
+
+
+def stands(run: Path) -> tuple[Standing, Outcome | None]:
+    (one,) = seen(run)
+    return one.standing, one.outcome
+
+
+def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(lab: Lab, tiny_model: ModelRef) -> None:
+    text = (Path(__file__).parents[2] / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
+    text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
+    changes = ("resources.memory=4GiB", "resources.cpus=1", "sweep.batch_size=[20]", "workers=2")
+    done = lab.sweep(lab.spec(text), "--wait", *(word for change in changes for word in ("--set", change)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = lab.run_dir().glob("results/*/try-1/entities.tsv")
+    assert path.read_bytes() == tagged_here(tiny_model, lab.home)
+    shares = record(lab.run_dir(), 20).workers
+    assert all(share.batches for share in shares)
+    assert len(shares) == 2
+    assert cpus(lab) == 2
+    lab.clears_scratch()
+
+
+def cpus(lab: Lab) -> int:
+    """Return the CPUs that the scheduler's accounting has for the first task of the run."""
+    job = lab.job()
+    if lab.scheduler == "slurm":
+        return int((said("sacct", "-nXPj", f"{job}_1", "-o", "AllocCPUS") or "0").split()[0])
+    until(lambda: said("qacct", "-j", job) is not None, "an entry of the accounting")
+    lines = (said("qacct", "-j", job) or "").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("slots"))

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobkit.run import process
+
+EVENTS = "low 0\nhigh 0\nmax 12\noom 3\noom_kill %d\noom_group_kill 0\n"
+
+
+@pytest.fixture
+def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a cgroup that is not there."""
+    folder = tmp_path / "job" / "step"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(process, "_cgroup", lambda: folder)
+    return folder
+
+
+def test_kills_are_counted_by_the_nearest_group_that_counts_them(group: Path) -> None:
+    assert process.oom_kills() is None
+    (group.parents[1] / "memory.events").write_text(EVENTS % 9)
+    (group.parent / "memory.events").write_text(EVENTS % 2)
+    assert process.oom_kills() == 2
+    (group / "memory.events").write_text(EVENTS % 1)
+    assert process.oom_kills() == 1
+
+
+def test_what_cannot_be_read_is_unknown(group: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (group / "memory.events").write_text("odd\n")
+    assert process.oom_kills() is None
+    assert process.cgroup_peak() is None
+    (group / "memory.peak").write_text("4096\n")
+    assert process.cgroup_peak() == 4096
+    monkeypatch.setattr(process, "_cgroup", lambda: None)
+    assert process.oom_kills() is None
+    assert process.cgroup_peak() is None

@@ -1,0 +1,23 @@
+"""Processes found by their environment: none may be left of a try that has ended."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+
+def with_variable(variable: str) -> list[int]:
+    """Return the ids of the processes that began with this variable (``NAME=VALUE``) and have not ended."""
+    wanted = variable.encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if wanted in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def parent_of(pid: int) -> int:
+    """Return the id of a process's parent."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    return int(stat.rpartition(") ")[2].split()[1])

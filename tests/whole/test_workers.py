@@ -1,0 +1,193 @@
+"""Several workers in one point."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.records import Outcome
+from tests.support.halted import ended, outcome
+from tests.support.processes import parent_of, with_variable
+from tests.whole.test_job_script import DEADLINE_S, Run, wait_until
+from tests.workloads.told import WAIT
+
+pytestmark = pytest.mark.fault
+
+
+class Crowd:
+    """A point with two workers that do what their text tells."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process: subprocess.Popen[str]
+        self.run: Run
+
+    def start(self, *last: str, hang_s: int = 60, **env: str) -> None:
+        """Start the point; ``last`` ends its text."""
+        text = "\n\n".join([*(f"Number {n}." for n in range(6)), *last])
+        self.run = Run(self.folder, workload="told:Told", text=text, order="text")
+        points = self.run.dir / "points.jsonl"
+        told = points.read_text().replace('"workers": 1', '"workers": 2')
+        points.write_text(told.replace('"hang_s": 60', f'"hang_s": {hang_s}'))
+        self.process = self.run.start(1, TOLD=str(self.folder), **env)
+
+    def waits(self) -> int:
+        """Return a worker's process id, once it waits in the middle of its work."""
+        wait_until(lambda: bool(list(self.folder.glob("waits-*"))))
+        assert len(self.left()) >= 4, "a supervisor, its sampler and two workers"
+        (told,) = self.folder.glob("waits-*")
+        return int(told.name.partition("-")[2])
+
+    def ends(self) -> str:
+        """Return what the script said; check that no process is left, and that batches came home."""
+        said = ended(self.process)
+        wait_until(lambda: self.left() == [])
+        assert len((self.run.home() / "batches.jsonl").read_bytes().splitlines()) >= 5
+        assert self.run.left_on_scratch() == []
+        return said
+
+    def left(self) -> list[int]:
+        return with_variable(f"TOLD={self.folder}")
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[Crowd]:
+    """Return a starter of a point; at the end none of its processes is left."""
+    starter = Crowd(tmp_path)
+    yield starter
+    if starter.process.poll() is None:
+        os.killpg(starter.process.pid, signal.SIGKILL)
+    starter.process.communicate(timeout=DEADLINE_S)
+    for pid in starter.left():
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_kill_9_of_one_of_several_workers(crowd: Crowd) -> None:
+    """FAULT: one of the workers of a point is killed outright.
+
+    HOW: real: kill -9.
+    REPORTED: `lost`, "worker 1 was killed by SIGKILL", unless the accounting knows better; `ram_oom` if the \
+    kernel's count of the job's cgroup reports that it killed a process for lack of memory.
+    LOST: nothing: the batches that were done are home; the other workers are ended.
+    """
+    crowd.start(WAIT)
+    os.kill(crowd.waits(), signal.SIGKILL)
+    crowd.ends()
+    record = crowd.run.record()
+    assert (record.outcome, record.provisional) == (Outcome.LOST, True)
+    assert record.message in {f"worker {number} was killed by SIGKILL" for number in (0, 1)}
+    assert outcome(crowd.run) == "lost"
+
+
+def test_kill_9_of_the_supervisor(crowd: Crowd) -> None:
+    """FAULT: the supervisor of several workers is killed outright.
+
+    HOW: real: kill -9.
+    REPORTED: `lost` with exit status 137, as for one worker.
+    LOST: nothing: the kernel ends the workers with it, and the batches that were done are home.
+    """
+    crowd.start(WAIT, WAIT)
+    wait_until(lambda: len(list(crowd.folder.glob("waits-*"))) == 2)
+    worker = int(next(crowd.folder.glob("waits-*")).name.partition("-")[2])
+    os.kill(parent_of(worker), signal.SIGKILL)
+    crowd.ends()
+    assert (crowd.process.returncode, crowd.run.exit().status) == (137, 137)
+    assert outcome(crowd.run) == "lost"
+
+
+def test_kill_9_of_the_script_of_several_workers(crowd: Crowd) -> None:
+    """FAULT: the job script of several workers is killed outright.
+
+    HOW: real: kill -9.
+    REPORTED: `lost`, "the job script was killed", in record and exit file.
+    LOST: nothing; no worker is left.
+    """
+    crowd.start(WAIT)
+    crowd.waits()
+    crowd.process.kill()
+    crowd.process.wait()
+    wait_until((crowd.run.home() / "exit").exists)
+    crowd.ends()
+    assert crowd.run.record().outcome is Outcome.LOST
+    assert crowd.run.exit().message == "the job script was killed"
+
+
+@pytest.mark.parametrize(
+    ("sent", "word"), [(signal.SIGTERM, Outcome.CANCELLED), (signal.SIGUSR1, Outcome.TIMEOUT)]
+)
+def test_a_signal_to_all_processes_of_several_workers(
+    crowd: Crowd, sent: signal.Signals, word: Outcome
+) -> None:
+    """FAULT: a point with several workers is cancelled, or its walltime is near.
+
+    HOW: real: TERM or USR1 to all its processes.
+    REPORTED: `cancelled` or `timeout`, as for one worker.
+    LOST: nothing: the batches that were done are home.
+    """
+    crowd.start(WAIT)
+    crowd.waits()
+    os.killpg(crowd.process.pid, sent)
+    crowd.ends()
+    record = crowd.run.record()
+    assert (record.outcome, record.signal) == (word, sent.name.removeprefix("SIG"))
+
+
+@pytest.mark.parametrize(
+    ("word", "meant", "message"),
+    [
+        ("Bug.", Outcome.BUG, "ValueError: on purpose"),
+        ("Leave.", Outcome.BUG, "ended with status 7"),
+        ("Crash.", Outcome.BUG, "was killed by SIGSEGV"),
+        ("Card.", Outcome.GPU_OOM, "CUDA out of memory"),
+        ("Memory.", Outcome.RAM_OOM, "MemoryError"),
+    ],
+)
+def test_one_of_several_workers_fails(crowd: Crowd, word: str, meant: Outcome, message: str) -> None:
+    """FAULT: one of the workers of a point fails: an exception, a status of its own, a crash, no memory.
+
+    HOW: real: it does so in the middle of its work, while another works on.
+    REPORTED: the outcome that one worker would have, and the number of the worker.
+    LOST: nothing: the batches that were done are home; the other workers are ended.
+    """
+    crowd.start(word, WAIT)
+    crowd.ends()
+    record = crowd.run.record()
+    assert record.outcome is meant
+    assert record.message.startswith("worker ")
+    assert message in record.message
+
+
+def test_one_of_several_workers_hangs(crowd: Crowd) -> None:
+    """FAULT: one of the workers of a point hangs.
+
+    HOW: real: a batch that never ends, with `hang_s: 1`.
+    REPORTED: `timeout`, "worker 1 has not finished a batch of 1 paragraphs for 2 s (hang_s: 1)".
+    LOST: nothing: the batches that were done are home, and the job does not wait for its walltime.
+    """
+    crowd.start(WAIT, hang_s=1)
+    crowd.ends()
+    record = crowd.run.record()
+    assert (record.outcome, record.provisional) == (Outcome.TIMEOUT, False)
+    assert "has not finished a batch of 1 paragraphs" in record.message
+    assert "(hang_s: 1)" in record.message
+
+
+def test_one_of_several_workers_dies_while_it_loads(crowd: Crowd) -> None:
+    """FAULT: a worker of a point is killed outright while it loads its model.
+
+    HOW: real: kill -9.
+    REPORTED: `lost`, with the number of the worker, in a record of no batches.
+    LOST: nothing, nothing was measured.
+    """
+    crowd.start("Last.", TOLD_LOAD="Kill.")
+    ended(crowd.process)
+    wait_until(lambda: crowd.left() == [])
+    record = crowd.run.record()
+    assert record.outcome is Outcome.LOST
+    assert "was killed by SIGKILL" in record.message
+    assert crowd.run.left_on_scratch() == []

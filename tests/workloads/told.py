@@ -1,0 +1,96 @@
+"""A workload that does what its paragraphs tell; for the tests of several workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from jobkit.core.knobs import Value
+from jobkit.run.workloads.base import Result
+from jobkit.run.workloads.count import Count
+
+DEADLINE_S = 30
+MEET, WAIT, TERM = "Meet.", "Wait.", "Term."
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch names it."""
+
+
+class Told(Count):
+    """Counts, and first does what a paragraph tells it; `_WORDS` has the words.
+
+    ``TOLD`` names a folder. There each process leaves an empty file when it has loaded, and when it
+    meets the others, and takes as long to load as ``TOLD_LOAD_S`` says.
+    """
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
+        """Load for so long; do what ``TOLD_LOAD`` says."""
+        super().load(model, device, params, threads)
+        time.sleep(float(os.environ.get("TOLD_LOAD_S", "0")))
+        if word := os.environ.get("TOLD_LOAD"):
+            _WORDS[word]()
+        _leave("loaded")
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Do what is told, then count."""
+        for paragraph in paragraphs:
+            _WORDS.get(paragraph.strip(), lambda: None)()
+        return super().process(paragraphs)
+
+
+def _leave(what: str) -> None:
+    if folder := os.environ.get("TOLD"):
+        (Path(folder) / f"{what}-{os.getpid()}").touch()
+
+
+def _meet() -> None:
+    """Wait for another process that has come here; all must have loaded."""
+    folder, wanted = Path(os.environ["TOLD"]), int(os.environ["TOLD_WORKERS"])
+    assert len(list(folder.glob("loaded-*"))) == wanted
+    _leave("met")
+    deadline = time.monotonic() + DEADLINE_S
+    while len(list(folder.glob("met-*"))) < wanted:
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.01)
+
+
+def _wait() -> None:
+    """Leave the process id, and wait for ever."""
+    _leave("waits")
+    time.sleep(600)
+
+
+def _memory() -> None:
+    raise MemoryError("on purpose")
+
+
+def _gpu_memory() -> None:
+    raise OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+
+def _bug() -> None:
+    raise ValueError("on purpose")
+
+
+def _kill(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+_WORDS: Mapping[str, Callable[[], object]] = {
+    MEET: _meet,
+    WAIT: _wait,
+    TERM: lambda: os.kill(os.getppid(), signal.SIGTERM),
+    "Memory.": _memory,
+    "Card.": _gpu_memory,
+    "Bug.": _bug,
+    "Kill.": lambda: _kill(signal.SIGKILL),
+    "Crash.": lambda: _kill(signal.SIGSEGV),
+    "Leave.": lambda: os._exit(7),
+    "Exit.": lambda: sys.exit(7),
+}
