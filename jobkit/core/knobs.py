@@ -45,13 +45,15 @@ class Knob:
         return f"one of {', '.join(self.words)}" if self.words else "a whole number above 0"
 
 
-WORKERS, THREADS, GPUS, ORDER = "workers", "threads", "gpus", "order"
+WORKERS, THREADS, GPUS, ORDER, MPS = "workers", "threads", "gpus", "order", "mps"
 ORDERS = ("load", "text")
+OFF, ON, AUTO = "off", "on", "auto"
 RUN_KNOBS = (
     Knob(name=WORKERS),
     Knob(name=THREADS),
     Knob(name=GPUS, devices=(CUDA,)),
     Knob(name=ORDER, words=ORDERS),
+    Knob(name=MPS, words=(OFF, ON, AUTO), devices=(CUDA,)),
 )
 """The knobs that every workload has, because jobkit itself obeys them."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jobkit.core.json_codec import SCHEMA
-from jobkit.core.knobs import LOAD_KNOBS, Value, numbers
+from jobkit.core.knobs import LOAD_KNOBS, OFF, Value, numbers
 from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Share, Summary
 
 BATCH_SIZE = "batch_size"
@@ -122,6 +122,9 @@ class Point:
         Processes that share each GPU of the point, or the CPU.
     gpus
         GPUs of the point, each with ``workers`` processes; on a CPU it is 1.
+    mps
+        Whether the workers share each GPU through a daemon of NVIDIA's MPS: ``off``, ``on``, or ``auto``
+        (if several workers share a GPU and nothing forbids it).
     hang_s
         With several processes, the try ends if a batch takes longer than this and than 20 times the
         longest batch so far.
@@ -151,6 +154,7 @@ class Point:
     threads: int
     workers: int = 1
     gpus: int = 1
+    mps: str = OFF
     hang_s: int = 60
     load_knobs: tuple[str, ...] = LOAD_KNOBS
     cap_bytes: int | None = None
@@ -262,6 +266,8 @@ class Record:
     workers
         What each process did, if there were several; then ``memory`` holds the largest of each figure
         of one process, and of NVML and of the resident memory the sum over all.
+    mps
+        What ran: ``on``, ``off``, or ``off: `` and what forbade NVIDIA's MPS.
     started_at, ended_at
         UTC, ISO 8601.
     """
@@ -290,4 +296,5 @@ class Record:
     failed_load: int | None = None
     retries: int | None = None
     workers: tuple[Share, ...] = ()
+    mps: str = OFF
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -8,7 +8,14 @@ from enum import StrEnum
 
 from jobkit.core.records import Outcome
 from jobkit.core.torch_build import cuda_install_command
-from jobkit.run.failure import CPU_BUILD, NO_DRIVER, NO_GPU_ASSIGNED, NO_GPU_REQUESTED, OLD_DRIVER
+from jobkit.run.failure import (
+    CPU_BUILD,
+    NO_DRIVER,
+    NO_GPU_ASSIGNED,
+    NO_GPU_REQUESTED,
+    NO_MPS,
+    OLD_DRIVER,
+)
 
 
 class Kind(StrEnum):
@@ -77,6 +84,9 @@ NO_GPU = {
     NO_GPU_ASSIGNED: (LOOK, Step(RESUME, "once `requests.gpus` in the site file asks for one")),
 }
 """The remedies of `Outcome.NO_GPU` by what its message holds."""
+MPS = (
+    Step(f"{RESUME} --set resources.queue=NAME", "on nodes that can; or `mps: auto` in a new run", Kind.FIX),
+)
 
 
 def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool = False) -> tuple[Step, ...]:
@@ -114,6 +124,8 @@ def _of_point(command: str) -> str:
 def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:
     if outcome is Outcome.STAGE_OUT and KEPT in message:
         return (FETCH,)
+    if outcome is Outcome.ENVIRONMENT and message.startswith(NO_MPS):
+        return MPS
     if outcome is not Outcome.NO_GPU:
         return REMEDIES[outcome]
     if build := CPU_BUILD.search(message):

@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
+    AUTO,
     BATCH_SIZE,
     CUDA,
     GPUS,
     LOAD_KNOBS,
+    MPS,
+    OFF,
     ORDER,
     THREADS,
     WORKERS,
@@ -23,7 +26,7 @@ from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Request
 from jobkit.spec.axes import settings
 from jobkit.spec.directives import directives
-from jobkit.spec.fields import AUTO, Auto
+from jobkit.spec.fields import Auto
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 
@@ -130,6 +133,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         workers=given[WORKERS],
         hang_s=spec.hang_s,
         gpus=max(1, given[GPUS]) if inputs.device == CUDA else 1,
+        mps=str(params.get(MPS, spec.mps)) if inputs.device == CUDA else OFF,
         load_knobs=inputs.load_knobs,
         workload_folder=inputs.workload_folder,
     )

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from jobkit.core import torch_build
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import CUDA, GPUS, Knob
+from jobkit.core.knobs import CUDA, GPUS, MPS, ON, Knob
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, TextRef
 from jobkit.core.terminal import Say
@@ -151,6 +151,8 @@ def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
     keys = {name: f"sweep.{name}" for row in rows for name in row}
     if spec.gpus:
         keys[GPUS] = GPUS
+    if spec.mps == ON:
+        keys[MPS] = MPS
     for knob in knobs:
         if knob.name in keys and spec.device not in knob.devices:
             message = f"{keys[knob.name]}: means nothing with device: {spec.device}"

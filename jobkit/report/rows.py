@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from math import fsum
 
-from jobkit.core.knobs import CUDA, Value, numbers
+from jobkit.core.knobs import CUDA, MPS, ON, Value, numbers
 from jobkit.core.measurements import Memory
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import GIB
@@ -66,6 +66,7 @@ class Row:
     threads: int | None = None
     workers: int | None = None
     gpus: int | None = None
+    mps: str | None = None
     gpu: str | None = None
     gpu_capacity_bytes: int | None = None
     versions: str | None = None
@@ -114,7 +115,14 @@ class Row:
     @property
     def fixed(self) -> tuple[object, ...]:
         """Its values of `SETTING`; ``None`` in place of one that is a knob of the sweep."""
-        return tuple(None if name in self.params else getattr(self, name) for name in SETTING)
+        values = {name: getattr(self, name) for name in SETTING} | {MPS: self.sharing}
+        return tuple(None if name in self.params else value for name, value in values.items())
+
+    @property
+    def sharing(self) -> str | None:
+        """What it ran with of MPS, if that is not what its number of workers and the spec mean."""
+        as_planned = self.result and (self.mps == ON or self.workers == 1)
+        return self.result.point.mps if self.result and as_planned else self.mps
 
     @property
     def has_figures(self) -> bool:
@@ -181,6 +189,7 @@ def _add_batches(row: Row, batches: Iterable[Batch]) -> None:
 def _add_record(row: Row, record: Record) -> None:
     """Add what a record measured."""
     versions = dict(record.versions)
+    row.mps = record.mps if row.device == CUDA else None
     if gpu := record.gpu:
         versions |= {"driver": gpu.driver or "unknown", "cuda": gpu.cuda or versions.get("cuda", "unknown")}
         row.gpu, row.gpu_uuid = gpu.name, gpu.uuid

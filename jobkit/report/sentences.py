@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 from pathlib import PurePath
 
-from jobkit.core.knobs import GPUS, ORDER, THREADS, WORKERS
+from jobkit.core.knobs import GPUS, MPS, OFF, ORDER, THREADS, WORKERS
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_memory, format_setting
 from jobkit.fit.batch_line import BatchLine, Estimate
@@ -41,6 +41,9 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
     counts = {words: getattr(group, name) for words, name in numbers.items() if name not in group.params}
     shared = [] if ORDER in group.params else [order]
     shared += [f"{words}: {n}" for words, n in counts.items() if n and (n > 1 or words == "CPU threads")]
+    shared += (
+        [f"MPS: {group.sharing}"] if group.sharing not in {None, OFF} and MPS not in group.params else []
+    )
     lines.append(f"{', '.join(shared)}{allocator}".removeprefix(", "))
     if group.versions:
         lines.append(group.versions)

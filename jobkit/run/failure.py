@@ -22,9 +22,12 @@ _GPU_OOM = re.compile(
 )
 _RAM_OOM = re.compile(r"DefaultCPUAllocator: (can't allocate|not enough) memory|Cannot allocate memory")
 _BUSY = re.compile(r"CUDA-capable device\(s\) is/are busy or unavailable")
+_MPS = re.compile(r"CUDA error: .*\bMPS (client|server)\b")
+"""What cudaGetErrorString(3) has for the errors 805 to 810 (CUDA runtime API, cudaError)."""
 _NO_GPU = re.compile(
     r"No CUDA GPUs are available|no CUDA-capable device|Found no NVIDIA driver|not compiled with CUDA"
 )
+_BY_TEXT = ((_BUSY, Outcome.GPU_BUSY), (_NO_GPU, Outcome.NO_GPU), (_MPS, Outcome.ENVIRONMENT))
 
 
 CPU_BUILD = re.compile(r"torch \S+ in (?P<python>.+) is a CPU build")
@@ -33,6 +36,9 @@ NO_DRIVER = "no NVIDIA driver answers"
 NO_GPU_ASSIGNED = "the job was given no GPU"
 OLD_DRIVER = "cannot use the driver"
 """Parts of the messages of `Outcome.NO_GPU`; `outcome.remedies` chooses the remedy by them."""
+
+NO_MPS = "mps: on, but"
+"""The beginning of a message of `Outcome.ENVIRONMENT`."""
 
 _STOPPED = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
 """Outcome by signal: the walltime warning, an unexplained kill -9; every other is ``cancelled``."""
@@ -103,13 +109,10 @@ def _by_type(error: BaseException, text: str) -> Outcome:
         return Outcome.GPU_OOM
     if isinstance(error, MemoryError) or _RAM_OOM.search(text):
         return Outcome.RAM_OOM
-    if _BUSY.search(text):
-        return Outcome.GPU_BUSY
-    if _NO_GPU.search(text):
-        return Outcome.NO_GPU
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return Outcome.SCRATCH_FULL
-    return Outcome.ENVIRONMENT if isinstance(error, ImportError) else Outcome.BUG
+    by_text = (outcome for pattern, outcome in _BY_TEXT if pattern.search(text))
+    return next(by_text, Outcome.ENVIRONMENT if isinstance(error, ImportError) else Outcome.BUG)
 
 
 CAUGHT_SIGNALS = (signal.SIGTERM, signal.SIGINT)

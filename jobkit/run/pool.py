@@ -22,14 +22,16 @@ from jobkit.run import process
 from jobkit.run.failure import TryFailed
 from jobkit.run.measure.nvml import VISIBLE_VARIABLE
 from jobkit.run.measure.sampler import process_tree
+from jobkit.run.mps import Daemon
 from jobkit.run.record import Done, Report, Task, Try
 
 TICK_S = 1.0
 """The longest time without a look at processes and calls."""
 END_S = 10.0
 """The time that a worker has to end, by itself or when it is killed."""
-BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""The signals that workers never get: a scheduler may send them to all processes of a job."""
+
+LATE_S = 0.5
+"""The time by which the end of a daemon may be seen later than what it leads to."""
 
 Order = tuple[Any, ...]
 """The name of a step of `jobkit.run.worker.Worker`, and its arguments."""
@@ -38,8 +40,9 @@ Order = tuple[Any, ...]
 class Pool:
     """The workers of a try, by number; its list of workers has what each reported last."""
 
-    def __init__(self, state: Try) -> None:
+    def __init__(self, state: Try, daemon: Daemon | None = None) -> None:
         self._reported = state.workers
+        self._daemon = daemon
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._connections: dict[int, Connection[Order | Task, Report]] = {}
         self._oom_kills = process.oom_kills()
@@ -52,15 +55,26 @@ class Pool:
         """Start a worker."""
         ours, theirs = Pipe()
         argv = [sys.executable, "-m", "jobkit.run.worker", str(theirs.fileno()), str(os.getpid())]
-        with theirs, _signals_blocked():  # workers inherit the mask, and no process is lost by a signal
+        with theirs, process.signals_blocked():  # so no process is lost by a signal
             self._connections[number] = ours
             self._processes[number] = subprocess.Popen(  # noqa: S603 - our own module, an argv list
                 argv,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, **_one_gpu(number, task.point)},
+                env=self._environment(number, task.point),
             )
         self._send(number, task)
+
+    def _environment(self, number: int, point: Point) -> dict[str, str]:
+        """Return the environment of a worker: it sees one GPU, and a daemon of MPS if there is one."""
+        if self._daemon is None:
+            return {**os.environ, **_one_gpu(number, point)}
+        return {**os.environ, **_one_gpu(number, point, renumbered=True), **self._daemon.variables}
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The process id of each worker that has not ended, by its number."""
+        return {number: self._processes[number].pid for number in self}
 
     def order(self, number: int, *order: object) -> None:
         """Have a worker do a step; its report comes with `reports`."""
@@ -80,16 +94,19 @@ class Pool:
         Raises
         ------
         TryFailed
-            If a worker failed or died; the reports of the others come first.
+            If a worker failed or died, or the daemon of MPS; the reports of the others come first.
         """
         ready = wait(self._connections.values(), TICK_S)
         heard = {number: self._receive(number) for number in self if self._connections[number] in ready}
         # A child of a dead worker may keep its connection open.
         dead = [] if ready else [number for number in self if self._processes[number].poll() is not None]
         yield from ((number, done) for number, done in heard.items() if not isinstance(done, TryFailed))
-        for failure in (*heard.values(), *map(self._death, dead)):
-            if isinstance(failure, TryFailed):
-                raise failure
+        reports = (*heard.values(), *map(self._death, dead))
+        failures = [report for report in reports if isinstance(report, TryFailed)]
+        if self._daemon:  # its end makes workers fail, perhaps before it is seen
+            self._daemon.refuse_end(LATE_S if failures else 0.0)
+        if failures:
+            raise failures[0]
 
     def end(self, numbers: Iterable[int]) -> None:
         """End workers that have nothing to do, and wait until their memory is free."""
@@ -150,9 +167,9 @@ class Pool:
 
 
 @contextlib.contextmanager
-def started(state: Try) -> Iterator[Pool]:
+def started(state: Try, daemon: Daemon | None = None) -> Iterator[Pool]:
     """Start the workers of a try; none is left at the end of the block."""
-    pool = Pool(state)
+    pool = Pool(state, daemon)
     try:
         for number in range(len(state.workers)):
             pool.start(number, state.task)
@@ -161,19 +178,17 @@ def started(state: Try) -> Iterator[Pool]:
         pool.close()
 
 
-@contextlib.contextmanager
-def _signals_blocked() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _one_gpu(number: int, point: Point, *, renumbered: bool = False) -> dict[str, str]:
+    """Return the variable by which a worker sees one GPU of the job; neighbours get different ones.
 
-
-def _one_gpu(number: int, point: Point) -> dict[str, str]:
-    """Return the variable by which a worker sees one GPU of the job; neighbours get different ones."""
+    Parameters
+    ----------
+    renumbered
+        Whether a daemon of MPS sees the same GPUs as the job: then a number counts among these, and only a
+        UUID stays (https://docs.nvidia.com/deploy/mps/, CUDA_VISIBLE_DEVICES).
+    """
     if point.device != "cuda":
         return {}
     place, visible = number % point.gpus, os.environ.get(VISIBLE_VARIABLE)
-    given = str(place) if visible is None else "".join(visible.split(",")[place : place + 1])
-    return {VISIBLE_VARIABLE: given.strip()}
+    given = str(place) if visible is None else "".join(visible.split(",")[place : place + 1]).strip()
+    return {VISIBLE_VARIABLE: str(place) if renumbered and given.isdigit() else given}

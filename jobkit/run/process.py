@@ -1,9 +1,12 @@
-"""What the worker knows of its own process: environment variables, cgroup. Standard library only."""
+"""What the worker knows of its own process: variables, cgroup, signals. Standard library only."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 RECORDED_VARIABLES = (
@@ -18,6 +21,28 @@ RECORDED_VARIABLES = (
 """Environment variables that change what is measured, or name the place where it was measured."""
 MORE_VARIABLES = "JOBKIT_RECORD"
 """In this variable the job script names more of them: those of its scheduler."""
+
+BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""The signals that child processes never get: a scheduler may send them to all processes of a job."""
+
+PR_SET_PDEATHSIG = 1
+"""Of ``<sys/prctl.h>``."""
+
+
+def end_with(parent: int) -> bool:
+    """Have the kernel kill this process when its parent ends (prctl(2)); return whether that still lives."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    return os.getppid() == parent
+
+
+@contextlib.contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Block `BLOCKED` for the block, so also in the processes that start in it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def variables() -> dict[str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jobkit.core import measurements
+from jobkit.core.knobs import OFF
 from jobkit.core.measurements import Share, Summary
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process
@@ -84,6 +85,8 @@ def _efficiency(batches: Sequence[Batch]) -> float | None:
 Done = tuple[Batch, list[Entity]]
 """A batch, and its entities with the numbers of their paragraphs in the text."""
 
+ALONE = "one worker on each GPU"
+"""Why ``mps: auto`` is off."""
 OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 
 
@@ -162,6 +165,8 @@ class Try:
         The processes that work: this one, or several of a supervisor.
     workload
         Of this process once it is loaded; a supervisor has none.
+    mps
+        As in `Record`.
     ends_s
         With several workers, the end of each batch, in seconds since all began to work.
     """
@@ -170,6 +175,7 @@ class Try:
     started_at: str
     workers: list[Measured] = field(default_factory=lambda: [Measured()])
     workload: Workload | None = None
+    mps: str = OFF
     batches: list[Batch] = field(default_factory=list)
     ends_s: list[float] = field(default_factory=list)
     entities: list[Entity] = field(default_factory=list)
@@ -224,6 +230,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         failed_load=_largest(worker.failed_load for worker in workers) if outcome in OUT_OF_MEMORY else None,
         retries=_retries(state.batches),
         workers=shares(state) if others else (),
+        mps=state.mps,
         environment=process.variables(),
     )
 

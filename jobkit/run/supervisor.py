@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from jobkit.core.records import Outcome
-from jobkit.run import pool, steps
+from jobkit.run import mps, pool, steps
 from jobkit.run.failure import Stopped, TryFailed
 from jobkit.run.measure import memory, need, nvml
 from jobkit.run.measure.sampler import sampling
@@ -69,7 +69,8 @@ def supervise(state: Try, stack: ExitStack) -> None:
     state.workers = [Measured() for _ in range(point.workers * point.gpus)]
     paragraphs = steps.read_inputs(state)
     gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
-    workers = stack.enter_context(pool.started(state))
+    daemon = mps.start_if_wanted(state, stack, gpus.values())
+    workers = stack.enter_context(pool.started(state, daemon))
     workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
     idle_bytes = {uuid: gpus[uuid].used_bytes if uuid in gpus else None for uuid in _uuids(state.workers)}
     state.sampler = stack.enter_context(sampling(idle_bytes))
@@ -77,6 +78,8 @@ def supervise(state: Try, stack: ExitStack) -> None:
     workers.ask(dict.fromkeys(workers, ("load",)))
     todo = steps.cut_calls(state, paragraphs)
     _warm_up(state, workers, paragraphs, todo)
+    if daemon:
+        state.mps = daemon.check_clients(workers.pids)
     workers.ask({number: ("keep_context", size) for number, size in _contexts(state.workers, idle_bytes)})
     state.sampler.ask("mark")
     _work(state, workers, todo)

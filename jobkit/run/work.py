@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from jobkit.core import files, json_codec
+from jobkit.core.knobs import AUTO, OFF, ON
 from jobkit.core.layout import ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Outcome
 from jobkit.run import process, steps
@@ -17,7 +18,7 @@ from jobkit.run.failure import Signals, Stopped, TryFailed
 from jobkit.run.measure import memory, need, nvml
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.sampler import sampling
-from jobkit.run.record import Task, Try, now, record_of
+from jobkit.run.record import ALONE, Task, Try, now, record_of
 from jobkit.run.workloads.base import Workload
 
 RESERVED_BYTES = 64 * 2**10
@@ -47,11 +48,13 @@ def run(task: Task, signals: Signals) -> Outcome:
 def _run_steps(state: Try, stack: ExitStack) -> None:
     """Do all that a signal may interrupt: prepare, warm up, work, measure the need."""
     point = state.task.point
-    if point.workers * point.gpus > 1:
+    if point.workers * point.gpus > 1 or point.mps == ON:
         from jobkit.run.supervisor import supervise  # what one process does not need to import
 
         supervise(state, stack)
     else:
+        if point.mps == AUTO:
+            state.mps = f"{OFF}: {ALONE}"
         _work_here(state, stack)
 
 

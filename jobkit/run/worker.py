@@ -7,9 +7,6 @@ a scheduler for it (see `jobkit.run.pool`), so only the supervisor ends it.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
-import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -17,7 +14,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from jobkit.core.records import Batch
-from jobkit.run import steps
+from jobkit.run import process, steps
 from jobkit.run.failure import TryFailed, outcome_of
 from jobkit.run.measure import need
 from jobkit.run.measure.device import Device
@@ -25,26 +22,17 @@ from jobkit.run.paragraphs import Call
 from jobkit.run.record import Done, Measured, Report, Task
 from jobkit.run.workloads.base import Workload
 
-PR_SET_PDEATHSIG = 1
-"""Of ``<sys/prctl.h>``."""
-
 
 def main() -> None:
     """Work until the supervisor closes the connection."""
     descriptor, parent = map(int, sys.argv[1:])
-    if not end_with(parent):
+    if not process.end_with(parent):
         return
     with Connection(descriptor) as supervisor, contextlib.suppress(EOFError, OSError):
         worker = Worker(supervisor.recv())
         while True:
             step, *arguments = supervisor.recv()
             supervisor.send(worker.report(step, arguments))
-
-
-def end_with(parent: int) -> bool:
-    """Have the kernel kill this process when its parent ends (prctl(2)); return whether that still lives."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-    return os.getppid() == parent
 
 
 class Worker:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 
 from jobkit.core import units
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import Value
+from jobkit.core.knobs import AUTO, Value
 from jobkit.core.terminal import suggest
 from jobkit.schedulers.registry import SCHEDULERS
 
@@ -73,8 +73,6 @@ Values = Annotated[
     WithJsonSchema(one_or_list(ANY_VALUE)),
 ]
 """The values of a knob: a list, or one value."""
-
-AUTO = "auto"
 
 
 class Auto(list[Value]):

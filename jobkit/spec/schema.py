@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS
+from jobkit.core.knobs import AUTO, BATCH_SIZE, RUN_KNOBS
 from jobkit.run.workloads.base import SHIPPED, knobs
-from jobkit.spec.fields import AUTO, POSITIVE, one_or_list
+from jobkit.spec.fields import POSITIVE, one_or_list
 from jobkit.spec.sweep_spec import Axes, SweepSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

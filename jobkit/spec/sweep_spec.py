@@ -8,11 +8,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from jobkit.core.knobs import CUDA, Value
+from jobkit.core.knobs import AUTO, CUDA, Value
 from jobkit.core.records import Point
 from jobkit.core.terminal import SCHEDULER_WORDS
 from jobkit.run.workloads.base import SHIPPED
 from jobkit.spec import fields
+from jobkit.spec.axes import AUTO_IS_A_WORD
 from jobkit.spec.checks import CHECKS
 from jobkit.spec.policy import Policy
 from jobkit.spec.yaml_files import Document, as_yaml, raise_faults, read_document, validated
@@ -150,7 +151,11 @@ class Axes(BaseModel):
     @property
     def product(self) -> dict[str, list[Value]]:
         """The knobs whose values are combined with each other."""
-        return dict(self.__pydantic_extra__ or {})
+        given = self.__pydantic_extra__ or {}
+        return {
+            name: [AUTO] if name in AUTO_IS_A_WORD and isinstance(values, fields.Auto) else values
+            for name, values in given.items()
+        }
 
 
 class FindMax(_Part):
@@ -192,6 +197,8 @@ class SweepSpec(_Part):
         CPU threads of the framework in each worker; ``null`` for ``resources.cpus``.
     gpus
         GPUs of a point, each with as many workers; ``null`` for ``resources.gpus``.
+    mps
+        Whether workers share a GPU through NVIDIA's MPS; ``auto``: if they can.
     hang_s
         With several workers, a batch that takes longer than this, and than 20 times the longest batch
         so far, ends the try as ``timeout``.
@@ -236,6 +243,7 @@ class SweepSpec(_Part):
     workers: fields.Positive = 1
     threads: fields.Positive | None = None
     gpus: fields.Positive | None = None
+    mps: Literal["off", "on", "auto"] = "off"
     hang_s: fields.Positive = 60
     sweep: Axes = Axes()
     repeats: fields.Positive = 3

@@ -230,6 +230,12 @@ def test_why_there_is_no_gpu_decides(message: str, commands: list[str]) -> None:
     assert [step.command for step in found] == commands
 
 
+def test_a_node_without_mps_is_no_reason_for_another_environment() -> None:
+    (step,) = remedy(Outcome.ENVIRONMENT, f"{failure.NO_MPS} no", run="R", point=3)
+    assert step.command == "jobkit resume R --set resources.queue=NAME"
+    assert len(remedy(Outcome.ENVIRONMENT, "no module", run="R", point=3)) > 1
+
+
 def test_every_outcome_has_a_remedy_that_is_tried() -> None:
     """Fail for a new outcome, until it is in the table and in a test of this module."""
     cluster = {*HAPPENS, Outcome.TIMEOUT, Outcome.QUEUE_ERROR, Outcome.PRUNED}

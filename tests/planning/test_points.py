@@ -55,14 +55,17 @@ def test_points_stand_in_ascending_need_of_device_memory() -> None:
 
 
 def test_a_knob_overrides_the_key_of_the_same_name() -> None:
-    keys = {"workers": 2, "threads": 3, "gpus": 2, "order": "text", "resources": {"gpus": 1, "cpus": 4}}
+    keys = {"workers": 2, "threads": 3, "gpus": 2, "order": "text", "mps": "auto"}
+    keys["resources"] = {"gpus": 1, "cpus": 4}
     (point,) = planned(device="cuda", repeats=1, **keys)
     assert (point.workers, point.threads, point.gpus, point.order) == (2, 3, 2, "text")
-    sweep = {"workers": 5, "threads": 6, "gpus": 4, "order": "load"}
+    assert point.mps == "auto"
+    sweep = {"workers": 5, "threads": 6, "gpus": 4, "order": "load", "mps": "on"}
     (point,) = planned(device="cuda", repeats=1, sweep=sweep, **keys)
     assert (point.workers, point.threads, point.gpus, point.order) == (5, 6, 4, "load")
-    (point,) = planned(repeats=1, resources={"gpus": 0, "cpus": 4})
-    assert (point.workers, point.threads, point.gpus) == (1, 4, 1), "on a CPU"
+    assert point.mps == "on"
+    (point,) = planned(repeats=1, mps="on", resources={"gpus": 0, "cpus": 4})
+    assert (point.workers, point.threads, point.gpus, point.mps) == (1, 4, 1, "off"), "on a CPU"
 
 
 SITE = Site.model_validate(

@@ -15,6 +15,7 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Job, Outcome, Point
 from jobkit.core.units import GIB
+from jobkit.report.sentences import heading
 from jobkit.report.tables import Collected, collect
 from tests.support.builders import (
     GPU,
@@ -118,6 +119,23 @@ def test_knobs_of_jobkit_are_compared_within_one_table(tmp_path: Path) -> None:
     assert found.sizes["speedup"].tolist() == [1, 1, 4, 4]
     assert sorted(found.points["workers"].tolist()) == [1, 1, 4, 4]
     assert list(found.points).count("workers") == 1
+
+
+def test_mps_where_it_can_be_used_is_one_table_and_a_refusal_another(tmp_path: Path) -> None:
+    ran = {1: "off: one worker on each GPU", 2: "on", 4: "on", 8: "off: no command"}
+    first = replace(grid([50])[0], mps="auto")
+    points = [
+        replace(first, index=n, point_id=str(n), params={"batch_size": 50, "workers": n}, workers=n)
+        for n in ran
+    ]
+    found = collect(
+        [write_records(tmp_path / "run", [replace(record(p), mps=ran[p.workers]) for p in points])]
+    )
+    assert found.sizes["workers"].tolist() == [1, 2, 4, 8]
+    assert len(set(found.sizes["group"][:3])) == 1
+    assert [(group.sharing, len(found.groups)) for group in found.by_group] == [("auto", 2), (ran[8], 2)]
+    assert found.points["mps"].tolist() == list(ran.values())
+    assert any("MPS: off: no command" in line for line in heading(found.by_group[1], []))
 
 
 def test_points_without_results_are_rows_still_to_come(tmp_path: Path) -> None:

@@ -32,6 +32,12 @@ class OutOfMemoryError(RuntimeError):
         ),
         (RuntimeError("all CUDA-capable device(s) is/are busy or unavailable"), Outcome.GPU_BUSY),
         (RuntimeError("No CUDA GPUs are available"), Outcome.NO_GPU),
+        (
+            RuntimeError(
+                "CUDA error: the remote procedural call between the MPS server and the MPS client failed"
+            ),
+            Outcome.ENVIRONMENT,
+        ),
         (OSError(errno.ENOSPC, "No space left on device"), Outcome.SCRATCH_FULL),
         (ModuleNotFoundError("No module named 'stanza'"), Outcome.ENVIRONMENT),
         (ValueError("anything else"), Outcome.BUG),

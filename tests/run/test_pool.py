@@ -13,6 +13,7 @@ import pytest
 from jobkit.core.records import Job
 from jobkit.run import pool
 from jobkit.run.measure.sampler import process_tree
+from jobkit.run.process import BLOCKED
 from jobkit.run.record import Measured, Task, Try, now
 from tests.run.test_supervisor import PLAIN
 from tests.run.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here
@@ -29,7 +30,7 @@ def test_workers_take_no_notice_of_a_schedulers_signals(tmp_path: Path) -> None:
     begun = state(tmp_path)
     with pool.started(begun) as workers:
         for process in workers._processes.values():  # at once, so before Python has started in them
-            for number in pool.BLOCKED:
+            for number in BLOCKED:
                 process.send_signal(number)
         workers.ask(dict.fromkeys(workers, ("open", {})))
         workers.ask(dict.fromkeys(workers, ("load",)))
@@ -91,3 +92,18 @@ def test_each_worker_sees_one_gpu(
     two = replace(PLAIN, device="cuda", gpus=2)
     assert [pool._one_gpu(number, two)["CUDA_VISIBLE_DEVICES"] for number in range(4)] == seen
     assert pool._one_gpu(0, PLAIN) == {}
+
+
+@pytest.mark.parametrize(
+    ("visible", "seen"),
+    [(None, ["0", "1"]), ("3,2", ["0", "1"]), ("GPU-b,GPU-a", ["GPU-b", "GPU-a"]), ("5", ["0", ""])],
+)
+def test_a_daemon_of_mps_numbers_the_gpus_of_the_job_anew(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: list[str]
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    two = replace(PLAIN, device="cuda", gpus=2)
+    found = [pool._one_gpu(number, two, renumbered=True)["CUDA_VISIBLE_DEVICES"] for number in range(2)]
+    assert found == seen

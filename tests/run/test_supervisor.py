@@ -273,16 +273,16 @@ def on_cards(folder: Path, of: Point, **env: str) -> Record:
     """Run one try on two GPUs that are not there."""
     (folder / "held").mkdir()
     files.write_atomically(folder / "point", json_codec.to_json(of))
-    return apart(
-        folder,
-        COUNTED,
-        PYTHONPATH=os.pathsep.join(map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS.parents[1]))),
-        FAKE_CARD="T4",
-        FAKE_CARDS="2",
-        FAKE_HELD=str(folder / "held"),
-        CUDA_VISIBLE_DEVICES="0,1",
-        **env,
-    )
+    cards = {
+        "PYTHONPATH": os.pathsep.join(
+            map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS.parents[1]))
+        ),
+        "FAKE_CARD": "T4",
+        "FAKE_CARDS": "2",
+        "FAKE_HELD": str(folder / "held"),
+        "CUDA_VISIBLE_DEVICES": "0,1",
+    }
+    return apart(folder, COUNTED, **{**cards, **env})
 
 
 def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(tmp_path: Path) -> None:

@@ -125,6 +125,18 @@ def test_the_batch_sizes_may_be_left_to_jobkit(tmp_path: Path) -> None:
     assert "\n  batch_size: auto\n" in spec.as_yaml()
 
 
+def test_auto_is_a_value_of_mps_and_on_and_off_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text("name: t\nmps: on\nsweep: {mps: auto}\n", encoding="utf-8")
+    spec = load_spec(path)
+    assert (spec.mps, spec.sweep.product) == ("on", {"mps": ["auto"]})
+    path.write_text(spec.as_yaml(), encoding="utf-8")
+    assert load_spec(path) == spec
+    assert load_spec(path, ["sweep.mps=[off, on, auto]"]).sweep.product == {"mps": ["off", "on", "auto"]}
+    with pytest.raises(JobkitError, match=r"sweep\.mps\.1: 'yes': should be one of off, on, auto"):
+        load_spec(path, ["sweep.mps=[on, yes]"])
+
+
 def test_the_knobs_of_a_known_workload_are_checked(tmp_path: Path) -> None:
     (line,) = refused(tmp_path, "name: x\nsweep:\n  batch_sise: [50]\n")
     assert line == "3:3: sweep.batch_sise: no such knob; did you mean 'batch_size'?"

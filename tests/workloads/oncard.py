@@ -7,10 +7,12 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from jobkit.core.knobs import Value
 from jobkit.run.workloads.base import Heavy
 from tests.workloads.held import BYTES_PER_LOAD, Tells
+from tests.workloads.told import Told
 
 
 class OnCard(Tells):
@@ -41,3 +43,9 @@ class OnCard(Tells):
             os.kill(os.getppid(), signal.SIGTERM)
             time.sleep(600)
         self.card.hold(BYTES_PER_LOAD * self.attempted)
+
+
+class ToldOnCard(Told):
+    """Does what its paragraphs tell, in a process that has opened the GPU."""
+
+    NEEDS_MODEL: ClassVar[bool] = True

@@ -103,6 +103,15 @@ class GpuHandle:
         mode = answer(lambda: pynvml.nvmlDeviceGetAccountingMode(self.handle))
         return None if mode is None else bool(mode == pynvml.NVML_FEATURE_ENABLED)
 
+    def forbids_mps(self) -> str:
+        """Return which mode of the GPU forbids MPS, in words; empty if none does."""
+        mig = answer(lambda: pynvml.nvmlDeviceGetMigMode(self.handle)[0])
+        if mig == pynvml.NVML_DEVICE_MIG_ENABLE:
+            return f"{self.uuid} is in MIG mode"
+        mode = answer(lambda: pynvml.nvmlDeviceGetComputeMode(self.handle))
+        prohibited = mode == pynvml.NVML_COMPUTEMODE_PROHIBITED
+        return f"{self.uuid} is in compute mode PROHIBITED" if prohibited else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
@@ -116,6 +125,8 @@ class GpuState:
         Number of compute processes on it.
     accounting
         See `GpuHandle.accounting`.
+    forbids_mps
+        See `GpuHandle.forbids_mps`.
     """
 
     name: str
@@ -125,6 +136,7 @@ class GpuState:
     used_bytes: int | None
     processes: int | None
     accounting: bool | None
+    forbids_mps: str
 
 
 def list_gpus() -> tuple[GpuState, ...]:
@@ -143,6 +155,7 @@ def list_gpus() -> tuple[GpuState, ...]:
                 used_bytes=gpu.used_bytes()[0],
                 processes=None if (running := gpu.processes()) is None else len(running),
                 accounting=gpu.accounting(),
+                forbids_mps=gpu.forbids_mps(),
             )
             for gpu in gpus
         )

@@ -1,8 +1,14 @@
-"""A torch with a GPU that is not there: first on a PYTHONPATH, with the NVML of `tests/workloads/nvml`."""
+"""A torch with a GPU that is not there: first on a PYTHONPATH, with the NVML of `tests/workloads/nvml`.
+
+A process that opens it becomes a client of the daemon of `tests/fakes/mps`, if there is one; with
+``FAKE_MPS_SHY`` only the first of them does.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -19,10 +25,13 @@ class Card(FakeTorch):
         super().__init__(16 * GIB)
         self.uuid = f"GPU-{os.environ['CUDA_VISIBLE_DEVICES']}"
         self.held_bytes = 0
+        self.daemon = socket.socket(socket.AF_UNIX)
 
     def zeros(self, count: int, *, device: str) -> tuple[int, str]:
         """Open the GPU."""
         self._hold_on(0)
+        with contextlib.suppress(OSError):  # without a daemon it works without
+            self._attach(Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/none"), "control"))
         return super().zeros(count, device=device)
 
     def hold(self, size_bytes: int) -> None:
@@ -38,6 +47,13 @@ class Card(FakeTorch):
     def memory_reserved(self) -> int:
         """Return the cache."""
         return self.held_bytes
+
+    def _attach(self, control: Path) -> None:
+        if "FAKE_MPS_SHY" in os.environ:
+            control.with_name("first").mkdir()
+        self.daemon.connect(str(control))
+        self.daemon.send(f"client {os.getpid()}".encode())
+        self.daemon.recv(7)
 
     def _hold_on(self, size_bytes: int) -> None:
         self.held_bytes = size_bytes

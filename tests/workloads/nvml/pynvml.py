@@ -12,6 +12,8 @@ from types import SimpleNamespace
 
 GIB = 2**30
 NVML_FEATURE_ENABLED = 1
+NVML_DEVICE_MIG_ENABLE = 1
+NVML_COMPUTEMODE_PROHIBITED = 2
 
 
 class NVMLError(Exception):
@@ -100,6 +102,17 @@ def nvmlDeviceGetAccountingMode(handle: str) -> int:  # noqa: N802
     """Return that it is off."""
     del handle
     return 0
+
+
+def nvmlDeviceGetMigMode(handle: str) -> list[int]:  # noqa: N802
+    """Return the mode now and after a reset; ``FAKE_MIG`` names the cards in MIG mode."""
+    on = int(handle in os.environ.get("FAKE_MIG", "").split())
+    return [on, on]
+
+
+def nvmlDeviceGetComputeMode(handle: str) -> int:  # noqa: N802
+    """Return the mode; ``FAKE_PROHIBITED`` names the cards that allow no process."""
+    return NVML_COMPUTEMODE_PROHIBITED * (handle in os.environ.get("FAKE_PROHIBITED", "").split())
 
 
 def nvmlSystemGetCudaDriverVersion() -> int:  # noqa: N802

@@ -1,0 +1,154 @@
+"""Workers that share a GPU through NVIDIA's MPS."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.records import Outcome
+from jobkit.run.mps import COMMAND
+from tests.support.halted import ended, outcome
+from tests.support.processes import parent_of
+from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, Run, wait_until
+from tests.whole.test_workers import Crowd
+from tests.workloads.told import WAIT
+
+pytestmark = pytest.mark.fault
+FAKE = Path(__file__).parents[1] / "fakes" / "mps"
+
+
+class Sharing(Crowd):
+    """A point with two workers that share a GPU that is not there, through a fake daemon."""
+
+    def begin(
+        self, *last: str, hang_s: int = 60, mps: str = "on", env: Mapping[str, str] | None = None
+    ) -> None:
+        """Start the point; ``last`` ends its text."""
+        text = "\n\n".join([*(f"Number {n}." for n in range(6)), *last])
+        workload = "oncard:ToldOnCard"
+        self.run = Run(
+            self.folder, workload=workload, text=text, device="cuda", order="text", workers=2, mps=mps
+        )
+        points = self.run.dir / "points.jsonl"
+        points.write_text(points.read_text().replace('"hang_s": 60', f'"hang_s": {hang_s}'))
+        (self.folder / "held").mkdir()
+        paths = (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, WORKLOADS.parents[1])
+        cards = {
+            "TOLD": str(self.folder),
+            "PATH": f"{FAKE}:{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "FAKE_CARD": "T4",
+            "FAKE_HELD": str(self.folder / "held"),
+            "CUDA_VISIBLE_DEVICES": "0",
+        }
+        self.process = self.run.start(1, **{**cards, **(env or {})})
+
+    def daemon(self) -> int:
+        """Return the process id of the control daemon; a server has a session of its own."""
+        session = os.getsid(self.process.pid)
+        own = [pid for pid in self.left() if os.getsid(pid) == session]
+        cmdlines = {pid: Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8") for pid in own}
+        (pid,) = (pid for pid, cmdline in cmdlines.items() if cmdline.endswith(f"{COMMAND}\0-f\0"))
+        return pid
+
+
+@pytest.fixture
+def sharing() -> Iterator[Sharing]:
+    """Return a starter of a point, in a folder with a path so short that sockets can be below it."""
+    with tempfile.TemporaryDirectory(prefix="mps") as folder:
+        starter = Sharing(Path(folder))
+        yield starter
+        if starter.process.poll() is None:
+            os.killpg(starter.process.pid, signal.SIGKILL)
+        starter.process.communicate(timeout=DEADLINE_S)
+        for pid in starter.left():
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("last", "hang_s", "meant"),
+    [("Last.", 60, Outcome.OK), ("Bug.", 60, Outcome.BUG), (WAIT, 1, Outcome.TIMEOUT)],
+)
+def test_however_the_work_ends_the_daemon_does_too(
+    sharing: Sharing, last: str, hang_s: int, meant: Outcome
+) -> None:
+    """FAULT: one of the workers that share a GPU through MPS fails or hangs.
+
+    HOW: real: an exception, or a batch that never ends; fake: NVIDIA's control daemon.
+    REPORTED: the outcome that it would have without MPS, and the number of the worker.
+    LOST: nothing: the batches that were done are home; neither a daemon nor its folder is left.
+    """
+    sharing.begin(last, hang_s=hang_s)
+    sharing.ends()
+    record = sharing.run.record()
+    assert (record.outcome, record.mps) == (meant, "on")
+
+
+@pytest.mark.parametrize("killed", ["a worker", "the supervisor", "the job script", "nothing"])
+def test_kill_9_of_a_process_that_uses_mps(sharing: Sharing, killed: str) -> None:
+    """FAULT: a worker that uses MPS, its supervisor or its job script is killed, or the point is cancelled.
+
+    HOW: real: kill -9 of it, or TERM to all processes; fake: NVIDIA's control daemon.
+    REPORTED: `lost`, or `cancelled`, as without MPS.
+    LOST: nothing: the batches that were done are home; neither a daemon nor its folder is left.
+    """
+    sharing.begin(WAIT)
+    worker = sharing.waits()
+    assert sharing.daemon()
+    if killed == "nothing":
+        os.killpg(sharing.process.pid, signal.SIGTERM)
+    else:
+        pids = {"a worker": worker, "the supervisor": parent_of(worker)}
+        os.kill(pids.get(killed, sharing.process.pid), signal.SIGKILL)
+    if killed == "the job script":
+        sharing.process.wait()
+        wait_until((sharing.run.home() / "exit").exists)
+    sharing.ends()
+    assert outcome(sharing.run) == ("cancelled" if killed == "nothing" else "lost")
+
+
+def test_kill_9_of_the_daemon(sharing: Sharing) -> None:
+    """FAULT: the daemon of MPS is killed outright while its clients work.
+
+    HOW: real: kill -9; fake: NVIDIA's control daemon.
+    REPORTED: `environment`, "the MPS daemon has ended", and the last line of its log.
+    LOST: nothing: the batches that were done are home; the workers and the server are ended.
+    """
+    sharing.begin(WAIT)
+    sharing.waits()
+    os.kill(sharing.daemon(), signal.SIGKILL)
+    sharing.ends()
+    record = sharing.run.record()
+    assert record.outcome is Outcome.ENVIRONMENT
+    assert record.message.startswith("the MPS daemon has ended: Starting control daemon")
+
+
+@pytest.mark.parametrize(
+    ("env", "reason"),
+    [
+        ({"PATH": "/usr/bin:/bin"}, "nvidia-cuda-mps-control is not on PATH"),
+        ({"FAKE_MPS": "fails"}, "nvidia-cuda-mps-control does not answer: Failed to create pipe"),
+        ({"FAKE_MIG": "GPU-0"}, "GPU-0 is in MIG mode"),
+    ],
+)
+@pytest.mark.parametrize("mps", ["on", "auto"])
+def test_mps_that_a_node_does_not_have(sharing: Sharing, env: dict[str, str], reason: str, mps: str) -> None:
+    """FAULT: a node cannot run MPS: no command, MIG, or a daemon that does not start.
+
+    HOW: real: a PATH without it; fake: NVIDIA's NVML and control daemon.
+    REPORTED: with `mps: on` `environment`, with the reason; with `mps: auto` the point runs without MPS, \
+    and the record has the reason.
+    LOST: nothing.
+    """
+    sharing.begin(mps=mps, env=env)
+    ended(sharing.process)
+    record = sharing.run.record()
+    assert record.outcome is (Outcome.OK if mps == "auto" else Outcome.ENVIRONMENT)
+    assert record.mps.startswith(f"off: {reason}")
+    assert sharing.left() == []
+    assert sharing.run.left_on_scratch() == []
