@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import re
 import select
 import shutil
 import signal
@@ -35,6 +36,8 @@ COMMAND = "nvidia-cuda-mps-control"
 """Without ``-d`` or ``-f`` it passes the commands on its standard input to the daemon."""
 PIPE_VARIABLE, LOG_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 LONGEST_SOCKET = "mps-12345678/pipe/control_privileged"
+COMMANDS = re.compile(r"\] (NEW UI|UI closed|Cmd:)")
+"""What the daemon logs of a command (driver 580)."""
 MOST_PATH_BYTES = 107
 """Of a socket's path (unix(7))."""
 PR_SET_CHILD_SUBREAPER = 36
@@ -189,6 +192,7 @@ def _running(point: Point, work: Path) -> Iterator[Daemon]:
             [sys.executable, "-m", "jobkit.run.mps", str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            start_new_session=True,  # Grid Engine kills the group of a job whose script has ended
         )
     daemon = Daemon(point, guard, folder)
     try:
@@ -229,11 +233,11 @@ def _ask(folder: Path, command: str, timeout_s: float = ANSWER_S) -> str | None:
 
 
 def _last_line(folder: Path) -> str:
-    """Return the last line of the logs, after a colon; empty if there is none."""
+    """Return the last line of the logs that is not about a command, after a colon; empty if there is none."""
     with contextlib.suppress(OSError):
         logs = sorted(folder.glob("log/*.log"), key=lambda path: path.stat().st_mtime)
-        lines = [line for path in logs for line in path.read_text(errors="replace").splitlines()]
-        return next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
+        lines = [line.strip() for path in logs for line in path.read_text(errors="replace").splitlines()]
+        return next((f": {line}" for line in reversed(lines) if line and not COMMANDS.search(line)), "")
     return ""
 
 

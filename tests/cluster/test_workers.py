@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,54 @@ def test_kill_9_on_a_node(lab: Lab, wait_until: Wait, monkeypatch: pytest.Monkey
     if victim == "worker":
         assert record(run).message in {f"worker {number} was killed by SIGKILL" for number in (0, 1)}
     assert why(run)
+
+
+MPS = """\
+device: cuda
+mps: on
+model: {name: en, size: tiny, fallback: stand-in}
+environment:
+  setup: [":"]
+  variables:
+    PYTHONPATH: '%s'
+    TOLD: '%s'
+    FAKE_HELD: '%s'
+    FAKE_CARD: T4
+    CUDA_VISIBLE_DEVICES: "0"
+    PATH: '%s:/usr/bin:/bin'
+"""
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("victim", ["supervisor", "script"])
+def test_kill_9_of_a_job_with_a_daemon(
+    lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, victim: str
+) -> None:
+    """FAULT: the supervisor or the job script of workers that share a GPU through MPS is killed outright.
+
+    HOW: real: kill -9, Slurm and Grid Engine; fake: the GPU, and NVIDIA's control daemon.
+    REPORTED: `lost`, as without MPS.
+    LOST: at most one sync interval; no daemon, and no folder of it, is left on the node.
+    """
+    tests = WORKLOADS.parent
+    path = ":".join(map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, tests.parent)))
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    (lab.home / "text.txt").write_text("\n\n".join([*(f"Number {n}." for n in range(6)), WAIT, WAIT]))
+    head = SPEC.partition("environment:")[0].replace("told:Told", "oncard:ToldOnCard")
+    with tempfile.TemporaryDirectory(prefix="mps") as scratch:  # of a short path, for sockets
+        site = lab.home / "lab.yaml"
+        site.write_text(site.read_text().replace(str(lab.scratch), scratch))
+        done = lab.sweep(lab.spec(head + MPS % (path, lab.home, scratch, tests / "fakes" / "mps")))
+        assert done.returncode == 0, done.stdout + done.stderr
+        run = lab.run_dir()
+        wait_until(lambda: len(list(lab.home.glob("waits-*"))) == 2, 60)
+        worker = int(next(lab.home.glob("waits-*")).name.partition("-")[2])
+        victims = {"supervisor": parent_of(worker), "script": begun(run).pid or 0}
+        assert list(Path(scratch).rglob("mps-*/pipe/control"))
+        os.kill(victims[victim], signal.SIGKILL)
+        wait_until(lambda: with_variable(f"TOLD={lab.home}") == [], 60)
+        wait_until(lambda: stands(run) == (Standing.FAILED, Outcome.LOST), 90)
+        wait_until(lambda: not list(Path(scratch).rglob("mps-*")), 30)
 
 
 def stands(run: Path) -> tuple[Standing, Outcome | None]:

@@ -50,10 +50,9 @@ class Sharing(Crowd):
 
     def daemon(self) -> int:
         """Return the process id of the control daemon; a server has a session of its own."""
-        session = os.getsid(self.process.pid)
-        own = [pid for pid in self.left() if os.getsid(pid) == session]
-        cmdlines = {pid: Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8") for pid in own}
-        (pid,) = (pid for pid, cmdline in cmdlines.items() if cmdline.endswith(f"{COMMAND}\0-f\0"))
+        cmdlines = {pid: Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8") for pid in self.left()}
+        found = [pid for pid, cmdline in cmdlines.items() if cmdline.endswith(f"{COMMAND}\0-f\0")]
+        (pid,) = (pid for pid in found if os.getsid(pid) == parent_of(pid))
         return pid
 
 
@@ -110,6 +109,20 @@ def test_kill_9_of_a_process_that_uses_mps(sharing: Sharing, killed: str) -> Non
         wait_until((sharing.run.home() / "exit").exists)
     sharing.ends()
     assert outcome(sharing.run) == ("cancelled" if killed == "nothing" else "lost")
+
+
+def test_kill_9_of_a_whole_job_that_uses_mps(sharing: Sharing) -> None:
+    """FAULT: all processes of a job that uses MPS are killed outright, as Grid Engine does.
+
+    HOW: real: kill -9 of their process group; fake: NVIDIA's control daemon.
+    REPORTED: what the accounting reports.
+    LOST: at most one sync interval; neither a daemon nor its folder is left.
+    """
+    sharing.begin(WAIT)
+    sharing.waits()
+    os.killpg(sharing.process.pid, signal.SIGKILL)
+    wait_until(lambda: sharing.left() == [])
+    assert not list(sharing.run.own().rglob("mps-*"))
 
 
 def test_kill_9_of_the_daemon(sharing: Sharing) -> None:
