@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -234,8 +233,3 @@ def test_a_guard_that_does_not_end_is_killed(begun: Try, monkeypatch: pytest.Mon
         pids = family(begun)
         os.kill(pids[0], signal.SIGSTOP)
     wait_until(lambda: all(map(gone, pids)))
-
-
-def test_an_unknown_command_of_the_fake_is_as_the_real_ones() -> None:
-    done = subprocess.run([FAKE / mps.COMMAND], input="quit\n", text=True, capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "Cannot find MPS control daemon process\n")
