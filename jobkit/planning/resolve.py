@@ -29,6 +29,8 @@ from jobkit.spec.yaml_files import Document
 
 T = TypeVar("T")
 DEFAULT_RUNS_DIR = "runs"
+WOULD_REFUSE = "would refuse this sweep"
+"""What a dry run reports of a sweep that cannot be submitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +190,8 @@ class _Lookup:
         scheduler = data.get("scheduler", "auto")
         if isinstance(name := data.get("site", "auto"), str) and scheduler in {"auto", *SCHEDULERS}:
             chosen, self.why = choose_scheduler(scheduler)
+            if scheduler != "auto":
+                self.why = "from --scheduler" if ("scheduler",) in document.overrides else "from the spec"
             if site := _found(document, "site", partial(find_site, name, chosen)):
                 self.site, self.site_name = site[0], portable_name(site[1])
         if isinstance(name := data.get("template"), str):
@@ -257,7 +261,7 @@ def device(spec: SweepSpec, scheduler: str) -> str:
 
 
 def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
-    """Refuse points on a GPU where the Python that will run them is this one, and cannot use a GPU.
+    """Refuse points on a GPU if the Python that will run them is this one and cannot use a GPU.
 
     Raises
     ------
@@ -272,8 +276,11 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
         "or measure on the CPU: --set device=cpu --set resources.gpus=0",
     ]
     if not runs_here(site.scheduler):
-        ways.append("or, if the nodes have another torch at this path: --set 'environment.setup=[\":\"]'")
-    raise JobkitError(f"the sweep asks for a GPU, and {why}", hint="\n        ".join(ways))
+        ways.append(
+            "or, if the nodes have another torch at this path: --set 'environment.setup=[\":\"]'\n"
+            "        (a setup of any kind may change the Python, so jobkit does not check this one)"
+        )
+    raise JobkitError(f"the sweep requests a GPU, {why}", hint="\n        ".join(ways))
 
 
 def _wrong_torch(spec: SweepSpec, site: Site) -> str:
@@ -281,29 +288,29 @@ def _wrong_torch(spec: SweepSpec, site: Site) -> str:
     environment = spec.environment
     another = environment.conda or environment.venv or environment.modules or environment.setup or site.setup
     why = "" if another else torch_build.cpu_build_problem()
-    return f"in the Python that its jobs use {why}: {sys.executable}" if why else ""
+    return f"but its jobs would use {sys.executable}, {why}" if why else ""
 
 
 def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
-    """Say of points of a run that run again what `refuse_unusable_gpu` says of a sweep.
+    """Warn of points that run again as `refuse_unusable_gpu` refuses a sweep.
 
     Parameters
     ----------
     more
-        What helps too, after the command that installs another torch.
+        Further hints, after the command that installs another torch.
     """
     if not any(point.device == "cuda" and point.model for point in points):
         return
     if why := _wrong_torch(spec, load_site(spec.site, spec.scheduler)):
-        say(f"warning: the run asks for a GPU, and {why}: the points that start now will end as no_gpu")
+        say(f"warning: the run requests a GPU, {why}: the points that start now will end as no_gpu")
         install = f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)"
         for line in (install, *more):
             say(f"  hint: {line}")
 
 
 def warn(say: Say, spec: SweepSpec, site: Site, workload: Traits) -> None:
-    """Say what `refuse_unusable_gpu` would refuse."""
+    """Report what `refuse_unusable_gpu` would refuse."""
     try:
         refuse_unusable_gpu(spec, site, workload)
     except JobkitError as error:
-        say(f"without --dry-run this is refused: {error}")
+        say(f"jobkit {WOULD_REFUSE}: {error}")

@@ -19,7 +19,8 @@ from yaml.constructor import ConstructorError
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular
-from jobkit.core.terminal import suggest, suggest_key
+from jobkit.core.paths import shipped_folder
+from jobkit.core.terminal import shell_quote, suggest, suggest_key
 
 Loc = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)
@@ -138,7 +139,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
         text = _read(path)
         node, data = _composed(text)
     except OSError as error:
-        raise JobkitError(f"{path}: {error.strerror}", hint="name a YAML file that exists") from error
+        raise JobkitError(f"{path}: {error.strerror}", hint=_how_to_get(path)) from error
     except UnicodeDecodeError as error:
         raise JobkitError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from error
     except (yaml.YAMLError, RecursionError) as error:
@@ -165,6 +166,15 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     with os.fdopen(open_regular(path), encoding="utf-8") as stream:
         return stream.read()
+
+
+def _how_to_get(path: Path) -> str:
+    """Return the hint for a file that cannot be read: if jobkit ships that sweep, the command to copy it."""
+    shipped = shipped_folder("sweeps") / path.name
+    if path.exists() or path.suffix != ".yaml" or not shipped.is_file():
+        return "name a YAML file that exists"
+    folder = "" if path.parent == Path() else f"mkdir -p {shell_quote(path.parent)} && "
+    return f"jobkit ships this file; to copy it: {folder}cp {shell_quote(shipped)} {shell_quote(path)}"
 
 
 def _composed(text: str) -> tuple[yaml.Node | None, Any]:
