@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jobkit.core import torch_build
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.knobs import CUDA, GPUS, Knob
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, TextRef
@@ -29,8 +29,6 @@ from jobkit.spec.yaml_files import Document
 
 T = TypeVar("T")
 DEFAULT_RUNS_DIR = "runs"
-WOULD_REFUSE = "would refuse this sweep"
-"""What a dry run reports of a sweep that cannot be submitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

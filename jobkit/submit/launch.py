@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.core import shell, terminal
-from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
 from jobkit.core.terminal import Say, relative_path, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.outcome.trials import MOST_TRIALS
 from jobkit.planning.prepare import Prepared
-from jobkit.planning.resolve import WOULD_REFUSE
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.sweep_spec import Resources, SweepSpec
-from jobkit.submit import local, rounds, sweep
+from jobkit.submit import local, rounds, scheduler_calls, sweep
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
@@ -93,7 +92,8 @@ def _report_refusal(prepared: Prepared, arrays: Sequence[Array], report: Say) ->
             round_ = sweep.first_round(prepared)
             rounds.check_round(by_name(prepared.spec.scheduler), round_, str(script), arrays)
         except JobkitError as error:
-            report(f"the scheduler {WOULD_REFUSE}: {error}")
+            reasons = error.message.partition(scheduler_calls.REFUSED)[2] or error.message
+            report(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
 
 
 def headline(prepared: Prepared) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core import shell
-from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError, file_error
 from jobkit.core.terminal import shell_path
 from jobkit.outcome import journal
 from jobkit.outcome.journal import Role
@@ -93,6 +93,10 @@ class Submitted:
     role: Role
 
 
+REFUSED = "; nothing was submitted\n  "
+"""What stands between the head of a refusal and the scheduler's reasons."""
+
+
 class SubmissionUnconfirmed(JobkitError):  # noqa: N818 - the name of what happened
     """A submission that the journal does not have: nothing may be undone or repeated."""
 
@@ -112,7 +116,7 @@ def check_submission(scheduler: Scheduler, request: Request, script: str, array:
     refusals = list(dict.fromkeys(text for text in texts if text))
     if refusals:
         raise JobkitError(
-            "\n  ".join([f"{scheduler.NAME} would refuse this sweep; nothing was submitted", *refusals]),
+            f"{scheduler.NAME} {WOULD_REFUSE}{REFUSED}" + "\n  ".join(refusals),
             hint="change `resources` in the spec (or --set resources.…), or the site file",
             exit_code=ExitCode.REFUSED,
         )

@@ -92,7 +92,7 @@ def _say_and_keep(messages: list[str], message: str) -> None:
 
 def _repeat_refusals(messages: list[str]) -> None:
     """Print again why the sweep would be refused: the script has scrolled it away."""
-    from jobkit.planning.resolve import WOULD_REFUSE
+    from jobkit.core.errors import WOULD_REFUSE
 
     for message in messages:
         if WOULD_REFUSE in message:
