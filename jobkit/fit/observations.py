@@ -284,7 +284,7 @@ def _remarks(well: Sequence[Record], *, needs: bool) -> tuple[str, ...]:
     remarks = []
     if not needs:
         remarks.append(
-            "what the batches need was not measured: allocated memory and the worst slack stand in"
+            "what the batches need was not measured: allocated memory and the worst slack are used instead"
         )
     if _overhead(well) is None:
         remarks.append("the size of the CUDA context is unknown, so no memory is kept free for it")

@@ -166,5 +166,5 @@ def _line(
     if estimate.largest is None or not estimate.largest > items_total:
         return estimate
     text = f"the text has only {format_count(round(items_total), 'paragraph')}"
-    beyond = f"{text}, so a larger batch cannot be exercised on it"
+    beyond = f"{text}, so a larger batch cannot be tested on it"
     return replace(estimate, warnings=(*estimate.warnings, beyond))

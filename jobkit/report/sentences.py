@@ -101,7 +101,11 @@ def _prediction_lines(batch: Prediction, run: str) -> Iterator[str]:
         yield f"No estimate of the largest batch_size: {batch.reason}."
     else:
         there = format_memory(batch.capacity_bytes)
-        ends = "which is the whole text" if batch.saturated else f"by the line itself {batch.largest_batch:,}"
+        ends = (
+            "which is the whole text"
+            if batch.saturated
+            else f"without the safety bound: {batch.largest_batch:,}"
+        )
         yield f"Largest safe batch_size: {batch.safe_batch:,}, {ends}; {there} for the allocator"
         expected, bound = format_memory(batch.expected_bytes), format_memory(batch.bound_bytes)
         if batch.safe_batch:

@@ -199,6 +199,6 @@ def test_what_cannot_be_predicted_is_no_job(
     write_record(run, replace(record(last), memory=Memory(maxrss_bytes=GIB // 100)))
     before = unlocked(run)
     assert verify.verify(run, memory=None) == 4
-    assert "the largest batch was not tried: memory does not grow with the load" in capsys.readouterr().out
+    assert "the largest batch was not tested: memory does not grow with the load" in capsys.readouterr().out
     assert not queue.called("sbatch")
     assert unlocked(run) == before

@@ -19,8 +19,8 @@ from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
 
 EVEN = 0.0005
 """A difference in speed that would be printed as 0.0 %."""
-MEASURED = {
-    NEED: "what the heaviest batches of each point need, by capping the allocator",
+LINE_THROUGH = {
+    NEED: "the needs of the heaviest batches of each point, measured by capping the allocator",
     ALLOCATED: "torch's allocated peaks, times the largest ratio of reserved to allocated memory",
     RAM: "the largest resident memory of each try",
 }
@@ -161,7 +161,7 @@ def _largest(advice: types.Recommendation) -> Iterator[str]:
     yield f"  Largest safe: batch_size {largest.safe_batch:,}{with_} on {where}, {_ended(largest)}."
     yield from _lines_of_others(advice)
     yield f"    {_room(advice)}"
-    yield f"    Measured was {MEASURED[advice.measured.kind]}."
+    yield f"    The line is through {LINE_THROUGH[advice.measured.kind]}."
     if advice.batch.leave_largest_out is not None:
         missed = f"{100 * advice.batch.leave_largest_out:+.1f} %"
         yield f"    Without its largest point the line would have missed it by {missed}."
@@ -172,14 +172,14 @@ def _lines_of_others(advice: types.Recommendation) -> Iterator[str]:
     for line in advice.batch.lines:
         largest = line.largest
         safe = f"batch_size {largest.safe_batch:,}, {_ended(largest)}"
-        values = f"With {line.others}" if line.others else "Where the other knobs had no effect"
+        values = f"With {line.others}" if line.others else "If the other knobs had no effect"
         yield f"    {values}: {f'not known, because {largest.reason}' if largest.reason else safe}."
 
 
 def _ended(largest: Prediction) -> str:
     if largest.saturated:
         return "which is the whole text"
-    return f"where memory ends; by the line itself {largest.largest_batch:,}"
+    return f"where memory ends; without the safety bound: {largest.largest_batch:,}"
 
 
 def _room(advice: types.Recommendation) -> str:
@@ -270,7 +270,7 @@ def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str
 def _wasted(request: types.Request) -> str:
     asked = format_memory(request.asked_memory_bytes)
     share = 1 - (request.used_memory_bytes or 0) / request.asked_memory_bytes
-    return f"The sweep asked for {asked}: {_percent(max(0.0, share))} of it lay idle."
+    return f"The sweep asked for {asked}: {_percent(max(0.0, share))} of it was unused."
 
 
 def _lines(lines: types.Lines) -> Iterator[str]:

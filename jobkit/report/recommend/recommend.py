@@ -53,7 +53,7 @@ def cautions(
         notes.append(shared)
     if largest.safe_batch > (there := paragraphs(material.records)):
         text = f"the text has only {format_count(there, 'paragraph')}"
-        notes.append(f"{text}, so a larger batch cannot be exercised on it")
+        notes.append(f"{text}, so a larger batch cannot be tested on it")
     if material.to_come or material.failed:
         to_come = f"{format_count(material.to_come, 'point')} {'is' if material.to_come == 1 else 'are'}"
         notes.append(f"{to_come} still to come and {material.failed} failed")
