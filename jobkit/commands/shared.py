@@ -96,14 +96,14 @@ def scheduler_option(command: F) -> F:
     )(command)
 
 
-def gpu_memory_option(old: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """Return the decorator that adds ``--gpu-memory``."""
+def gpu_memory_option(meaning: str, old: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """Return the decorator that adds ``--gpu-memory`` with its help."""
     return click.option(
         "--gpu-memory",
         cls=OldNames,
         old=old,
         metavar="SIZE",
-        help="The GPU memory to plan for, such as 32GiB.",
+        help=meaning,
     )
 
 

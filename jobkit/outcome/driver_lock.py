@@ -243,7 +243,7 @@ def elsewhere(run_dir: Path, machine: str) -> JobkitError:
     """Return the error for a run whose driver may live on another machine."""
     run = shell_path(run_dir)
     return JobkitError(
-        f"its points were started on {machine}, and jobkit cannot see from here whether they still run",
+        f"the points of this run were started on {machine}; whether they still run cannot be seen from here",
         hint=f"run the same command on {machine}; if that machine or container is gone for good: "
         f"jobkit resume {run} --machine-gone {machine}",
         exit_code=ExitCode.REFUSED,

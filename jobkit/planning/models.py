@@ -170,7 +170,7 @@ def _as_is(size: str, cache: Path) -> ModelRef:
     if is_built(folder):
         if lack := _spoilt(folder):
             again = f"rm -r {shell_quote(str(folder))} && jobkit models build --size {size}"
-            raise JobkitError(f"the {size} {STAND_IN} in {folder} is spoilt: {lack}", hint=again)
+            raise JobkitError(f"the {size} {STAND_IN} in {folder} is damaged: {lack}", hint=again)
         return _ref(folder, LANGUAGE, size, stand_in=True)
     return ModelRef(
         path=str(folder),

@@ -117,14 +117,14 @@ def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
     Raises
     ------
     JobkitError
-        Where no line matches.
+        If no line matches.
     """
     lines = [line.strip() for line in reversed(answer.splitlines())]
     for pattern in patterns:
         for found in filter(None, (re.fullmatch(pattern, line) for line in lines)):
             return JobId(found["id"], found.groupdict().get("cluster") or "")
     raise JobkitError(
-        f"{command} printed no job id; it said: {answer.strip() or 'nothing'}",
-        hint=f"look with your own eyes whether {command} has made a job, and cancel it",
+        f"{command} printed no job id, but: {answer.strip() or 'nothing'}",
+        hint=f"check whether {command} has made a job, and cancel it",
         exit_code=ExitCode.REFUSED,
     )

@@ -117,7 +117,7 @@ def load_site(name: str, scheduler: str) -> Site:
     Raises
     ------
     JobkitError
-        If there is no such site, it has faults, or it is for another scheduler.
+        If there is no such site, it has errors, or it is for another scheduler.
     """
     return find_site(name, scheduler)[0]
 

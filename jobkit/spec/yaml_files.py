@@ -1,4 +1,4 @@
-"""Read a YAML file against a pydantic model and name every fault by file:line:column.
+"""Read a YAML file against a pydantic model and report every error by file:line:column.
 
 PyYAML speaks YAML 1.1, where ``24:00:00`` is 86400 and ``on`` is a bool; the loader here leaves
 both as text, for a walltime is written with colons and no one means a bool by ``no``.
@@ -208,20 +208,20 @@ def raise_faults(document: Document, what: str, *, nested: bool = False) -> None
     document
         What was read.
     what
-        To type or read next.
+        The hint: what to type or read next.
     nested
-        Whether another file names this one: that one's message counts, and says what was not done.
+        Whether another file names this one: the message about that file counts the errors.
 
     Raises
     ------
     JobkitError
-        With one line a fault, in the order of the file if there is any.
+        With one line for each error, in the order of the file.
     """
     if not document.faults:
         return
     lines = [str(fault).replace("\n", "\n  ") for fault in sorted(set(document.faults))]
-    count = f"{len(lines)} fault{'s' * (len(lines) > 1)}"
-    head = f"{document.path} has faults" if nested else f"{document.path}: {count}, nothing was done"
+    count = f"{len(lines)} error{'s' * (len(lines) > 1)}"
+    head = f"{document.path} has errors" if nested else f"{document.path}: {count}; nothing was submitted"
     raise JobkitError("\n".join([head, *(f"  {line}" for line in lines)]), hint=what)
 
 

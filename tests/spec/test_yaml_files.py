@@ -160,8 +160,8 @@ def test_the_faults_of_a_file_that_another_names_are_counted_once(tmp_path: Path
     with pytest.raises(JobkitError) as caught:
         raise_faults(document, "read the docs")
     assert caught.value.message.splitlines() == [
-        f"{outer}: 1 fault, nothing was done",
-        f"  {outer}:2:8: spare: {inner} has faults",
+        f"{outer}: 1 error; nothing was submitted",
+        f"  {outer}:2:8: spare: {inner} has errors",
         f"    {inner}:1:1: name: missing",
         f"    {inner}:1:1: nmae: no such key; did you mean 'name'?",
     ]
