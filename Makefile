@@ -26,7 +26,7 @@ check: lint           ## while you work, within a minute: lint, and the tests th
 	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick $(SLOW:%=--ignore %)
 
 # Tests on real schedulers mostly wait, the others compute: side by side they take the time of one.
-test: setup           ## before you push: all that CI runs (JOBKIT_CLUSTER=1 adds real Slurm and Grid Engine)
+test: setup           ## before you push: all that CI checks but the tests on real schedulers (JOBKIT_CLUSTER=1 adds them)
 	$(MAKE) --jobs=3 --output-sync=target cluster lint unit
 
 .PHONY: model

@@ -98,7 +98,7 @@ def app() -> None:
     Exit status
       0   success (also: submitted and returned)
       2   bad usage or a bad spec, or nothing to collect
-      3   the scheduler refused
+      3   the scheduler refused, or does not answer
       4   some points failed (out of GPU memory is a result, not a failure); doctor: something is missing
       5   some points are still to come; also: submitted, but the journal could not be written
       130 interrupted

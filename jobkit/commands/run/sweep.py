@@ -34,9 +34,9 @@ def sweep(
 ) -> int:
     """Run the sweep that the YAML file SPEC describes.
 
-    If this machine has a scheduler (sbatch, else qsub), the sweep becomes one array job with one task
-    for each point: jobkit checks the request, submits, and returns at once. Without a scheduler the
-    points run here, one at a time, and jobkit waits for them. Every run has its own folder in runs/,
+    If this machine has a scheduler (sbatch, else qsub and qconf), the sweep becomes one array job with
+    one task for each point: jobkit checks the request, submits, and returns at once. Without a scheduler
+    the points run here, one at a time, and jobkit waits for them. Every run has its own folder in runs/,
     with everything in text files.
 
     \b
