@@ -29,11 +29,11 @@ GROUPS = {
         "resume": "Submit the points of a run again that failed or are missing.",
         "cancel": "Cancel the queued and running jobs of a run.",
         "throttle": "Change how many points of a run may run at the same time.",
+        "verify": "Run the largest batch that a run predicts, and compare.",
     },
     "results": {
         "collect": "Print the scaling table of runs: speed and memory by batch size.",
         "recommend": "Recommend batch size, GPU, time and scheduler request.",
-        "verify": "Run the largest batch that a run predicts, and compare.",
     },
     "models": {
         "models": "Fetch, build and list models, so that jobs need no network.",

@@ -123,10 +123,8 @@ def format_about(duration_s: float) -> str:
 
 def format_moment(text: str) -> str:
     """Return an ISO timestamp as local time, ``2026-01-02 10:15:30``; return any other text unchanged."""
-    try:
-        return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError):
-        return text
+    at = moment(text)
+    return text if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def pauses(first_s: float, slowest_s: float) -> Iterator[float]:
@@ -171,3 +169,14 @@ def format_size(size_bytes: int) -> str:
         if size_bytes and size_bytes % SIZE_UNITS[unit] == 0:
             return f"{size_bytes // SIZE_UNITS[unit]}{unit}"
     return f"{size_bytes}B"
+
+
+def moment(text: str) -> datetime | None:
+    """Parse an ISO timestamp; one without a zone is local time, as schedulers print it.
+
+    ``None`` if it cannot be parsed.
+    """
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        return None

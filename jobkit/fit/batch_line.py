@@ -85,7 +85,7 @@ def fit_line(sizes: Sequence[float], peaks_bytes: Sequence[float]) -> BatchLine 
     )
 
 
-def largest_batch(
+def estimate(
     sizes: Sequence[float],
     peaks_bytes: Sequence[float],
     capacity_bytes: float,

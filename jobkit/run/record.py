@@ -51,14 +51,14 @@ def summarise(
         work_s=work_s,
         items_per_s=items / work_s if work_s > 0 else None,
         batch_mean_s=sum_s / len(batches) if batches else None,
-        batch_p50_s=quantile(seconds, 0.50),
-        batch_p95_s=quantile(seconds, 0.95),
+        batch_p50_s=percentile(seconds, 0.50),
+        batch_p95_s=percentile(seconds, 0.95),
         padding_efficiency=_efficiency(batches),
         load_max=max((batch.load for batch in batches), default=None),
     )
 
 
-def quantile(ordered: Sequence[float], share: float) -> float | None:
+def percentile(ordered: Sequence[float], share: float) -> float | None:
     """Return the value below which ``share`` of the sorted values lie, linearly interpolated."""
     if not ordered:
         return None

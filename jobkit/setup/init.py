@@ -12,9 +12,9 @@ from jobkit.core.terminal import Say, shell_quote
 from jobkit.run.measure import nvml
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.survey import Queue, Survey
+from jobkit.setup.ask_site import ask_site
 from jobkit.setup.init_choice import Choice, choose
 from jobkit.setup.init_files import SPEC_NAME, Plan, site_text, spec_text
-from jobkit.setup.survey import ask_site
 from jobkit.spec.site import load_site, own_site
 
 SITE, SPEC = "site", "spec"

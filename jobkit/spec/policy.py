@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from jobkit.core.records import Outcome
+from jobkit.spec.fields import STRICT
 
 FACTOR_PATTERN = r"^x\d+(\.\d+)?$"
 
@@ -40,7 +41,7 @@ Tries = Annotated[int, Field(ge=0, le=10)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = STRICT
 
 
 class RamOom(_Part):

@@ -12,7 +12,7 @@ from jobkit.core.files import open_regular
 from jobkit.core.layout import point_folder, try_numbers
 from jobkit.core.terminal import LogSanitizer, Say, shell_quote
 from jobkit.core.units import pauses
-from jobkit.outcome.log_text import is_fault
+from jobkit.outcome.log_outcome import is_fault
 from jobkit.outcome.logs import Log, find_log
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import LIVE, PointStanding, find_point

@@ -20,8 +20,10 @@ from jobkit.outcome.results import PointResult, read_result, read_run
 from jobkit.outcome.trials import finished
 from jobkit.schedulers.local import WHOLE
 from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Accounted, JobId, Queued, State
 from jobkit.status import queue
+from jobkit.status.standing import RunStanding
 
 MAYBE = frozenset({Outcome.CANCELLED})
 """sacct reports it, for 5 s, of a task that began just before others that waited with it were cancelled
@@ -276,3 +278,11 @@ def _end(accounts: Accounts, task: Task) -> str:
         since = format_moment(accounts.gone[task])
         return f"neither the queue nor the accounting has listed it since {since}"
     return ""
+
+
+def record_accounting(run: RunStanding) -> None:
+    """Ask the accounting about all jobs of a run, once, and keep the answer in its folder."""
+    for name in run.schedulers:
+        jobs = tuple(submission.job for submission in run.submissions if submission.scheduler == name)
+        since = queue.local_time(min(submission.at for submission in run.submissions))
+        queue.ask_accounting(by_name(name), jobs, since, run.name, [run.folder])

@@ -13,11 +13,11 @@ from typing import Any
 
 from jobkit.core.errors import ExitCode
 from jobkit.core.records import Outcome
-from jobkit.core.units import format_count
+from jobkit.core.units import format_count, moment
 from jobkit.outcome.journal import Role, Submission, Task
 from jobkit.outcome.logs import point_named
 from jobkit.outcome.results import PointResult, exit_code
-from jobkit.outcome.timing import elapsed_s, moment, task_s
+from jobkit.outcome.timing import elapsed_s, task_s
 from jobkit.outcome.tries import TryResult
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, State

@@ -115,7 +115,7 @@ def here(prepared: Prepared, check: sweep.Check) -> None:
     say(f"{headline(prepared)}\n{request_line(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
     sweep.write_run(prepared, check)
     run_dir, points = prepared.run_dir, prepared.points
-    with local.as_driver(run_dir) as job_id, progress_bars.Progress(run_dir, points) as progress:
+    with local.as_driver(run_dir) as job_id, progress_bars.ProgressBars(run_dir, points) as progress:
         local.drive(run_dir, progress.tick, job_id)
 
 

@@ -180,5 +180,5 @@ def _here(run: RunStanding, again: Sequence[Group]) -> None:
             round_ = resubmit.make_round(run_dir, run, group)
             write_round(run_dir, round_)
             leg = local.LocalRound(group.points, group.spec, round_.number, group.given)
-            with progress_bars.Progress(run_dir, _points(run, [group]), run) as progress:
+            with progress_bars.ProgressBars(run_dir, _points(run, [group]), run) as progress:
                 local.drive(run_dir, progress.tick, job_id, leg)

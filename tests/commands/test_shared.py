@@ -9,8 +9,8 @@ import click
 import pytest
 
 from jobkit.commands.prepare import init
-from jobkit.commands.results import collect, verify
-from jobkit.commands.run import resume
+from jobkit.commands.results import collect
+from jobkit.commands.run import resume, verify
 from jobkit.core.errors import JobkitError
 from tests.pages.test_docs import commands
 from tests.support.builders import grid, write_points

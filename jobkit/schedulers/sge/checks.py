@@ -13,9 +13,8 @@ from dataclasses import replace
 from functools import partial
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers.parsing import no_such
 from jobkit.schedulers.sge import survey
-from jobkit.schedulers.survey import asked_for
+from jobkit.schedulers.survey import asked_for, no_such
 from jobkit.schedulers.types import Array, Check, Request
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.records import Outcome
-from jobkit.outcome.log_text import is_fault, last_words, reported_outcome
+from jobkit.outcome.log_outcome import is_fault, last_words, reported_outcome
 
 CANCELLED = "slurmstepd-n1: error: *** JOB 99 ON n1 CANCELLED AT 2026-01-02T03:04:05"
 LINES = {
