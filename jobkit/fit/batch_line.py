@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jobkit.fit.stats import Line
 
 MAX_EXTRAPOLATION = 8.0
-"""An estimate beyond so many times the largest measured size is flagged."""
+"""An estimate beyond this multiple of the largest measured size gets a warning."""
 
 INTERCEPT_TOLERANCE = 0.05
 """A line may meet size 0 so far below the model's memory, as a share of it, and still be called straight."""

@@ -80,7 +80,7 @@ class Duration:
     expected_s
         By the mean of the repeats.
     low_s, high_s
-        Between which one run lies with 95 % confidence; ``None`` after one repeat.
+        The interval of one run with 95 % confidence; ``None`` after one repeat.
     start_s
         What of it is spent once, before the first paragraph.
     repeats
@@ -105,7 +105,7 @@ class Corpus:
     paragraphs, characters
         How many; ``None`` for characters that are unknown.
     loads
-        By batch size, where the lengths of its items are known already.
+        By batch size, if the lengths of its items are known already.
     """
 
     name: str = ""
@@ -234,7 +234,7 @@ def recommended(settings: Sequence[Speed], near: float = SPEED_TOLERANCE) -> Spe
 
 
 def differ(first: Speed, other: Speed) -> bool | None:
-    """Tell whether two means differ by more than their scatter explains, at 95 % (Welch's test).
+    """Return whether two means differ by more than their scatter explains, at 95 % (Welch's test).
 
     ``None`` if a setting ran only once: nothing is known of its scatter.
     """

@@ -138,7 +138,7 @@ def last_driver(run_dir: Path) -> Driver | None:
 
 
 def is_held(run_dir: Path) -> bool | None:
-    """Tell whether a driver holds the lock of a run; ``None`` if the file system has no locks."""
+    """Return whether a driver holds the lock of a run; ``None`` if the file system has no locks."""
     try:
         handle = open_regular(run_dir / DRIVER_LOCK)
         try:
@@ -174,7 +174,7 @@ def life(run_dir: Path, job: JobId) -> Life:
 
 
 def _own_disk(run_dir: Path) -> bool:
-    """Tell whether a folder lies on a disk of this machine: then no other machine can hold its lock."""
+    """Return whether a folder is on a disk of this machine: then no other machine can hold its lock."""
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
         return likely_shared(filesystem_type(str(run_dir.resolve()), mounts)) is False

@@ -91,7 +91,7 @@ def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool 
     point
         The point's number.
     alone
-        Whether to run this point alone, and not all that failed.
+        Whether to run only this point, and not all points that failed.
     """
     pairs = ((step, _of_point(step.command) if alone else step.command) for step in _steps(outcome, message))
     return tuple(replace(step, command=command.format(run=run, point=point)) for step, command in pairs)

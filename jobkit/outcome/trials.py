@@ -44,8 +44,8 @@ class SearchGoal:
     Attributes
     ----------
     memory_bytes
-        The most that torch's allocator may take, or on a CPU the process; ``None`` for all that
-        the GPU has, or on a CPU ``ram_bytes``.
+        The most that torch's allocator may take, or on a CPU the process; ``None`` for all memory of
+        the GPU, or on a CPU ``ram_bytes``.
     ram_bytes
         What the job requests from the scheduler.
     ledger

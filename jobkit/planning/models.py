@@ -59,7 +59,7 @@ def find_model(
     cache
         The cache folder.
     say
-        Told what takes time.
+        Prints what takes time.
     build
         Whether a stand-in is built if it is missing; without, it is described as it would be.
 

@@ -49,9 +49,9 @@ class Prepared:
         Of the text's items: what every command goes by, and what a job on a node may read. ``None``
         for a preview that would have to run a model to find them.
     find_script
-        The text of ``find.sh``, where the spec's ``find_max`` wants it run.
+        The text of ``find.sh``, if the spec's ``find_max`` requests it.
     follow_script
-        The text of ``follow.sh``, where the spec's ``policy`` wants it run, and there is a scheduler.
+        The text of ``follow.sh``, if the spec's ``policy`` requests it and there is a scheduler.
     """
 
     spec: SweepSpec
@@ -90,12 +90,12 @@ def prepare(
         Whether a missing stand-in model is built and a missing text fetched now; not for
         ``--dry-run``, which writes nothing.
     say
-        Told in a line what takes time.
+        Prints what takes time.
 
     Raises
     ------
     JobkitError
-        With every fault of the spec at once; a missing text, model, site or template is one.
+        With every error of the spec at once; a missing text, model, site or template is one.
     """
     path, options = Path(path), options or Options()
     named = resolve.resolve(

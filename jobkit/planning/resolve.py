@@ -1,4 +1,4 @@
-"""Find all that a spec names: text, model, site, scheduler and device; every fault at once."""
+"""Find everything that a spec names: text, model, site, scheduler and device; report every error at once."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ResolvedSpec:
 
 
 def spec_folder(path: Path) -> str:
-    """Return the folder of a spec, in which a workload of the user's own is looked for."""
+    """Return the folder of a spec, in which jobkit looks for the user's workload."""
     return os.path.abspath(path.parent)  # noqa: PTH100 - without `..`, and links as they are
 
 
@@ -159,7 +159,7 @@ def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
 
 @dataclass(slots=True)
 class _Lookup:
-    """Finds what the raw data of a spec names, keeps it, and adds a fault for what it cannot find.
+    """Finds what the raw data of a spec names, keeps it, and adds an error for what it cannot find.
 
     Site and template have names that a spec in any other folder may use, too.
     """
@@ -196,7 +196,7 @@ class _Lookup:
             self.template = _found(document, "template", partial(find_template, name, base))
 
     def _check_knobs(self, document: Document, workload: str) -> None:
-        """Add a fault for each knob, and each value, that a workload of the user's own does not have."""
+        """Add an error for each knob and each value that the user's workload does not have."""
         axes = document.data.get("sweep")
         if self.traits and workload not in SHIPPED and isinstance(axes, dict):
             knobs = self.traits.knobs

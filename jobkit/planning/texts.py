@@ -20,7 +20,7 @@ from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, s
 from jobkit.run.paragraphs import split_paragraphs
 
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
-"""``sample``, or ``sample:300`` for one of so many paragraphs."""
+"""``sample``, or ``sample:300`` for a sample of 300 paragraphs."""
 MOST_PARAGRAPHS = 9999
 TIMEOUT_S = 60
 BLOCK_BYTES = 1 << 20

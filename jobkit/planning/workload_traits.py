@@ -1,4 +1,4 @@
-"""What must be known of a workload before it runs; code of the user's own runs in a process of its own."""
+"""What must be known of a workload before it runs. The user's code runs in a separate process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def traits(name: str, folder: str | None = None) -> Traits:
     name
         As a spec has it.
     folder
-        Where a module of the user's own is looked for: the spec's.
+        The folder in which jobkit looks for the user's module: that of the spec.
 
     Raises
     ------

@@ -74,7 +74,7 @@ class LogRun:
 
 
 def is_gpu_report(text: str) -> bool:
-    """Tell whether a text is a DCGM job report, which belongs to a job and names no batch size."""
+    """Return whether a text is a DCGM job report, which belongs to a job and names no batch size."""
     return bool(_GPU_REPORT.search(text))
 
 

@@ -72,7 +72,7 @@ class Case:
 
     @property
     def workload_folder(self) -> str:
-        """The folder of the spec, which may hold a workload of the user's own."""
+        """The folder of the spec, which may have the user's workload."""
         return os.path.abspath(self.base)  # noqa: PTH100 - without `..`, and links as they are
 
     def request(self) -> Request:

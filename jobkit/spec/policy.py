@@ -178,5 +178,5 @@ def growth(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Chang
 
 
 def grown(value: int, factor: float, *, step: int) -> int:
-    """Return a value so many times as large, rounded up to a whole step."""
+    """Return a value times a factor, rounded up to a whole step."""
     return math.ceil(value * factor / step) * step

@@ -134,7 +134,7 @@ def find_site(name: str, scheduler: str) -> tuple[Site, Path]:
 
 
 def own_site() -> Path:
-    """Return where the user's own site file lies, or would lie: what ``site: auto`` finds."""
+    """Return the path of the user's site file, which ``site: auto`` finds, whether it exists or not."""
     return config_folder() / "site.yaml"
 
 

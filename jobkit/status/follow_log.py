@@ -192,7 +192,7 @@ def _state(point: PointStanding) -> str:
 
 
 def _to_come(run: Path, log: Log, say: Say) -> bool:
-    """Tell whether more of a log is to come; report how the point stands."""
+    """Return whether more of a log is to come; report how the point stands."""
     point = _standing(run, log)
     say(f"{log.name}: {_state(point)}")
     return point.standing in LIVE

@@ -114,7 +114,7 @@ def task_of(run: OpenRun, index: int) -> Task | None:
 
 
 def _is_open(run: OpenRun, task: Task, indices: tuple[int, ...]) -> bool:
-    """Tell whether the scheduler may know more of a task: no job that follows ends in a file."""
+    """Return whether the scheduler may know more of a task: no job that follows ends in a file."""
     accounts = run.accounts
     results = [run.results[index] for index in indices if index in run.results]
     if not results:
@@ -140,14 +140,14 @@ def _unsure(accounts: Accounts, task: Task) -> frozenset[Outcome]:
 
 
 def _unexplained(result: PointResult) -> bool:
-    """Tell whether an earlier try of a point ended and nothing explains why: its task ran again since."""
+    """Return whether an earlier try of a point ended and nothing explains why: its task ran again since."""
     return any(
         tried.account is None and tried.verdict.outcome is Outcome.LOST for tried in result.all_tries[1:]
     )
 
 
 def _ran_again(result: PointResult) -> bool:
-    """Tell whether the scheduler began a point's task again, and only the accounting knows why."""
+    """Return whether the scheduler began a point's task again, and only the accounting knows why."""
     return any(
         tried.task == result.latest.task and tried.verdict.provisional and tried.account is None
         for tried in result.all_tries[1:]

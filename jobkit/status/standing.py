@@ -61,7 +61,7 @@ class PointStanding(PointResult):
     queued
         What the queue holds of that task.
     vanished
-        What became of earlier tasks of it that left no try, the oldest first.
+        The ends of earlier tasks of it that left no try, the oldest first.
     shared_tasks
         Of the run, the tasks that run several points.
     silent

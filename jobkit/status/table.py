@@ -114,7 +114,7 @@ def _rows(run: RunStanding, most: int) -> Iterator[Row]:
 
 
 def _is_quiet(point: PointStanding) -> bool:
-    """Tell whether a point needs no person."""
+    """Return whether a point needs nothing from a person."""
     quiet = {Standing.DONE, Standing.WAITING, Standing.MISSING}
     return point.cancelled or (point.standing in quiet and point.state != HELD)
 

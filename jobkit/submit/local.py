@@ -105,7 +105,7 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     Raises
     ------
     KeyboardInterrupt
-        After the running point has been told to end and its results are home.
+        After the running point was asked to end and its results are home.
     """
     leg = leg or LocalRound()
     points, _ = read_points(run_dir)

@@ -187,7 +187,7 @@ def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[
 
 
 def _tried(measured: Sequence[Record], tries: Sequence[Record], limit: Limit | None) -> list[Marks]:
-    """Return what became of the predictions, and what else ran out of memory."""
+    """Return the results of the predictions, and the other points that ran out of memory."""
     well = [record for record in tries if record.outcome is Outcome.OK]
     failed = [
         record for record in (*measured, *tries) if record.outcome in {Outcome.GPU_OOM, Outcome.RAM_OOM}

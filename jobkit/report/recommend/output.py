@@ -87,7 +87,7 @@ def _batch(advice: types.Recommendation) -> Iterator[str]:
 
 
 def _tried(sentence: str) -> str:
-    """Return what became of a trial, or why there was none."""
+    """Return the result of a trial, or why there was none."""
     return sentence[:1].upper() + sentence[1:] if sentence.startswith(NOT_TRIED) else f"Tried: {sentence}"
 
 
@@ -119,7 +119,7 @@ def _proof(advice: types.Recommendation) -> Iterator[str]:
 
 
 def _memory_option(size_bytes: float) -> str:
-    """Return the option of ``jobkit verify`` for so much of the allocator, in whole MiB, rounded down."""
+    """Return the option of ``jobkit verify`` for this much allocator memory, in whole MiB, rounded down."""
     return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
 
 

@@ -24,7 +24,7 @@ from jobkit.spec.sweep_spec import Resources
 
 FIND_THEM = "jobkit preflight SPEC --set text=FILE finds them"
 LONGER = 10
-"""A corpus so many times the measured text asks for more RAM than was measured."""
+"""A corpus of this many times the measured text may need more RAM than was measured."""
 
 
 def cautions(
@@ -35,7 +35,7 @@ def cautions(
     Parameters
     ----------
     material, wishes
-        What lies in the run folder, and what the user asks.
+        The data of the run folder, and the user's options.
     evidence
         What was measured of memory.
     batch

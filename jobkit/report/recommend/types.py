@@ -26,7 +26,7 @@ def within(speed: Speed, largest: Prediction) -> bool | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunData:
-    """What lies in a run folder.
+    """The data of a run folder.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class RunData:
     notes
         What could not be read.
     trials
-        What became of predictions that this run has tried, in sentences without a full stop.
+        The results of the predictions that this run has tested, in sentences without a full stop.
     too_large
-        Those of them that did not fit: what is safe lies below them.
+        Those of them that did not fit: the largest safe batch is below them.
     ledger
-        What became of what the user has tried in other runs with this workload, model, GPU and versions.
+        The results of the user's predictions in other runs with this workload, model, GPU and versions.
     """
 
     run: str

@@ -133,7 +133,7 @@ def _options(line: Line) -> Iterator[Option]:
 
 
 def _shape(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
-    """Yield what is wrong with line ends, shell and folder; what is missing is told of the first line."""
+    """Yield the problems of line ends, shell and folder; a missing option is reported for the first line."""
     first = script.lines[0]
     names = {option.name for option in options}
     yield from scripts.misplaced_line_end(RULES, script)

@@ -18,7 +18,7 @@ COLUMNS = (
     *("JobID", "State", "ExitCode", "ElapsedRaw", "MaxRSS", "ReqMem", "AllocCPUS", "NodeList", "Reason"),
     "JobName",
 )
-"""Of the name all that is left over, for it may hold a bar; `END` stands behind it."""
+"""The name is the last column, because it may contain a bar; `END` follows it."""
 END, UNKNOWN = "End", "Unknown"
 FORMAT = f"--format={','.join((*COLUMNS, END))}"
 _FEWEST = 3
@@ -87,11 +87,11 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     """Return the tasks in the accounting, ``None`` if it did not answer.
 
     A task that is missing is not known *yet*: rows come up to 4.5 s late (measured). So is one that
-    has ended at an unknown time: what began and ended while slurmdbd was away is told in two parts,
+    has ended at an unknown time: what began and ended while slurmdbd was away is reported in two parts,
     and for 4 to 6 s is ``FAILED`` with status 0, whatever it ended with (measured). Of a task
     that was requeued there is one account for each time it ran, the oldest first.
 
-    Tasks that have not begun share a row, ``12_[3-5]``, and where they are cancelled it goes on
+    Tasks that have not begun share a row, ``12_[3-5]``, and if they are cancelled it goes on
     naming those that began just before: a row of a task's own counts more (measured). It comes some
     seconds later.
     """
@@ -164,7 +164,7 @@ def _whole_word(word: str) -> str:
 
 
 def _over_memory(rows: _Rows) -> bool:
-    """Tell whether a failed task was killed for its memory.
+    """Return whether a failed task was killed for its memory.
 
     Only the step may say OUT_OF_MEMORY (autosubmit#382); with ``OverMemoryKill`` no row does:
     the task is FAILED with 0:9 and only MaxRSS above ReqMem tells (measured).

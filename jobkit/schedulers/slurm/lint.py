@@ -138,7 +138,7 @@ def _alike(word: str) -> bool:
 
 
 def _shown(meant: re.Match[str]) -> bool:
-    """Tell whether a comment shows a command: ``# sbatch --array=1-3 job.sh 7``."""
+    """Return whether a comment shows a command: ``# sbatch --array=1-3 job.sh 7``."""
     return meant["word"].islower() and bool(meant["gap"]) and bool(_COMMAND.search(meant["rest"].rstrip()))
 
 
