@@ -52,11 +52,11 @@ class Estimate:
     Attributes
     ----------
     line
-        ``None`` if there is no estimate; ``reason`` then says why.
+        ``None`` if there is no estimate; ``reason`` then has the cause.
     capacity_bytes
         What must not be exceeded; ``None`` if the GPU's size is unknown.
     largest
-        The largest size on the line; never capped, so that the warnings can say by how much.
+        The largest size on the line; never capped, so that the warnings can name the excess.
     warnings
         Sentences without a full stop, the weightiest first.
     """

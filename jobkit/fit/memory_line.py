@@ -41,8 +41,8 @@ ALIKE = 1e-3
 """Loads that differ by less than this share of the largest are taken as one."""
 EXTRAPOLATION_MARGIN = 0.005
 """What the bound adds, as a share of the bytes beyond the largest load measured. The scatter of small
-batches does not tell how the allocator cuts up large ones: on an H200 a batch of 16 GiB, predicted
-from 4, needed 0.54 % more than the line, where the scatter alone allowed for 0.33 %."""
+batches does not show how the allocator cuts up large ones: on an H200 a batch of 16 GiB, predicted
+from 4, needed 0.54 % more than the line, although the scatter alone allowed for 0.33 %."""
 SLOPE_TOLERANCE = 0.05
 """Two estimates of the slope that differ by more than this share disagree."""
 STEPS_BYTES = (20 * 2**20, 2 * 2**20)

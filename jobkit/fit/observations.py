@@ -136,7 +136,7 @@ def _alike(record: Record) -> tuple[object, ...]:
 
 
 def others(params: Mapping[str, Value], inert: Iterable[str] = ()) -> str:
-    """Return in words the knobs by which memory has a line of its own: each value may need other memory.
+    """Return in words the knobs of which each value has its own line: it may need different memory.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def _had(record: Record, overhead_bytes: int) -> int | None:
 def _censored(
     failed: Sequence[Record], well: Sequence[Record], had: Callable[[Record], int | None]
 ) -> list[Censored]:
-    """Return what the points that ran out of memory say: the batch that failed needs more than they had.
+    """Return the evidence of points that ran out of memory: the failed batch needs more than they had.
 
     Only of those that ran as the others did, and of which the load of that batch is known.
     """

@@ -1,4 +1,4 @@
-"""Find the largest batch by running it: predict, try, step down where it failed.
+"""Find the largest batch by running it: predict, try, step down if it failed.
 
 Runs in the job that follows a sweep (``python -m jobkit.fit.search RUN`` prints the number of the next
 point to run, or nothing), and after a local sweep. Its goal is in ``find_max.json`` and

@@ -28,7 +28,7 @@ TWO_SIDED = 0.975
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """What the repeats of one setting say of speed.
+    """The speed of one setting, from its repeats.
 
     Attributes
     ----------

@@ -85,7 +85,7 @@ def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool 
     Parameters
     ----------
     message
-        Of the outcome: it tells which of several remedies holds.
+        Of the outcome: it decides between several remedies.
     run
         The run folder, as a shell takes it.
     point
@@ -98,7 +98,7 @@ def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool 
 
 
 KEPT = "kept in "
-"""In the message of `Outcome.STAGE_OUT` where the node's scratch still holds the results."""
+"""In the message of `Outcome.STAGE_OUT` if the node's scratch still holds the results."""
 FETCH = Step(
     "jobkit status {run} {point}",
     "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it",

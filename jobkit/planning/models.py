@@ -135,7 +135,7 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
 
 
 def model_places(name: str, cache: Path) -> tuple[Path, ...]:
-    """Return the folders where a model may lie, in the order they are looked at."""
+    """Return the folders that may have a model, in the order of the search."""
     named = os.environ.get("STANZA_RESOURCES_DIR")
     places = [cache / "models" / name, Path(named) if named else None, _stanzas_own()]
     return tuple(place.expanduser().absolute() for place in places if place is not None)

@@ -1,4 +1,4 @@
-"""From a spec file to all that a run needs, nothing submitted and nothing written but the cache."""
+"""From a spec file to everything that a run needs. It submits nothing and writes only to the cache."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def prepare(
 def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Lengths | None]:
     """Return the spec with ``batch_size: auto`` decided, and the lengths of the text.
 
-    They are found here, once, for all that is asked of the run later; a preview takes no time to
+    They are found here, once, for every later command; a preview takes no time to
     find what it does not need.
     """
     spec, text, model, folder = named.spec, named.text, named.model, named.workload_folder

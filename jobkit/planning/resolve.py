@@ -52,7 +52,7 @@ class Options:
 
     @property
     def named(self) -> dict[str, str]:
-        """The keys of the spec that have an option of their own, and their values."""
+        """The keys of the spec that have a separate option, and their values."""
         return {key: value for key in ("scheduler", "site") if (value := getattr(self, key))}
 
     @property
@@ -240,7 +240,7 @@ def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
 
 
 def needed_gpus(device: str) -> str:
-    """Return the option that asks for as many GPUs as a point uses."""
+    """Return the option that requests the number of GPUs that a point uses."""
     return f"--set resources.gpus={int(device == 'cuda')}"
 
 
@@ -282,7 +282,7 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
 
 
 def _wrong_torch(spec: SweepSpec, site: Site) -> str:
-    """Return why the Python of the jobs, if it is this one, cannot use a GPU; empty if nothing says so."""
+    """Return why the Python of the jobs, if it is this one, cannot use a GPU; empty if nothing shows it."""
     environment = spec.environment
     another = environment.conda or environment.venv or environment.modules or environment.setup or site.setup
     why = "" if another else torch_build.cpu_build_problem()

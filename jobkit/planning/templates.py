@@ -51,7 +51,7 @@ def find_template(name: str, base: Path) -> str:
     Parameters
     ----------
     name
-        As the spec says it.
+        As the spec names it.
     base
         The spec's folder, which a relative path starts from.
 

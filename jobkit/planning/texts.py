@@ -64,7 +64,7 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
 
 
 def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
-    """Return the sample text, generated only where the cache does not have it.
+    """Return the sample text, generated only if the cache does not have it.
 
     A cache that is there is written for a dry run too, which would else generate it each time.
     """

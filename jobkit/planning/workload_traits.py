@@ -12,7 +12,7 @@ from jobkit.run.workloads.base import SHIPPED
 
 
 class Traits(NamedTuple):
-    """Whether a workload needs a model and tells the lengths of a text's items, and the knobs it has."""
+    """Whether a workload needs a model, whether it reports the lengths of a text's items, and its knobs."""
 
     needs_model: bool
     reports_lengths: bool

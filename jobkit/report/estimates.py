@@ -34,7 +34,7 @@ class GroupEstimate:
     by_load
         The line in the load, what the framework pads to: ``None`` if a point has no load.
     prediction
-        What to go by instead: from what the batches need; ``None`` if too few points tell.
+        What to use instead: the line through the needs of the batches; ``None`` if too few points have one.
     run
         The folder of the first run of the group.
     others

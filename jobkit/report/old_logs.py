@@ -118,7 +118,7 @@ def _value(text: str) -> float:
 
 
 def _run(block: dict[str, float]) -> LogRun | None:
-    """Return a run if all its figures stand: it must say its size and count, and end with its RAM."""
+    """Return a run if all its figures stand: it must have its size and count, and end with its RAM."""
     if not {"batch_size", "items", "ram_peak_bytes"} <= block.keys():
         return None
     counts = block["batch_size"], block["items"]

@@ -97,7 +97,7 @@ def _read_run(path: Path) -> Sources:
     settled = settled_trials(trials(path), outcomes, never_began(path, waiting))
     tried = describe_trials(settled)
     if not tried and (path / SEARCH_GOAL_FILE).is_file():
-        tried = ("the largest batch has not been tried yet: its job is to come, or its log says why",)
+        tried = ("the largest batch has not been tested yet: its job is to come, or its log has the reason",)
     if also:
         notes.append(f"{path}: also run by hand, which no figure includes: {_some(also)}")
     if alone:

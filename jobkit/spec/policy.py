@@ -166,7 +166,7 @@ def retry(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change
 def growth(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change:
     """Return what a point gets by its tries so far, the oldest first, however often it may run again.
 
-    What was too little once is too little, whatever came after it.
+    A request that was too small once is too small, whatever came after it.
     """
     outcomes = [outcome for outcome, _ in ended]
     nodes = {node: None for outcome, node in ended if outcome is Outcome.NODE_FAIL and node}

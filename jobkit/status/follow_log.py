@@ -182,7 +182,7 @@ def _newer(run: Path, log: Log) -> Log:
 
 
 def _standing(run: Path, log: Log) -> PointStanding:
-    """Ask where a point stands."""
+    """Ask for the state of a point."""
     (standing,) = read_standings([run.absolute()])
     return find_point(standing.points, log.point.point_id)
 

@@ -83,7 +83,7 @@ class ProgressBars:
         self.refresh(run)
 
     def refresh(self, run: RunStanding) -> set[int]:
-        """Show where a run stands; return the points that have not ended yet."""
+        """Show the state of a run; return the points that have not ended yet."""
         for point in run.points:
             if point.point.index in self._left:
                 self._show(point, run)

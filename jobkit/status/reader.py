@@ -108,7 +108,7 @@ def _vanished(run: OpenRun, result: PointResult) -> tuple[TryResult, ...]:
 
 
 def _standing(result: PointResult, task: Task | None, queued: Queued | None, *, packed: bool) -> Standing:
-    """Return where a point stands."""
+    """Return the state of a point."""
     if _is_done(result, queued):
         return Standing.DONE
     if queued is not None and queued.state is State.ERROR:

@@ -65,7 +65,7 @@ def headline(run: RunStanding) -> str:
 
 
 def _about(run: RunStanding) -> Iterator[str]:
-    """Yield what all points share: where they run, on what GPU, how long yet, what pruning saved."""
+    """Yield what all points share: where they run, on which GPU, the time to go, what pruning saved."""
     parts = [*run.schedulers, *filter(None, [_gpu(run)])]
     if run.to_go_s is not None:
         number = max(1, run.counts[Standing.RUNNING])

@@ -94,7 +94,7 @@ class Screen:
 def watch(
     folders: Sequence[Path], shown: Callable[[Sequence[RunStanding]], str], screen: Screen
 ) -> Sequence[RunStanding]:
-    """Show runs at growing intervals until nothing is to come; return where they stand at the end.
+    """Show runs at growing intervals until nothing is to come; return their states at the end.
 
     It ends too if something is to come only after a person acts.
     Two people who watch the same run share the scheduler's answers: one asks, and the other takes an

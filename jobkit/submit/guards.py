@@ -74,7 +74,7 @@ def _holds(path: str, content: bytes) -> bool:
 
 
 def _bare(points: Sequence[Point]) -> list[Point]:
-    """Return points without what two runs never share, and without paths: checksums tell what it is."""
+    """Return points without what two runs never share, and without paths: checksums identify both."""
     return [
         replace(
             point,

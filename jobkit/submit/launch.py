@@ -120,7 +120,7 @@ def here(prepared: Prepared, check: sweep.Check) -> None:
 
 
 def detached(prepared: Prepared, check: sweep.Check) -> int:
-    """Start the local run in a process of its own and return."""
+    """Start the local run in a separate process and return."""
     say(f"{headline(prepared)}\n{request_line(prepared)}")
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir

@@ -24,7 +24,7 @@ FOLLOW_SCRIPT = "follow.sh"
 
 
 def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
-    """Return what the controller says of its limits; nothing if it has none.
+    """Return the controller's answer about its limits; empty if it has none.
 
     Parameters
     ----------

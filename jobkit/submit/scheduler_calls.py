@@ -225,7 +225,7 @@ def cancel_tasks(
     Parameters
     ----------
     tasks
-        Those that had not ended: the journal says that they were cancelled.
+        Those that had not ended: the journal records that they were cancelled.
     whole
         Whether these are the last tasks of the job: then the job is named as a whole.
     """

@@ -34,7 +34,7 @@ def first_round(prepared: Prepared) -> Round:
 
 
 Check = Callable[[], None]
-"""Raises where a run is not to be written."""
+"""Raises if the run must not be written."""
 
 
 def write_run(prepared: Prepared, check: Check = lambda: None) -> None:

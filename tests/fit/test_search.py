@@ -99,7 +99,7 @@ def planned(run: Path) -> Point:
 
 def test_the_safe_batch_is_tried_first_as_a_point_of_its_own(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    assert "the largest batch has not been tried yet" in str(read_sources([run]).notes)
+    assert "the largest batch has not been tested yet" in str(read_sources([run]).notes)
     point = planned(run)
     assert read_sources([run]).rows[-1].point == point.point_id
     (trial,) = trials(run)

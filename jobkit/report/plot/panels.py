@@ -1,6 +1,6 @@
 """Draws the two panels of a group: memory against load, speed against batch size.
 
-Markers and line styles carry the meaning, so that a grey print says the same; colour only helps.
+Markers and line styles carry the meaning, so that a grey print shows the same; colour only helps.
 Every artist is labelled with what the legend calls it. matplotlib is the caller's: an ``Axes`` comes in.
 """
 

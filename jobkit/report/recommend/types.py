@@ -83,7 +83,7 @@ class RecommendOptions:
     gpus
         To look at; ``None`` for those of `jobkit.fit.gpus.COMMON_GPUS`.
     corpus
-        To say the time of; ``None`` for one pass of the text that was measured.
+        The corpus to estimate the time for; ``None`` for one pass of the measured text.
     margin
         Share of the memory to keep free besides what the bound keeps.
     """

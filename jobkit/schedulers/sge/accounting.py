@@ -31,7 +31,7 @@ def accounting_argv(
 ) -> tuple[str, ...]:
     """Return the one command that asks the accounting: by the name that all arrays share.
 
-    qacct takes one ``-j``: of ``-j 1,2`` it answers the 1 and says nothing of the 2, with
+    qacct takes one ``-j``: of ``-j 1,2`` it answers the 1 and ignores the 2, with
     status 0; a job name answers every job that had it (measured). For several names, that is for
     none, it is asked about all of the owner's jobs since then; it takes one owner (qacct(1), ``-o``),
     so with several about everybody's. ``-b`` is the time of the start: a start that failed has none,

@@ -71,7 +71,7 @@ def accounting_argv(
 
 @dataclass(slots=True)
 class _Rows:
-    """What sacct says of one task: its own row, and of its steps what matters here."""
+    """What sacct reports of one task: its own row, and what matters of its steps."""
 
     own: dict[str, str]
     max_rss_bytes: int | None = None
@@ -115,7 +115,7 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
 
 
 def _row(rest: list[str]) -> dict[str, str]:
-    """Return a row's columns by their names; answers kept by an older jobkit do not tell `END`."""
+    """Return a row's columns by their names; answers kept by an older jobkit do not have `END`."""
     *others, last = rest
     name, bar, end = last.rpartition("|")
     return dict(zip((*COLUMNS[1:], END), (*others, *((name, end) if bar else (last, ""))), strict=True))
@@ -166,8 +166,8 @@ def _whole_word(word: str) -> str:
 def _over_memory(rows: _Rows) -> bool:
     """Return whether a failed task was killed for its memory.
 
-    Only the step may say OUT_OF_MEMORY (autosubmit#382); with ``OverMemoryKill`` no row does:
-    the task is FAILED with 0:9 and only MaxRSS above ReqMem tells (measured).
+    Only the step may report OUT_OF_MEMORY (autosubmit#382); with ``OverMemoryKill`` no row does:
+    the task is FAILED with 0:9 and only MaxRSS above ReqMem shows it (measured).
     """
     required = _required_bytes(rows.own)
     killed = rows.own["ExitCode"].endswith(":9")
