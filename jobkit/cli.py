@@ -87,10 +87,10 @@ def app() -> None:
 
     \b
       jobkit sweep sweeps/demo.yaml                 try it: a minute on a laptop, prints a table
-      jobkit init; jobkit doctor                    on a cluster: write its site file, check what is missing
-      jobkit preflight sweeps/stanza.yaml           what each batch size pads to, without a GPU
-      jobkit sweep sweeps/stanza.yaml --dry-run     print what would be submitted, and submit nothing
-      jobkit sweep sweeps/stanza.yaml               submit one array job and return
+      jobkit init; jobkit doctor first.yaml         on a cluster: write both files, check what is missing
+      jobkit preflight first.yaml                   what each batch size pads to, without a GPU
+      jobkit sweep first.yaml --dry-run             print what would be submitted, and submit nothing
+      jobkit sweep first.yaml                       submit one array job and return
       jobkit collect runs/                          the scaling table of all runs
       jobkit recommend runs/RUN --corpus FILE       batch size, GPUs, time and request for your corpus
 
