@@ -142,9 +142,9 @@ def format_setting(params: Mapping[str, int | str]) -> str:
     )
 
 
-def format_count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str, plural: str = "") -> str:
     """Return a count with its noun: ``1 point``, ``2,000 points``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def format_list(names: Sequence[str], most: int) -> str:

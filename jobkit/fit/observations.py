@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobkit.core.knobs import LOAD_KNOBS, Value
+from jobkit.core.knobs import LOAD_KNOBS, PADDED_CHARS, Value
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit.gpus import usable_bytes
@@ -59,7 +59,9 @@ class MemoryObservations:
     gpu
         The GPU's name, or ``None``.
     load_by_batch
-        Batch size to the largest load that was measured with it.
+        Batch size, or ``padded_chars``, to the largest load that was measured with it.
+    knob
+        Which of the two.
     points
         How many settings were measured.
     remarks
@@ -76,6 +78,7 @@ class MemoryObservations:
     gpu_bytes: int | None = None
     gpu: str | None = None
     load_by_batch: Mapping[int, int]
+    knob: str = BATCH_SIZE
     points: int
     remarks: tuple[str, ...] = ()
 
@@ -169,10 +172,15 @@ def measured_bytes(record: Record | None) -> int | None:
     return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
 
 
+def _knob(well: Sequence[Record]) -> str:
+    """Return the knob that caps the batches of these points."""
+    return PADDED_CHARS if PADDED_CHARS in well[0].point.params else BATCH_SIZE
+
+
 def _loads(well: Sequence[Record]) -> dict[int, int]:
     loads: dict[int, int] = {}
     for record in well:
-        batch, summary = record.point.numbers.get(BATCH_SIZE), record.summary
+        batch, summary = record.point.numbers.get(_knob(well)), record.summary
         if batch and summary and summary.load_max:
             loads[batch] = max(summary.load_max, loads.get(batch, 0))
     return loads
@@ -185,6 +193,7 @@ def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> MemoryObservati
         kind=RAM,
         fit=fit_memory(observations, bounds),
         load_by_batch=_loads(well),
+        knob=_knob(well),
         points=len({observation.point for observation in observations}),
         remarks=_left_out(failed, bounds),
     )
@@ -218,6 +227,7 @@ def _of_gpu(
         gpu_bytes=usable_bytes(first.name, first.total_bytes) if first and first.total_bytes else None,
         gpu=first.name if first else None,
         load_by_batch=_loads(well),
+        knob=_knob(well),
         points=len({observation.point for observation in observations}),
         remarks=(*_remarks(well, needs=bool(needs)), *_left_out(failed, bounds)),
     )

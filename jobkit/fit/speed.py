@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean, stdev
 
-from jobkit.core.knobs import Value, numbers
+from jobkit.core.knobs import PADDED_CHARS, Value, numbers
 from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit.loads import Loads
@@ -61,9 +61,10 @@ class Speed:
         return len(self.seconds_per_item)
 
     @property
-    def batch_size(self) -> int:
-        """Its batch size; 0 if that is not one of its knobs."""
-        return numbers(self.params).get(BATCH_SIZE, 0)
+    def size(self) -> int:
+        """Its batch size, or its ``padded_chars``; 0 if neither is one of its knobs."""
+        sizes = numbers(self.params)
+        return sizes.get(BATCH_SIZE, sizes.get(PADDED_CHARS, 0))
 
     @property
     def setting(self) -> str:
@@ -201,7 +202,7 @@ def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
 
 
 def _size(speed: Speed) -> tuple[int, int, str]:
-    return speed.batch_size, speed.load or 0, speed.setting
+    return speed.size, speed.load or 0, speed.setting
 
 
 def _speed(params: Mapping[str, Value], records: Sequence[Record]) -> Speed:

@@ -10,10 +10,12 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
     BATCH_SIZE,
     CUDA,
+    DEFAULT_WORK_UNIT,
     GPUS,
     LOAD_KNOBS,
     ORDER,
     THREADS,
+    WORK_UNIT,
     WORKERS,
     Value,
     numbers,
@@ -112,6 +114,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         WORKERS: spec.workers,
         THREADS: spec.threads or spec.resources.cpus,
         GPUS: spec.gpus or spec.resources.gpus,
+        WORK_UNIT: spec.work_unit or DEFAULT_WORK_UNIT,
         **numbers(params),
     }
     return Point(
@@ -125,6 +128,8 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         model=inputs.model,
         device=inputs.device,
         order=str(params.get(ORDER, spec.order)),
+        sort_window=spec.sort_window,
+        work_unit=given[WORK_UNIT],
         allocator=_allocator(spec) if inputs.device == CUDA else None,
         threads=given[THREADS],
         workers=given[WORKERS],

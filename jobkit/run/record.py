@@ -97,6 +97,8 @@ class Task:
         The folder with ``text`` and ``model`` on this node.
     out
         The folder on this node that the job script copies home.
+    lengths
+        The file in the run folder with the lengths of the text.
     """
 
     point: Point
@@ -104,6 +106,7 @@ class Task:
     inputs: Path
     out: Path
     job: Job
+    lengths: Path | None = None
 
 
 @dataclass(slots=True)

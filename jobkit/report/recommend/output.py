@@ -72,7 +72,7 @@ def _batch(advice: types.Recommendation) -> Iterator[str]:
     if advice.batch.binds:
         yield f"  The limit is {BINDS[advice.batch.binds]}."
     unmeasured = advice.batch.binds in {types.SATURATION, types.SWEEP}
-    if unmeasured and advice.batch.largest.safe_batch > chosen.batch_size:
+    if unmeasured and advice.batch.largest.safe_batch > chosen.size:
         more = f"{advice.batch.largest.safe_batch:,}"
         yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
     if advice.batch.most_workers is not None:
@@ -105,7 +105,7 @@ def _proof(advice: types.Recommendation) -> Iterator[str]:
     other = {knob for setting in advice.batch.settings for knob in setting.params} - {BATCH_SIZE}
     if largest.safe_batch == 0:
         return
-    if any(setting.batch_size == largest.safe_batch for setting in advice.batch.settings):
+    if any(setting.size == largest.safe_batch for setting in advice.batch.settings):
         yield "  This run has measured it: no test is needed."
         return
     if any(len({setting.params.get(knob) for setting in advice.batch.settings}) > 1 for knob in other):
@@ -158,7 +158,7 @@ def _largest(advice: types.Recommendation) -> Iterator[str]:
         yield f"  Largest safe batch{with_}: not known, because {largest.reason}."
         yield from _lines_of_others(advice)
         return
-    yield f"  Largest safe: batch_size {largest.safe_batch:,}{with_} on {where}, {_ended(largest)}."
+    yield f"  Largest safe: {largest.knob} {largest.safe_batch:,}{with_} on {where}, {_ended(largest)}."
     yield from _lines_of_others(advice)
     yield f"    {_room(advice)}"
     yield f"    The line is through {LINE_THROUGH[advice.measured.kind]}."
@@ -171,7 +171,7 @@ def _lines_of_others(advice: types.Recommendation) -> Iterator[str]:
     """Yield the largest batch for each other value of the other knobs."""
     for line in advice.batch.lines:
         largest = line.largest
-        safe = f"batch_size {largest.safe_batch:,}, {_ended(largest)}"
+        safe = f"{largest.knob} {largest.safe_batch:,}, {_ended(largest)}"
         values = f"With {line.others}" if line.others else "If the other knobs had no effect"
         yield f"    {values}: {f'not known, because {largest.reason}' if largest.reason else safe}."
 

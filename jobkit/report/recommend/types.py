@@ -21,7 +21,7 @@ def within(speed: Speed, largest: Prediction) -> bool | None:
     """Return whether a setting stays within the bound of a prediction; ``None`` if nothing is known."""
     if largest.reason or speed.load is None:
         return None
-    return largest.saturated or (speed.batch_size <= largest.safe_batch and speed.load <= largest.safe_load)
+    return largest.saturated or (speed.size <= largest.safe_batch and speed.load <= largest.safe_load)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
