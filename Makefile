@@ -26,7 +26,7 @@ check: lint           ## while you work, within a minute: lint, and the tests th
 	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick $(SLOW:%=--ignore %)
 
 # Tests on real schedulers mostly wait, the others compute: side by side they take the time of one.
-test: setup           ## before you push: all that CI runs (JOBKIT_CLUSTER=1 adds real Slurm and Grid Engine)
+test: setup           ## before you push: all that CI checks but the tests on real schedulers (JOBKIT_CLUSTER=1 adds them)
 	$(MAKE) --jobs=3 --output-sync=target cluster lint unit
 
 .PHONY: model
@@ -45,7 +45,7 @@ lint: setup           ## style, types, import layers
 PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
 	core/filesystems core/job_files core/json_codec core/records core/units fit/batch_line fit/gpus \
 	fit/ledger fit/lengths fit/memory_line fit/observations fit/largest_batch fit/speed fit/stats \
-	outcome/accounting outcome/log_text outcome/logs outcome/remedies outcome/timing outcome/trials \
+	outcome/accounting outcome/log_outcome outcome/logs outcome/remedies outcome/timing outcome/trials \
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
 	planning/sample planning/standin/labels report/columns report/old_logs report/recommend/output \
 	report/recommend/recommend report/recommend/request report/recommend/types report/rows \

@@ -31,20 +31,21 @@ WORDS = {
 
 def text() -> str:
     """Return the page."""
-    paths = [path for name in NAMES for path in sorted(RAW.glob(f"{name}*.json"))]
-    return "\n".join(
-        [HEAD, *(_section(path, json.loads(path.read_text(encoding="utf-8"))) for path in paths)]
-    )
+    sections = [
+        _section(path, json.loads(path.read_text(encoding="utf-8")), "" if number else WORDS.get(name, ""))
+        for name in NAMES
+        for number, path in enumerate(sorted(RAW.glob(f"{name}*.json")))
+    ]
+    return "\n".join([HEAD, *sections])
 
 
-def _section(path: Path, raw: dict[str, Any]) -> str:
-    name = path.stem.partition("-")[0]
+def _section(path: Path, raw: dict[str, Any], words: str) -> str:
     machine = raw["machine"]
     where = f"{machine['cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB, Python {machine['python']}, load {machine['load_1min']:.1f} at the start"
     lines = [
         f"## {raw['title']}",
         "",
-        *([WORDS[name], ""] if name in WORDS else []),
+        *([words, ""] if words else []),
         "| what | measured | target | met |",
         "|---|--:|--:|---|",
         *(_row(row) for row in raw["rows"]),

@@ -29,11 +29,11 @@ GROUPS = {
         "resume": "Submit the points of a run again that failed or are missing.",
         "cancel": "Cancel the queued and running jobs of a run.",
         "throttle": "Change how many points of a run may run at the same time.",
+        "verify": "Run the largest batch that a run predicts, and compare.",
     },
     "results": {
         "collect": "Print the scaling table of runs: speed and memory by batch size.",
         "recommend": "Recommend batch size, GPU, time and scheduler request.",
-        "verify": "Run the largest batch that a run predicts, and compare.",
     },
     "models": {
         "models": "Fetch, build and list models, so that jobs need no network.",
@@ -87,10 +87,10 @@ def app() -> None:
 
     \b
       jobkit sweep sweeps/demo.yaml                 try it: a minute on a laptop, prints a table
-      jobkit init; jobkit doctor                    on a cluster: write its site file, check what is missing
-      jobkit preflight sweeps/stanza.yaml           what each batch size pads to, without a GPU
-      jobkit sweep sweeps/stanza.yaml --dry-run     print what would be submitted, and submit nothing
-      jobkit sweep sweeps/stanza.yaml               submit one array job and return
+      jobkit init; jobkit doctor first.yaml         on a cluster: write both files, check what is missing
+      jobkit preflight first.yaml                   what each batch size pads to, without a GPU
+      jobkit sweep first.yaml --dry-run             print what would be submitted, and submit nothing
+      jobkit sweep first.yaml                       submit one array job and return
       jobkit collect runs/                          the scaling table of all runs
       jobkit recommend runs/RUN --corpus FILE       batch size, GPUs, time and request for your corpus
 
@@ -98,7 +98,7 @@ def app() -> None:
     Exit status
       0   success (also: submitted and returned)
       2   bad usage or a bad spec, or nothing to collect
-      3   the scheduler refused
+      3   the scheduler refused, or does not answer
       4   some points failed (out of GPU memory is a result, not a failure); doctor: something is missing
       5   some points are still to come; also: submitted, but the journal could not be written
       130 interrupted

@@ -84,7 +84,7 @@ wait_option = click.option(
 )
 
 
-def scheduler_option(command: F) -> F:
+def scheduler_option(command: F, default: str = "the one in the spec, else the one on this machine") -> F:
     """Add ``--scheduler``."""
     # Imported here because it takes a third of the time of `jobkit status --help`, which has no such option.
     from jobkit.schedulers.registry import SCHEDULERS
@@ -92,18 +92,18 @@ def scheduler_option(command: F) -> F:
     return click.option(
         "--scheduler",
         type=click.Choice(["auto", *SCHEDULERS]),
-        help="The scheduler. Default: the one in the spec, else the one on this machine.",
+        help=f"The scheduler. Default: {default}.",
     )(command)
 
 
-def gpu_memory_option(old: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """Return the decorator that adds ``--gpu-memory``."""
+def gpu_memory_option(meaning: str, old: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """Return the decorator that adds ``--gpu-memory`` with its help."""
     return click.option(
         "--gpu-memory",
         cls=OldNames,
         old=old,
         metavar="SIZE",
-        help="The GPU memory to plan for, such as 32GiB.",
+        help=meaning,
     )
 
 

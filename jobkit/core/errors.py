@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
+WOULD_REFUSE = "would refuse this sweep"
+"""What follows the subject in a message about a sweep that cannot be submitted."""
+
 
 class ExitCode(IntEnum):
-    """The exit codes of `jobkit`; see "Exit codes" in docs/structure.md."""
+    """The exit codes of `jobkit`; see "Exit codes" in docs/commands.md."""
 
     DONE = 0
     BUG = 1

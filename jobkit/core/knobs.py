@@ -12,7 +12,11 @@ Value = int | str
 
 BATCH_SIZE = "batch_size"
 """The knob that every workload has."""
-LOAD_KNOBS = (BATCH_SIZE, "sentences_per_ner_batch")
+CUT_BY = ("paragraphs_per_call", "sentences_per_ner_batch")
+"""The knobs that cut a text besides the batch size."""
+PADDED_CHARS = "padded_chars"
+"""The knob that caps the load of every batch, in place of a batch size."""
+LOAD_KNOBS = (BATCH_SIZE, "sentences_per_ner_batch", PADDED_CHARS)
 """The knobs with which the load of a batch grows, unless a workload declares others."""
 CPU, CUDA = "cpu", "cuda"
 
@@ -45,14 +49,18 @@ class Knob:
         return f"one of {', '.join(self.words)}" if self.words else "a whole number above 0"
 
 
-WORKERS, THREADS, GPUS, ORDER, MPS = "workers", "threads", "gpus", "order", "mps"
-ORDERS = ("load", "text")
+WORKERS, THREADS, GPUS, ORDER, WORK_UNIT, MPS = "workers", "threads", "gpus", "order", "work_unit", "mps"
+SORTED = "sorted"
+ORDERS = ("load", "text", SORTED)
 OFF, ON, AUTO = "off", "on", "auto"
+DEFAULT_WORK_UNIT = 100
+"""Paragraphs of one call if the load of a batch is capped."""
 RUN_KNOBS = (
     Knob(name=WORKERS),
     Knob(name=THREADS),
     Knob(name=GPUS, devices=(CUDA,)),
     Knob(name=ORDER, words=ORDERS),
+    Knob(name=WORK_UNIT),
     Knob(name=MPS, words=(OFF, ON, AUTO), devices=(CUDA,)),
 )
 """The knobs that every workload has, because jobkit itself obeys them."""

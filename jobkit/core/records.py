@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jobkit.core.json_codec import SCHEMA
-from jobkit.core.knobs import LOAD_KNOBS, OFF, Value, numbers
+from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, Value, numbers
 from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Share, Summary
 
 BATCH_SIZE = "batch_size"
@@ -113,7 +113,12 @@ class Point:
     device
         ``cpu`` or ``cuda``; a try never falls back to the other.
     order
-        ``load``: largest load first; ``text``: in text order.
+        ``load``: largest load first; ``text``: in text order; ``sorted``: paragraphs by their longest
+        sentence before they are cut into calls, and sentences by length within a call.
+    sort_window
+        Paragraphs that are sorted together; ``None`` for the whole text.
+    work_unit
+        Paragraphs of one call if ``padded_chars`` caps the load of a batch.
     allocator
         The value of ``PYTORCH_ALLOC_CONF``, or ``None`` for PyTorch's default.
     threads
@@ -150,6 +155,8 @@ class Point:
     model: ModelRef | None
     device: str
     order: str
+    sort_window: int | None = None
+    work_unit: int = DEFAULT_WORK_UNIT
     allocator: str | None
     threads: int
     workers: int = 1

@@ -21,13 +21,13 @@ def cuda_install_command(python: str) -> str:
 
 
 def cpu_build_problem() -> str:
-    """Return why the torch of this Python cannot use a GPU; empty if it can, or if that is unknown."""
+    """Return a clause on why this Python cannot use a GPU; empty if it can, or if that is unknown."""
     package = util.find_spec("torch")
     if package is None:
-        return "torch is not installed"
+        return "which has no torch"
     try:
         text = Path(package.origin or "").with_name("version.py").read_text(encoding="utf-8")
     except OSError:
         return ""
     version = _VERSION.search(text)
-    return "" if version is None or _BUILT.search(text) else f"torch {version[1]} is a CPU build"
+    return "" if version is None or _BUILT.search(text) else f"whose torch ({version[1]}) is a CPU build"

@@ -123,10 +123,8 @@ def format_about(duration_s: float) -> str:
 
 def format_moment(text: str) -> str:
     """Return an ISO timestamp as local time, ``2026-01-02 10:15:30``; return any other text unchanged."""
-    try:
-        return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError):
-        return text
+    at = moment(text)
+    return text if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def pauses(first_s: float, slowest_s: float) -> Iterator[float]:
@@ -144,9 +142,9 @@ def format_setting(params: Mapping[str, int | str]) -> str:
     )
 
 
-def format_count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str, plural: str = "") -> str:
     """Return a count with its noun: ``1 point``, ``2,000 points``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def format_list(names: Sequence[str], most: int) -> str:
@@ -171,3 +169,14 @@ def format_size(size_bytes: int) -> str:
         if size_bytes and size_bytes % SIZE_UNITS[unit] == 0:
             return f"{size_bytes // SIZE_UNITS[unit]}{unit}"
     return f"{size_bytes}B"
+
+
+def moment(text: str) -> datetime | None:
+    """Parse an ISO timestamp; one without a zone is local time, as schedulers print it.
+
+    ``None`` if it cannot be parsed.
+    """
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jobkit.fit.stats import Line
 
 MAX_EXTRAPOLATION = 8.0
-"""An estimate beyond so many times the largest measured size is flagged."""
+"""An estimate beyond this multiple of the largest measured size gets a warning."""
 
 INTERCEPT_TOLERANCE = 0.05
 """A line may meet size 0 so far below the model's memory, as a share of it, and still be called straight."""
@@ -52,11 +52,11 @@ class Estimate:
     Attributes
     ----------
     line
-        ``None`` if there is no estimate; ``reason`` then says why.
+        ``None`` if there is no estimate; ``reason`` then has the cause.
     capacity_bytes
         What must not be exceeded; ``None`` if the GPU's size is unknown.
     largest
-        The largest size on the line; never capped, so that the warnings can say by how much.
+        The largest size on the line; never capped, so that the warnings can name the excess.
     warnings
         Sentences without a full stop, the weightiest first.
     """
@@ -85,7 +85,7 @@ def fit_line(sizes: Sequence[float], peaks_bytes: Sequence[float]) -> BatchLine 
     )
 
 
-def largest_batch(
+def estimate(
     sizes: Sequence[float],
     peaks_bytes: Sequence[float],
     capacity_bytes: float,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
 from jobkit.core.units import format_count
 from jobkit.fit.loads import Loads
 from jobkit.fit.memory_line import CURVED, Fit, doubts
@@ -36,6 +37,8 @@ class Prediction:
         ends the batch, not the memory.
     expected_bytes, bound_bytes
         By the line and by the bound, at the load of ``safe_batch``.
+    knob
+        What ``largest_batch`` and ``safe_batch`` are: ``batch_size``, or ``padded_chars``.
     doubts
         Sentences without a full stop, the weightiest first.
     reason
@@ -50,6 +53,7 @@ class Prediction:
     saturated: bool = False
     expected_bytes: float = 0.0
     bound_bytes: float = 0.0
+    knob: str = BATCH_SIZE
     doubts: tuple[str, ...] = ()
     reason: str = ""
 
@@ -76,7 +80,7 @@ def predict(
         return Prediction(capacity_bytes=capacity_bytes, reason=fit)
     largest_load = fit.largest(capacity_bytes * (1 - margin))
     safe_load = fit.safe_load(capacity_bytes, margin)
-    largest, safe = (_batch(load, evidence.load_by_batch, loads) for load in (largest_load, safe_load))
+    largest, safe = (_batch(load, evidence, loads) for load in (largest_load, safe_load))
     at = loads.load(safe) if loads else safe_load
     saturated = loads is not None and safe >= loads.limit
     return Prediction(
@@ -88,6 +92,7 @@ def predict(
         saturated=saturated,
         expected_bytes=fit.at(at),
         bound_bytes=fit.upper(at),
+        knob=evidence.knob,
         doubts=(
             *_of_curve(evidence, fit, safe_load, loads),
             *_doubts(evidence, fit, at, loads, saturated=saturated),
@@ -116,7 +121,7 @@ def capped(
     if smallest is None or isinstance(evidence.fit, str):
         return largest
     load = min(largest.safe_load, min(trial.load for trial in failed) - 1)
-    batch = min(_batch(load, evidence.load_by_batch, loads), smallest.batch_size - 1)
+    batch = min(_batch(load, evidence, loads), smallest.batch_size - 1)
     if batch >= largest.safe_batch:
         return largest
     at = loads.load(batch) if loads else load
@@ -132,10 +137,13 @@ def capped(
     )
 
 
-def _batch(load: float, load_by_batch: Mapping[int, int], loads: Loads | None) -> int:
+def _batch(load: float, evidence: MemoryObservations, loads: Loads | None) -> int:
     if loads is not None:
         return loads.largest_batch(load)
-    return math.floor(load / max((load / batch for batch, load in load_by_batch.items()), default=1.0))
+    if evidence.knob == PADDED_CHARS:
+        return max(0, math.floor(load))  # it caps the load itself
+    rates = (load / batch for batch, load in evidence.load_by_batch.items())
+    return math.floor(load / max(rates, default=1.0))
 
 
 def _of_curve(
@@ -144,18 +152,20 @@ def _of_curve(
     """Return that memory grows faster than a line, and which batch size would show how much faster."""
     if not fit.curves:
         return ()
-    batch = _batch(min(safe_load, TELLS * fit.load_max), evidence.load_by_batch, loads)
+    batch = _batch(min(safe_load, TELLS * fit.load_max), evidence, loads)
     new = batch > max(evidence.load_by_batch, default=0)
-    return (f"{CURVED}: a sweep with batch_size {batch:,} as well shows how much faster" if new else CURVED,)
+    return (
+        f"{CURVED}: a sweep with {evidence.knob} {batch:,} as well shows how much faster" if new else CURVED,
+    )
 
 
 def _doubts(
     evidence: MemoryObservations, fit: Fit, load: float, loads: Loads | None, *, saturated: bool
 ) -> tuple[str, ...]:
     notes = [*doubts(fit, load), *evidence.remarks]
-    if loads is None:
+    if loads is None and evidence.knob == BATCH_SIZE:
         notes.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
-    elif loads.lengths.source != "tokenizer":
+    elif loads and loads.lengths.source != "tokenizer":
         notes.append(
             "the load is the batch size, for the workload reports no lengths: it does not show long texts"
             if loads.lengths.source == "none"

@@ -107,7 +107,7 @@ def subject(record: Record) -> dict[str, Any]:
 
 
 def summary(known: Iterable[Entry], record: Record) -> str | None:
-    """Return what became of the predictions of other runs that are of the same as a record, in a few words.
+    """Return a summary of the results of other runs' predictions for the same subject as a record.
 
     Returns
     -------

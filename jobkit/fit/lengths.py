@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import CUT_BY
 from jobkit.core.layout import LENGTHS_FILE
 
 SCHEMA = 1
@@ -18,8 +19,6 @@ TOKENIZER = "tokenizer"
 """Lengths as the workload itself finds them."""
 PUNCTUATION = "punctuation"
 """Lengths estimated from where sentences seem to end."""
-CUT_BY = ("paragraphs_per_call", "sentences_per_ner_batch")
-"""The knobs that cut a text besides the batch size."""
 NONE = "none"
 """No lengths: every paragraph counts 1, so the load is the batch size."""
 

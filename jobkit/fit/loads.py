@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
+from jobkit.core.knobs import SORTED
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import BATCH_SIZE, Point
-from jobkit.fit.lengths import CUT_BY, Cut, Lengths
+from jobkit.fit.lengths import Cut, Lengths
+from jobkit.run.paragraphs import cut_by_budget, sorted_places
 
 ALL_FOLLOWS = Cut()
 """Paragraphs a call and items a chunk are both the batch size."""
+
+
+class Chunks(NamedTuple):
+    """The batches of a setting: their number, the largest load, and characters over padded characters."""
+
+    batches: int
+    load: int
+    efficiency: float
 
 
 @dataclass(frozen=True)
@@ -29,28 +40,21 @@ class Loads:
         Of the text's items.
     cut
         What does not follow the batch size; by default all does.
+    by_length
+        Whether paragraphs are sorted by their longest item before they are cut into calls, and
+        items by length within a call.
+    window
+        Paragraphs that are sorted together; ``None`` for all.
     """
 
     lengths: Lengths
     cut: Cut = ALL_FOLLOWS
+    by_length: bool = False
+    window: int | None = None
 
     def own(self, batch_size: int) -> int:
         """Return the largest load of any chunk at exactly this batch size."""
         return self._scan(*self.cut.at(batch_size))[0]
-
-    def of(self, params: Mapping[str, int], default: int) -> int:
-        """Return the largest load of any chunk of a setting of knobs.
-
-        Parameters
-        ----------
-        params
-            ``batch_size``, ``paragraphs_per_call`` and ``sentences_per_ner_batch``, as given.
-        default
-            The batch size where none is given.
-        """
-        size = params.get(BATCH_SIZE, default)
-        paragraphs, sentences = (params.get(name, size) for name in CUT_BY)
-        return self._scan(paragraphs, sentences)[0]
 
     def load(self, batch_size: int) -> int:
         """Return the largest load of this batch size and of all smaller ones.
@@ -71,7 +75,33 @@ class Loads:
         """
         _, sources = self._envelope
         source = sources[min(max(batch_size, 1), len(sources) - 1)]
-        return self._scan(*self.cut.at(source))[1], source
+        return self._places[self._scan(*self.cut.at(source))[1]] if self._places else 0, source
+
+    def under_budget(self, padded_chars: int, work_unit: int) -> Chunks:
+        """Return the batches if items x longest is capped, in calls of so many paragraphs."""
+        calls = [self._items(start, end) for _, start, end in self._calls(work_unit)]
+        cut = [(iter(items), cut_by_budget(items, padded_chars)) for items in calls]
+        return self._chunks_of([(size, max(islice(items, size))) for items, sizes in cut for size in sizes])
+
+    def chunks(self, batch_size: int) -> Chunks:
+        """Return the batches at exactly this batch size."""
+        paragraphs, sentences = self.cut.at(batch_size)
+        pieces = (
+            items[left : left + sentences]
+            for _, start, end in self._calls(paragraphs)
+            for items in [self._items(start, end)]
+            for left in range(0, len(items), sentences)
+        )
+        return self._chunks_of([(len(piece), max(piece)) for piece in pieces])
+
+    def _chunks_of(self, chunks: Sequence[tuple[int, int]]) -> Chunks:
+        """Return what chunks, each a number of items and the longest of them, come to."""
+        padded = sum(count * longest for count, longest in chunks)
+        return Chunks(
+            batches=len(chunks),
+            load=max((count * longest for count, longest in chunks), default=0),
+            efficiency=sum(self._flat) / padded if padded else 1.0,
+        )
 
     @cached_property
     def limit(self) -> int:
@@ -110,29 +140,37 @@ class Loads:
 
     def efficiency(self, batch_size: int) -> float:
         """Return characters over padded characters, 0 to 1, with the text as it stands."""
-        padded = 0
-        paragraphs, sentences = self.cut.at(batch_size)
-        for _, start, end in self._calls(paragraphs):
-            padded += sum(
-                (right - left) * self._longest(left, right) for left, right in _chunks(start, end, sentences)
-            )
-        return sum(self._flat) / padded if padded else 1.0
+        return self.chunks(batch_size).efficiency
 
     def efficiency_sorted(self, batch_size: int) -> float:
         """Return the same if all items of the text were sorted by length before they are cut."""
         items = sorted(self._flat, reverse=True)
-        chunks = _chunks(0, len(items), self.cut.at(batch_size)[1])
-        padded = sum((right - left) * items[left] for left, right in chunks)
-        return sum(items) / padded if padded else 1.0
+        step = self.cut.at(batch_size)[1]
+        return self._chunks_of(
+            [(min(step, len(items) - at), items[at]) for at in range(0, len(items), step)]
+        ).efficiency
+
+    @cached_property
+    def _places(self) -> Sequence[int]:
+        """The numbers of the paragraphs in the order in which they are cut."""
+        paragraphs = self.lengths.paragraphs
+        if not self.by_length:
+            return range(len(paragraphs))
+        return sorted_places([max(row, default=0) for row in paragraphs], self.window)
 
     @cached_property
     def _flat(self) -> tuple[int, ...]:
-        return tuple(chain.from_iterable(self.lengths.paragraphs))
+        return tuple(chain.from_iterable(self.lengths.paragraphs[place] for place in self._places))
 
     @cached_property
     def _starts(self) -> tuple[int, ...]:
-        """How many items stand before each paragraph, and in all."""
-        return tuple(accumulate(map(len, self.lengths.paragraphs), initial=0))
+        """How many items are before each paragraph, and in all."""
+        return tuple(accumulate((len(self.lengths.paragraphs[place]) for place in self._places), initial=0))
+
+    def _items(self, start: int, end: int) -> Sequence[int]:
+        """Return the lengths of the items of a call, in the order in which they are cut."""
+        items = self._flat[start:end]
+        return sorted(items, reverse=True) if self.by_length else items
 
     @cached_property
     def _table(self) -> list[list[int]]:
@@ -160,9 +198,11 @@ class Loads:
         """Return the largest load of a chunk, and the first paragraph of the first call that has it."""
         best, where = 0, 0
         for first, start, end in self._calls(paragraphs):
-            for left in range(start, end, sentences):
+            # Of sorted items the first chunk has the longest, and no other has more.
+            lefts = range(start, end, max(end - start, 1) if self.by_length else sentences)
+            for left in lefts:
                 right = min(left + sentences, end)
-                load = (right - left) * self._longest(left, right)
+                load = (right - left) * self._longest(left, end if self.by_length else right)
                 if load > best:
                     best, where = load, first
         return best, where
@@ -189,11 +229,6 @@ class Loads:
         return min(self.cut.sentences_per_ner_batch or items, items) * max(self._flat, default=0)
 
 
-def _chunks(start: int, end: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the ends of consecutive pieces of at most a size."""
-    return pairwise(chain(range(start, end, size), (end,)))
-
-
 LOAD_TOLERANCE = 0.2
 """Lengths whose loads differ by more than this share from what was measured are of something else."""
 
@@ -212,10 +247,12 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
 
     ``None`` if there are no lengths, or where the batch size is no knob of the points.
     """
+    points = list(points)
     params = [point.numbers for point in points]
     if lengths is None or not params or any(BATCH_SIZE not in param for param in params):
         return None
-    return Loads(lengths, Cut.largest(params))
+    by_length = all(point.order == SORTED for point in points)
+    return Loads(lengths, Cut.largest(params), by_length, points[0].sort_window)
 
 
 def agreeing(loads: Loads | None, load_by_batch: Mapping[int, int]) -> Loads | None:

@@ -6,7 +6,7 @@ independent (`jobkit.fit.stats`), so the quantile is Student's with two degrees 
 are points. A variance clustered by point is too small with four or five of them (simulated: the
 bound then holds in 90 of 100 cases).
 
-Whether the scatter is constant or grows with the memory cannot be told from five points, and each
+Whether the scatter is constant or grows with the memory cannot be seen in five points, and each
 guess is wrong for the other case (the bound then holds in 90 of 100 cases). So both bounds are
 found and the larger counts. If the points show that memory grows faster than a line, the bound of
 a curve counts too. What this covers is simulated: ``python -m benchmarks coverage``.
@@ -35,14 +35,14 @@ below about 4,000 padded characters; the line of small tensors, LSTM weights lai
 STRAIGHT = 0.98
 """R² below which a straight line is doubted."""
 MAX_EXTRAPOLATION = 5.0
-"""Loads beyond so many times the largest measured are doubted: a curve too slight to be seen in the
+"""Loads beyond this multiple of the largest measured get a warning: a curve too slight to be seen in the
 points may have grown large there."""
 ALIKE = 1e-3
 """Loads that differ by less than this share of the largest are taken as one."""
 EXTRAPOLATION_MARGIN = 0.005
 """What the bound adds, as a share of the bytes beyond the largest load measured. The scatter of small
-batches does not tell how the allocator cuts up large ones: on an H200 a batch of 16 GiB, predicted
-from 4, needed 0.54 % more than the line, where the scatter alone allowed for 0.33 %."""
+batches does not show how the allocator cuts up large ones: on an H200 a batch of 16 GiB, predicted
+from 4, needed 0.54 % more than the line, although the scatter alone allowed for 0.33 %."""
 SLOPE_TOLERANCE = 0.05
 """Two estimates of the slope that differ by more than this share disagree."""
 STEPS_BYTES = (20 * 2**20, 2 * 2**20)
@@ -50,7 +50,7 @@ STEPS_BYTES = (20 * 2**20, 2 * 2**20)
 steps may lie on a line by chance; their scatter is never taken to be less than that of the rounding."""
 BENDS, JUMPS = 0.975, 0.995
 """How sure it must be that memory grows faster than a line: by the square of the load, and by the
-largest point, which lies above what the others predict."""
+largest point, which is above the prediction of the others."""
 AGAINST, COARSE_BYTES = -1.0, 32 * 2**20
 """Scatter that comes from constant steps is taken as constant unless the logarithm of the likelihood
 ratio is below this, or the scatter is more than such steps make (4 to 27 MiB on an H200, and at 10 GiB
@@ -182,7 +182,7 @@ def fit_memory(
 
 
 def _grows(line: Regression) -> bool:
-    """Tell whether a line rises by more than rounding does."""
+    """Return whether a line rises by more than rounding does."""
     constant, rise = line.coefficients
     return rise > ROUNDING * abs(constant)
 
@@ -230,7 +230,7 @@ def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ..
 
 
 def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
-    """Tell whether the largest point lies above the bound that the others give it."""
+    """Return whether the largest point is above the bound that the other points give it."""
     largest, rest = _apart(used)
     if (
         len({batch.load for batch in rest}) < MIN_DISTINCT_LOADS - 1

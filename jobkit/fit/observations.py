@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobkit.core.knobs import LOAD_KNOBS, Value
+from jobkit.core.knobs import LOAD_KNOBS, PADDED_CHARS, Value
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit.gpus import usable_bytes
@@ -59,7 +59,9 @@ class MemoryObservations:
     gpu
         The GPU's name, or ``None``.
     load_by_batch
-        Batch size to the largest load that was measured with it.
+        Batch size, or ``padded_chars``, to the largest load that was measured with it.
+    knob
+        Which of the two.
     points
         How many settings were measured.
     remarks
@@ -76,6 +78,7 @@ class MemoryObservations:
     gpu_bytes: int | None = None
     gpu: str | None = None
     load_by_batch: Mapping[int, int]
+    knob: str = BATCH_SIZE
     points: int
     remarks: tuple[str, ...] = ()
 
@@ -136,7 +139,7 @@ def _alike(record: Record) -> tuple[object, ...]:
 
 
 def others(params: Mapping[str, Value], inert: Iterable[str] = ()) -> str:
-    """Return in words the knobs by which memory has a line of its own: each value may need other memory.
+    """Return in words the knobs of which each value has its own line: it may need different memory.
 
     Parameters
     ----------
@@ -169,10 +172,15 @@ def measured_bytes(record: Record | None) -> int | None:
     return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
 
 
+def _knob(well: Sequence[Record]) -> str:
+    """Return the knob that caps the batches of these points."""
+    return PADDED_CHARS if PADDED_CHARS in well[0].point.params else BATCH_SIZE
+
+
 def _loads(well: Sequence[Record]) -> dict[int, int]:
     loads: dict[int, int] = {}
     for record in well:
-        batch, summary = record.point.numbers.get(BATCH_SIZE), record.summary
+        batch, summary = record.point.numbers.get(_knob(well)), record.summary
         if batch and summary and summary.load_max:
             loads[batch] = max(summary.load_max, loads.get(batch, 0))
     return loads
@@ -185,6 +193,7 @@ def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> MemoryObservati
         kind=RAM,
         fit=fit_memory(observations, bounds),
         load_by_batch=_loads(well),
+        knob=_knob(well),
         points=len({observation.point for observation in observations}),
         remarks=_left_out(failed, bounds),
     )
@@ -218,6 +227,7 @@ def _of_gpu(
         gpu_bytes=usable_bytes(first.name, first.total_bytes) if first and first.total_bytes else None,
         gpu=first.name if first else None,
         load_by_batch=_loads(well),
+        knob=_knob(well),
         points=len({observation.point for observation in observations}),
         remarks=(*_remarks(well, needs=bool(needs)), *_left_out(failed, bounds)),
     )
@@ -259,7 +269,7 @@ def _had(record: Record, overhead_bytes: int) -> int | None:
 def _censored(
     failed: Sequence[Record], well: Sequence[Record], had: Callable[[Record], int | None]
 ) -> list[Censored]:
-    """Return what the points that ran out of memory say: the batch that failed needs more than they had.
+    """Return the evidence of points that ran out of memory: the failed batch needs more than they had.
 
     Only of those that ran as the others did, and of which the load of that batch is known.
     """
@@ -284,7 +294,7 @@ def _remarks(well: Sequence[Record], *, needs: bool) -> tuple[str, ...]:
     remarks = []
     if not needs:
         remarks.append(
-            "what the batches need was not measured: allocated memory and the worst slack stand in"
+            "what the batches need was not measured: allocated memory and the worst slack are used instead"
         )
     if _overhead(well) is None:
         remarks.append("the size of the CUDA context is unknown, so no memory is kept free for it")

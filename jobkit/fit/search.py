@@ -1,7 +1,7 @@
-"""Find the largest batch by running it: predict, try, step down where it failed.
+"""Find the largest batch by running it: predict, try, step down if it failed.
 
 Runs in the job that follows a sweep (``python -m jobkit.fit.search RUN`` prints the number of the next
-point to run, or nothing), and after a local sweep. What it is to do lies in ``find_max.json`` and
+point to run, or nothing), and after a local sweep. Its goal is in ``find_max.json`` and
 what came of it in ``trials.jsonl``, both in the run folder. No package beyond jobkit's own and the
 standard library is imported, for the node may have no more.
 """
@@ -174,7 +174,7 @@ def _predicted(
 
 
 def _tells(record: Record, asked: Container[int]) -> bool:
-    """Tell whether a record goes into the prediction.
+    """Return whether a record goes into the prediction.
 
     A trial of an earlier search does so only if it failed: what was predicted and held is
     predicted again, so that the run has one largest batch.

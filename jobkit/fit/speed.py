@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean, stdev
 
-from jobkit.core.knobs import Value, numbers
+from jobkit.core.knobs import PADDED_CHARS, Value, numbers
 from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit.loads import Loads
@@ -28,7 +28,7 @@ TWO_SIDED = 0.975
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """What the repeats of one setting say of speed.
+    """The speed of one setting, from its repeats.
 
     Attributes
     ----------
@@ -61,9 +61,10 @@ class Speed:
         return len(self.seconds_per_item)
 
     @property
-    def batch_size(self) -> int:
-        """Its batch size; 0 if that is not one of its knobs."""
-        return numbers(self.params).get(BATCH_SIZE, 0)
+    def size(self) -> int:
+        """Its batch size, or its ``padded_chars``; 0 if neither is one of its knobs."""
+        sizes = numbers(self.params)
+        return sizes.get(BATCH_SIZE, sizes.get(PADDED_CHARS, 0))
 
     @property
     def setting(self) -> str:
@@ -80,7 +81,7 @@ class Duration:
     expected_s
         By the mean of the repeats.
     low_s, high_s
-        Between which one run lies with 95 % confidence; ``None`` after one repeat.
+        The interval of one run with 95 % confidence; ``None`` after one repeat.
     start_s
         What of it is spent once, before the first paragraph.
     repeats
@@ -105,7 +106,7 @@ class Corpus:
     paragraphs, characters
         How many; ``None`` for characters that are unknown.
     loads
-        By batch size, where the lengths of its items are known already.
+        By batch size, if the lengths of its items are known already.
     """
 
     name: str = ""
@@ -201,7 +202,7 @@ def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
 
 
 def _size(speed: Speed) -> tuple[int, int, str]:
-    return speed.batch_size, speed.load or 0, speed.setting
+    return speed.size, speed.load or 0, speed.setting
 
 
 def _speed(params: Mapping[str, Value], records: Sequence[Record]) -> Speed:
@@ -234,7 +235,7 @@ def recommended(settings: Sequence[Speed], near: float = SPEED_TOLERANCE) -> Spe
 
 
 def differ(first: Speed, other: Speed) -> bool | None:
-    """Tell whether two means differ by more than their scatter explains, at 95 % (Welch's test).
+    """Return whether two means differ by more than their scatter explains, at 95 % (Welch's test).
 
     ``None`` if a setting ran only once: nothing is known of its scatter.
     """

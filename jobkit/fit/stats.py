@@ -33,7 +33,7 @@ class Line:
 
 
 def distribution(t: float, degrees: int) -> float:
-    """Return the probability of a value up to ``t`` with so many degrees of freedom, from 1."""
+    """Return the probability of a value up to ``t`` with this number of degrees of freedom, from 1."""
     angle = math.atan(t / math.sqrt(degrees))
     cosine_squared = math.cos(angle) ** 2
     if degrees % 2:
@@ -134,7 +134,7 @@ class Regression:
         return value + quantile(confidence, self.free) * error
 
     def bends(self, confidence: float) -> bool:
-        """Tell whether the coefficient of the highest power is above 0 with a confidence."""
+        """Return whether the coefficient of the highest power is above 0 with a confidence."""
         highest = [0.0] * (len(self.coefficients) - 1) + [1.0]
         error = math.sqrt(self._variance(highest)) + NOTHING * max(map(abs, self.coefficients))
         return self.coefficients[-1] > quantile(confidence, self.free) * error

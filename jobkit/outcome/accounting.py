@@ -118,7 +118,7 @@ class Accounts:
     notes: tuple[str, ...]
 
     def due(self, scheduler: str, now: str) -> bool:
-        """Tell whether it is time to note again what is missed: then it is known for how long."""
+        """Return whether to record again which tasks are missing, so that it is known for how long."""
         last = self.missed_at.get(scheduler)
         return last is None or _apart(last, now)
 

@@ -138,7 +138,7 @@ def last_driver(run_dir: Path) -> Driver | None:
 
 
 def is_held(run_dir: Path) -> bool | None:
-    """Tell whether a driver holds the lock of a run; ``None`` if the file system has no locks."""
+    """Return whether a driver holds the lock of a run; ``None`` if the file system has no locks."""
     try:
         handle = open_regular(run_dir / DRIVER_LOCK)
         try:
@@ -174,7 +174,7 @@ def life(run_dir: Path, job: JobId) -> Life:
 
 
 def _own_disk(run_dir: Path) -> bool:
-    """Tell whether a folder lies on a disk of this machine: then no other machine can hold its lock."""
+    """Return whether a folder is on a disk of this machine: then no other machine can hold its lock."""
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
         return likely_shared(filesystem_type(str(run_dir.resolve()), mounts)) is False
@@ -243,7 +243,7 @@ def elsewhere(run_dir: Path, machine: str) -> JobkitError:
     """Return the error for a run whose driver may live on another machine."""
     run = shell_path(run_dir)
     return JobkitError(
-        f"its points were started on {machine}, and jobkit cannot see from here whether they still run",
+        f"the points of this run were started on {machine}; whether they still run cannot be seen from here",
         hint=f"run the same command on {machine}; if that machine or container is gone for good: "
         f"jobkit resume {run} --machine-gone {machine}",
         exit_code=ExitCode.REFUSED,

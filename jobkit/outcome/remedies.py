@@ -95,20 +95,20 @@ def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool 
     Parameters
     ----------
     message
-        Of the outcome: it tells which of several remedies holds.
+        Of the outcome: it decides between several remedies.
     run
         The run folder, as a shell takes it.
     point
         The point's number.
     alone
-        Whether to run this point alone, and not all that failed.
+        Whether to run only this point, and not all points that failed.
     """
     pairs = ((step, _of_point(step.command) if alone else step.command) for step in _steps(outcome, message))
     return tuple(replace(step, command=command.format(run=run, point=point)) for step, command in pairs)
 
 
 KEPT = "kept in "
-"""In the message of `Outcome.STAGE_OUT` where the node's scratch still holds the results."""
+"""In the message of `Outcome.STAGE_OUT` if the node's scratch still holds the results."""
 FETCH = Step(
     "jobkit status {run} {point}",
     "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it",

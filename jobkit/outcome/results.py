@@ -191,7 +191,7 @@ def runs_below(path: Path) -> Iterator[Path]:
     Raises
     ------
     JobkitError
-        Where the folder cannot be read.
+        If the folder cannot be read.
     """
     try:
         yield from sorted(path.iterdir())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 
 from jobkit.core.layout import BEGIN_FILE, EXIT_FILE
 from jobkit.core.records import Record
+from jobkit.core.units import moment
 from jobkit.outcome.tries import TryResult
 
 
@@ -50,15 +50,4 @@ def _files_s(folder: str) -> float | None:
     try:
         return Path(folder, EXIT_FILE).stat().st_mtime - Path(folder, BEGIN_FILE).stat().st_mtime
     except OSError:
-        return None
-
-
-def moment(text: str) -> datetime | None:
-    """Parse an ISO timestamp; one without a zone is local time, as schedulers print it.
-
-    ``None`` if it cannot be parsed.
-    """
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
         return None

@@ -5,6 +5,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -21,10 +22,19 @@ ALLOCATOR = "of the allocator, the CUDA context on top"
 PROCESS = "of the process"
 ALLOCATORS = "of the allocator of each of {} workers, the CUDA contexts on top"
 PROCESSES = "of the {} workers together"
-NOT_TRIED = "the largest batch was not tried"
+_SHOWN = (
+    (
+        re.compile(r"of the allocator(.*), the CUDA (contexts?) on top"),
+        r"of allocator memory\1 (plus the CUDA \2)",
+    ),
+    (re.compile(r"of the process"), "of process memory"),
+    (re.compile(r"of the (\d+) workers together"), r"of process memory of the \1 workers together"),
+)
+"""How `Trial.memory`, which every version writes in the words above, is printed."""
+NOT_TRIED = "the largest batch was not tested"
 MOST_TRIALS = 3
 CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
-"""Outcomes that say whether a prediction was right; a bug or a full scratch says nothing of it."""
+"""Outcomes that show whether a prediction was right; a bug or a full scratch does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +44,8 @@ class SearchGoal:
     Attributes
     ----------
     memory_bytes
-        The most that torch's allocator may take, or on a CPU the process; ``None`` for all that
-        the GPU has, or on a CPU ``ram_bytes``.
+        The most that torch's allocator may take, or on a CPU the process; ``None`` for all memory of
+        the GPU, or on a CPU ``ram_bytes``.
     ram_bytes
         What the job requests from the scheduler.
     ledger
@@ -52,7 +62,7 @@ class SearchGoal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A prediction and what came of it: a line of ``trials.jsonl``, the last for an index counts.
+    """A prediction and its result: a line of ``trials.jsonl``. The last line for an index counts.
 
     Attributes
     ----------
@@ -146,7 +156,7 @@ def trials(run_dir: Path) -> list[Trial]:
 
 
 def answers(outcome: str, *, trial: bool) -> bool:
-    """Tell whether an outcome is a result of a point: of a trial also that memory does not suffice."""
+    """Return whether an outcome is a result of a point; for a trial, `ram_oom` is one too."""
     return outcome in RESULTS or (trial and outcome == Outcome.RAM_OOM)
 
 
@@ -186,29 +196,34 @@ def settled_trials(
 
 
 def describe_trials(tried: Sequence[Trial]) -> tuple[str, ...]:
-    """Return a sentence for each trial, none twice, without a full stop."""
+    """Return a sentence for each trial, each once, without a full stop."""
     return tuple(dict.fromkeys(map(_describe, tried)))
 
 
 def _describe(trial: Trial) -> str:
     if not trial.index:
         return f"{NOT_TRIED}: {trial.message}"
-    within = f"batch_size {trial.batch_size:,} within {format_memory(trial.capacity_bytes)} {trial.memory}"
+    batch, memory = f"batch_size {trial.batch_size:,}", trial.memory
+    for pattern, shown in _SHOWN:
+        memory = pattern.sub(shown, memory)
+    limit = f"{format_memory(trial.capacity_bytes)} {memory}"
     if trial.outcome is None:
-        return f"{within} never began: {trial.message}" if trial.message else f"{within} is being tried"
+        never = f"{batch}, to be tested for {limit}, never began: {trial.message}"
+        return never if trial.message else f"{batch} is being tested for {limit}"
+    tested = f"{batch} was tested for {limit}"
     if trial.killed:
-        return f"{within} was tried and killed, most likely for its memory"
+        return f"{tested}, and was killed, most likely for its memory"
     if trial.outcome is Outcome.OK and trial.measured_bytes is None:
-        return f"{within} ran to its end, and what it needed was not measured"
+        return f"{tested} and ended as ok, but its memory was not measured"
     if trial.measured_bytes is None or trial.error is None:
-        return f"{within} was tried and ended as {trial.outcome}"
-    word = "held" if trial.held else "did not hold"
+        return f"{tested} and ended as {trial.outcome}"
+    fits = "fits" if trial.held else "does not fit"
     needed = f"needed {format_memory(trial.measured_bytes)}, predicted {format_memory(trial.expected_bytes)}"
-    return f"{within} {word}: {needed} ({trial.error:+.1%})"
+    return f"{batch} {fits} in {limit}: {needed} ({100 * trial.error:+.1f} %)"
 
 
 def finished(run_dir: Path) -> bool:
-    """Tell whether the last trial has ended and no other will follow; not so without ``find_max.json``."""
+    """Return whether the last trial has ended and no other will follow; false without ``find_max.json``."""
     if not (run_dir / SEARCH_GOAL_FILE).is_file():
         return False
     done = trials(run_dir)[read_goal(run_dir).after :]
@@ -231,7 +246,7 @@ def read_goal(run_dir: Path) -> SearchGoal:
 
 
 def goes_on(done: Sequence[Trial]) -> bool:
-    """Tell whether a smaller batch makes sense: the last trial ran out of memory, or took too much."""
+    """Return whether to try a smaller batch: the last trial ran out of memory, or took too much."""
     last = done[-1]
     silent = last.outcome is Outcome.OK and last.measured_bytes is None
     return (

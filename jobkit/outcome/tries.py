@@ -17,7 +17,7 @@ from jobkit.core.layout import BEGIN_FILE, EXIT_FILE, LOGS_FOLDER, RECORD_FILE, 
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
-from jobkit.outcome.log_text import last_words, reported_outcome
+from jobkit.outcome.log_outcome import last_words, reported_outcome
 from jobkit.outcome.verdict import Circumstances, TryFiles, Verdict, decide_outcome
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Accounted

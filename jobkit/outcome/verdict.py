@@ -92,7 +92,7 @@ class Circumstances:
     Attributes
     ----------
     gone
-        Since when the queue has not held it, though nothing else tells that it ended; else empty.
+        Since when the queue has not held it, if nothing else reports its end; else empty.
     cancelled
         When jobkit took it back; else empty.
     packed

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, WORKERS, numbers
+from jobkit.core.knobs import BATCH_SIZE, CUT_BY, ORDER, RUN_KNOBS, SORTED, WORK_UNIT, WORKERS, Value
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
-from jobkit.fit.lengths import CUT_BY, NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
+from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
 from jobkit.fit.loads import Loads
 from jobkit.fit.memory_line import MIN_DISTINCT_LOADS
 from jobkit.fit.stats import Line
@@ -186,17 +186,18 @@ def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
     If such a knob has several values the largest counts: its batches are the largest.
     """
     values = {**spec.sweep.zip, **spec.sweep.product}
+    by_length = set(values.get(ORDER, [spec.order])) == {SORTED}
     if BATCH_SIZE not in values:
-        return Loads(lengths)
+        return Loads(lengths, by_length=by_length, window=spec.sort_window)
     fixed = [{name: value} for name in CUT_BY for value in values.get(name, ()) if isinstance(value, int)]
-    return Loads(lengths, Cut.largest(fixed))
+    return Loads(lengths, Cut.largest(fixed), by_length, spec.sort_window)
 
 
-def settings_of(spec: SweepSpec) -> tuple[dict[str, int], ...]:
+def settings_of(spec: SweepSpec) -> tuple[dict[str, Value], ...]:
     """Return the settings that a spec sweeps, each once, less the knobs that leave the load as it is."""
-    axes, without = spec.sweep, {knob.name for knob in RUN_KNOBS}
+    axes, without = spec.sweep, {knob.name for knob in RUN_KNOBS} - {ORDER, WORK_UNIT}
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
-    bare = [{name: value for name, value in numbers(row).items() if name not in without} for row in rows]
+    bare = [{name: value for name, value in row.items() if name not in without} for row in rows]
     return tuple({tuple(sorted(row.items())): row for row in bare}.values())
 
 

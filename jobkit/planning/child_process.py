@@ -1,9 +1,9 @@
-"""Do one thing in a process of its own, which has ended before the caller goes on.
+"""Run a function in a separate process, which ends before the caller continues.
 
 What opens a GPU, takes much memory or runs code of the user's is done so: the jobkit process never
 imports torch, and a point starts on a GPU that is as empty as it was. The child is
 ``python -m jobkit.planning.child_process MODULE:FUNCTION``. It takes its arguments as JSON from stdin, and
-writes a JSON object a line to stdout: what it has to say, then its result or its error.
+writes a JSON object a line to stdout: its messages, then its result or its error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: b
     arguments
         Anything that JSON holds; so is the result.
     say
-        Is passed each line that the function says, as it says it.
+        Prints each message of the function, as it comes.
     what
         What is done, for the message of a failure: ``building the stand-in model``.
     gpus

@@ -59,7 +59,7 @@ def find_model(
     cache
         The cache folder.
     say
-        Told what takes time.
+        Prints what takes time.
     build
         Whether a stand-in is built if it is missing; without, it is described as it would be.
 
@@ -135,7 +135,7 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
 
 
 def model_places(name: str, cache: Path) -> tuple[Path, ...]:
-    """Return the folders where a model may lie, in the order they are looked at."""
+    """Return the folders that may have a model, in the order of the search."""
     named = os.environ.get("STANZA_RESOURCES_DIR")
     places = [cache / "models" / name, Path(named) if named else None, _stanzas_own()]
     return tuple(place.expanduser().absolute() for place in places if place is not None)
@@ -170,7 +170,7 @@ def _as_is(size: str, cache: Path) -> ModelRef:
     if is_built(folder):
         if lack := _spoilt(folder):
             again = f"rm -r {shell_quote(str(folder))} && jobkit models build --size {size}"
-            raise JobkitError(f"the {size} {STAND_IN} in {folder} is spoilt: {lack}", hint=again)
+            raise JobkitError(f"the {size} {STAND_IN} in {folder} is damaged: {lack}", hint=again)
         return _ref(folder, LANGUAGE, size, stand_in=True)
     return ModelRef(
         path=str(folder),

@@ -7,10 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    CUT_BY,
+    DEFAULT_WORK_UNIT,
+    ORDER,
+    PADDED_CHARS,
+    SORTED,
+    WORK_UNIT,
+    Value,
+    numbers,
+)
 from jobkit.core.paths import cache_dir
-from jobkit.core.records import BATCH_SIZE
 from jobkit.core.terminal import Say
-from jobkit.fit.lengths import NONE
+from jobkit.fit.lengths import NONE, Cut, Lengths
 from jobkit.fit.loads import Loads
 from jobkit.planning import batch_sizes
 from jobkit.planning.resolve import Options, ResolvedSpec, resolve
@@ -80,10 +90,25 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A setting that the spec sweeps, and its largest load."""
+    """A setting that the spec sweeps, and its batches.
 
-    params: Mapping[str, int]
+    Attributes
+    ----------
+    load
+        The largest, which the records of the run confirm.
+    batches
+        Their number in one pass over the text.
+    efficiency
+        Characters over padded characters; ``None`` if no lengths are known.
+    alone
+        How many items are longer than ``padded_chars``: each is a batch of its own.
+    """
+
+    params: Mapping[str, Value]
     load: int
+    batches: int
+    efficiency: float | None
+    alone: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +204,7 @@ def preflight(
 
 def _gathered(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, gpu: int | None) -> Preflight:
     loads, paragraphs = chosen.loads, paragraphs_of(named.text)
-    lengths, model, plain = loads.lengths, named.model, Loads(loads.lengths)
+    lengths, model = loads.lengths, named.model
     known = chosen.largest_load is not None
     return Preflight(
         text=named.text.name,
@@ -200,16 +225,36 @@ def _gathered(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, 
         gpu_memory_bytes=gpu or (batch_sizes.ASSUMED_BYTES if known else None),
         gpu_memory_named=gpu is not None,
         sizes=tuple(_sizes(named, spec, chosen)),
-        settings=tuple(
-            Setting(params=params, load=plain.of(params, DEFAULT_BATCH_SIZE))
-            for params in batch_sizes.settings_of(spec)
-        ),
+        settings=tuple(_setting(spec, lengths, params) for params in batch_sizes.settings_of(spec)),
+    )
+
+
+def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> Setting:
+    """Return what the text shows of a setting."""
+    by_length = params.get(ORDER, spec.order) == SORTED
+    knobs = numbers(params)
+    budget, size = knobs.get(PADDED_CHARS), knobs.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
+    cut = Cut(**{name: knobs.get(name, size) for name in CUT_BY})
+    loads = Loads(lengths, cut, by_length, spec.sort_window)
+    if budget is None:
+        chunks = loads.chunks(size)
+    else:
+        chunks = loads.under_budget(budget, knobs.get(WORK_UNIT, spec.work_unit or DEFAULT_WORK_UNIT))
+    longer = (length for row in lengths.paragraphs for length in row if budget and length > budget)
+    return Setting(
+        params=params,
+        load=chunks.load,
+        batches=chunks.batches,
+        efficiency=None if lengths.source == NONE else chunks.efficiency,
+        alone=sum(1 for _ in longer),
     )
 
 
 def _sizes(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Iterator[Size]:
     loads, measure = chosen.loads, set(chosen.sizes.batch_sizes)
-    swept = {row[BATCH_SIZE] for row in batch_sizes.settings_of(spec) if BATCH_SIZE in row}
+    swept = {
+        size for row in batch_sizes.settings_of(spec) if (size := numbers(row).get(BATCH_SIZE)) is not None
+    }
     line = batch_sizes.typical(spec.workload, named.model) if chosen.largest_load is not None else None
     has_lengths = loads.lengths.source != NONE
     looked_at = {size for size in ROUND if size < loads.limit} | {loads.limit} | swept | measure

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from jobkit.core import terminal
 from jobkit.core.records import BATCH_SIZE
 from jobkit.core.terminal import Column, NoWrap, table, wrap_sections
-from jobkit.core.units import GIB, format_count
+from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.fit.lengths import NONE, PUNCTUATION
 from jobkit.planning.batch_sizes import UNITS
 from jobkit.planning.preflight import Preflight, Size
@@ -96,8 +96,14 @@ def _settings(report: Preflight) -> Iterator[str]:
         return
     yield "The spec's own settings:"
     for setting in report.settings:
-        params = ", ".join(f"{knob} {value:,}" for knob, value in setting.params.items())
-        yield f"  {params or 'the workload as it comes'}: load {setting.load:,}"
+        text = (
+            "" if setting.efficiency is None else f", {100 * setting.efficiency:.1f} % of the padded is text"
+        )
+        words = f"{format_count(setting.batches, 'batch', 'batches')}, load {setting.load:,}{text}"
+        yield f"  {format_setting(setting.params) or 'the workload as it comes'}: {words}"
+        if setting.alone:
+            many = "sentence is" if setting.alone == 1 else "sentences are"
+            yield f"    {setting.alone:,} {many} longer than that: each is a batch of its own"
 
 
 def _answer(report: Preflight) -> Iterator[str]:

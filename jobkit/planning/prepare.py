@@ -1,4 +1,4 @@
-"""From a spec file to all that a run needs, nothing submitted and nothing written but the cache."""
+"""From a spec file to everything that a run needs. It submits nothing and writes only to the cache."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Prepared:
         Of the text's items: what every command goes by, and what a job on a node may read. ``None``
         for a preview that would have to run a model to find them.
     find_script
-        The text of ``find.sh``, where the spec's ``find_max`` wants it run.
+        The text of ``find.sh``, if the spec's ``find_max`` requests it.
     follow_script
-        The text of ``follow.sh``, where the spec's ``policy`` wants it run, and there is a scheduler.
+        The text of ``follow.sh``, if the spec's ``policy`` requests it and there is a scheduler.
     """
 
     spec: SweepSpec
@@ -90,12 +90,12 @@ def prepare(
         Whether a missing stand-in model is built and a missing text fetched now; not for
         ``--dry-run``, which writes nothing.
     say
-        Told in a line what takes time.
+        Prints what takes time.
 
     Raises
     ------
     JobkitError
-        With every fault of the spec at once; a missing text, model, site or template is one.
+        With every error of the spec at once; a missing text, model, site or template is one.
     """
     path, options = Path(path), options or Options()
     named = resolve.resolve(
@@ -145,7 +145,7 @@ def prepare(
 def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Lengths | None]:
     """Return the spec with ``batch_size: auto`` decided, and the lengths of the text.
 
-    They are found here, once, for all that is asked of the run later; a preview takes no time to
+    They are found here, once, for every later command; a preview takes no time to
     find what it does not need.
     """
     spec, text, model, folder = named.spec, named.text, named.model, named.workload_folder

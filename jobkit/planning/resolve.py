@@ -1,4 +1,4 @@
-"""Find all that a spec names: text, model, site, scheduler and device; every fault at once."""
+"""Find everything that a spec names: text, model, site, scheduler and device; report every error at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jobkit.core import torch_build
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.knobs import CUDA, GPUS, MPS, ON, Knob
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, TextRef
@@ -52,7 +52,7 @@ class Options:
 
     @property
     def named(self) -> dict[str, str]:
-        """The keys of the spec that have an option of their own, and their values."""
+        """The keys of the spec that have a separate option, and their values."""
         return {key: value for key in ("scheduler", "site") if (value := getattr(self, key))}
 
     @property
@@ -88,7 +88,7 @@ class ResolvedSpec:
 
 
 def spec_folder(path: Path) -> str:
-    """Return the folder of a spec, in which a workload of the user's own is looked for."""
+    """Return the folder of a spec, in which jobkit looks for the user's workload."""
     return os.path.abspath(path.parent)  # noqa: PTH100 - without `..`, and links as they are
 
 
@@ -161,7 +161,7 @@ def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
 
 @dataclass(slots=True)
 class _Lookup:
-    """Finds what the raw data of a spec names, keeps it, and adds a fault for what it cannot find.
+    """Finds what the raw data of a spec names, keeps it, and adds an error for what it cannot find.
 
     Site and template have names that a spec in any other folder may use, too.
     """
@@ -190,13 +190,15 @@ class _Lookup:
         scheduler = data.get("scheduler", "auto")
         if isinstance(name := data.get("site", "auto"), str) and scheduler in {"auto", *SCHEDULERS}:
             chosen, self.why = choose_scheduler(scheduler)
+            if scheduler != "auto":
+                self.why = "from --scheduler" if ("scheduler",) in document.overrides else "from the spec"
             if site := _found(document, "site", partial(find_site, name, chosen)):
                 self.site, self.site_name = site[0], portable_name(site[1])
         if isinstance(name := data.get("template"), str):
             self.template = _found(document, "template", partial(find_template, name, base))
 
     def _check_knobs(self, document: Document, workload: str) -> None:
-        """Add a fault for each knob, and each value, that a workload of the user's own does not have."""
+        """Add an error for each knob and each value that the user's workload does not have."""
         axes = document.data.get("sweep")
         if self.traits and workload not in SHIPPED and isinstance(axes, dict):
             knobs = self.traits.knobs
@@ -240,7 +242,7 @@ def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
 
 
 def needed_gpus(device: str) -> str:
-    """Return the option that asks for as many GPUs as a point uses."""
+    """Return the option that requests the number of GPUs that a point uses."""
     return f"--set resources.gpus={int(device == 'cuda')}"
 
 
@@ -259,7 +261,7 @@ def device(spec: SweepSpec, scheduler: str) -> str:
 
 
 def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
-    """Refuse points on a GPU where the Python that will run them is this one, and cannot use a GPU.
+    """Refuse points on a GPU if the Python that will run them is this one and cannot use a GPU.
 
     Raises
     ------
@@ -274,38 +276,41 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
         "or measure on the CPU: --set device=cpu --set resources.gpus=0",
     ]
     if not runs_here(site.scheduler):
-        ways.append("or, if the nodes have another torch at this path: --set 'environment.setup=[\":\"]'")
-    raise JobkitError(f"the sweep asks for a GPU, and {why}", hint="\n        ".join(ways))
+        ways.append(
+            "or, if the nodes have another torch at this path: --set 'environment.setup=[\":\"]'\n"
+            "        (a setup of any kind may change the Python, so jobkit does not check this one)"
+        )
+    raise JobkitError(f"the sweep requests a GPU, {why}", hint="\n        ".join(ways))
 
 
 def _wrong_torch(spec: SweepSpec, site: Site) -> str:
-    """Return why the Python of the jobs, if it is this one, cannot use a GPU; empty if nothing says so."""
+    """Return why the Python of the jobs, if it is this one, cannot use a GPU; empty if nothing shows it."""
     environment = spec.environment
     another = environment.conda or environment.venv or environment.modules or environment.setup or site.setup
     why = "" if another else torch_build.cpu_build_problem()
-    return f"in the Python that its jobs use {why}: {sys.executable}" if why else ""
+    return f"but its jobs would use {sys.executable}, {why}" if why else ""
 
 
 def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
-    """Say of points of a run that run again what `refuse_unusable_gpu` says of a sweep.
+    """Warn of points that run again as `refuse_unusable_gpu` refuses a sweep.
 
     Parameters
     ----------
     more
-        What helps too, after the command that installs another torch.
+        Further hints, after the command that installs another torch.
     """
     if not any(point.device == "cuda" and point.model for point in points):
         return
     if why := _wrong_torch(spec, load_site(spec.site, spec.scheduler)):
-        say(f"warning: the run asks for a GPU, and {why}: the points that start now will end as no_gpu")
+        say(f"warning: the run requests a GPU, {why}: the points that start now will end as no_gpu")
         install = f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)"
         for line in (install, *more):
             say(f"  hint: {line}")
 
 
 def warn(say: Say, spec: SweepSpec, site: Site, workload: Traits) -> None:
-    """Say what `refuse_unusable_gpu` would refuse."""
+    """Report what `refuse_unusable_gpu` would refuse."""
     try:
         refuse_unusable_gpu(spec, site, workload)
     except JobkitError as error:
-        say(f"without --dry-run this is refused: {error}")
+        say(f"jobkit {WOULD_REFUSE}: {error}")

@@ -223,7 +223,7 @@ class _Author:
         return self.narration(goal)
 
     def narration(self, goal: int) -> Piece:
-        """Return a sentence of as many clauses as a length asks for."""
+        """Return a sentence with the number of clauses that a length needs."""
         pieces = [self.expand("clause")]
         length = len(pieces[0].text)
         while length + 20 < goal:

@@ -30,7 +30,7 @@ def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str,
     Raises
     ------
     JobkitError
-        With the template and its line, where it is faulty or uses a value that there is not.
+        With the template and its line, if it has an error or uses an unknown value.
     """
     try:
         environment, used = _templates(own)
@@ -51,7 +51,7 @@ def find_template(name: str, base: Path) -> str:
     Parameters
     ----------
     name
-        As the spec says it.
+        As the spec names it.
     base
         The spec's folder, which a relative path starts from.
 
@@ -109,7 +109,7 @@ def _said(error: Exception) -> str:
 
 
 def _place(error: Exception) -> str:
-    """Return ``file:line`` of a template's fault: told by the error, else by its innermost frame."""
+    """Return ``file:line`` of a template's error: from the error, else from its innermost frame."""
     if isinstance(error, jinja2.TemplateSyntaxError):
         return f"{error.filename or error.name}:{error.lineno}"
     frames = reversed(traceback.extract_tb(error.__traceback__))

@@ -20,7 +20,7 @@ from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, s
 from jobkit.run.paragraphs import split_paragraphs
 
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
-"""``sample``, or ``sample:300`` for one of so many paragraphs."""
+"""``sample``, or ``sample:300`` for a sample of 300 paragraphs."""
 MOST_PARAGRAPHS = 9999
 TIMEOUT_S = 60
 BLOCK_BYTES = 1 << 20
@@ -64,7 +64,7 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
 
 
 def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
-    """Return the sample text, generated only where the cache does not have it.
+    """Return the sample text, generated only if the cache does not have it.
 
     A cache that is there is written for a dry run too, which would else generate it each time.
     """

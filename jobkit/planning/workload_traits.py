@@ -1,4 +1,4 @@
-"""What must be known of a workload before it runs; code of the user's own runs in a process of its own."""
+"""What must be known of a workload before it runs. The user's code runs in a separate process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobkit.run.workloads.base import SHIPPED
 
 
 class Traits(NamedTuple):
-    """Whether a workload needs a model and tells the lengths of a text's items, and the knobs it has."""
+    """Whether a workload needs a model, whether it reports the lengths of a text's items, and its knobs."""
 
     needs_model: bool
     reports_lengths: bool
@@ -28,7 +28,7 @@ def traits(name: str, folder: str | None = None) -> Traits:
     name
         As a spec has it.
     folder
-        Where a module of the user's own is looked for: the spec's.
+        The folder in which jobkit looks for the user's module: that of the spec.
 
     Raises
     ------

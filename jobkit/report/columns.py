@@ -85,7 +85,7 @@ class SizeColumn(Column):
 
 
 def size_columns(sizes: Sequence[Size], knobs: Sequence[str]) -> list[SizeColumn]:
-    """Return the columns that say anything about these sizes."""
+    """Return the columns that have a value for these sizes."""
 
     def plain(name: str, head: str, cells: Iterable[object], rank: int = 0) -> SizeColumn:
         return SizeColumn(name=name, head=head, cells=tuple(map(_plain, cells)), rank=rank)

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from jobkit.core.records import BATCH_SIZE, Outcome
 from jobkit.core.units import format_count
-from jobkit.fit.batch_line import Estimate, largest_batch
+from jobkit.fit.batch_line import Estimate, estimate
 from jobkit.fit.largest_batch import Prediction, capped, predict
 from jobkit.fit.loads import agreeing, loads_of
 from jobkit.fit.memory_line import MIN_DISTINCT_LOADS
@@ -34,7 +34,7 @@ class GroupEstimate:
     by_load
         The line in the load, what the framework pads to: ``None`` if a point has no load.
     prediction
-        What to go by instead: from what the batches need; ``None`` if too few points tell.
+        What to use instead: the line through the needs of the batches; ``None`` if too few points have one.
     run
         The folder of the first run of the group.
     others
@@ -156,15 +156,15 @@ def _line(
 ) -> Estimate:
     """Return the estimate in one column; a batch beyond the whole text gets a warning."""
     models = [row.model_bytes for row in measured if row.model_bytes is not None]
-    estimate = largest_batch(
+    result = estimate(
         sizes,
         [row.gpu_peak_bytes or 0 for row in measured],
         capacity_bytes,
         model_bytes=fmean(models) if models else 0.0,
         failed_at=min(too_large, default=None),
     )
-    if estimate.largest is None or not estimate.largest > items_total:
-        return estimate
+    if result.largest is None or not result.largest > items_total:
+        return result
     text = f"the text has only {format_count(round(items_total), 'paragraph')}"
-    beyond = f"{text}, so a larger batch cannot be exercised on it"
-    return replace(estimate, warnings=(*estimate.warnings, beyond))
+    beyond = f"{text}, so a larger batch cannot be tested on it"
+    return replace(result, warnings=(*result.warnings, beyond))

@@ -27,7 +27,7 @@ class Loaded:
         The run folder.
     points
         One `jobkit.outcome.results.PointResult` a point, in order: ``point`` as planned, ``verdict``
-        (outcome and evidence), ``chosen.record`` with all that was measured.
+        (outcome and evidence), ``chosen.record`` with everything that was measured.
     notes
         What in the folder could not be read, and why.
     """

@@ -74,7 +74,7 @@ class LogRun:
 
 
 def is_gpu_report(text: str) -> bool:
-    """Tell whether a text is a DCGM job report, which belongs to a job and names no batch size."""
+    """Return whether a text is a DCGM job report, which belongs to a job and names no batch size."""
     return bool(_GPU_REPORT.search(text))
 
 
@@ -118,7 +118,7 @@ def _value(text: str) -> float:
 
 
 def _run(block: dict[str, float]) -> LogRun | None:
-    """Return a run if all its figures stand: it must say its size and count, and end with its RAM."""
+    """Return a run if all its figures stand: it must have its size and count, and end with its RAM."""
     if not {"batch_size", "items", "ram_peak_bytes"} <= block.keys():
         return None
     counts = block["batch_size"], block["items"]

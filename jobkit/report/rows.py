@@ -218,7 +218,7 @@ def _add_memory(row: Row, memory: Memory) -> None:
 
 
 def _gpu_peak(memory: Memory, foreign: int | None) -> tuple[int | None, str | None]:
-    """Return the peak of all that this process held on the GPU, and the instrument that measured it."""
+    """Return the peak of this process's memory on the GPU, and the instrument that measured it."""
     if memory.process_peak_bytes is not None:
         return memory.process_peak_bytes, "NVML process"
     both = _sum(memory.context_bytes, memory.reserved_peak_bytes)

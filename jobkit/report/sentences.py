@@ -21,6 +21,14 @@ from jobkit.report.tables import Collected, Size
 MOST_POINTS = 20
 
 
+ORDERS = {
+    "load": "largest batch first",
+    "text": "batches as the text stands",
+    "sorted": "sorted by length",
+}
+"""The order of work in words."""
+
+
 def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
     """Return what a table is about: first its title, then the details that set it apart."""
     items = max((size.items_total or 0 for size in sizes), default=0)
@@ -36,7 +44,7 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
     elif group.model is not None:
         lines.append(f"model {group.model}")
     allocator = f", allocator {group.allocator}" if group.allocator else ""
-    order = "largest batch first" if group.order == "load" else "batches as the text stands"
+    order = ORDERS.get(group.order or "", group.order or "")
     numbers = {"CPU threads": THREADS, "workers": WORKERS, "GPUs": GPUS}
     counts = {words: getattr(group, name) for words, name in numbers.items() if name not in group.params}
     shared = [] if ORDER in group.params else [order]
@@ -101,11 +109,15 @@ def estimate_lines(estimate: GroupEstimate) -> tuple[str, ...]:
 def _prediction_lines(batch: Prediction, run: str) -> Iterator[str]:
     """Yield what is predicted from the need of the batches, as far as it can be."""
     if batch.reason:
-        yield f"No estimate of the largest batch_size: {batch.reason}."
+        yield f"No estimate of the largest {batch.knob}: {batch.reason}."
     else:
         there = format_memory(batch.capacity_bytes)
-        ends = "which is the whole text" if batch.saturated else f"by the line itself {batch.largest_batch:,}"
-        yield f"Largest safe batch_size: {batch.safe_batch:,}, {ends}; {there} for the allocator"
+        ends = (
+            "which is the whole text"
+            if batch.saturated
+            else f"without the safety bound: {batch.largest_batch:,}"
+        )
+        yield f"Largest safe {batch.knob}: {batch.safe_batch:,}, {ends}; {there} for the allocator"
         expected, bound = format_memory(batch.expected_bytes), format_memory(batch.bound_bytes)
         if batch.safe_batch:
             yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."

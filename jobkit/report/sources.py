@@ -61,7 +61,7 @@ def read_sources(paths: Sequence[Path]) -> Sources:
 
 
 def _entries(paths: Iterable[Path]) -> list[Path]:
-    """Return the run folders and files: a folder that is no run stands for what lies in it."""
+    """Return the run folders and files. A folder that is no run stands for its contents."""
     entries: dict[Path, Path] = {}
     for path in paths:
         if not path.exists():
@@ -97,7 +97,7 @@ def _read_run(path: Path) -> Sources:
     settled = settled_trials(trials(path), outcomes, never_began(path, waiting))
     tried = describe_trials(settled)
     if not tried and (path / SEARCH_GOAL_FILE).is_file():
-        tried = ("the largest batch has not been tried yet: its job is to come, or its log says why",)
+        tried = ("the largest batch has not been tested yet: its job is to come, or its log has the reason",)
     if also:
         notes.append(f"{path}: also run by hand, which no figure includes: {_some(also)}")
     if alone:
@@ -119,7 +119,7 @@ def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
 
 
 def _search_over(folder: Path, accounts: Accounts) -> bool:
-    """Tell whether what tries the largest batch is known to have ended: its job, or the driver here."""
+    """Return whether the search for the largest batch is known to have ended: its job, or the driver here."""
     finds = [
         task
         for submission in accounts.journal.submissions

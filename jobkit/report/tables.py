@@ -214,7 +214,7 @@ def collect(paths: Sequence[Path]) -> Collected:
     Raises
     ------
     JobkitError
-        If a path does not exist. What lies there and cannot be read is a note instead.
+        If a path does not exist. A path that cannot be read is a note instead.
     """
     with no_search_for_cycles():
         sources = read_sources(paths)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import read_point
+from jobkit.core.layout import LENGTHS_FILE, read_point
 from jobkit.core.records import RESULTS, Job, Outcome
 from jobkit.run.failure import Signals
 from jobkit.run.record import Task
@@ -35,7 +35,12 @@ def main() -> int:
         sys.stderr.write(f"jobkit: {error}\n")
         return EXIT_FAILED
     task = Task(
-        point=point, try_number=arguments.try_number, inputs=arguments.inputs, out=arguments.out, job=job
+        point=point,
+        try_number=arguments.try_number,
+        inputs=arguments.inputs,
+        out=arguments.out,
+        job=job,
+        lengths=arguments.points.with_name(LENGTHS_FILE),
     )
     outcome = run(task, Signals(arguments.signal_file))
     with contextlib.suppress(OSError):  # the log may be on a full disk

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -21,13 +22,25 @@ _SENTENCE_END = re.compile(rf"(?<=[.!?]){_TITLES}[\"')\u201d\u2019]*\s+(?![a-z])
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Consecutive paragraphs that the workload gets at once; ``first`` counts from 0."""
+    """Paragraphs that the workload gets at once, and their numbers in the text, from 0."""
 
-    first: int
+    items: tuple[int, ...]
     paragraphs: tuple[str, ...]
 
+    @property
+    def first(self) -> int:
+        """The number of its first paragraph, which no other call has."""
+        return self.items[0]
 
-def calls(paragraphs: Sequence[str], items_per_call: int, *, order: str, cap: int | None) -> list[Call]:
+
+def calls(
+    paragraphs: Sequence[str],
+    items_per_call: int,
+    *,
+    cap: int | None,
+    largest_first: bool,
+    places: Sequence[int] | None = None,
+) -> list[Call]:
     """Return the calls in the order of work.
 
     Parameters
@@ -35,20 +48,71 @@ def calls(paragraphs: Sequence[str], items_per_call: int, *, order: str, cap: in
     paragraphs
         The text.
     items_per_call
-        Paragraphs a call; the last call of the text may hold fewer.
-    order
-        ``text``, or ``load``: the largest load first, so that a lack of memory shows in
-        seconds and the allocator does not grow step by step.
+        Paragraphs a call; the last call may hold fewer.
     cap
         The largest number of sentences that the framework pads together; ``None`` for a whole call.
+    largest_first
+        Whether the largest load comes first, so that a lack of memory shows in seconds and the
+        allocator does not grow step by step; else the calls are in order.
+    places
+        The numbers of the paragraphs, in the order in which they are cut; ``None`` for text order.
     """
-    made = [
-        Call(first, tuple(paragraphs[first : first + items_per_call]))
-        for first in range(0, len(paragraphs), items_per_call)
-    ]
-    if order == "load":
+    places = range(len(paragraphs)) if places is None else places
+    cuts = [places[start : start + items_per_call] for start in range(0, len(places), items_per_call)]
+    made = [Call(tuple(cut), tuple(paragraphs[place] for place in cut)) for cut in cuts]
+    if largest_first:
         made.sort(key=lambda call: (-estimated_load(call.paragraphs, cap), call.first))
     return made
+
+
+def sorted_places(longest: Sequence[int], window: int | None) -> list[int]:
+    """Return the numbers of paragraphs by their longest sentence, the longest first.
+
+    Parameters
+    ----------
+    longest
+        The length of the longest sentence of each paragraph.
+    window
+        How many paragraphs of the text are sorted together; ``None`` for all.
+    """
+    size = window or max(len(longest), 1)
+    windows = (range(start, min(start + size, len(longest))) for start in range(0, len(longest), size))
+    return [place for part in windows for place in sorted(part, key=lambda at: (-longest[at], at))]
+
+
+def longest_sentences(paragraphs: Sequence[str], lengths: Path | None) -> list[int]:
+    """Return the length of the longest sentence of each paragraph.
+
+    Parameters
+    ----------
+    paragraphs
+        The text.
+    lengths
+        The file in the run folder with the lengths that were computed when the run was planned. If it
+        cannot be read, or has none, punctuation decides.
+    """
+    try:
+        data = json.loads(lengths.read_text(encoding="utf-8")) if lengths else {}
+        if data.get("source") == "tokenizer" and len(data["paragraphs"]) == len(paragraphs):
+            return [max(row, default=0) for row in data["paragraphs"]]
+    except (OSError, ValueError, TypeError, AttributeError):
+        pass
+    return [max(map(len, split_sentences(paragraph)), default=0) for paragraph in paragraphs]
+
+
+def cut_by_budget(lengths: Iterable[int], padded_chars: int) -> list[int]:
+    """Return how many consecutive items each batch holds, so that items x longest is within a budget.
+
+    An item that is longer than the budget is a batch of its own.
+    """
+    sizes: list[int] = []
+    count = longest = 0
+    for length in lengths:
+        if count and (count + 1) * max(longest, length) > padded_chars:
+            sizes.append(count)
+            count = longest = 0
+        count, longest = count + 1, max(longest, length)
+    return [*sizes, count] if count else sizes
 
 
 def split_sentences(paragraph: str) -> list[str]:

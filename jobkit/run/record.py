@@ -52,14 +52,14 @@ def summarise(
         work_s=work_s,
         items_per_s=items / work_s if work_s > 0 else None,
         batch_mean_s=sum_s / len(batches) if batches else None,
-        batch_p50_s=quantile(seconds, 0.50),
-        batch_p95_s=quantile(seconds, 0.95),
+        batch_p50_s=percentile(seconds, 0.50),
+        batch_p95_s=percentile(seconds, 0.95),
         padding_efficiency=_efficiency(batches),
         load_max=max((batch.load for batch in batches), default=None),
     )
 
 
-def quantile(ordered: Sequence[float], share: float) -> float | None:
+def percentile(ordered: Sequence[float], share: float) -> float | None:
     """Return the value below which ``share`` of the sorted values lie, linearly interpolated."""
     if not ordered:
         return None
@@ -100,6 +100,8 @@ class Task:
         The folder with ``text`` and ``model`` on this node.
     out
         The folder on this node that the job script copies home.
+    lengths
+        The file in the run folder with the lengths of the text.
     """
 
     point: Point
@@ -107,6 +109,7 @@ class Task:
     inputs: Path
     out: Path
     job: Job
+    lengths: Path | None = None
 
 
 @dataclass(slots=True)

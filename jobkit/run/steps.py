@@ -12,6 +12,7 @@ from typing import TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import ORDER, PADDED_CHARS, SORTED, Value
 from jobkit.core.layout import BATCHES_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Point
@@ -19,7 +20,7 @@ from jobkit.run.failure import TryFailed
 from jobkit.run.measure import memory, need, nvml
 from jobkit.run.measure.device import Device, open_device
 from jobkit.run.measure.sampler import rss_bytes
-from jobkit.run.paragraphs import Call, calls, read_paragraphs
+from jobkit.run.paragraphs import Call, calls, longest_sentences, read_paragraphs, sorted_places
 from jobkit.run.record import Done, Measured, Task, Try
 from jobkit.run.staged_model import check_model
 from jobkit.run.workloads.base import Entity, Result, Workload
@@ -82,7 +83,7 @@ def load(task: Task, measured: Measured, workload: Workload, device: Device) -> 
     model = task.inputs / "model" if point.model else None
     start = time.perf_counter()
     try:
-        workload.load(model, point.device, point.params, point.threads)
+        workload.load(model, point.device, settings_of(point), point.threads)
     except (JobkitError, FileNotFoundError) as error:
         if model is None:
             raise
@@ -98,10 +99,28 @@ def cut_calls(state: Try, paragraphs: Sequence[str]) -> list[Call]:
     """Return the calls of the workload, in the order of work."""
     point = state.task.point
     knobs = (point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE))
-    cap = next((value for value in knobs if value), None)
-    todo = calls(paragraphs, state.workers[0].items_per_call, order=point.order, cap=cap)
+    places = None
+    if point.order == SORTED:
+        places = sorted_places(longest_sentences(paragraphs, state.task.lengths), point.sort_window)
+    todo = calls(
+        paragraphs,
+        state.workers[0].items_per_call,
+        cap=next((value for value in knobs if value), None),
+        largest_first=point.order != "text",
+        places=places,
+    )
     state.batches_total = len(todo)
     return todo
+
+
+def settings_of(point: Point) -> dict[str, Value]:
+    """Return what the workload is loaded with: the knobs, and what they leave to it."""
+    settings = dict(point.params)
+    if point.order == SORTED:
+        settings[ORDER] = SORTED
+    if PADDED_CHARS in settings:
+        settings["paragraphs_per_call"] = point.work_unit
+    return settings
 
 
 # -- warm up
@@ -117,7 +136,7 @@ def warm_up(measured: Measured, workload: Workload, device: Device, paragraphs: 
 
 def warm_up_call(point: Point, measured: Measured, workload: Workload, device: Device, call: Call) -> None:
     """Run the heaviest batch of the first call alone, if the largest load comes first."""
-    if device.torch and point.order == "load":
+    if device.torch and point.order != "text":
         seconds = need.run_heaviest_first(device, workload, call)
         measured.warm_up_s = (measured.warm_up_s or 0.0) + seconds
 
@@ -134,7 +153,7 @@ def do_call(call: Call, measured: Measured, workload: Workload, device: Device) 
     """Process one call and keep its peaks; return the batch, and its entities with their paragraphs."""
     batch, result = run_call(call, workload, device)
     _keep_peaks(measured.readings, batch)
-    return batch, [row._replace(paragraph=row.paragraph + call.first) for row in result.entities]
+    return batch, [row._replace(paragraph=call.items[row.paragraph]) for row in result.entities]
 
 
 def run_call(call: Call, workload: Workload, device: Device) -> tuple[Batch, Result]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.shell import Completed
-from jobkit.core.terminal import did_you_mean
 from jobkit.schedulers.types import JobId
 
-_MOST_NAMES = 12
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 
 
@@ -83,27 +80,6 @@ def seconds_of(text: str) -> float | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A fault of a request, and the key to change; its text has both."""
-
-    said: str
-    key: str
-
-    def __str__(self) -> str:
-        return f"{self.said} (change {self.key})"
-
-
-def no_such(kind: str, name: str, known: Iterable[str], key: str) -> Fault:
-    """Return the fault of a name that the cluster does not have, with the nearest name that it has."""
-    names = sorted(set(known))
-    listed = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
-    meant = did_you_mean(name, names)
-    return Fault(
-        f"the cluster has no {kind} {name!r} (it has: {listed or 'none'}){f'; {meant}' if meant else ''}", key
-    )
-
-
 def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
     """Return the job id out of what a submit command printed, whatever surrounds it.
 
@@ -117,14 +93,14 @@ def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
     Raises
     ------
     JobkitError
-        Where no line matches.
+        If no line matches.
     """
     lines = [line.strip() for line in reversed(answer.splitlines())]
     for pattern in patterns:
         for found in filter(None, (re.fullmatch(pattern, line) for line in lines)):
             return JobId(found["id"], found.groupdict().get("cluster") or "")
     raise JobkitError(
-        f"{command} printed no job id; it said: {answer.strip() or 'nothing'}",
-        hint=f"look with your own eyes whether {command} has made a job, and cancel it",
+        f"{command} printed no job id, but: {answer.strip() or 'nothing'}",
+        hint=f"check whether {command} has made a job, and cancel it",
         exit_code=ExitCode.REFUSED,
     )

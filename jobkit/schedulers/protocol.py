@@ -140,7 +140,7 @@ class Scheduler(Protocol):
         """Return what the accounting has of the tasks, ``None`` if it did not answer."""
 
     def diagnostic_argvs(self, jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
-        """Return the commands that show a person what became of jobs, the queue's first.
+        """Return the commands that show a person how jobs ended, the queue's first.
 
         ``name`` is the job name that the jobs share.
         """

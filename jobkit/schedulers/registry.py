@@ -73,5 +73,5 @@ def choose_scheduler(name: str) -> tuple[str, str]:
     for scheduler in SCHEDULERS.values():
         if scheduler.PROGRAMS and all(shutil.which(program) for program in scheduler.PROGRAMS):
             return scheduler.NAME, f"{scheduler.PROGRAMS[0]} is on PATH"
-        looked_for += scheduler.PROGRAMS[:1]
+        looked_for += [" with ".join(scheduler.PROGRAMS)] if scheduler.PROGRAMS else []
     return LAST_RESORT, f"neither {' nor '.join(looked_for)} is on PATH"

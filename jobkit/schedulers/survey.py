@@ -9,9 +9,12 @@ from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
 
 from jobkit.core.shell import Completed
+from jobkit.core.terminal import did_you_mean
 from jobkit.core.units import format_count, format_memory, format_walltime
-from jobkit.schedulers.parsing import Fault, no_such
 from jobkit.schedulers.types import Request
+
+MOST_NAMES = 12
+"""Names of a kind that a message lists."""
 
 
 def gpu_counts(gpus: Mapping[str, int]) -> list[str]:
@@ -117,10 +120,10 @@ class RequestedQueues:
     """
 
     queues: tuple[Queue, ...]
-    unknown: Fault | None
+    unknown: RequestFault | None
     where: str
 
-    def walltime_fault(self, request: Request, limit: str = "") -> Fault | None:
+    def walltime_fault(self, request: Request, limit: str = "") -> RequestFault | None:
         """Return the fault of a walltime that none of the requested queues allows.
 
         Parameters
@@ -134,13 +137,13 @@ class RequestedQueues:
         longest = max(most for most in limits if most is not None)
         named = f" ({limit})" if limit else ""
         each = f" ({request.pack} points a job, {format_walltime(request.walltime_s // request.pack)} each)"
-        return Fault(
+        return RequestFault(
             f"walltime {format_walltime(request.walltime_s)}{each if request.pack > 1 else ''} "
             f"is longer than {self.where} allows{named}: at most {format_walltime(longest)}",
             f"{'pack, ' if request.pack > 1 else ''}resources.walltime or the queue",
         )
 
-    def gpu_fault(self, request: Request) -> Fault | None:
+    def gpu_fault(self, request: Request) -> RequestFault | None:
         """Return the fault of GPUs that none of the requested queues has."""
         if not request.gpus or not self.queues:
             return None
@@ -148,18 +151,20 @@ class RequestedQueues:
         # Sorted, so that of a type the largest number is kept.
         offered = dict(sorted(pair for queue in self.queues for pair in queue.gpus.items()))
         if not offered:
-            return Fault(f"{where} has no GPUs; asked for: {request.gpus}", "resources.gpus or the queue")
+            return RequestFault(
+                f"{where} has no GPUs; asked for: {request.gpus}", "resources.gpus or the queue"
+            )
         if request.gpu_type and request.gpu_type not in offered:
             return no_such(f"GPU type in {where}", request.gpu_type, offered, "resources.gpu_type")
         most = offered[request.gpu_type] if request.gpu_type else max(offered.values())
         if request.gpus > most:
-            return Fault(
+            return RequestFault(
                 f"{where} has at most {format_count(most, 'GPU')} a node; asked for: {request.gpus}",
                 "resources.gpus",
             )
         return None
 
-    def node_fault(self, request: Request) -> Fault | None:
+    def node_fault(self, request: Request) -> RequestFault | None:
         """Return the fault of CPUs, memory and GPUs that no node of the queues has together."""
         kinds = [kind for queue in self.queues for kind in queue.kinds]
         lacking = [kind.lacks(request) for kind in kinds]
@@ -171,7 +176,7 @@ class RequestedQueues:
         names = list(dict.fromkeys(map(str, kinds)))
         have = "; ".join(names[:_MOST_KINDS]) + ("; ..." if len(names) > _MOST_KINDS else "")
         keys = " or ".join(f"resources.{key}" for key in wanted)
-        return Fault(f"{self.where} has no node with {words}: {have}", f"{keys}, or the queue")
+        return RequestFault(f"{self.where} has no node with {words}: {have}", f"{keys}, or the queue")
 
 
 _MOST_KINDS = 8
@@ -330,3 +335,24 @@ def text_of(answers: Answers, name: str) -> str | None:
     """Return the answer to a question, ``None`` if it was not asked or failed."""
     answer = answers.get(name)
     return answer.stdout if answer is not None and answer.ok else None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFault:
+    """A fault of a request, and the key to change; its text has both."""
+
+    said: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.said} (change {self.key})"
+
+
+def no_such(kind: str, name: str, known: Iterable[str], key: str) -> RequestFault:
+    """Return the fault of a name that the cluster does not have, with the nearest name that it has."""
+    names = sorted(set(known))
+    listed = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+    meant = did_you_mean(name, names)
+    return RequestFault(
+        f"the cluster has no {kind} {name!r} (it has: {listed or 'none'}){f'; {meant}' if meant else ''}", key
+    )

@@ -6,8 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from jobkit.core.units import format_count, format_walltime
-from jobkit.schedulers.parsing import no_such
-from jobkit.schedulers.survey import Consumable, Queue, RequestedQueues, Survey, asked_for, gpu_counts
+from jobkit.schedulers.survey import (
+    Consumable,
+    Queue,
+    RequestedQueues,
+    Survey,
+    asked_for,
+    gpu_counts,
+    no_such,
+)
 from jobkit.schedulers.types import Request
 from jobkit.setup.findings import Finding, fine, missing, unknown, warning
 from jobkit.spec.site import Site

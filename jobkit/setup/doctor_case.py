@@ -72,7 +72,7 @@ class Case:
 
     @property
     def workload_folder(self) -> str:
-        """The folder of the spec, which may hold a workload of the user's own."""
+        """The folder of the spec, which may have the user's workload."""
         return os.path.abspath(self.base)  # noqa: PTH100 - without `..`, and links as they are
 
     def request(self) -> Request:
@@ -90,7 +90,7 @@ class Case:
 
 
 def open_case(path: Path | None, options: Options) -> Case:
-    """Return what to check. A spec or a site file with faults is a finding, and a default replaces it.
+    """Return what to check. A spec or a site file with errors is a finding, and a default replaces it.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def open_case(path: Path | None, options: Options) -> Case:
 
 
 def _spec(path: Path, options: Options, opening: list[Finding]) -> SweepSpec | None:
-    """Return the user's spec, ``None`` if it has faults."""
+    """Return the user's spec, ``None`` if it has errors."""
     try:
         spec = load_spec(path, options.all_overrides)
     except JobkitError as error:
@@ -127,7 +127,7 @@ def _spec(path: Path, options: Options, opening: list[Finding]) -> SweepSpec | N
 
 
 def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path]:
-    """Return the site and its file; if it has faults, the shipped default of the scheduler."""
+    """Return the site and its file; if it has errors, the shipped default of the scheduler."""
     default = f"{scheduler}-default"
     try:
         site, file = find_site(name, scheduler)

@@ -25,23 +25,23 @@ WHERE = "In a job"
 
 
 def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -> Iterator[Finding]:
-    """Yield what a job on a node finds.
+    """Yield the findings of a job on a node.
 
     Parameters
     ----------
     before
-        What was found of the scheduler: where something is missing there, nothing is submitted.
+        The findings about the scheduler: if something is missing, nothing is submitted.
     within_s
-        How long it may wait in the queue before it is cancelled.
+        How long the job may wait in the queue before it is cancelled.
     say
-        Told how the wait goes.
+        Prints the progress of the wait.
     """
     if case.local:
-        message = "no scheduler here to give a job to: points run on this machine, which was looked at"
+        message = "there is no scheduler: points run on this machine, which is checked above"
         yield from under(WHERE, [fine("job", message)])
         return
     if exit_code(before):
-        yield from under(WHERE, [unknown("job", "not submitted: something that it needs is missing above")])
+        yield from under(WHERE, [unknown("job", "not submitted: see what is missing above")])
         return
     try:
         errand = _submit(case)

@@ -12,9 +12,9 @@ from jobkit.core.terminal import Say, shell_quote
 from jobkit.run.measure import nvml
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.survey import Queue, Survey
+from jobkit.setup.ask_site import ask_site
 from jobkit.setup.init_choice import Choice, choose
 from jobkit.setup.init_files import SPEC_NAME, Plan, site_text, spec_text
-from jobkit.setup.survey import ask_site
 from jobkit.spec.site import load_site, own_site
 
 SITE, SPEC = "site", "spec"
@@ -91,7 +91,7 @@ def begin(plan: Plan, say: Say) -> tuple[Written, ...]:
     ------
     JobkitError
         Exit code 3 if the scheduler does not answer; else if a file cannot be written, or a site file
-        that is kept has faults or does not exist.
+        that is kept has errors or does not exist.
     """
     if plan.scheduler.COMMANDS:
         say(f"asking {plan.scheduler.NAME} ({plan.why})")
@@ -123,7 +123,7 @@ def _files(plan: Plan, survey: Survey, choice: Choice) -> list[tuple[Written, st
     if plan.write_site and plan.site_file is not None:
         usual = load_site(f"{plan.scheduler.NAME}-default", plan.scheduler.NAME)
         use = "`site: auto` finds it" if plan.own else f"a spec names it: site: {plan.site_file}"
-        what = Written(path=plan.site_file, what=f"what this cluster calls things; {use}")
+        what = Written(path=plan.site_file, what=f"the cluster's names; {use}")
         files.append((what, site_text(survey, choice, usual, plan)))
     if plan.spec_file is not None:
         what = Written(path=plan.spec_file, what="a sweep to start from")

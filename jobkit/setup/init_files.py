@@ -248,9 +248,9 @@ def spec_text(survey: Survey, choice: Choice, plan: Plan) -> str:
     where = cluster_of(survey) if plan.site_file else "this machine"
     lines = [
         f"# A first sweep on {where}, written by jobkit init on {plan.date}. Every key: jobkit help spec",
-        f"#   jobkit doctor {SPEC_NAME}              is all there that it needs?",
-        f"#   jobkit sweep {SPEC_NAME} --dry-run     every word of what would be submitted",
-        f"#   jobkit sweep {SPEC_NAME} --wait        does it, and prints the table",
+        f"#   jobkit doctor {SPEC_NAME}              checks whether anything is missing",
+        f"#   jobkit sweep {SPEC_NAME} --dry-run     prints what would be submitted",
+        f"#   jobkit sweep {SPEC_NAME} --wait        runs it and prints the table",
         "name: first",
         line("workload: stanza-ner", "or count: no model, no torch, done in seconds"),
         line("text: sample:300", "generated paragraphs; or your own: a path, UTF-8, blank lines between"),
@@ -278,7 +278,7 @@ def spec_text(survey: Survey, choice: Choice, plan: Plan) -> str:
 
 def _queue(choice: Choice, survey: Survey) -> Iterator[str]:
     if (name := word(choice.queue)) != "null":
-        yield line(f"  queue: {name}", f"the site file lists the {survey.queue_noun}s that there are")
+        yield line(f"  queue: {name}", f"the site file lists all {survey.queue_noun}s")
 
 
 def _gpu_type(choice: Choice) -> Iterator[str]:
@@ -302,7 +302,7 @@ def _told_memory(choice: Choice) -> str:
 
 
 def _told_walltime(choice: Choice, survey: Survey) -> str:
-    if choice.queue is None:
+    if choice.queue is None or not choice.queue.name:
         return "for one point"
     longest = choice.queue.walltime_s
     limit = "no limit" if longest is None else f"at most {format_walltime(longest)}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from jobkit.core.records import BATCH_SIZE
+from jobkit.core.knobs import BATCH_SIZE, CUT_BY, PADDED_CHARS
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
 from jobkit.run.workloads.base import SHIPPED
 from jobkit.schedulers.registry import own_option
-from jobkit.spec.axes import axis_faults, knob_values
+from jobkit.spec.axes import Loc, axis_faults, knob_values
 from jobkit.spec.yaml_files import Document
 
 MOST_POINTS = 100_000
@@ -81,5 +81,31 @@ def check_find_max(document: Document) -> None:
             document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
 
-CHECKS = (check_axes, check_points, check_workload, check_environment, check_options, check_find_max)
+def check_budget(document: Document) -> None:
+    """Add a fault if ``padded_chars`` and a size cut the same batches."""
+    axes = document.data.get("sweep")
+    axes = axes if isinstance(axes, dict) else {}
+    swept: dict[str, Loc] = {str(loc[-1]): loc for loc in knob_values(axes)}
+    included = axes["include"] if isinstance(axes.get("include"), list) else []
+    rows: list[dict[str, Loc]] = [
+        {str(name): ("include", number, name) for name in row}
+        for number, row in enumerate(included)
+        if isinstance(row, dict)
+    ]
+    for row in (row for row in (swept, *rows) if PADDED_CHARS in row):
+        for name in sorted({BATCH_SIZE, *CUT_BY} & row.keys()):
+            loc: Loc = ("sweep", *row[PADDED_CHARS])
+            what = f"{'.'.join(map(str, loc))}: {name} cuts the same batches; keep one of the two"
+            document.faults.append(document.fault(loc, what, on_key=True))
+
+
+CHECKS = (
+    check_budget,
+    check_axes,
+    check_points,
+    check_workload,
+    check_environment,
+    check_options,
+    check_find_max,
+)
 """All of them, in the order in which they are asked."""

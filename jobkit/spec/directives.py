@@ -16,7 +16,7 @@ _INSTEAD = {
     '"-l NAME=true" with a resource of type BOOL and relation EXCL (qconf -sc) that hosts have. '
     "A site without one: max_parallel: 1 keeps the points apart, but other jobs may share the node",
 }
-"""What to do where a site has no spelling for a request, if a plain "leave it out" is too little."""
+"""What to do if a site has no spelling for a request, if a plain "leave it out" is too little."""
 
 
 def directives(resources: Resources, site: Site) -> list[str]:

@@ -6,7 +6,15 @@ import re
 from collections.abc import Callable
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from jobkit.core import units
 from jobkit.core.errors import JobkitError
@@ -16,6 +24,10 @@ from jobkit.schedulers.registry import SCHEDULERS
 
 SIZE_PATTERN = rf"^\s*\d+(\.\d+)? ?({'|'.join(units.SIZE_UNITS)})\s*$"
 DURATION_PATTERN = rf"^\s*(\d+ ?[{''.join(units.DURATION_UNITS)}]|(\d+-)?\d{{1,5}}:[0-5]\d:[0-5]\d)\s*$"
+
+
+STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+"""Of every mapping of a spec or a site file: frozen, without unknown keys, each value of exactly its type."""
 
 
 def _parsed(parse: Callable[[str], int], wanted: str) -> Callable[[object], object]:

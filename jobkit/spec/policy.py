@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from jobkit.core.records import Outcome
+from jobkit.spec.fields import STRICT
 
 FACTOR_PATTERN = r"^x\d+(\.\d+)?$"
 
@@ -40,7 +41,7 @@ Tries = Annotated[int, Field(ge=0, le=10)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = STRICT
 
 
 class RamOom(_Part):
@@ -165,7 +166,7 @@ def retry(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change
 def growth(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change:
     """Return what a point gets by its tries so far, the oldest first, however often it may run again.
 
-    What was too little once is too little, whatever came after it.
+    A request that was too small once is too small, whatever came after it.
     """
     outcomes = [outcome for outcome, _ in ended]
     nodes = {node: None for outcome, node in ended if outcome is Outcome.NODE_FAIL and node}
@@ -177,5 +178,5 @@ def growth(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Chang
 
 
 def grown(value: int, factor: float, *, step: int) -> int:
-    """Return a value so many times as large, rounded up to a whole step."""
+    """Return a value times a factor, rounded up to a whole step."""
     return math.ceil(value * factor / step) * step

@@ -58,7 +58,7 @@ def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
 
 
 def docstring(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
-    """Return the first line of a model's docstring, and what its Attributes say of each key."""
+    """Return the first line of a model's docstring, and the text of its Attributes for each key."""
     summary, _, rest = inspect.cleandoc(model.__doc__ or "").partition("\n")
     _, _, section = rest.partition("Attributes\n----------\n")
     found = re.findall(r"^(\w[\w, ]*)\n((?:(?: +.*)?\n)+)", section + "\n", re.MULTILINE)

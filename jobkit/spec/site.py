@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.terminal import SCHEDULER_WORDS, suggest
 from jobkit.schedulers.registry import own_option
-from jobkit.spec.fields import Line, SchedulerName, Word
+from jobkit.spec.fields import STRICT, Line, SchedulerName, Word
 from jobkit.spec.yaml_files import raise_faults, read_document, validated
 
 
@@ -24,7 +24,7 @@ class Requests(BaseModel):
     has commas between the nodes, ``{exclude_bars}`` the ``|`` of Grid Engine's patterns.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = STRICT
 
     queue: Line | None = None
     gpus: Line | None = None
@@ -78,7 +78,7 @@ class Site(BaseModel):
         How many points share a job where the spec does not say: for sites that forbid many short jobs.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = STRICT
 
     MEANT: ClassVar = {
         word: key.replace("resources.", "requests.")
@@ -117,7 +117,7 @@ def load_site(name: str, scheduler: str) -> Site:
     Raises
     ------
     JobkitError
-        If there is no such site, it has faults, or it is for another scheduler.
+        If there is no such site, it has errors, or it is for another scheduler.
     """
     return find_site(name, scheduler)[0]
 
@@ -134,7 +134,7 @@ def find_site(name: str, scheduler: str) -> tuple[Site, Path]:
 
 
 def own_site() -> Path:
-    """Return where the user's own site file lies, or would lie: what ``site: auto`` finds."""
+    """Return the path of the user's site file, which ``site: auto`` finds, whether it exists or not."""
     return config_folder() / "site.yaml"
 
 

@@ -24,7 +24,7 @@ WORKLOADS = {"anyOf": [{"enum": list(SHIPPED)}, {"type": "string", "pattern": ".
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = fields.STRICT
 
 
 class ModelSpec(_Part):
@@ -190,7 +190,12 @@ class SweepSpec(_Part):
     device
         ``auto`` is ``cuda`` where GPUs are asked for.
     order
-        Of the calls inside a try: largest load first, or as the text stands.
+        Of the calls inside a try: largest load first, as the text stands, or paragraphs and sentences
+        sorted by length before they are cut.
+    sort_window
+        Paragraphs that are sorted together with ``order: sorted``; ``null`` for the whole text.
+    work_unit
+        Paragraphs of one call if ``padded_chars`` caps the load of a batch; ``null`` for 100.
     workers
         Processes that share the GPU of a point, or the CPU; each has a copy of the model.
     threads
@@ -239,7 +244,9 @@ class SweepSpec(_Part):
     text: str = "sample"
     model: ModelSpec = ModelSpec()
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    order: Literal["load", "text"] = "load"
+    order: Literal["load", "text", "sorted"] = "load"
+    sort_window: fields.Positive | None = None
+    work_unit: fields.Positive | None = None
     workers: fields.Positive = 1
     threads: fields.Positive | None = None
     gpus: fields.Positive | None = None

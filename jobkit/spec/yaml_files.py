@@ -1,4 +1,4 @@
-"""Read a YAML file against a pydantic model and name every fault by file:line:column.
+"""Read a YAML file against a pydantic model and report every error by file:line:column.
 
 PyYAML speaks YAML 1.1, where ``24:00:00`` is 86400 and ``on`` is a bool; the loader here leaves
 both as text, for a walltime is written with colons and no one means a bool by ``no``.
@@ -19,7 +19,8 @@ from yaml.constructor import ConstructorError
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular
-from jobkit.core.terminal import suggest, suggest_key
+from jobkit.core.paths import shipped_folder
+from jobkit.core.terminal import shell_quote, suggest, suggest_key
 
 Loc = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)
@@ -138,7 +139,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
         text = _read(path)
         node, data = _composed(text)
     except OSError as error:
-        raise JobkitError(f"{path}: {error.strerror}", hint="name a YAML file that exists") from error
+        raise JobkitError(f"{path}: {error.strerror}", hint=_how_to_get(path)) from error
     except UnicodeDecodeError as error:
         raise JobkitError(f"{path}: not UTF-8 at byte {error.start}", hint="save it as UTF-8") from error
     except (yaml.YAMLError, RecursionError) as error:
@@ -165,6 +166,15 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     with os.fdopen(open_regular(path), encoding="utf-8") as stream:
         return stream.read()
+
+
+def _how_to_get(path: Path) -> str:
+    """Return the hint for a file that cannot be read: if jobkit ships that sweep, the command to copy it."""
+    shipped = shipped_folder("sweeps") / path.name
+    if path.exists() or path.suffix != ".yaml" or not shipped.is_file():
+        return "name a YAML file that exists"
+    folder = "" if path.parent == Path() else f"mkdir -p {shell_quote(path.parent)} && "
+    return f"jobkit ships this file; to copy it: {folder}cp {shell_quote(shipped)} {shell_quote(path)}"
 
 
 def _composed(text: str) -> tuple[yaml.Node | None, Any]:
@@ -198,20 +208,20 @@ def raise_faults(document: Document, what: str, *, nested: bool = False) -> None
     document
         What was read.
     what
-        To type or read next.
+        The hint: what to type or read next.
     nested
-        Whether another file names this one: that one's message counts, and says what was not done.
+        Whether another file names this one: the message about that file counts the errors.
 
     Raises
     ------
     JobkitError
-        With one line a fault, in the order of the file if there is any.
+        With one line for each error, in the order of the file.
     """
     if not document.faults:
         return
     lines = [str(fault).replace("\n", "\n  ") for fault in sorted(set(document.faults))]
-    count = f"{len(lines)} fault{'s' * (len(lines) > 1)}"
-    head = f"{document.path} has faults" if nested else f"{document.path}: {count}, nothing was done"
+    count = f"{len(lines)} error{'s' * (len(lines) > 1)}"
+    head = f"{document.path} has errors" if nested else f"{document.path}: {count}; nothing was submitted"
     raise JobkitError("\n".join([head, *(f"  {line}" for line in lines)]), hint=what)
 
 

@@ -81,7 +81,7 @@ def _blocked(run: RunStanding, points: Sequence[PointStanding]) -> Iterator[_Blo
 
 
 def _idle(run: RunStanding, job: JobStanding) -> bool:
-    """Tell whether a job is held though it has no other job to wait for any more."""
+    """Return whether a job is held although it no longer waits for another job."""
     held = job.queued is not None and job.queued.state is State.HELD
     return held and not any(point.standing in standing.LIVE for point in run.points)
 

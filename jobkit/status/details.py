@@ -8,9 +8,8 @@ from jobkit.core.job_files import Exit
 from jobkit.core.layout import names, read_batches
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
-from jobkit.core.units import format_bytes_gib, format_clock, format_count
+from jobkit.core.units import format_bytes_gib, format_clock, format_count, moment
 from jobkit.outcome.remedies import Kind, Step, remedy
-from jobkit.outcome.timing import moment
 from jobkit.outcome.tries import TryResult, log_path
 from jobkit.schedulers.types import Accounted
 from jobkit.status.advice import HARMLESS, releases

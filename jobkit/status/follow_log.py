@@ -12,7 +12,7 @@ from jobkit.core.files import open_regular
 from jobkit.core.layout import point_folder, try_numbers
 from jobkit.core.terminal import LogSanitizer, Say, shell_quote
 from jobkit.core.units import pauses
-from jobkit.outcome.log_text import is_fault
+from jobkit.outcome.log_outcome import is_fault
 from jobkit.outcome.logs import Log, find_log
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import LIVE, PointStanding, find_point
@@ -182,7 +182,7 @@ def _newer(run: Path, log: Log) -> Log:
 
 
 def _standing(run: Path, log: Log) -> PointStanding:
-    """Ask where a point stands."""
+    """Ask for the state of a point."""
     (standing,) = read_standings([run.absolute()])
     return find_point(standing.points, log.point.point_id)
 
@@ -192,7 +192,7 @@ def _state(point: PointStanding) -> str:
 
 
 def _to_come(run: Path, log: Log, say: Say) -> bool:
-    """Tell whether more of a log is to come; report how the point stands."""
+    """Return whether more of a log is to come; report how the point stands."""
     point = _standing(run, log)
     say(f"{log.name}: {_state(point)}")
     return point.standing in LIVE

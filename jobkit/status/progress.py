@@ -97,7 +97,7 @@ DONE, RUNNING, WAITING = "done", "running", "waiting"
 
 
 def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
-    """Return how long a sweep has to go, if as many points go on running at a time as now.
+    """Return the time that a sweep needs still, if the number of running points stays as it is.
 
     A point that waits is expected to need the mean of its setting, else the mean of all points.
 

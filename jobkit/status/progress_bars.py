@@ -15,11 +15,10 @@ from rich.progress import Progress as Bars
 from jobkit.core.records import Point
 from jobkit.core.terminal import printable
 from jobkit.core.units import format_about, pauses
-from jobkit.schedulers.registry import by_name
 from jobkit.spec.policy import Policy
-from jobkit.status import queue
 from jobkit.status.details import progress_of_try
 from jobkit.status.reader import read_standings
+from jobkit.status.refresh import record_accounting
 from jobkit.status.standing import ENDINGS, PointStanding, RunStanding
 from jobkit.status.watch import FIRST_POLL_S, SLOWEST_POLL_S, Failures, is_over
 
@@ -29,7 +28,7 @@ PAUSES = 9
 """Between two readings of the run folder passes at least this many times what the first took."""
 
 
-class Progress:
+class ProgressBars:
     """A bar a point on a terminal, a line a finished point elsewhere; on stderr. A failure has a line.
 
     Parameters
@@ -84,7 +83,7 @@ class Progress:
         self.refresh(run)
 
     def refresh(self, run: RunStanding) -> set[int]:
-        """Show where a run stands; return the points that have not ended yet."""
+        """Show the state of a run; return the points that have not ended yet."""
         for point in run.points:
             if point.point.index in self._left:
                 self._show(point, run)
@@ -142,21 +141,13 @@ def until_done(
     run_dir, points, policy
         The run, those of its points that are awaited, and the policy of its spec.
     before
-        As `Progress` takes it.
+        As `ProgressBars` takes it.
     """
-    with Progress(run_dir, points, before) as progress:
+    with ProgressBars(run_dir, points, before) as progress:
         for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
             (run,) = read_standings([run_dir])
             progress.refresh(run)
             if is_over(run, policy):
                 break
             time.sleep(pause_s)
-    ask_accounting(run)
-
-
-def ask_accounting(run: RunStanding) -> None:
-    """Ask the accounting about all jobs of a run, once, and keep the answer."""
-    for name in run.schedulers:
-        jobs = tuple(submission.job for submission in run.submissions if submission.scheduler == name)
-        since = queue.local_time(min(submission.at for submission in run.submissions))
-        queue.ask_accounting(by_name(name), jobs, since, run.name, [run.folder])
+    record_accounting(run)

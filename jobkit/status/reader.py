@@ -108,7 +108,7 @@ def _vanished(run: OpenRun, result: PointResult) -> tuple[TryResult, ...]:
 
 
 def _standing(result: PointResult, task: Task | None, queued: Queued | None, *, packed: bool) -> Standing:
-    """Return where a point stands."""
+    """Return the state of a point."""
     if _is_done(result, queued):
         return Standing.DONE
     if queued is not None and queued.state is State.ERROR:
@@ -128,7 +128,7 @@ def _standing(result: PointResult, task: Task | None, queued: Queued | None, *, 
 
 
 def _is_done(result: PointResult, queued: Queued | None) -> bool:
-    """Tell whether a point has its answer; a try by hand is none while the scheduler has the point."""
+    """Return whether a point has its answer; a try by hand is none while the scheduler has the point."""
     if result.outcome is None or (result.counts.files.by_hand and queued is not None):
         return False
     return answers(result.outcome, trial=result.point.trial)

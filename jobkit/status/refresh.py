@@ -20,8 +20,10 @@ from jobkit.outcome.results import PointResult, read_result, read_run
 from jobkit.outcome.trials import finished
 from jobkit.schedulers.local import WHOLE
 from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Accounted, JobId, Queued, State
 from jobkit.status import queue
+from jobkit.status.standing import RunStanding
 
 MAYBE = frozenset({Outcome.CANCELLED})
 """sacct reports it, for 5 s, of a task that began just before others that waited with it were cancelled
@@ -112,7 +114,7 @@ def task_of(run: OpenRun, index: int) -> Task | None:
 
 
 def _is_open(run: OpenRun, task: Task, indices: tuple[int, ...]) -> bool:
-    """Tell whether the scheduler may know more of a task: no job that follows ends in a file."""
+    """Return whether the scheduler may know more of a task: no job that follows ends in a file."""
     accounts = run.accounts
     results = [run.results[index] for index in indices if index in run.results]
     if not results:
@@ -138,14 +140,14 @@ def _unsure(accounts: Accounts, task: Task) -> frozenset[Outcome]:
 
 
 def _unexplained(result: PointResult) -> bool:
-    """Tell whether an earlier try of a point ended and nothing explains why: its task ran again since."""
+    """Return whether an earlier try of a point ended and nothing explains why: its task ran again since."""
     return any(
         tried.account is None and tried.verdict.outcome is Outcome.LOST for tried in result.all_tries[1:]
     )
 
 
 def _ran_again(result: PointResult) -> bool:
-    """Tell whether the scheduler began a point's task again, and only the accounting knows why."""
+    """Return whether the scheduler began a point's task again, and only the accounting knows why."""
     return any(
         tried.task == result.latest.task and tried.verdict.provisional and tried.account is None
         for tried in result.all_tries[1:]
@@ -276,3 +278,11 @@ def _end(accounts: Accounts, task: Task) -> str:
         since = format_moment(accounts.gone[task])
         return f"neither the queue nor the accounting has listed it since {since}"
     return ""
+
+
+def record_accounting(run: RunStanding) -> None:
+    """Ask the accounting about all jobs of a run, once, and keep the answer in its folder."""
+    for name in run.schedulers:
+        jobs = tuple(submission.job for submission in run.submissions if submission.scheduler == name)
+        since = queue.local_time(min(submission.at for submission in run.submissions))
+        queue.ask_accounting(by_name(name), jobs, since, run.name, [run.folder])

@@ -73,7 +73,7 @@ def select_points(points: Sequence[PointStanding], only: Sequence[str]) -> list[
 
 
 def _is_selected(point: PointStanding, word: str) -> bool:
-    """Tell whether a word selects a point: by its outcome, or because it failed or is missing."""
+    """Return whether a word selects a point: by its outcome, or because it failed or is missing."""
     if word == Standing.FAILED:
         return point.standing is Standing.FAILED and not point.cancelled
     if word == Standing.MISSING:
@@ -148,7 +148,7 @@ def groups(
 
 
 def due(run: RunStanding, policy: Policy) -> bool:
-    """Tell whether a policy runs a point of a run again."""
+    """Return whether a policy runs a point of a run again."""
     given = standing.given_to(run)
     return any(
         retry(policy, comparable_tries(point, given, given.get(point.task, ()) if point.task else ()))

@@ -13,11 +13,11 @@ from typing import Any
 
 from jobkit.core.errors import ExitCode
 from jobkit.core.records import Outcome
-from jobkit.core.units import format_count
+from jobkit.core.units import format_count, moment
 from jobkit.outcome.journal import Role, Submission, Task
 from jobkit.outcome.logs import point_named
 from jobkit.outcome.results import PointResult, exit_code
-from jobkit.outcome.timing import elapsed_s, moment, task_s
+from jobkit.outcome.timing import elapsed_s, task_s
 from jobkit.outcome.tries import TryResult
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, State
@@ -52,7 +52,7 @@ ENDINGS = frozenset({Standing.DONE, Standing.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointStanding(PointResult):
-    """A point with its tries, and where it stands now.
+    """A point with its tries and its state now.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class PointStanding(PointResult):
     queued
         What the queue holds of that task.
     vanished
-        What became of earlier tasks of it that left no try, the oldest first.
+        The ends of earlier tasks of it that left no try, the oldest first.
     shared_tasks
         Of the run, the tasks that run several points.
     silent
@@ -85,7 +85,7 @@ class PointStanding(PointResult):
 
     @property
     def state(self) -> str:
-        """Its outcome, else where it stands, in a word; ``held`` if a person must release it."""
+        """Its outcome, else its state, in a word; ``held`` if a person must release it."""
         if self.standing in ENDINGS:
             return str(self.outcome)
         held = self.queued is not None and self.queued.state is State.HELD
@@ -143,7 +143,7 @@ class PointStanding(PointResult):
 
     @property
     def pace(self) -> Pace:
-        """How long it takes; of a point whose outcome tells nothing of the others, no time."""
+        """How long it takes; no time for a point whose outcome does not apply to other points."""
         done = self.standing is Standing.DONE
         measured = self.outcome is Outcome.OK and not self.point.trial
         shared = self.counts.task in self.shared_tasks
@@ -274,7 +274,7 @@ class RunStanding:
 
     @cached_property
     def jobs(self) -> list[JobStanding]:
-        """The jobs that find the largest batch, and those that run again what the policy says."""
+        """The jobs that find the largest batch, and those that run points again as the policy says."""
         jobs = []
         for submission, queued in (*followers(self, Role.FIND), *followers(self, Role.FOLLOW)):
             if queued is not None:
@@ -288,7 +288,7 @@ class RunStanding:
 
     @cached_property
     def to_go_s(self) -> float | None:
-        """How long it has to go if as many points run at a time as now.
+        """The time that it needs still, if the number of running points stays as it is.
 
         ``None`` if that is not known, or if a point waits for a person.
         """

@@ -65,7 +65,7 @@ def headline(run: RunStanding) -> str:
 
 
 def _about(run: RunStanding) -> Iterator[str]:
-    """Yield what all points share: where they run, on what GPU, how long yet, what pruning saved."""
+    """Yield what all points share: where they run, on which GPU, the time to go, what pruning saved."""
     parts = [*run.schedulers, *filter(None, [_gpu(run)])]
     if run.to_go_s is not None:
         number = max(1, run.counts[Standing.RUNNING])
@@ -114,7 +114,7 @@ def _rows(run: RunStanding, most: int) -> Iterator[Row]:
 
 
 def _is_quiet(point: PointStanding) -> bool:
-    """Tell whether a point needs no person."""
+    """Return whether a point needs nothing from a person."""
     quiet = {Standing.DONE, Standing.WAITING, Standing.MISSING}
     return point.cancelled or (point.standing in quiet and point.state != HELD)
 

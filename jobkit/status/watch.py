@@ -94,7 +94,7 @@ class Screen:
 def watch(
     folders: Sequence[Path], shown: Callable[[Sequence[RunStanding]], str], screen: Screen
 ) -> Sequence[RunStanding]:
-    """Show runs at growing intervals until nothing is to come; return where they stand at the end.
+    """Show runs at growing intervals until nothing is to come; return their states at the end.
 
     It ends too if something is to come only after a person acts.
     Two people who watch the same run share the scheduler's answers: one asks, and the other takes an
@@ -169,7 +169,7 @@ class Failures:
 
 
 def is_over(run: RunStanding, policy: Policy) -> bool:
-    """Tell whether nothing of a run is to come unless a person acts."""
+    """Return whether nothing of a run is to come unless a person acts."""
     if any(point.standing in MOVING for point in run.points):
         return False
     if _is_pending(run, Role.FIND) and not finished(run.folder):
@@ -178,7 +178,7 @@ def is_over(run: RunStanding, policy: Policy) -> bool:
 
 
 def _is_pending(run: RunStanding, role: Role) -> bool:
-    """Tell whether the last job of a role has not ended, and will begin without a person."""
+    """Return whether the last job of a role has not ended, and will begin without a person."""
     jobs = followers(run, role)
     if not jobs:
         return False

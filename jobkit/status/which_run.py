@@ -216,10 +216,15 @@ def runs_in(folder: Path) -> list[Path]:
     return sorted(runs, key=_when, reverse=True)
 
 
+def start_time(name: str) -> str:
+    """Return the date and time at the end of a run's name; empty if it has none."""
+    stamp = _STAMP.search(name)
+    return stamp[1] if stamp else ""
+
+
 def _when(run: Path) -> str:
-    stamp = _STAMP.search(run.name)
-    if stamp:
-        return stamp[1]
+    if start := start_time(run.name):
+        return start
     made = datetime.fromtimestamp((run / POINTS_FILE).stat().st_mtime).astimezone()
     return made.strftime("%Y%m%d-%H%M%S")
 

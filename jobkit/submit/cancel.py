@@ -213,7 +213,7 @@ def _parts(run: RunStanding, points: Sequence[PointStanding], *, whole: bool) ->
 def _cancel_parts(
     run_dir: Path, parts: Sequence[Part], points: Sequence[PointStanding], *, whole: bool
 ) -> None:
-    """Cancel job by job, and print what became of each.
+    """Cancel job by job, and print the result of each.
 
     Parameters
     ----------

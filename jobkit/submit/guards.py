@@ -19,6 +19,7 @@ from jobkit.planning.job_script import script_name
 from jobkit.planning.prepare import Prepared
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import CANCELLED, RunStanding, Standing, why_failed
+from jobkit.status.which_run import start_time
 from jobkit.submit.launch import say
 
 
@@ -56,9 +57,8 @@ def _newest_first(runs: Path) -> Iterator[str]:
         names = os.listdir(runs)  # noqa: PTH208 - names only: there may be thousands
     except OSError:
         return
-    # A run id ends in the time: stanza-20260102-101530-3f9a.
     yield from (
-        f"{runs}/{name}" for name in sorted(names, key=lambda name: name.split("-")[-3:], reverse=True)
+        f"{runs}/{name}" for name in sorted(names, key=lambda name: (start_time(name), name), reverse=True)
     )
 
 
@@ -74,7 +74,7 @@ def _holds(path: str, content: bytes) -> bool:
 
 
 def _bare(points: Sequence[Point]) -> list[Point]:
-    """Return points without what two runs never share, and without paths: checksums tell what it is."""
+    """Return points without what two runs never share, and without paths: checksums identify both."""
     return [
         replace(
             point,

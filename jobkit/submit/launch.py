@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.core import shell, terminal
-from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.terminal import relative_path, shell_path
+from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
+from jobkit.core.terminal import Say, relative_path, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.outcome.trials import MOST_TRIALS
@@ -18,7 +18,7 @@ from jobkit.planning.prepare import Prepared
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.sweep_spec import Resources, SweepSpec
-from jobkit.submit import local, rounds, sweep
+from jobkit.submit import local, rounds, scheduler_calls, sweep
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
@@ -31,17 +31,30 @@ def say(text: str) -> None:
     terminal.say(text, err=True)
 
 
-def preview(prepared: Prepared) -> str:
-    """Return the script and the commands that would submit it, as the shell would take them.
+def preview(prepared: Prepared, report: Say = say) -> str:
+    """Return the script, and as comments what it would run and the commands that would submit it.
 
-    If the scheduler would refuse the script, that is said now.
+    Parameters
+    ----------
+    report
+        Gets what the scheduler would refuse, and what is unknown.
     """
-    lines = [prepared.script.rstrip("\n"), "", f"# Nothing was written or submitted ({headline(prepared)})."]
-    lines += [f"# The script would be {prepared.run_dir}/job.sh, submitted by:"]
-    return "\n".join([*lines, *(f"#   {shlex.join(argv)}" for argv in submit_commands(prepared))])
+    spec = prepared.spec
+    settings = format_count(len(prepared.points) // spec.repeats, "setting")
+    points, repeats = format_count(len(prepared.points), "point"), format_count(spec.repeats, "repeat")
+    lines = [
+        prepared.script.rstrip("\n"),
+        "",
+        "# Dry run: nothing was submitted.",
+        f"# {points}: {settings}, {repeats}; workload {spec.workload}; device {spec.device}",
+        f"# scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
+        f"# The script would be {prepared.run_dir}/job.sh, submitted by:",
+        *(f"#   {shlex.join(argv)}" for argv in submit_commands(prepared, report)),
+    ]
+    return "\n".join(lines)
 
 
-def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
+def submit_commands(prepared: Prepared, report: Say = say) -> list[tuple[str, ...]]:
     """Return the submit commands of a run, one an array, and those of the jobs that follow.
 
     If the controller does not answer, since the scheduler is not on this machine, one array is
@@ -56,11 +69,11 @@ def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
     try:
         limits = rounds.ask_limits(scheduler, once=True)
     except JobkitError:
-        say(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
+        report(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
         arrays = rounds.plan_arrays(scheduler, round_, "")
     else:
         arrays = rounds.plan_arrays(scheduler, round_, limits)
-        _say_refusal(prepared, arrays)
+        _report_refusal(prepared, arrays, report)
     jobs = sweep.planned_jobs(prepared, arrays)
     names = [JobId(f"JOB{number}") for number, _ in enumerate(arrays, 1)]
     commands = [
@@ -70,8 +83,8 @@ def submit_commands(prepared: Prepared) -> list[tuple[str, ...]]:
     return commands[:1] if scheduler.RUNS_HERE else commands
 
 
-def _say_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
-    """Ask the scheduler about the script; say what it would refuse."""
+def _report_refusal(prepared: Prepared, arrays: Sequence[Array], report: Say) -> None:
+    """Ask the scheduler about the script; report what it would refuse."""
     with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
         script = Path(folder) / "job.sh"
         script.write_text(prepared.script, encoding="utf-8")
@@ -79,17 +92,20 @@ def _say_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
             round_ = sweep.first_round(prepared)
             rounds.check_round(by_name(prepared.spec.scheduler), round_, str(script), arrays)
         except JobkitError as error:
-            say(f"without --dry-run this is refused: {error}")
+            reasons = error.message.partition(scheduler_calls.REFUSED)[2] or error.message
+            report(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
 
 
 def headline(prepared: Prepared) -> str:
-    """Return in a line what is about to run, where, and why there."""
+    """Return a line with what is about to run, where, and why there."""
     spec = prepared.spec
     settings = len(prepared.points) // spec.repeats
     points = format_count(len(prepared.points), "point")
     points += f" ({format_count(settings, 'setting')} x {spec.repeats})"
-    where = "this machine" if runs_here(spec.scheduler) else f"{spec.scheduler}, site {prepared.site.name}"
-    return f"{points} of {spec.workload} on {where}: {prepared.why}; device {spec.device}"
+    is_local = runs_here(spec.scheduler)
+    where = f"{'this machine' if is_local else spec.scheduler} ({prepared.why})"
+    site = "" if is_local else f", site {prepared.site.name}"
+    return f"{points} of {spec.workload} on {where}{site}; device {spec.device}"
 
 
 def here(prepared: Prepared, check: sweep.Check) -> None:
@@ -99,12 +115,12 @@ def here(prepared: Prepared, check: sweep.Check) -> None:
     say(f"{headline(prepared)}\n{request_line(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
     sweep.write_run(prepared, check)
     run_dir, points = prepared.run_dir, prepared.points
-    with local.as_driver(run_dir) as job_id, progress_bars.Progress(run_dir, points) as progress:
+    with local.as_driver(run_dir) as job_id, progress_bars.ProgressBars(run_dir, points) as progress:
         local.drive(run_dir, progress.tick, job_id)
 
 
 def detached(prepared: Prepared, check: sweep.Check) -> int:
-    """Start the local run in a process of its own and return."""
+    """Start the local run in a separate process and return."""
     say(f"{headline(prepared)}\n{request_line(prepared)}")
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir

@@ -40,7 +40,7 @@ END_GRACE_S = 30.0
 """How long a stopped point may take to bring its results home."""
 
 _NAME_AND_EXEC = 'echo $$ >"$1"; exec >>"$2" 2>&1; shift 2; exec "$@"'
-"""submitit's cancel leaves the command alive, so the command tells its process id first; and its log
+"""submitit's cancel leaves the command alive, so the command reports its process id first; and its log
 is named by submitit's process, which no one knows later, so the command has one of its own."""
 
 
@@ -89,7 +89,7 @@ def as_driver(run_dir: Path) -> Iterator[str]:
 
 
 def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalRound | None = None) -> None:
-    """Run points of a run folder in turn, by default all; then the largest batch where it is wanted.
+    """Run points of a run folder in turn, by default all; then the largest batch if the spec requests it.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     Raises
     ------
     KeyboardInterrupt
-        After the running point has been told to end and its results are home.
+        After the running point was asked to end and its results are home.
     """
     leg = leg or LocalRound()
     points, _ = read_points(run_dir)

@@ -31,7 +31,7 @@ BY_LOCK = "by its intent and its lock"
 
 
 class StrayJobs(JobkitError):  # noqa: N818 - the name of what was found
-    """Jobs of a run in the queue, of which the journal does not say which points they run."""
+    """Jobs of a run in the queue, whose points the journal does not name."""
 
 
 def reconcile_submission(run_dir: Path, say: Say) -> None:

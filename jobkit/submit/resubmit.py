@@ -53,7 +53,7 @@ class Resumed:
     groups
         The points, by how they run.
     taken
-        The jobs, those that follow too; nothing on this machine, where the points run at once.
+        The jobs, including those that follow; none on this machine, because the points run at once there.
     left
         Points that were wanted and stay as they are, and why, in sentences.
     """
@@ -90,7 +90,7 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
 def run_lock(run_dir: Path, say: Say) -> Iterator[None]:
     """Let one process at a time decide what runs again.
 
-    If the file system has no locks, it is said that no one else may do so now.
+    If the file system has no locks, print that no one else may do so now.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What `jobkit resume` does: decide, submit or run here, and say so."""
+"""What `jobkit resume` does: decide, submit or run here, and report it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run_again(
     only, overrides
         As `jobkit.status.retry.select_points` and `jobkit.submit.resubmit.prepare_resume`.
     machine_gone
-        A machine on which points of the run were started, and of which a person says that it is gone.
+        A machine on which points of the run were started, which a person declared gone.
     wait
         Whether to wait for points that were submitted.
 
@@ -90,7 +90,7 @@ def run_again(
 
 
 def run_follow_up(run_dir: Path) -> int:
-    """Do what the policy says, from the job that follows a sweep, or after one here; return the exit code.
+    """Run points again as the policy says, in the follow-up job or after a sweep here; return the exit code.
 
     If the node may not submit, or the scheduler refuses, the journal records what is left to do.
     """
@@ -180,5 +180,5 @@ def _here(run: RunStanding, again: Sequence[Group]) -> None:
             round_ = resubmit.make_round(run_dir, run, group)
             write_round(run_dir, round_)
             leg = local.LocalRound(group.points, group.spec, round_.number, group.given)
-            with progress_bars.Progress(run_dir, _points(run, [group]), run) as progress:
+            with progress_bars.ProgressBars(run_dir, _points(run, [group]), run) as progress:
                 local.drive(run_dir, progress.tick, job_id, leg)

@@ -24,12 +24,12 @@ FOLLOW_SCRIPT = "follow.sh"
 
 
 def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
-    """Return what the controller says of its limits; nothing if it has none.
+    """Return the controller's answer about its limits; empty if it has none.
 
     Parameters
     ----------
     once
-        Whether to do without, where it is busy or away, rather than ask again for a while.
+        Whether to ask only once, and not again if the scheduler is busy or away.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def cut_into_arrays(
     tasks
         The number of tasks of each request.
     options
-        The header lines of each request, where they differ from the script's.
+        The header lines of each request, if they differ from the script's.
     """
     offsets = accumulate(tasks, initial=0)
     spans = [

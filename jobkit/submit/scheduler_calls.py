@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core import shell
-from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError, file_error
 from jobkit.core.terminal import shell_path
 from jobkit.outcome import journal
 from jobkit.outcome.journal import Role
@@ -67,7 +67,7 @@ class PlannedJob:
     given
         What a person gave with it: ``key=value``.
     behind
-        Of an array of points: it starts once the array so many places before it has ended; 0 for at once.
+        Of an array of points: it starts once the array this many places before it has ended; 0 for at once.
     """
 
     script: str
@@ -93,12 +93,16 @@ class Submitted:
     role: Role
 
 
+REFUSED = "; nothing was submitted\n  "
+"""What stands between the head of a refusal and the scheduler's reasons."""
+
+
 class SubmissionUnconfirmed(JobkitError):  # noqa: N818 - the name of what happened
     """A submission that the journal does not have: nothing may be undone or repeated."""
 
 
 def check_submission(scheduler: Scheduler, request: Request, script: str, array: Array) -> tuple[str, ...]:
-    """Ask the scheduler what it would say; return what it lets one expect, in its own words.
+    """Ask the scheduler whether it would accept a submission; return its forecast, in its own words.
 
     Raises
     ------
@@ -112,7 +116,7 @@ def check_submission(scheduler: Scheduler, request: Request, script: str, array:
     refusals = list(dict.fromkeys(text for text in texts if text))
     if refusals:
         raise JobkitError(
-            "\n  ".join([f"{scheduler.NAME} would refuse this sweep; nothing was submitted", *refusals]),
+            f"{scheduler.NAME} {WOULD_REFUSE}{REFUSED}" + "\n  ".join(refusals),
             hint="change `resources` in the spec (or --set resources.…), or the site file",
             exit_code=ExitCode.REFUSED,
         )
@@ -208,7 +212,7 @@ def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId
 
 
 def cancel(scheduler: Scheduler, run_dir: Path, jobs: Sequence[JobId]) -> None:
-    """Cancel jobs of a run, and note each with what the scheduler said."""
+    """Cancel jobs of a run, and note each with the scheduler's message."""
     for job in jobs:
         _change(scheduler, run_dir, job, "cancelled", scheduler.cancel_argv(job))
 
@@ -221,16 +225,16 @@ def cancel_tasks(
     Parameters
     ----------
     tasks
-        Those that had not ended: the journal says that they were cancelled.
+        Those that had not ended: the journal records that they were cancelled.
     whole
-        Whether that is all that is left of the job: then it is named as a whole.
+        Whether these are the last tasks of the job: then the job is named as a whole.
     """
     argv = scheduler.cancel_argv(job, () if whole else tuple(tasks))
     return _change(scheduler, run_dir, job, "cancelled", argv, tasks=list(tasks))
 
 
 def throttle(scheduler: Scheduler, run_dir: Path, job: JobId, most: int) -> str | None:
-    """Let so many tasks of a job run at a time, 0 for any number; return what was refused."""
+    """Limit how many tasks of a job run at a time, 0 for no limit; return what was refused."""
     argv = scheduler.throttle_argv(job, most)
     return _change(scheduler, run_dir, job, "throttled", argv, throttle=most)
 
@@ -238,7 +242,7 @@ def throttle(scheduler: Scheduler, run_dir: Path, job: JobId, most: int) -> str 
 def _change(
     scheduler: Scheduler, run_dir: Path, job: JobId, event: str, argv: Sequence[str], **fields: object
 ) -> str | None:
-    """Change a job, and note what the scheduler said."""
+    """Change a job, and note the scheduler's message."""
     done = run_while_busy(argv, scheduler.BUSY_PATTERN, submission_environment())
     refused = refusal(done, scheduler.OVER_PATTERN)
     fields |= {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said[:MOST_SAID]}

@@ -34,7 +34,7 @@ def first_round(prepared: Prepared) -> Round:
 
 
 Check = Callable[[], None]
-"""Raises where a run is not to be written."""
+"""Raises if the run must not be written."""
 
 
 def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
@@ -85,15 +85,15 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
     prepared
         The sweep.
     say
-        Told what the scheduler lets one expect, before it is submitted.
+        Prints the scheduler's forecast before the submission.
     check
         As for `write_run`.
 
     Raises
     ------
     JobkitError
-        Exit code 3 if the scheduler refuses. Where a check refuses, no run folder is left;
-        where a later array is refused, the earlier ones are cancelled and the journal says so.
+        Exit code 3 if the scheduler refuses. If a check refuses, no run folder is left;
+        if a later array is refused, the earlier ones are cancelled and the journal records it.
     """
     scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
     round_ = first_round(prepared)

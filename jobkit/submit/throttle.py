@@ -17,7 +17,7 @@ from jobkit.submit.rounds import share
 
 
 def throttle(run_dir: Path, most: int) -> int:
-    """Let so many tasks of a run work at a time; return the exit code.
+    """Limit how many tasks of a run work at a time; return the exit code.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
     run_dir
         The run folder, absolute.
     memory
-        Bytes, or ``device``; ``None`` for what the run's spec says.
+        Bytes, or ``device``; ``None`` for the memory in the run's spec.
 
     Raises
     ------
@@ -62,7 +62,9 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     if not runs_here(spec.scheduler) and (trial := under_way(run_dir, goal)):
         size = trial.batch_size or next_.batch_size
         what = f"batch_size {size:,}" if size else "the largest batch"
-        terminal.say(f"{what} is being tried already: jobkit status {shell_path(run_dir)} says how far it is")
+        terminal.say(
+            f"{what} is being tested already: jobkit status {shell_path(run_dir)} shows its progress"
+        )
         return ExitCode.TO_COME
     if final and not next_.index:
         for line in describe_trials([next_]):

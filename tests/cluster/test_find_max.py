@@ -73,7 +73,7 @@ def test_one_submission_measures_predicts_and_proves(lab: Lab, spec: Path, wait_
     measured = [record(lab, f"batch_size-{size}-r1") for size in (5, 10, 15, 20)]
     assert {one["job"]["job_id"] for one in measured} == {sweep}
     assert max(str(one["ended_at"]) for one in measured) <= str(tried["started_at"])
-    assert f"batch_size {trial.batch_size} within 150.0 MiB of the process held" in " ".join(
+    assert f"batch_size {trial.batch_size} fits in 150.0 MiB of process memory" in " ".join(
         done.stdout.split()
     )
     (line,) = (lab.home / "ledger.jsonl").read_text(encoding="utf-8").splitlines()

@@ -9,8 +9,8 @@ import click
 import pytest
 
 from jobkit.commands.prepare import init
-from jobkit.commands.results import collect, verify
-from jobkit.commands.run import resume
+from jobkit.commands.results import collect
+from jobkit.commands.run import resume, verify
 from jobkit.core.errors import JobkitError
 from tests.pages.test_docs import commands
 from tests.support.builders import grid, write_points
@@ -19,6 +19,8 @@ READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "mod
 OF_ITS_OWN = {
     "--only": "what is written, or which points run again",
     "--format": "of collect alone",
+    "--scheduler": "init reads no spec",
+    "--gpu-memory": "one kind of value; its use depends on the command",
 }
 DEFAULTS_DIFFER = {"--size": "tiny is built quickly; a spec that names no size means full"}
 

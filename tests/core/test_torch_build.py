@@ -47,8 +47,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (CPU, "torch 2.13.0+cpu is a CPU build"),
-        ("__version__ = '1.13.1'\ncuda = None\nhip = None\n", "torch 1.13.1 is a CPU build"),
+        (CPU, "whose torch (2.13.0+cpu) is a CPU build"),
+        ("__version__ = '1.13.1'\ncuda = None\nhip = None\n", "whose torch (1.13.1) is a CPU build"),
         ("__version__ = '2.9.0+cu126'\ncuda: Optional[str] = '12.6'\nhip: Optional[str] = None\n", ""),
         ("__version__ = '2.9.0+rocm6.4'\ncuda: Optional[str] = None\nhip: Optional[str] = '6.4.4'\n", ""),
         ("", ""),
@@ -81,12 +81,12 @@ def test_a_gpu_sweep_with_a_cpu_build_is_refused_before_anything_is_made(
     LOST: nothing.
     """
     install(CPU)
-    with pytest.raises(JobkitError, match=r"asks for a GPU.*2\.13\.0\+cpu is a CPU build") as caught:
+    with pytest.raises(JobkitError, match=r"requests a GPU.*2\.13\.0\+cpu\) is a CPU build") as caught:
         prepared(tmp_path)
     assert f"{sys.executable} -m pip install --force-reinstall torch --index-url" in caught.value.hint
     assert not (tmp_path / "cache" / "models").exists()
     (said,) = prepared(tmp_path, build=False)
-    assert "without --dry-run this is refused" in said
+    assert "jobkit would refuse this sweep: " in said
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_gpu_run_that_goes_on_with_a_cpu_build_is_warned_of(
         before = len(sweep.calls())
         assert again() == 0
         said = capsys.readouterr().err
-        assert "warning: the run asks for a GPU" in said
+        assert "warning: the run requests a GPU" in said
         assert said.index(f"{sys.executable} -m pip install") < said.index("submitted")
         assert len(sweep.calls()) > before
     sweep.queue()
@@ -141,4 +141,4 @@ def test_a_gpu_run_that_goes_on_with_a_cpu_build_is_warned_of(
 
 def test_a_python_without_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobkit.core.torch_build.util.find_spec", lambda _: None)
-    assert cpu_build_problem() == "torch is not installed"
+    assert cpu_build_problem() == "which has no torch"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.units import GIB
-from jobkit.fit.batch_line import fit_line, largest_batch
+from jobkit.fit.batch_line import estimate, fit_line
 
 SIZES = st.lists(st.integers(1, 5000), min_size=2, max_size=12, unique=True)
 SLOPES = st.floats(1e3, 1e8)
@@ -29,7 +29,7 @@ def test_the_largest_fits_and_the_next_does_not(
     sizes: list[int], slope: float, intercept: float, capacity: float
 ) -> None:
     peaks = [intercept + slope * x for x in sizes]
-    found = largest_batch(sizes, peaks, capacity)
+    found = estimate(sizes, peaks, capacity)
     assert found.line is not None
     assert found.largest is not None
     slack = 1e-6 * capacity
@@ -50,7 +50,7 @@ def test_the_order_of_the_points_does_not_matter(points: list[tuple[int, float]]
 @pytest.mark.parametrize(("capacity_gib", "largest"), [(30, 1425), (31.7485, 1511)])
 def test_the_published_pair(capacity_gib: float, largest: int) -> None:
     peaks = [1.9911 * GIB, 7.0809 * GIB]
-    found = largest_batch([50, 300], peaks, capacity_gib * GIB, model_bytes=1.3270 * GIB)
+    found = estimate([50, 300], peaks, capacity_gib * GIB, model_bytes=1.3270 * GIB)
     assert found.largest == largest
     assert found.line is not None
     assert found.line.slope_bytes / GIB == pytest.approx(0.020359, abs=1e-6)
@@ -61,20 +61,20 @@ def test_the_published_pair(capacity_gib: float, largest: int) -> None:
 
 
 def test_no_line_through_one_size() -> None:
-    found = largest_batch([50, 50], [1.0, 2.0], 10)
+    found = estimate([50, 50], [1.0, 2.0], 10)
     assert (found.line, found.largest) == (None, None)
     assert found.reason == "1 size measured: a line needs two"
-    assert largest_batch([], [], 10).reason == "nothing measured"
+    assert estimate([], [], 10).reason == "nothing measured"
 
 
 def test_no_line_where_memory_does_not_grow() -> None:
-    found = largest_batch([50, 100], [5.0, 5.0], 10)
+    found = estimate([50, 100], [5.0, 5.0], 10)
     assert found.largest is None
     assert "does not grow" in found.reason
 
 
 def test_repeats_of_two_sizes_still_carry_no_error_bar() -> None:
-    found = largest_batch([1, 1, 2, 2], [1.0, 1.1, 2.0, 2.1], 10)
+    found = estimate([1, 1, 2, 2], [1.0, 1.1, 2.0, 2.1], 10)
     assert found.line is not None
     assert found.line.residual_bytes is None
     assert found.warnings == ("2 sizes, no error bar",)
@@ -89,16 +89,16 @@ def test_the_residual_is_the_scatter_about_the_line() -> None:
 
 
 def test_far_beyond_what_was_measured_is_flagged() -> None:
-    warnings = largest_batch([1, 2, 3], [1.0, 2.0, 3.0], 30).warnings
+    warnings = estimate([1, 2, 3], [1.0, 2.0, 3.0], 30).warnings
     assert warnings == ("10 times the largest size measured: far beyond the evidence",)
-    assert largest_batch([1, 2, 3], [1.0, 2.0, 3.0], 24).warnings == ()
+    assert estimate([1, 2, 3], [1.0, 2.0, 3.0], 24).warnings == ()
 
 
 def test_a_size_that_ran_out_of_memory_contradicts_the_line() -> None:
-    assert largest_batch([1, 2, 3], [1.0, 2.0, 3.0], 9, failed_at=8).warnings == (
+    assert estimate([1, 2, 3], [1.0, 2.0, 3.0], 9, failed_at=8).warnings == (
         "8 ran out of memory, so the line is too low",
     )
 
 
 def test_a_card_smaller_than_the_model_takes_nothing() -> None:
-    assert largest_batch([1, 2, 3], [11.0, 12.0, 13.0], 5).largest == 0
+    assert estimate([1, 2, 3], [11.0, 12.0, 13.0], 5).largest == 0

@@ -116,13 +116,48 @@ def test_the_limit_is_what_a_call_can_hold() -> None:
     assert Loads(rows, Cut(sentences_per_ner_batch=2)).limit == 3
 
 
-def test_the_load_of_a_setting_of_knobs() -> None:
-    rows = [[10, 20], [30], [5, 5, 5]]
-    loads = Loads(lengths(rows))
-    assert loads.of({"batch_size": 2}, 32) == loads.own(2)
-    assert loads.of({}, 2) == loads.own(2)
-    assert loads.of({"paragraphs_per_call": 3, "batch_size": 2}, 32) == 2 * 30
-    assert loads.of({"paragraphs_per_call": 3, "sentences_per_ner_batch": 9}, 32) == 6 * 30
+def arranged(rows: list[list[int]], window: int | None) -> list[list[int]]:
+    size = window or len(rows)
+    parts = [rows[start : start + size] for start in range(0, len(rows), size)]
+    return [row for part in parts for row in sorted(part, key=lambda row: -max(row, default=0))]
+
+
+@given(PARAGRAPHS, CUTS, st.integers(1, 40), FIXED)
+def test_sorted_loads_are_those_of_plain_counting(
+    rows: list[list[int]], cut: Cut, size: int, window: int | None
+) -> None:
+    loads = Loads(lengths(rows), cut, by_length=True, window=window)
+    per_call, per_chunk = cut.paragraphs_per_call or size, cut.sentences_per_ner_batch or size
+    ordered, made = arranged(rows, window), []
+    for first in range(0, len(ordered), per_call):
+        items = sorted((item for row in ordered[first : first + per_call] for item in row), reverse=True)
+        made += [items[start : start + per_chunk] for start in range(0, len(items), per_chunk)]
+    assert loads.own(size) == max((len(chunk) * max(chunk) for chunk in made), default=0)
+    padded = sum(len(chunk) * max(chunk) for chunk in made)
+    assert loads.chunks(size) == (len(made), loads.own(size), sum(map(sum, rows)) / padded if padded else 1)
+
+
+@given(PARAGRAPHS, st.integers(1, 9), st.integers(1, 200), st.sampled_from([True, False]))
+def test_a_budget_caps_every_load_but_of_an_item_alone(
+    rows: list[list[int]],
+    work_unit: int,
+    budget: int,
+    by_length: bool,  # noqa: FBT001 - given by hypothesis
+) -> None:
+    loads = Loads(lengths(rows), by_length=by_length)
+    made = loads.under_budget(budget, work_unit)
+    assert made.load <= max(budget, *(item for row in rows for item in row), 0)
+    assert (made.batches == 0) == (not any(rows))
+    assert made.load <= budget or any(item == made.load for row in rows for item in row)
+    assert 0 < made.efficiency <= 1
+
+
+def test_sorted_text_fills_a_budget() -> None:
+    plain = novel(500)
+    by_length = Loads(plain.lengths, by_length=True)
+    ratio = by_length.under_budget(20_000, 500).efficiency / plain.under_budget(20_000, 500).efficiency
+    assert ratio > 1.5
+    assert by_length.under_budget(20_000, 100).batches < plain.under_budget(20_000, 100).batches
 
 
 def test_without_lengths_the_load_is_the_batch_size() -> None:

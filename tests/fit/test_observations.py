@@ -80,7 +80,7 @@ def test_what_was_not_measured_is_allocated_times_the_worst_slack() -> None:
     assert found.allocated
     assert found.allocated.at(10_000) == pytest.approx(line(10_000))
     assert found.remarks == (
-        "what the batches need was not measured: allocated memory and the worst slack stand in",
+        "what the batches need was not measured: allocated memory and the worst slack are used instead",
     )
 
 

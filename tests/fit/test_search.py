@@ -99,7 +99,7 @@ def planned(run: Path) -> Point:
 
 def test_the_safe_batch_is_tried_first_as_a_point_of_its_own(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    assert "the largest batch has not been tried yet" in str(read_sources([run]).notes)
+    assert "the largest batch has not been tested yet" in str(read_sources([run]).notes)
     point = planned(run)
     assert read_sources([run]).rows[-1].point == point.point_id
     (trial,) = trials(run)
@@ -374,7 +374,7 @@ def test_the_command_prints_the_number_of_the_point_and_says_what_was_found(
     assert search.main() == 0
     out, err = capsys.readouterr()
     assert out == ""
-    assert " held: needed " in err
+    assert " fits in " in err
     (run / SEARCH_GOAL_FILE).unlink()
     assert search.main() == 1
     assert "find_max.json: No such file" in capsys.readouterr().err
@@ -410,10 +410,10 @@ def test_a_trial_that_was_killed_before_it_began_is_not_being_tried(tmp_path: Pa
     run = run_of(tmp_path)
     point = planned(run)
     write_submitted(run, "slurm", "78", first=1, last=1, role=Role.FIND, round=1)
-    assert "is being tried" in str(read_sources([run]).notes)
+    assert "is being tested" in str(read_sources([run]).notes)
     row = f"78_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"
     write_answer(run, "slurm", "accounting", row, argv=["sacct"])
     (note,) = (source for source in read_sources([run]).notes if "never began" in source)
     assert note.endswith(f"{run} {point.point_id} runs it")
     write_submitted(run, "slurm", "79", first=point.index, last=point.index, round=2)
-    assert "is being tried" in str(read_sources([run]).notes), "resumed"
+    assert "is being tested" in str(read_sources([run]).notes), "resumed"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.outcome.timing import elapsed_s, moment, task_s
+from jobkit.core.units import moment
+from jobkit.outcome.timing import elapsed_s, task_s
 from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.schedulers.types import Accounted

@@ -16,6 +16,7 @@ from jobkit.outcome.trials import (
     Trial,
     answers,
     describe_trials,
+    memory_of,
     settled_trials,
     trial_id,
     trials,
@@ -31,8 +32,9 @@ TRIED = Trial(
     bound_bytes=15.9 * GIB,
     memory=ALLOCATOR,
 )
-WITHIN = "batch_size 1,245 within 16.00 GiB of the allocator, the CUDA context on top"
-OF_PROCESS = "batch_size 1,245 within 16.00 GiB of the process"
+BATCH = "batch_size 1,245"
+LIMIT = "16.00 GiB of allocator memory (plus the CUDA context)"
+PROCESS_LIMIT = "16.00 GiB of process memory"
 
 
 def write(run: Path, *found: Trial, tail: str = "") -> Path:
@@ -63,25 +65,35 @@ def test_a_run_without_trials(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("trial", "sentence"),
     [
-        (Trial(message="too few"), "the largest batch was not tried: too few"),
-        (TRIED, f"{WITHIN} is being tried"),
-        (replace(TRIED, message="run it"), f"{WITHIN} never began: run it"),
+        (Trial(message="too few"), "the largest batch was not tested: too few"),
+        (TRIED, f"{BATCH} is being tested for {LIMIT}"),
+        (replace(TRIED, message="run it"), f"{BATCH}, to be tested for {LIMIT}, never began: run it"),
         (
             replace(TRIED, outcome=Outcome.OK, measured_bytes=int(15.5 * GIB)),
-            f"{WITHIN} held: needed 15.50 GiB, predicted 15.00 GiB (-3.2%)",
+            f"{BATCH} fits in {LIMIT}: needed 15.50 GiB, predicted 15.00 GiB (-3.2 %)",
         ),
         (
             replace(TRIED, outcome=Outcome.OK, measured_bytes=17 * GIB, memory=PROCESS),
-            f"{OF_PROCESS} did not hold: needed 17.00 GiB, predicted 15.00 GiB (-11.8%)",
+            f"{BATCH} does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %)",
         ),
-        (replace(TRIED, outcome=Outcome.GPU_OOM), f"{WITHIN} was tried and ended as gpu_oom"),
+        (replace(TRIED, outcome=Outcome.GPU_OOM), f"{BATCH} was tested for {LIMIT} and ended as gpu_oom"),
+        (
+            replace(TRIED, memory=memory_of(False, 4)),  # noqa: FBT003 - as above
+            f"{BATCH} is being tested for {LIMIT.replace(' (', ' of each of 4 workers (')}".replace(
+                "xt)", "xts)"
+            ),
+        ),
+        (
+            replace(TRIED, memory=memory_of(True, 4)),  # noqa: FBT003 - as above
+            f"{BATCH} is being tested for {PROCESS_LIMIT} of the 4 workers together",
+        ),
         (
             replace(TRIED, outcome=Outcome.OK),
-            f"{WITHIN} ran to its end, and what it needed was not measured",
+            f"{BATCH} was tested for {LIMIT} and ended as ok, but its memory was not measured",
         ),
         (
             replace(TRIED, outcome=Outcome.LOST, killed=True),
-            f"{WITHIN} was tried and killed, most likely for its memory",
+            f"{BATCH} was tested for {LIMIT}, and was killed, most likely for its memory",
         ),
     ],
 )

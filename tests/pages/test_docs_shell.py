@@ -1,4 +1,4 @@
-"""The shell blocks of README.md and docs/, run by bash in a folder where the README's world exists.
+"""The shell blocks of README.md and docs/, run by bash: README.md in a new folder, docs/ in a checkout.
 
 The blocks of a page run in order, and each begins in the folder where the one before ended. Output
 that a page shows is compared: the rest of a ``console`` block, and a ``text`` block that follows a
@@ -126,17 +126,24 @@ class World:
         sites.mkdir(parents=True)
         (mine,) = blocks(page("templates-and-sites.md"), "yaml site")
         (sites / "mine.yaml").write_text(mine, encoding="utf-8")
-        self.write_letters()
+        self.write_letters(self.folder)
+        self.write_letters(self.newcomer)
         self.link_programs()
         self.run_sweep()
 
-    def write_letters(self) -> None:
+    @property
+    def newcomer(self) -> Path:
+        """The new folder in which the README begins: with the user's own text, without a checkout."""
+        return self.folder / "newcomer"
+
+    def write_letters(self, folder: Path) -> None:
         """Write the README's own spec, with the light workload in place of the tagger, and a text for it."""
+        folder.mkdir(exist_ok=True)
         (body,) = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "yaml")
         spec = yaml.safe_load(body)
         spec |= {"workload": "count", "repeats": 1, "resources": spec["resources"] | {"gpus": 0}}
-        (self.folder / "letters.yaml").write_text(json.dumps(spec), encoding="utf-8")
-        text = self.folder / spec["text"]
+        (folder / "letters.yaml").write_text(json.dumps(spec), encoding="utf-8")
+        text = folder / spec["text"]
         text.parent.mkdir()
         paragraphs = [f"Letter {n} came{' by the evening post' * (n % 7)}." for n in range(300)]
         text.write_text("\n\n".join(paragraphs), encoding="utf-8")
@@ -211,7 +218,7 @@ def test_the_shell_blocks_of_a_page_run(path: Path, request: pytest.FixtureReque
     if any(re.search(r"\bjq\b", command) for block in RUNNABLE[path] for command in block.commands):
         request.getfixturevalue("jq")
     world: World = request.getfixturevalue("world")
-    here = world.folder
+    here = world.newcomer if path.name == "README.md" and path.parent == ROOT else world.folder
     for block in RUNNABLE[path]:
         done, here = world.run(block, here)
         where = f"{path.relative_to(ROOT)}:{block.line}"
@@ -223,6 +230,13 @@ def test_the_shell_blocks_of_a_page_run(path: Path, request: pytest.FixtureReque
 def test_groups_have_effect(request: pytest.FixtureRequest) -> None:
     said = "say --dist loadgroup; see pyproject.toml on versions of pytest with which it has no effect"
     assert request.node.nodeid.endswith("@docs-shell"), said
+
+
+def test_the_readme_needs_no_file_of_a_checkout() -> None:
+    """Most users install jobkit: a command that is not run here must not name such a file either."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = [line for _, body in FENCE.findall(text) for line in body.splitlines()]
+    assert not [line for line in lines if line.startswith("jobkit ") and "sweeps/" in line]
 
 
 def test_there_is_something_to_run() -> None:

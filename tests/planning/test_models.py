@@ -227,7 +227,7 @@ def test_a_path_is_printed_only_of_what_is_there(
     shutil.copytree(tiny_model.path, copy)
     assert CliRunner().invoke(models, asked).output == f"{copy}\n"
     (copy / "en" / "ner" / "jobkit.pt").unlink()
-    with pytest.raises(JobkitError, match=r"spoilt: no en/ner/jobkit\.pt") as caught:
+    with pytest.raises(JobkitError, match=r"damaged: no en/ner/jobkit\.pt") as caught:
         models.main(asked, standalone_mode=False)
     assert f"rm -r {copy} && jobkit models build --size tiny" in caught.value.hint
     assert list_models(cache) == ()

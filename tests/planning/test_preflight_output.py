@@ -45,7 +45,7 @@ FOUND = Preflight(
     gpu_memory_bytes=24 * GIB,
     gpu_memory_named=False,
     sizes=(replace(SIZE, batch_size=1, load=941, gpu_bytes=GIB, in_spec=False, to_measure=True), SIZE),
-    settings=(Setting(params={"batch_size": 50}, load=47_050),),
+    settings=(Setting(params={"batch_size": 50}, load=47_050, batches=43, efficiency=0.279),),
 )
 
 
@@ -94,12 +94,15 @@ def test_a_text_of_one_item_a_paragraph_speaks_of_paragraphs() -> None:
 
 def test_other_knobs_have_a_list() -> None:
     settings = (
-        Setting(params={"batch_size": 50, "tokenizer_batch": 8}, load=47_050),
-        Setting(params={}, load=30_112),
+        Setting(params={"batch_size": 50, "tokenizer_batch": 8}, load=47_050, batches=1, efficiency=None),
+        Setting(params={}, load=30_112, batches=70, efficiency=0.5),
+        Setting(params={"padded_chars": 900, "order": "sorted"}, load=941, batches=9, efficiency=1, alone=1),
     )
     page = as_text(replace(FOUND, settings=settings))
-    assert "  batch_size 50, tokenizer_batch 8: load 47,050\n" in page
-    assert "  the workload as it comes: load 30,112\n" in page
+    assert "  batch_size 50, tokenizer_batch 8: 1 batch, load 47,050\n" in page
+    assert "  the workload as it comes: 70 batches, load 30,112, 50.0 % of the padded" in page
+    assert "  padded_chars 900, order sorted: 9 batches, load 941," in page
+    assert "    1 sentence is longer than that" in page
 
 
 @pytest.mark.parametrize(

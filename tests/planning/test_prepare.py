@@ -46,7 +46,9 @@ def test_auto_looks_for_sbatch_then_qsub_then_runs_here(
     monkeypatch.setenv("PATH", programs(tmp_path / "bin", *there))
     name, why = choose_scheduler("auto")
     assert name == chosen
-    assert why == ("neither sbatch nor qsub is on PATH" if chosen == "local" else f"{there[0]} is on PATH")
+    assert why == (
+        "neither sbatch nor qsub with qconf is on PATH" if chosen == "local" else f"{there[0]} is on PATH"
+    )
 
 
 def test_everything_auto_is_decided_and_nothing_is_written(spec: Path, tmp_path: Path) -> None:

@@ -98,6 +98,6 @@ def test_pythons_search_for_cycles_is_left_as_it_was(run: Path, *, on: bool) -> 
 
 def test_a_card_on_which_nothing_fits_is_not_said_to_take_anything(tmp_path: Path) -> None:
     report = render(collect([write_run(tmp_path / "run", records())]), width=200, gpu_memory_bytes=2**20)
-    assert "Largest safe batch_size: 0, by the line itself 0; " in report
+    assert "Largest safe batch_size: 0, without the safety bound: 0; " in report
     assert "Not even a batch of 1 fits: with none at all it is " in report
     assert "It needs" not in report

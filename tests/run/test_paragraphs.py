@@ -1,13 +1,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.run.paragraphs import calls, estimated_load, read_paragraphs, split_paragraphs, split_sentences
+from jobkit.fit.lengths import Lengths
+from jobkit.run.paragraphs import (
+    calls,
+    cut_by_budget,
+    estimated_load,
+    longest_sentences,
+    read_paragraphs,
+    sorted_places,
+    split_paragraphs,
+    split_sentences,
+)
 
 LINE = st.text(st.sampled_from("ab. \t\u00a0\u0085\u2028é“\x0b\x1c"), max_size=6)
 TEXT = st.lists(st.tuples(LINE, st.sampled_from(["\n", "\r\n", "\r"])), max_size=20)
@@ -69,14 +80,56 @@ def test_not_utf8_says_where_and_how_to_mend(tmp_path: Path) -> None:
 texts = st.lists(st.text(min_size=1), max_size=40)
 
 
-@given(texts, st.integers(1, 50), st.sampled_from(["load", "text"]), st.none() | st.integers(1, 9))
+@given(texts, st.integers(1, 50), st.sampled_from([True, False]), st.none() | st.integers(1, 9), st.randoms())
 def test_every_paragraph_is_called_once(
-    paragraphs: list[str], size: int, order: str, cap: int | None
+    paragraphs: list[str],
+    size: int,
+    largest_first: bool,  # noqa: FBT001 - given by hypothesis
+    cap: int | None,
+    random: Random,
 ) -> None:
-    made = calls(paragraphs, size, order=order, cap=cap)
-    back = [text for call in sorted(made, key=lambda call: call.first) for text in call.paragraphs]
-    assert back == paragraphs
+    places = random.sample(range(len(paragraphs)), len(paragraphs))
+    made = calls(paragraphs, size, cap=cap, largest_first=largest_first, places=places)
+    back = {place: text for call in made for place, text in zip(call.items, call.paragraphs, strict=True)}
+    assert back == dict(enumerate(paragraphs))
+    assert sum(len(call.paragraphs) for call in made) == len(paragraphs)
     assert all(len(call.paragraphs) <= size for call in made)
+
+
+@given(st.lists(st.integers(0, 50), max_size=40), st.none() | st.integers(1, 9))
+def test_paragraphs_are_sorted_within_windows(longest: list[int], window: int | None) -> None:
+    places = sorted_places(longest, window)
+    assert sorted(places) == list(range(len(longest)))
+    size = window or len(longest) or 1
+    for start in range(0, len(longest), size):
+        part = places[start : start + size]
+        assert set(part) == set(range(start, min(start + size, len(longest))))
+        assert [longest[place] for place in part] == sorted((longest[place] for place in part), reverse=True)
+
+
+@given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
+def test_a_budget_cuts_into_as_few_batches_as_the_order_allows(lengths: list[int], budget: int) -> None:
+    sizes = cut_by_budget(lengths, budget)
+    assert sum(sizes) == len(lengths)
+    at = 0
+    for size in sizes:
+        batch, after = lengths[at : at + size], lengths[at : at + size + 1]
+        assert size == 1 or size * max(batch) <= budget
+        assert at + size == len(lengths) or len(after) * max(after) > budget
+        at += size
+
+
+def test_lengths_are_those_of_the_plan_if_they_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "lengths.json"
+    paragraphs = ["One two. Three.", "Four."]
+    by_punctuation = [len("One two."), len("Four.")]
+    assert longest_sentences(paragraphs, None) == by_punctuation
+    one, none = Lengths(paragraphs=((1,),)), Lengths.unknown(2)
+    for text in ("", "[1]", one.to_json(), none.to_json()):
+        path.write_text(text)
+        assert longest_sentences(paragraphs, path) == by_punctuation
+    path.write_text(Lengths(paragraphs=((7, 9), ())).to_json())
+    assert longest_sentences(paragraphs, path) == [9, 0]
 
 
 def test_a_sentence_cap_bounds_the_estimate() -> None:
@@ -87,11 +140,11 @@ def test_a_sentence_cap_bounds_the_estimate() -> None:
 
 def test_the_calls_go_by_load_or_as_the_text_stands() -> None:
     paragraphs = ["one", "twelve", "seven"]
-    ordered = {
-        order: [call.first for call in calls(paragraphs, 1, order=order, cap=None)]
-        for order in ("load", "text")
-    }
-    assert ordered == {"load": [1, 2, 0], "text": [0, 1, 2]}
+    ordered = [
+        [call.first for call in calls(paragraphs, 1, largest_first=first, cap=None)]
+        for first in (True, False)
+    ]
+    assert ordered == [[1, 2, 0], [0, 1, 2]]
 
 
 @pytest.mark.parametrize(

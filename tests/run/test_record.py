@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.records import Batch, Job
-from jobkit.run.record import Measured, Task, Try, quantile, shares, summarise
+from jobkit.run.record import Measured, Task, Try, percentile, shares, summarise
 from tests.support.builders import point
 
 
@@ -30,8 +30,8 @@ def batch(seconds: float, *, items: int = 3, padded: int | None = 200) -> Batch:
 def test_quantiles_agree_with_the_standard_library(values: list[float]) -> None:
     ordered = sorted(values)
     expected = statistics.quantiles(ordered, n=20, method="inclusive")
-    assert quantile(ordered, 0.5) == pytest.approx(statistics.median(ordered))
-    assert quantile(ordered, 0.95) == pytest.approx(expected[-1])
+    assert percentile(ordered, 0.5) == pytest.approx(statistics.median(ordered))
+    assert percentile(ordered, 0.95) == pytest.approx(expected[-1])
 
 
 def test_a_summary_of_two_batches() -> None:

@@ -327,7 +327,7 @@ def test_a_worker_that_runs_out_of_gpu_memory_leaves_the_load(tmp_path: Path) ->
 def test_each_call_is_handed_out_once_in_order_to_whoever_is_free(
     calls: int, workers: int, data: st.DataObject
 ) -> None:
-    todo = [Call(first, ("a",)) for first in range(calls)]
+    todo = [Call((first,), ("a",)) for first in range(calls)]
     queue = Queue(deque(todo), 60)
     handed = [call for worker in range(workers) if (call := queue.next_call(worker, 0.0))]
     while queue.running:
@@ -340,7 +340,7 @@ def test_each_call_is_handed_out_once_in_order_to_whoever_is_free(
 
 @pytest.mark.parametrize(("longest_s", "limit_s"), [(0.0, 60.0), (2.0, 60.0), (5.0, 5.0 * HANG_FACTOR)])
 def test_a_call_hangs_after_the_larger_of_two_times(longest_s: float, limit_s: float) -> None:
-    queue = Queue(deque([Call(0, ("a", "b"))]), 60, longest_s=longest_s)
+    queue = Queue(deque([Call((0,), ("a", "b"))]), 60, longest_s=longest_s)
     queue.next_call(3, 100.0)
     queue.refuse_hang(100.0 + limit_s)
     with pytest.raises(TryFailed, match=r"worker 3 .* batch of 2 paragraphs for \d+ s") as caught:

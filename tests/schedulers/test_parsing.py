@@ -7,14 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers.parsing import (
-    bytes_of,
-    expand_tasks,
-    no_such,
-    refusal,
-    seconds_of,
-    task_ranges,
-)
+from jobkit.schedulers.parsing import bytes_of, expand_tasks, refusal, seconds_of, task_ranges
+from jobkit.schedulers.survey import no_such
 
 TASKS = st.lists(st.integers(1, 10_000), min_size=1, unique=True).map(sorted)
 

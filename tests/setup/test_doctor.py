@@ -10,9 +10,9 @@ import pytest
 
 from jobkit.planning.resolve import Options
 from jobkit.setup import doctor
+from jobkit.setup.ask_site import ask_site
 from jobkit.setup.doctor_case import Case, open_case
 from jobkit.setup.findings import Finding, Status
-from jobkit.setup.survey import ask_site
 from tests.fakes.cluster import FakeCluster
 
 COUNT = "name: mine\nworkload: count\ntext: a.txt\nrepeats: 1\n"

@@ -49,7 +49,7 @@ def test_refusals_name_what_would_work(tmp_path: Path) -> None:
         load_site(str(path), "slurm")
     assert f"{path}:2:12: scheduler: 'pbs'" in caught.value.message
     assert f"{path}:3:1: queu: no such key; did you mean 'queue'?" in caught.value.message
-    assert caught.value.message.startswith(f"{path} has faults\n")
+    assert caught.value.message.startswith(f"{path} has errors\n")
 
 
 def test_the_words_of_schedulers_name_the_key_of_a_site(tmp_path: Path) -> None:

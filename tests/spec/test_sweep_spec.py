@@ -51,6 +51,33 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "phrase"),
+    [
+        ("sweep: {padded_chars: [9], batch_size: [1]}", "2:9", "batch_size cuts the same batches"),
+        ("sweep: {padded_chars: 9, paragraphs_per_call: 1}", "2:9", "paragraphs_per_call cuts"),
+        ("sweep: {zip: {padded_chars: [9], sentences_per_ner_batch: [1]}}", "2:15", "sentences_per_ner"),
+        ("sweep: {include: [{padded_chars: 9, batch_size: 1}]}", "2:20", "sweep.include.0.padded_chars: "),
+        ("sweep: {order: sideways}", "2:9", "'sideways': should be one of load, text, sorted"),
+        ("sweep: {workers: many}", "2:9", "'many': should be a whole number above 0"),
+    ],
+)
+def test_knobs_that_contradict_each_other(tmp_path: Path, text: str, place: str, phrase: str) -> None:
+    (fault,) = refused(tmp_path, f"name: x\n{text}\n")
+    assert fault.startswith(f"{place}: ")
+    assert phrase in fault
+
+
+def test_order_and_budget_are_knobs_and_keys(tmp_path: Path) -> None:
+    for text in (
+        "sweep: {padded_chars: [9, 10], order: [load, sorted], work_unit: [5, 9]}\nsort_window: 7",
+        "order: sorted\nsort_window: 3\nsweep: {include: [{padded_chars: 9}, {batch_size: 1}]}\nwork_unit: 4",
+    ):
+        path = tmp_path / "spec.yaml"
+        path.write_text(f"name: x\n{text}\n")
+        load_spec(path)
+
+
 def test_the_words_of_schedulers_name_the_key(tmp_path: Path) -> None:
     text = "name: x\nmemory: 1G\nresources: {partition: g, h_rt: 1, nodes: 2, throttle: 3, job-name: y}\n"
     assert refused(tmp_path, text, "time=3") == [

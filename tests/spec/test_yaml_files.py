@@ -7,6 +7,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.paths import shipped_folder
 from jobkit.spec.yaml_files import as_yaml, raise_faults, read_document, validated
 
 
@@ -53,6 +54,26 @@ def test_a_pipe_that_a_shell_made_is_read() -> None:
         with os.fdopen(writing, "w") as stream:
             stream.write("name: x\n")
         assert read_document(Path(f"/dev/fd/{reading}")).data == {"name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("sweeps/demo.yaml", "mkdir -p sweeps && cp {shipped} sweeps/demo.yaml"),
+        ("demo.yaml", "copy it: cp {shipped} demo.yaml"),
+        ("mine.yaml", "name a YAML file that exists"),
+        ("jobkit.schema.json", "name a YAML file that exists"),
+        ("here/demo.yaml", "name a YAML file that exists"),
+    ],
+)
+def test_a_missing_spec_that_jobkit_ships_can_be_copied(
+    path: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("here/demo.yaml").mkdir(parents=True)
+    with pytest.raises(JobkitError) as caught:
+        read_document(Path(path))
+    assert hint.format(shipped=shipped_folder("sweeps") / "demo.yaml") in caught.value.hint
 
 
 def test_an_override_is_named_as_it_was_typed(tmp_path: Path) -> None:
@@ -139,8 +160,8 @@ def test_the_faults_of_a_file_that_another_names_are_counted_once(tmp_path: Path
     with pytest.raises(JobkitError) as caught:
         raise_faults(document, "read the docs")
     assert caught.value.message.splitlines() == [
-        f"{outer}: 1 fault, nothing was done",
-        f"  {outer}:2:8: spare: {inner} has faults",
+        f"{outer}: 1 error; nothing was submitted",
+        f"  {outer}:2:8: spare: {inner} has errors",
         f"    {inner}:1:1: name: missing",
         f"    {inner}:1:1: nmae: no such key; did you mean 'name'?",
     ]

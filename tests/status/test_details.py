@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jobkit.core.job_files import Begin, Exit
 from jobkit.core.records import Job, Outcome
-from jobkit.outcome.timing import moment
+from jobkit.core.units import moment
 from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles
 from jobkit.schedulers.types import Accounted, State

@@ -18,7 +18,7 @@ from jobkit.core.job_files import Exit
 from jobkit.core.layout import JOURNAL_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_moment
-from jobkit.outcome.log_text import is_fault
+from jobkit.outcome.log_outcome import is_fault
 from jobkit.outcome.logs import find_log
 from jobkit.status import follow_log
 from jobkit.status.follow_log import ErrorFilter, print_log, show

@@ -72,7 +72,7 @@ def driven(tmp_path: Path, points: list[Point]) -> Iterator[Path]:
 def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reason(
     driven: Path, points: list[Point], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with progress_bars.Progress(driven, points) as progress:
+    with progress_bars.ProgressBars(driven, points) as progress:
         progress.tick(points[0])
         begin(driven, points[0])
         write_batches(driven, points[0], [batch(0)])
@@ -94,7 +94,7 @@ def test_a_run_folder_is_read_no_more_often_than_is_cheap(
     readings: list[float] = []
     clock = iter((100.0, 100.0, 103.0, 103.0, 129.0, 131.0, 131.0, 131.5, 131.5))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    progress = progress_bars.Progress(driven, points)
+    progress = progress_bars.ProgressBars(driven, points)
     monkeypatch.setattr(progress, "_read", lambda **_: readings.append(0))
     for _ in range(3):  # a reading takes 3 s, so the next is due 27 s after it
         progress.tick(points[0])
@@ -104,7 +104,7 @@ def test_a_run_folder_is_read_no_more_often_than_is_cheap(
 def test_a_try_from_before_a_point_was_submitted_again_is_old(driven: Path, points: list[Point]) -> None:
     end(driven, points[0], Outcome.BUG)
     (before,) = read_standings([driven])
-    with progress_bars.Progress(driven, points[:1], before) as progress:
+    with progress_bars.ProgressBars(driven, points[:1], before) as progress:
         assert progress.refresh(before) == {1}
         end(driven, points[0], number=2)
         assert progress.refresh(*read_standings([driven])) == set()
@@ -117,7 +117,7 @@ def test_it_waits_as_long_as_a_point_is_to_come_and_more_and_more_seldom(
     seen = [a_run([a_point(1, standing)]) for standing in (WAITING, RUNNING, UNSETTLED)]
     done = a_run([a_point(1, Standing.DONE, Outcome.OK)])
     monkeypatch.setattr(time, "sleep", slept.append)
-    monkeypatch.setattr(progress_bars, "ask_accounting", lambda _: None)
+    monkeypatch.setattr(progress_bars, "record_accounting", lambda _: None)
     looks = iter([*seen, done, done])
     monkeypatch.setattr(progress_bars, "read_standings", lambda _, **__: [next(looks)])
     progress_bars.until_done(tmp_path, points[:1], Policy())

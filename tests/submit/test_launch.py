@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.commands.run.sweep import sweep as sweep_command
 from jobkit.core.errors import JobkitError
 from jobkit.planning.prepare import Options, Prepared, prepare
 from jobkit.submit import launch
@@ -64,7 +65,7 @@ def test_here_it_is_a_matter_of_hours(overrides: tuple[str, ...], hours: float) 
 
 
 def test_the_points_are_counted_with_their_repeats() -> None:
-    assert launch.headline(ready()).startswith("15 points (5 settings x 3) of count on slurm, site slurm-def")
+    assert launch.headline(ready()).startswith("15 points (5 settings x 3) of count on slurm (from --sch")
 
 
 @pytest.fixture
@@ -97,8 +98,21 @@ def test_a_dry_run_reports_what_would_be_refused(
     cluster.add("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
     page = launch.preview(ready())
     assert page.splitlines()[-2].startswith("#   sbatch --parsable --array=1-15%4")
-    assert "without --dry-run this is refused" in capfd.readouterr().err
+    assert "the scheduler would refuse this sweep: " in capfd.readouterr().err
+    assert "# 15 points: 5 settings, 3 repeats; workload count; device cpu" in page.splitlines()
+    assert "# scheduler slurm (from --scheduler), site slurm-default" in page.splitlines()
     assert not Path("runs").exists()
+
+
+def test_a_dry_run_ends_with_what_would_be_refused(
+    cluster: Programs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The message comes first, and again after the script, which scrolls the first away."""
+    cluster.add("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
+    argv = ["spec.yaml", "--dry-run", "--scheduler", "slurm"]
+    assert sweep_command.main(argv, standalone_mode=False) == 0
+    messages = capfd.readouterr().err
+    assert messages.count("the scheduler would refuse this sweep: ") == 2
 
 
 def test_what_to_type_next_is_named(cluster: Programs, capfd: pytest.CaptureFixture[str]) -> None:

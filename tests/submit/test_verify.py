@@ -177,7 +177,7 @@ def test_what_is_being_tried_is_not_submitted_again(
     before = unlocked(run)
     capsys.readouterr()
     assert verify.verify(run, memory=None) == 5, "its job runs"
-    assert f"batch_size {point.numbers['batch_size']} is being tried already" in capsys.readouterr().out
+    assert f"batch_size {point.numbers['batch_size']} is being tested already" in capsys.readouterr().out
     assert unlocked(run) == before
     assert len(queue.called("sbatch")) == 1
     row = f"77_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"
@@ -199,6 +199,6 @@ def test_what_cannot_be_predicted_is_no_job(
     write_record(run, replace(record(last), memory=Memory(maxrss_bytes=GIB // 100)))
     before = unlocked(run)
     assert verify.verify(run, memory=None) == 4
-    assert "the largest batch was not tried: memory does not grow with the load" in capsys.readouterr().out
+    assert "the largest batch was not tested: memory does not grow with the load" in capsys.readouterr().out
     assert not queue.called("sbatch")
     assert unlocked(run) == before

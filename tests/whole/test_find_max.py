@@ -80,7 +80,7 @@ def test_the_batch_that_is_found_holds_and_the_next_is_not_run(tmp_path: Path, w
     assert trial.held, trial
     assert 0.9 * CAPACITY < here.rss(f"batch_size-{trial.batch_size}-verify") <= CAPACITY
     assert abs(trial.error or 1) < 0.05
-    assert f"batch_size {trial.batch_size} within 150.0 MiB of the process held: needed" in done.stdout
+    assert f"batch_size {trial.batch_size} fits in 150.0 MiB of process memory: needed" in done.stdout
     assert [point.point.numbers["batch_size"] for point in read_run(here.run).points] == [
         *(5, 10, 15, 20),
         trial.batch_size,
@@ -96,7 +96,7 @@ def test_where_it_fails_a_smaller_one_holds(tmp_path: Path) -> None:
     assert (first.outcome, second.held) == (Outcome.RAM_OOM, True)
     assert second.load <= 0.95 * first.load
     assert [line["held"] for line in here.ledger()] == [False, True]
-    tried = f"batch_size {first.batch_size} within 150.0 MiB of the process was tried"
+    tried = f"batch_size {first.batch_size} was tested for 150.0 MiB of process memory"
     assert f"{tried} and ended as ram_oom" in (done.stdout)
     assert "resources.memory=SIZE" not in done.stdout, "it is an answer, and nothing to mend"
 
@@ -109,14 +109,14 @@ def test_without_the_wish_to_verify_nothing_more_is_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (trial,) = trials(here.run)
     assert (trial.held, trial.capacity_bytes) == (True, CAPACITY)
-    assert done.stdout.startswith(f"batch_size {trial.batch_size} within 150.0 MiB of the process held")
+    assert done.stdout.startswith(f"batch_size {trial.batch_size} fits in 150.0 MiB of process memory")
     done = here.jobkit("verify", here.run, "--memory", "100MiB")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [trial.index for trial in trials(here.run)] == [5, 6]
     assert len(done.stdout.splitlines()) == 1
     done = here.jobkit("verify", here.run, "--memory", "1MiB")
     assert done.returncode == 4
-    assert done.stdout == "the largest batch was not tried: not even a batch of 1 fits\n"
+    assert done.stdout == "the largest batch was not tested: not even a batch of 1 fits\n"
     again = here.jobkit("verify", here.run, "--memory", "1MiB")
     assert (again.returncode, again.stdout) == (4, done.stdout)
 
@@ -185,7 +185,7 @@ def test_by_hand_it_does_the_same_and_ends_well(tmp_path: Path) -> None:
     assert process.returncode == 0, said
     (trial,) = trials(run.dir)
     assert trial.held
-    assert "find_max: batch_size 2 within 2.10 GiB of the process held" in said
+    assert "find_max: batch_size 2 fits in 2.10 GiB of process memory" in said
 
 
 def test_where_all_is_done_nothing_is_run(tmp_path: Path) -> None:
@@ -193,4 +193,4 @@ def test_where_all_is_done_nothing_is_run(tmp_path: Path) -> None:
     append_line(run.dir / TRIALS_FILE, to_json(Trial(message="too few")))
     process = run.follow()
     said, _ = process.communicate(timeout=DEADLINE_S)
-    assert (process.returncode, said) == (0, "find_max: the largest batch was not tried: too few\n")
+    assert (process.returncode, said) == (0, "find_max: the largest batch was not tested: too few\n")

@@ -345,4 +345,4 @@ def test_a_run_folder_that_was_moved_says_so(tmp_path: Path) -> None:
     moved = run.dir.rename(run.dir.with_name("moved"))
     done = subprocess.run(["bash", moved / "job.sh", "1"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert f"the run folder is not at {run.dir} any more" in done.stderr
+    assert f"the run folder is no longer at {run.dir}" in done.stderr

@@ -103,8 +103,8 @@ def _words(options: Options) -> Iterator[str]:
 def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     """Yield the findings, each as soon as it is known."""
     from jobkit.setup import doctor, doctor_job
+    from jobkit.setup.ask_site import ask_site
     from jobkit.setup.doctor_case import with_gpus
-    from jobkit.setup.survey import ask_site
 
     yield from (before := list(doctor.opening(case)))
     survey = ask_site(case.scheduler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from jobkit.core import terminal
 
 @click.command("init", short_help="Write a site file and a first spec.")
 @click.argument("folder", metavar="[DIR]", type=click.Path(file_okay=False, path_type=Path), default=".")
-@scheduler_option
+@partial(scheduler_option, default="the one on this machine")
 @click.option(
     "--site-file",
     "site",

@@ -15,7 +15,7 @@ from jobkit.core.units import parse_size
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
 @set_option
 @click.option("--fast", is_flag=True, help="Estimate lengths from punctuation, without model and torch.")
-@gpu_memory_option()
+@gpu_memory_option("The GPU memory that the chosen batch sizes must fit, such as 32GiB.")
 @json_option
 def preflight(
     spec: Path, overrides: tuple[str, ...], fast: bool, gpu_memory: str | None, as_json: bool

@@ -33,7 +33,7 @@ STDOUT = Path("-")
     metavar="FILE",
     help="Write to FILE, all of it or nothing, and print nothing; - is standard output.",
 )
-@gpu_memory_option()
+@gpu_memory_option("The GPU memory to estimate the largest batch for. Default: that of the measured GPU.")
 @json_option
 @click.option(
     "--plot",

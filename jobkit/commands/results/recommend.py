@@ -20,7 +20,7 @@ PERCENT = 100
 
 @click.command("recommend", short_help="Recommend batch size, GPU, time and scheduler request for a corpus.")
 @click.argument("run", type=click.Path(path_type=Path), required=False)
-@gpu_memory_option()
+@gpu_memory_option("A GPU that jobkit does not know by name, by its memory, such as 48GiB.")
 @click.option("--gpu", metavar="NAME[,NAME...]", help="GPUs by name, such as v100-32,a100-40; or all.")
 @click.option("--corpus", metavar="FILE|N", help="Your corpus: a text file, or N paragraphs.")
 @click.option(
@@ -52,7 +52,7 @@ def recommend(
     If something is not known, the output says why. See jobkit help recommend.
     """
     if gpu_memory is not None and gpu is not None:
-        raise click.UsageError("--gpu-memory and --gpu say the same: give one of them")
+        raise click.UsageError("--gpu-memory and --gpu both name the GPUs: give one of them")
     share = _share(margin)
     from jobkit.core.terminal import terminal_width
     from jobkit.planning.corpus import read_corpus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -16,9 +17,7 @@ from jobkit.core import terminal
 @shared.scheduler_option
 @shared.site_option
 @shared.runs_dir_option
-@click.option(
-    "--dry-run", is_flag=True, help="Print the job script and the submit commands; write and submit nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
 @click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
 @shared.wait_option
 @click.option("--detach", is_flag=True, help="Run a local sweep in the background and return at once.")
@@ -35,9 +34,9 @@ def sweep(
 ) -> int:
     """Run the sweep that the YAML file SPEC describes.
 
-    If this machine has a scheduler (sbatch, else qsub), the sweep becomes one array job with one task
-    for each point: jobkit checks the request, submits, and returns at once. Without a scheduler the
-    points run here, one at a time, and jobkit waits for them. Every run has its own folder in runs/,
+    If this machine has a scheduler (sbatch, else qsub and qconf), the sweep becomes one array job with
+    one task for each point: jobkit checks the request, submits, and returns at once. Without a scheduler
+    the points run here, one at a time, and jobkit waits for them. Every run has its own folder in runs/,
     with everything in text files.
 
     \b
@@ -61,8 +60,10 @@ def sweep(
     from jobkit.submit import guards, launch
     from jobkit.submit.resume import run_follow_up
 
+    messages: list[str] = []
+    say = partial(_say_and_keep, messages)
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
-    prepared = prepare(spec, options, build=not dry_run, say=launch.say)
+    prepared = prepare(spec, options, build=not dry_run, say=say)
 
     def check() -> None:
         if not new:
@@ -70,7 +71,8 @@ def sweep(
 
     check()
     if dry_run:
-        terminal.say(launch.preview(prepared))
+        terminal.say(launch.preview(prepared, say))
+        _repeat_refusals(messages)
         return 0
     if not runs_here(prepared.spec.scheduler):
         code = launch.on_cluster(prepared, check, wait=wait)
@@ -80,3 +82,18 @@ def sweep(
         launch.here(prepared, check)
         code = run_follow_up(prepared.run_dir) or None
     return print_table(Path(terminal.relative_path(prepared.run_dir))) if code is None else code
+
+
+def _say_and_keep(messages: list[str], message: str) -> None:
+    """Print a message, and keep it."""
+    messages.append(message)
+    shared.note(message)
+
+
+def _repeat_refusals(messages: list[str]) -> None:
+    """Print again why the sweep would be refused: the script has scrolled it away."""
+    from jobkit.core.errors import WOULD_REFUSE
+
+    for message in messages:
+        if WOULD_REFUSE in message:
+            shared.note(message)

@@ -32,7 +32,7 @@ the input by half the root of the width, which makes them of one size for every 
 torch's own scale the outputs are so alike that the tagger learns words by heart (F1 0.46)
 instead of by their letters."""
 SAVED_BATCH_SIZE = 32
-"""Stanza's own default, and what a pipeline uses unless told otherwise."""
+"""Stanza's own default, and what a pipeline uses by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be built: from which text, how large, where to, on which device."""
+    """The model to build: from which text, how large, in which folder, on which device."""
 
     folder: Path
     sample: Sample

@@ -164,7 +164,7 @@ def _plots(collected: Collected, gpu_memory_bytes: int | None) -> list[GroupPlot
 
 
 def _titles(collected: Collected) -> list[list[str]]:
-    """Return the lines above each group: those of its table, the versions only where they differ."""
+    """Return the lines above each group: those of its table, the versions only if they differ."""
     alike = len({group.versions for group in collected.by_group}) == 1
     titles = []
     for number, group in enumerate(collected.by_group):

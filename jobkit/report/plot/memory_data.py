@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
 from jobkit.core.units import format_bytes_gib
-from jobkit.fit.batch_line import BatchLine, fit_line, largest_batch
+from jobkit.fit.batch_line import BatchLine, estimate, fit_line
 from jobkit.fit.largest_batch import predict
 from jobkit.fit.loads import Loads, agreeing
 from jobkit.fit.memory_line import Fit
@@ -187,7 +187,7 @@ def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[
 
 
 def _tried(measured: Sequence[Record], tries: Sequence[Record], limit: Limit | None) -> list[Marks]:
-    """Return what became of the predictions, and what else ran out of memory."""
+    """Return the results of the predictions, and the other points that ran out of memory."""
     well = [record for record in tries if record.outcome is Outcome.OK]
     failed = [
         record for record in (*measured, *tries) if record.outcome in {Outcome.GPU_OOM, Outcome.RAM_OOM}
@@ -275,7 +275,7 @@ def memory_of_log(
     )
     if capacity_bytes is None:
         return _straight(panel, fit_line(sizes, peaks_bytes), "one size measured: a line needs two")
-    fitted = largest_batch(sizes, peaks_bytes, capacity_bytes, model_bytes=model_bytes)
+    fitted = estimate(sizes, peaks_bytes, capacity_bytes, model_bytes=model_bytes)
     panel = _straight(panel, fitted.line, fitted.reason)
     if fitted.line is None or fitted.largest is None:
         return panel

@@ -1,6 +1,6 @@
 """Draws the two panels of a group: memory against load, speed against batch size.
 
-Markers and line styles carry the meaning, so that a grey print says the same; colour only helps.
+Markers and line styles carry the meaning, so that a grey print shows the same; colour only helps.
 Every artist is labelled with what the legend calls it. matplotlib is the caller's: an ``Axes`` comes in.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SMALL = 7.0
 """Points: no text is smaller."""
 FAR = 5.0
-"""Where an axis reaches so many times beyond what was measured, both are logarithmic."""
+"""If an axis reaches this many times beyond the measurements, both are logarithmic."""
 MANY_TIMES = 20.0
 """Batch sizes that span more than this are drawn logarithmic."""
 STEPS = 200
@@ -185,13 +185,13 @@ def _scale_sizes(axes: Axes, sizes: Sequence[int]) -> None:
 
 
 def _apart(sizes: Sequence[int]) -> bool:
-    """Tell whether labels at these sizes would not run into one another."""
+    """Return whether labels at these sizes would not run into one another."""
     room = (sizes[-1] - sizes[0]) / (2 * MOST_TICKS)
     return all(after - before >= room for before, after in pairwise(sizes))
 
 
 def _legend(axes: Axes, notes: Sequence[str] = ()) -> None:
-    """Put the legend below the axes, where it hides nothing, in two columns; notes stand above it."""
+    """Put the legend below the axes, so that it hides nothing, in two columns, with the notes above it."""
     from matplotlib.transforms import ScaledTranslation
 
     handles, labels = axes.get_legend_handles_labels()

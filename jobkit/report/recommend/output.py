@@ -19,8 +19,8 @@ from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
 
 EVEN = 0.0005
 """A difference in speed that would be printed as 0.0 %."""
-MEASURED = {
-    NEED: "what the heaviest batches of each point need, by capping the allocator",
+LINE_THROUGH = {
+    NEED: "the needs of the heaviest batches of each point, measured by capping the allocator",
     ALLOCATED: "torch's allocated peaks, times the largest ratio of reserved to allocated memory",
     RAM: "the largest resident memory of each try",
 }
@@ -72,7 +72,7 @@ def _batch(advice: types.Recommendation) -> Iterator[str]:
     if advice.batch.binds:
         yield f"  The limit is {BINDS[advice.batch.binds]}."
     unmeasured = advice.batch.binds in {types.SATURATION, types.SWEEP}
-    if unmeasured and advice.batch.largest.safe_batch > chosen.batch_size:
+    if unmeasured and advice.batch.largest.safe_batch > chosen.size:
         more = f"{advice.batch.largest.safe_batch:,}"
         yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
     if advice.batch.most_workers is not None:
@@ -87,7 +87,7 @@ def _batch(advice: types.Recommendation) -> Iterator[str]:
 
 
 def _tried(sentence: str) -> str:
-    """Return what became of a trial, or why there was none."""
+    """Return the result of a trial, or why there was none."""
     return sentence[:1].upper() + sentence[1:] if sentence.startswith(NOT_TRIED) else f"Tried: {sentence}"
 
 
@@ -105,7 +105,7 @@ def _proof(advice: types.Recommendation) -> Iterator[str]:
     other = {knob for setting in advice.batch.settings for knob in setting.params} - {BATCH_SIZE}
     if largest.safe_batch == 0:
         return
-    if any(setting.batch_size == largest.safe_batch for setting in advice.batch.settings):
+    if any(setting.size == largest.safe_batch for setting in advice.batch.settings):
         yield "  This run has measured it: no test is needed."
         return
     if any(len({setting.params.get(knob) for setting in advice.batch.settings}) > 1 for knob in other):
@@ -119,7 +119,7 @@ def _proof(advice: types.Recommendation) -> Iterator[str]:
 
 
 def _memory_option(size_bytes: float) -> str:
-    """Return the option of ``jobkit verify`` for so much of the allocator, in whole MiB, rounded down."""
+    """Return the option of ``jobkit verify`` for this much allocator memory, in whole MiB, rounded down."""
     return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
 
 
@@ -158,10 +158,10 @@ def _largest(advice: types.Recommendation) -> Iterator[str]:
         yield f"  Largest safe batch{with_}: not known, because {largest.reason}."
         yield from _lines_of_others(advice)
         return
-    yield f"  Largest safe: batch_size {largest.safe_batch:,}{with_} on {where}, {_ended(largest)}."
+    yield f"  Largest safe: {largest.knob} {largest.safe_batch:,}{with_} on {where}, {_ended(largest)}."
     yield from _lines_of_others(advice)
     yield f"    {_room(advice)}"
-    yield f"    Measured was {MEASURED[advice.measured.kind]}."
+    yield f"    The line is through {LINE_THROUGH[advice.measured.kind]}."
     if advice.batch.leave_largest_out is not None:
         missed = f"{100 * advice.batch.leave_largest_out:+.1f} %"
         yield f"    Without its largest point the line would have missed it by {missed}."
@@ -171,15 +171,15 @@ def _lines_of_others(advice: types.Recommendation) -> Iterator[str]:
     """Yield the largest batch for each other value of the other knobs."""
     for line in advice.batch.lines:
         largest = line.largest
-        safe = f"batch_size {largest.safe_batch:,}, {_ended(largest)}"
-        values = f"With {line.others}" if line.others else "Where the other knobs had no effect"
+        safe = f"{largest.knob} {largest.safe_batch:,}, {_ended(largest)}"
+        values = f"With {line.others}" if line.others else "If the other knobs had no effect"
         yield f"    {values}: {f'not known, because {largest.reason}' if largest.reason else safe}."
 
 
 def _ended(largest: Prediction) -> str:
     if largest.saturated:
         return "which is the whole text"
-    return f"where memory ends; by the line itself {largest.largest_batch:,}"
+    return f"where memory ends; without the safety bound: {largest.largest_batch:,}"
 
 
 def _room(advice: types.Recommendation) -> str:
@@ -270,7 +270,7 @@ def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str
 def _wasted(request: types.Request) -> str:
     asked = format_memory(request.asked_memory_bytes)
     share = 1 - (request.used_memory_bytes or 0) / request.asked_memory_bytes
-    return f"The sweep asked for {asked}: {_percent(max(0.0, share))} of it lay idle."
+    return f"The sweep asked for {asked}: {_percent(max(0.0, share))} of it was unused."
 
 
 def _lines(lines: types.Lines) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import CPU, Value
+from jobkit.core.knobs import CPU, PADDED_CHARS, Value
 from jobkit.core.records import BATCH_SIZE, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
@@ -24,7 +24,7 @@ from jobkit.spec.sweep_spec import Resources
 
 FIND_THEM = "jobkit preflight SPEC --set text=FILE finds them"
 LONGER = 10
-"""A corpus so many times the measured text asks for more RAM than was measured."""
+"""A corpus of this many times the measured text may need more RAM than was measured."""
 
 
 def cautions(
@@ -35,7 +35,7 @@ def cautions(
     Parameters
     ----------
     material, wishes
-        What lies in the run folder, and what the user asks.
+        The data of the run folder, and the user's options.
     evidence
         What was measured of memory.
     batch
@@ -51,9 +51,10 @@ def cautions(
     spans = [speed.span_of(record) for record in material.records]
     if shared := speed.overlap_words(spans, speed.overlaps(spans)):
         notes.append(shared)
-    if largest.safe_batch > (there := paragraphs(material.records)):
+    there = paragraphs(material.records)
+    if largest.knob == BATCH_SIZE and largest.safe_batch > there:
         text = f"the text has only {format_count(there, 'paragraph')}"
-        notes.append(f"{text}, so a larger batch cannot be exercised on it")
+        notes.append(f"{text}, so a larger batch cannot be tested on it")
     if material.to_come or material.failed:
         to_come = f"{format_count(material.to_come, 'point')} {'is' if material.to_come == 1 else 'are'}"
         notes.append(f"{to_come} still to come and {material.failed} failed")
@@ -67,7 +68,7 @@ def paragraphs(records: Sequence[Record]) -> int:
 
 def _unsafe(chosen: Speed, largest: Prediction) -> str:
     """Return a warning that the setting ran, but a later run may not."""
-    safe = f"batch_size {largest.safe_batch:,}" if largest.safe_batch else "not even a batch of 1"
+    safe = f"{largest.knob} {largest.safe_batch:,}" if largest.safe_batch else "not even a batch of 1"
     return (
         f"{chosen.setting} ran, and yet takes more than is safe ({safe} is), as all measured settings do: "
         "a later run may end out of memory"
@@ -87,7 +88,7 @@ def _of_corpus(material: RunData, corpus: Corpus | None, chosen: Speed, largest:
     if corpus is None:
         return []
     notes = []
-    batch, name = chosen.batch_size, corpus.name
+    batch, name = chosen.size if largest.knob == BATCH_SIZE else 0, corpus.name
     if corpus.loads is None and name:
         notes.append(f"the longest items of {name} are not known, and they decide the memory: {FIND_THEM}")
     elif corpus.loads is None:
@@ -281,7 +282,7 @@ def _predicted(
         return Prediction(capacity_bytes=0, reason=why)
     capacity = evidence.allocator_bytes(gpu_bytes)
     if not evidence.load_by_batch:
-        why = f"{BATCH_SIZE} is no knob of this sweep, so there is no largest batch"
+        why = f"neither {BATCH_SIZE} nor {PADDED_CHARS} is a knob of this sweep"
         return Prediction(capacity_bytes=capacity, reason=why)
     prediction = predict(evidence, max(0.0, capacity), loads, margin=margin)
     return capped(prediction, evidence, loads, material.too_large)
@@ -300,8 +301,8 @@ def _on_gpu(gpu: GpuKind, material: RunData, own: _Memory, margin: float, chosen
 
 def _binds(chosen: Speed, speeds: Sequence[Speed], largest: Prediction) -> str | None:
     """Return what keeps the batch from being larger than the recommended one, which is safe."""
-    batch = chosen.batch_size
-    if any(setting.batch_size > batch for setting in speeds):
+    batch = chosen.size
+    if any(setting.size > batch for setting in speeds):
         return types.THROUGHPUT
     if largest.reason:
         return None

@@ -79,7 +79,7 @@ def request(material: RunData, chosen: Record, time: Duration) -> Request | None
     Parameters
     ----------
     material
-        What lies in the run folder.
+        The data of the run folder.
     chosen
         A record of the recommended setting.
     time

@@ -23,7 +23,7 @@ from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 
 def read_material(folder: Path) -> RunData:
-    """Return what lies in a run folder.
+    """Return the data of a run folder.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def read_material(folder: Path) -> RunData:
 
 
 def _ledger(records: Sequence[Record]) -> str | None:
-    """Return what became of the user's predictions of this kind in other runs, in a few words."""
+    """Return a summary of the results of the user's predictions of this kind in other runs."""
     first = next((record for record in records if record.outcome is Outcome.OK), None)
     return ledger.summary(ledger.entries(ledger_path()), first) if first else None
 

@@ -21,12 +21,12 @@ def within(speed: Speed, largest: Prediction) -> bool | None:
     """Return whether a setting stays within the bound of a prediction; ``None`` if nothing is known."""
     if largest.reason or speed.load is None:
         return None
-    return largest.saturated or (speed.batch_size <= largest.safe_batch and speed.load <= largest.safe_load)
+    return largest.saturated or (speed.size <= largest.safe_batch and speed.load <= largest.safe_load)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunData:
-    """What lies in a run folder.
+    """The data of a run folder.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class RunData:
     notes
         What could not be read.
     trials
-        What became of predictions that this run has tried, in sentences without a full stop.
+        The results of the predictions that this run has tested, in sentences without a full stop.
     too_large
-        Those of them that did not fit: what is safe lies below them.
+        Those of them that did not fit: the largest safe batch is below them.
     ledger
-        What became of what the user has tried in other runs with this workload, model, GPU and versions.
+        The results of the user's predictions in other runs with this workload, model, GPU and versions.
     """
 
     run: str
@@ -83,7 +83,7 @@ class RecommendOptions:
     gpus
         To look at; ``None`` for those of `jobkit.fit.gpus.COMMON_GPUS`.
     corpus
-        To say the time of; ``None`` for one pass of the text that was measured.
+        The corpus to estimate the time for; ``None`` for one pass of the measured text.
     margin
         Share of the memory to keep free besides what the bound keeps.
     """

@@ -126,7 +126,7 @@ def measure_needs(device: Device, heavy_batches: Iterable[Heavy], point: Measure
     """
     needs: list[Need] = []
     try:
-        for heavy in heavy_batches if point.order == "load" and device.torch else ():
+        for heavy in heavy_batches if point.order != "text" and device.torch else ():
             needs.append(_need(device, heavy, point))
             if needs[0].reserved_bytes > GRAIN_SHOWS_BYTES:
                 break

@@ -2,12 +2,13 @@
 
 Standard library only at import; torch and stanza are imported by `StanzaNer.load`.
 
-One number in Stanza means three things, so each has its own knob. ``paragraphs_per_call`` is the number
-of paragraphs that go through the pipeline together. ``sentences_per_ner_batch`` is the number of sentences
+One number in Stanza means three things, so each has its own knob. ``paragraphs_per_call`` is the number of
+paragraphs that go through the pipeline together. ``sentences_per_ner_batch`` is the number of sentences
 that the tagger pads together; they come in text order and from one call, so a call with few sentences
-limits it. ``tokenizer_batch`` is the tokenizer's batch in paragraphs. The tokenizer reads it from the
-arguments of the saved model: the pipeline's ``tokenize_batch_size`` has no effect, so this module sets it
-on the trainer.
+limits it. ``padded_chars`` takes its place: it caps sentences x characters of the longest of every NER
+batch, and of the tokenizer's batches. ``tokenizer_batch`` is the tokenizer's batch in paragraphs. The
+tokenizer reads it from the arguments of the saved model: the pipeline's ``tokenize_batch_size`` has no
+effect, so this module sets it on the trainer.
 
 Results do not depend on the batch sizes, except for rounding: in another batch a sentence is padded
 differently, kernels add in another order, and two tags with scores equal to the last digit of a 32-bit
@@ -24,9 +25,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import Knob, Value, numbers
+from jobkit.core.knobs import ORDER, PADDED_CHARS, SORTED, Knob, Value, numbers
 from jobkit.core.records import BATCH_SIZE, ModelRef
 from jobkit.run.workloads.base import Entity, Heavy, Result
+from jobkit.run.workloads.stanza_cut import SentenceCut
 from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING, columns_of, sentence_lengths
 from jobkit.run.workloads.stanza_retag import again, parts
 
@@ -37,6 +39,7 @@ PROCESSORS = "tokenize,ner"
 
 _BATCH_SIZE_IS = ("paragraphs_per_call", "sentences_per_ner_batch")
 _CUTS = (*_BATCH_SIZE_IS, "tokenizer_batch")
+_BUDGET = Knob(name=PADDED_CHARS, grows_load=True)
 _BLANK = re.compile(r"[\s\u0080-\u009f]+")
 """Characters that Stanza reads as white space, and writes as a space in a token's text."""
 _TOO_LONG = "<UNK>"
@@ -46,14 +49,16 @@ _TOO_LONG = "<UNK>"
 class StanzaNer:
     """Tag named entities with a Stanza pipeline; the module's docstring explains the knobs."""
 
-    KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE, *_CUTS)
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE, *_CUTS, _BUDGET)
     NEEDS_MODEL: ClassVar[bool] = True
 
     def __init__(self) -> None:
+        self._cut = SentenceCut()
         self._params: Mapping[str, int] = {}  # those that are whole numbers
         self._pipeline: Any = None
         self._shapes: list[tuple[int, int]] = []  # of the NER batches of a call: sentences, characters
         self._largest: dict[str, int] = {}  # by knob
+        self._tokenizer_batch = 0
         self._heaviest: tuple[int, list[Any]] = (0, [])  # load and sentences of an NER batch
 
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
@@ -84,6 +89,11 @@ class StanzaNer:
 
         torch.set_num_threads(threads)
         self._params = numbers(params)
+        self._cut = SentenceCut(
+            size=self._knob("sentences_per_ner_batch"),
+            padded_chars=self._params.get(PADDED_CHARS),
+            by_length=params.get(ORDER) == SORTED,
+        )
         self._pipeline = stanza.Pipeline(
             lang=language_of(model),
             dir=str(model),
@@ -111,6 +121,7 @@ class StanzaNer:
             If Stanza's offsets do not fit the paragraph, so that no wrong row is written.
         """
         self._shapes.clear()
+        self._cap_tokenizer(paragraphs)
         documents = self._pipeline.bulk_process(list(paragraphs))
         self._note("paragraphs_per_call", len(paragraphs))
         entities = (
@@ -152,9 +163,7 @@ class StanzaNer:
     def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
         """Tag the heaviest NER batch of these paragraphs alone, and discard the result."""
         sentences = [sentence for many in self.tokenised(paragraphs) for sentence in many]
-        size = self._knob("sentences_per_ner_batch")
-        batches = [sentences[first : first + size] for first in range(0, len(sentences), size)]
-        if batches:
+        if batches := self._cut.batches(sentences):
             self.tag_again(max(batches, key=lambda batch: len(batch) * max(map(columns_of, batch))))()
 
     def attempted_load(self) -> int:
@@ -166,6 +175,7 @@ class StanzaNer:
         """Return the sentences of each paragraph, tokenised and not tagged."""
         import stanza
 
+        self._cap_tokenizer(paragraphs)
         documents = [stanza.Document([], text=paragraph) for paragraph in paragraphs]
         tokenised = self._pipeline.processors["tokenize"].bulk_process(documents)
         return [list(document.sentences) for document in tokenised]
@@ -217,11 +227,20 @@ class StanzaNer:
     def _note(self, knob: str, size: int) -> None:
         self._largest[knob] = max(self._largest.get(knob, 0), size)
 
+    def _cap_tokenizer(self, paragraphs: Sequence[str]) -> None:
+        """Keep paragraphs x characters of the longest in the tokenizer's batches within ``padded_chars``."""
+        if budget := self._params.get(PADDED_CHARS):
+            longest = 1 + max(map(len, paragraphs), default=0)  # it pads each by one at least
+            arguments = self._pipeline.processors["tokenize"].trainer.args
+            arguments[BATCH_SIZE] = min(self._tokenizer_batch, max(1, budget // longest))
+
     def _set_up_trainers(self) -> None:
         """Set the tokenizer's batch in the arguments that it reads, and watch the batches of both models."""
+        self._cut.set_up(self._pipeline.processors["ner"])
         tokenizer = self._pipeline.processors["tokenize"].trainer
         if "tokenizer_batch" in self._params:
             tokenizer.args[BATCH_SIZE] = self._params["tokenizer_batch"]
+        self._tokenizer_batch = int(tokenizer.args[BATCH_SIZE])
         _watch(tokenizer, self._note_tokenizer_batch)
         for trainer in self._pipeline.processors["ner"].trainers:
             _watch(trainer, self._note_ner_batch)
@@ -242,7 +261,7 @@ class StanzaNer:
         rows, columns = shapes[place] if shapes else (0, 0)
         if rows * columns > self._heaviest[0]:
             first = sum(before for before, _ in shapes[:place])
-            sentences = [sentence for document in documents for sentence in document.sentences]
+            sentences = self._cut.arranged(s for document in documents for s in document.sentences)
             self._heaviest = rows * columns, sentences[first : first + rows]
 
 

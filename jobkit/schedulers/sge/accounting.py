@@ -31,7 +31,7 @@ def accounting_argv(
 ) -> tuple[str, ...]:
     """Return the one command that asks the accounting: by the name that all arrays share.
 
-    qacct takes one ``-j``: of ``-j 1,2`` it answers the 1 and says nothing of the 2, with
+    qacct takes one ``-j``: of ``-j 1,2`` it answers the 1 and ignores the 2, with
     status 0; a job name answers every job that had it (measured). For several names, that is for
     none, it is asked about all of the owner's jobs since then; it takes one owner (qacct(1), ``-o``),
     so with several about everybody's. ``-b`` is the time of the start: a start that failed has none,
@@ -93,7 +93,7 @@ def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) 
     """Return why the task ended, if the record shows it, and the figures that show it.
 
     137 is a SIGKILL by qdel, by h_rt or by h_vmem alike, and "the reason is only in the messages
-    file" (accounting(5)): so the figures are held against the limits. A qdel cannot be told
+    file" (accounting(5)): so the figures are compared with the limits. A qdel cannot be told
     from ``kill -9`` (both ``failed 100``, measured), so neither is called cancelled.
     """
     if failed in _QUEUE_ERRORS:

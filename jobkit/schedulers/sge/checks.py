@@ -13,9 +13,8 @@ from dataclasses import replace
 from functools import partial
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers.parsing import no_such
 from jobkit.schedulers.sge import survey
-from jobkit.schedulers.survey import asked_for
+from jobkit.schedulers.survey import asked_for, no_such
 from jobkit.schedulers.types import Array, Check, Request
 
 
@@ -56,7 +55,7 @@ def _queue_refusal(request: Request, answer: Completed) -> str | None:
 
 
 def _slots_refusal(request: Request, answer: Completed) -> str | None:
-    """Refuse more slots than a host of the queues has: ``-w v`` does not say what there is.
+    """Refuse more slots than a host of the queues has: ``-w v`` does not report what there is.
 
     Memory is no reason: what a job asks for may be a limit (``h_vmem``), not room on the host.
     """

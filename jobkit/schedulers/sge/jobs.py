@@ -34,7 +34,7 @@ _FLAGS: Mapping[str, tuple[State, str]] = {
 
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
-    """Return the command that submits ``script`` as one array job; its header says the rest.
+    """Return the command that submits ``script`` as one array job; its header has the rest.
 
     ``-terse`` stands on the command line, not in the header: there it may be ignored. ``-hold_jid``
     waits for all tasks of an array, whatever became of them (qsub(1)).
@@ -58,7 +58,7 @@ def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
     """Return why the controller cannot hold these arrays, ``None`` if it can or has no limit.
 
     ``max_jobs`` is for all users and ``max_u_jobs`` for each; 0 is no limit, and an array counts
-    as one job (sge_conf(5)). ``max_aj_instances`` only says how many tasks run at a time.
+    as one job (sge_conf(5)). ``max_aj_instances`` only limits how many tasks run at a time.
     """
     known = {
         name: int(most) for name, most in re.findall(r"^(max_(?:u_)?jobs)\s+(\d+)", answer, re.MULTILINE)

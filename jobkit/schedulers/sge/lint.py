@@ -95,7 +95,7 @@ _MEANT = re.compile(r"(?:\s+#\$\s*|#\s+\$\s*|\$#\s*|#[S%]\s+)(?P<rest>-[A-Za-z].
 _GPU = re.compile(r"(?i)gpu|cuda|coproc")
 _NAME = re.compile(r"\$(\w+|\{\w+\})")
 _WARNINGS = {"notify": {"USR1", "USR2"}, "s_rt": {"USR1"}}
-"""What comes before KILL, and only where it is asked for: qsub(1) ``-notify``, queue_conf(5) ``s_rt``."""
+"""What comes before KILL, and only if it is requested: qsub(1) ``-notify``, queue_conf(5) ``s_rt``."""
 _CAUGHT = frozenset({"HUP", "INT", "TERM", "USR1", "USR2"})
 _MEMORY = frozenset(
     {f"{kind}_{what}" for kind in "hs" for what in ("core", "data", "fsize", "rss", "stack", "vmem")}
@@ -133,7 +133,7 @@ def _options(line: Line) -> Iterator[Option]:
 
 
 def _shape(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
-    """Yield what is wrong with line ends, shell and folder; what is missing is told of the first line."""
+    """Yield the problems of line ends, shell and folder; a missing option is reported for the first line."""
     first = script.lines[0]
     names = {option.name for option in options}
     yield from scripts.misplaced_line_end(RULES, script)
@@ -191,7 +191,7 @@ def _folders(script: Script, options: Sequence[Option]) -> Iterator[Finding]:
 
 
 def _log(script: Script, option: Option, start: str | None) -> Iterator[Finding]:
-    """Yield why a log cannot be opened, or goes elsewhere than it says."""
+    """Yield why a log cannot be opened, or is written elsewhere than the script names."""
     host, _, path = option.value.partition(",")[0].rpartition(":")
     named = set(_NAME.findall(dirname(path)))
     if unknown := [name for name in _NAME.findall(path) if name not in FILLED_IN]:

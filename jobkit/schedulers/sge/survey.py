@@ -288,7 +288,7 @@ def _must_charge(limits: str) -> bool:
 def _keeping(answers: Answers, limits: str) -> survey.AccountingStatus:
     """Return whether accounting is on, and whether qacct can read it.
 
-    qacct reads a file, whole (qacct(1)); of a job that there is not it says ``not found``, status 1
+    qacct reads a file, whole (qacct(1)); for a job that does not exist it prints ``not found``, status 1
     (measured).
     """
     if re.search(r"^reporting_params\s.*\baccounting=false\b", _whole_lines(limits), re.MULTILINE):

@@ -18,7 +18,7 @@ COLUMNS = (
     *("JobID", "State", "ExitCode", "ElapsedRaw", "MaxRSS", "ReqMem", "AllocCPUS", "NodeList", "Reason"),
     "JobName",
 )
-"""Of the name all that is left over, for it may hold a bar; `END` stands behind it."""
+"""The name is the last column, because it may contain a bar; `END` follows it."""
 END, UNKNOWN = "End", "Unknown"
 FORMAT = f"--format={','.join((*COLUMNS, END))}"
 _FEWEST = 3
@@ -71,7 +71,7 @@ def accounting_argv(
 
 @dataclass(slots=True)
 class _Rows:
-    """What sacct says of one task: its own row, and of its steps what matters here."""
+    """What sacct reports of one task: its own row, and what matters of its steps."""
 
     own: dict[str, str]
     max_rss_bytes: int | None = None
@@ -87,11 +87,11 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
     """Return the tasks in the accounting, ``None`` if it did not answer.
 
     A task that is missing is not known *yet*: rows come up to 4.5 s late (measured). So is one that
-    has ended at an unknown time: what began and ended while slurmdbd was away is told in two parts,
+    has ended at an unknown time: what began and ended while slurmdbd was away is reported in two parts,
     and for 4 to 6 s is ``FAILED`` with status 0, whatever it ended with (measured). Of a task
     that was requeued there is one account for each time it ran, the oldest first.
 
-    Tasks that have not begun share a row, ``12_[3-5]``, and where they are cancelled it goes on
+    Tasks that have not begun share a row, ``12_[3-5]``, and if they are cancelled it goes on
     naming those that began just before: a row of a task's own counts more (measured). It comes some
     seconds later.
     """
@@ -115,7 +115,7 @@ def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
 
 
 def _row(rest: list[str]) -> dict[str, str]:
-    """Return a row's columns by their names; answers kept by an older jobkit do not tell `END`."""
+    """Return a row's columns by their names; answers kept by an older jobkit do not have `END`."""
     *others, last = rest
     name, bar, end = last.rpartition("|")
     return dict(zip((*COLUMNS[1:], END), (*others, *((name, end) if bar else (last, ""))), strict=True))
@@ -164,10 +164,10 @@ def _whole_word(word: str) -> str:
 
 
 def _over_memory(rows: _Rows) -> bool:
-    """Tell whether a failed task was killed for its memory.
+    """Return whether a failed task was killed for its memory.
 
-    Only the step may say OUT_OF_MEMORY (autosubmit#382); with ``OverMemoryKill`` no row does:
-    the task is FAILED with 0:9 and only MaxRSS above ReqMem tells (measured).
+    Only the step may report OUT_OF_MEMORY (autosubmit#382); with ``OverMemoryKill`` no row does:
+    the task is FAILED with 0:9 and only MaxRSS above ReqMem shows it (measured).
     """
     required = _required_bytes(rows.own)
     killed = rows.own["ExitCode"].endswith(":9")

@@ -13,9 +13,8 @@ import re
 from functools import partial
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers.parsing import no_such
 from jobkit.schedulers.slurm.survey import NODES, PARTITION, partitions
-from jobkit.schedulers.survey import asked_for
+from jobkit.schedulers.survey import asked_for, no_such
 from jobkit.schedulers.types import Array, Check, Request
 
 SHOW = ("sacctmgr", "-n", "-P", "show")

@@ -38,7 +38,7 @@ _WAITING = {
 
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
-    """Return the command that submits ``script`` as one array job; its header says the rest.
+    """Return the command that submits ``script`` as one array job; its header has the rest.
 
     ``afterany`` waits for all tasks of an array, whatever became of them (sbatch(1)).
     """
@@ -120,7 +120,7 @@ def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[st
 def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
     """Return the tasks in the queue, ``None`` if squeue did not answer.
 
-    squeue ends with 1 and ``Invalid job id specified`` where it is asked for one job and has
+    squeue ends with 1 and ``Invalid job id specified`` if it is asked for one job and has
     forgotten it (``MinJobAge`` after its end): nothing is left. Of several ids it drops those
     it does not know without a word (measured).
     """

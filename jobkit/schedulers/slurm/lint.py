@@ -99,12 +99,12 @@ _SHORT = {"o": "output", "e": "error", "a": "array", "D": "chdir"}
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 _LONG = ("output", "error", "array", "chdir", "signal", "open-mode", *_MEMORY)
 _SHORTEST = 3
-"""Letters by which getopt_long(3) tells these options from others."""
+"""Letters by which getopt_long(3) recognises these options."""
 ONE_DASH = (
     *("error", "exclude", "exclusive", "export", "export-file", "extra-node-info", "hint", "hold", "input"),
     *("open-mode", "output", "overcommit", "oversubscribe", "qos", "signal", "sockets-per-node"),
 )
-"""Long options that sbatch takes with one dash without a word; of the others it says that they are wrong."""
+"""Long options that sbatch takes with one dash without a word; it refuses the others as wrong."""
 _FEW_MEBIBYTES = 100
 _OF_THE_JOB = re.compile(r"%\d*[AaJj]")
 """What of a filename pattern is known only once there is a job: sbatch(1), filename pattern."""
@@ -138,7 +138,7 @@ def _alike(word: str) -> bool:
 
 
 def _shown(meant: re.Match[str]) -> bool:
-    """Tell whether a comment shows a command: ``# sbatch --array=1-3 job.sh 7``."""
+    """Return whether a comment shows a command: ``# sbatch --array=1-3 job.sh 7``."""
     return meant["word"].islower() and bool(meant["gap"]) and bool(_COMMAND.search(meant["rest"].rstrip()))
 
 
@@ -185,7 +185,7 @@ def _one_dash(asked: Sequence[Line]) -> Iterator[Finding]:
 
 
 def _variables(asked: Sequence[Line]) -> Iterator[Finding]:
-    """Yield what looks like a variable, unless single quotes say that it is none."""
+    """Yield what looks like a variable, unless it is in single quotes."""
     for line in asked:
         if _VARIABLE.search(_QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])):
             yield _finding(line, "variable")

@@ -86,7 +86,7 @@ def partitions(text: str) -> dict[str, Queue]:
 
 
 def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
-    """Return what one line says."""
+    """Return the partition of one line."""
     nodes, cpus, mebibytes = node
     # gpu:v100:2(S:0-1), gpu:2, gpu:a100_3g.20gb:4 (gres.conf(5)); sorted, so that the largest counts
     counts = re.findall(r"\bgpu(?::([^:,(\s]+))?:(\d+)", gres)
@@ -111,7 +111,7 @@ def _row(name: str, max_time: str, gres: str, state: str, *node: str) -> Queue:
 
 
 def _joined(first: Queue, other: Queue) -> Queue:
-    """Return what two lines say of the same partition."""
+    """Return the partition that two lines describe."""
     return replace(
         first,
         gpus=dict(sorted([*first.gpus.items(), *other.gpus.items()])),
@@ -129,7 +129,7 @@ def _with_seconds(max_time: str) -> str:
 
 
 def _with_access(known: Mapping[str, Queue], text: str | None) -> tuple[Queue, ...]:
-    """Return the partitions with what ``scontrol -o show partition`` says of who may use them."""
+    """Return the partitions with the users that ``scontrol -o show partition`` allows."""
     if text is None:
         return tuple(known.values())
     rows = [_pairs(line) for line in text.splitlines()]

@@ -13,7 +13,6 @@ import click
 import pytest
 
 from jobkit.commands.prepare.doctor import doctor
-from jobkit.setup import survey
 from tests.fakes.cluster import FakeCluster
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
@@ -116,7 +115,7 @@ def test_commands_that_hang(
         (programs / name).write_text("#!/bin/sh\nsleep 1000\n", encoding="utf-8")
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setattr(survey, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr("jobkit.setup.ask_site.TIMEOUT_S", 0.5)
     began = time.monotonic()
 
     assert run("spec.yaml", "--submit") == 4

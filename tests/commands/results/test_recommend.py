@@ -85,7 +85,7 @@ def test_cards_by_name_or_by_size(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "\nh100 " in out
     assert run(folder, "--gpu-memory", "3GiB", "--margin", "5%") == 0
     assert "\n3GiB " in capsys.readouterr().out
-    with pytest.raises(click.UsageError, match="say the same"):
+    with pytest.raises(click.UsageError, match="both name"):
         run(folder, "--gpu", "t4", "--gpu-memory", "3GiB")
     with pytest.raises(JobkitError, match="did you mean 't4'"):
         run(folder, "--gpu", "t44")

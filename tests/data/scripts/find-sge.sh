@@ -16,12 +16,12 @@
 #$ -l h=!(node07)
 #$ -ar 42
 #
-# Runs once the sweep stanza has ended: predicts the largest batch and tries it, at most three times.
+# Runs after the sweep stanza: predicts the largest batch and tests it, with three batches at most.
 set -euo pipefail
 
 run=/home/ada/runs/stanza-20260101-120000-beef
 python=/opt/jobkit/bin/python
-# Signals go on to the point that runs: it brings its results home.
+# Forwards signals to the running point, which copies its results home.
 child='' signalled=''
 forward() {
     signalled=$1
@@ -30,14 +30,14 @@ forward() {
 trap 'forward USR1' USR1                              # the walltime is near
 trap 'forward USR2' USR2                              # Grid Engine is about to kill the job
 trap 'forward TERM' TERM                              # cancelled, or preempted
-trap 'forward TERM' INT                               # what bash starts in the background ignores INT
-forwarding() {                                        # runs a command, so that the traps act at once
+trap 'forward TERM' INT                               # a background command of bash ignores INT
+forwarding() {                                        # runs a command in the background, so that traps run at once
     local status=0
     "$@" &
     child=$!
-    [[ -z $signalled ]] || forward "$signalled"       # it came a moment too early
+    [[ -z $signalled ]] || forward "$signalled"       # the signal came before the command started
     wait "$child" || status=$?
-    while kill -0 "$child" 2>/dev/null; do            # a trap cut the wait short: wait on
+    while kill -0 "$child" 2>/dev/null; do            # a trap interrupted the wait
         status=0
         wait "$child" || status=$?
     done
@@ -56,7 +56,7 @@ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
 export JOBKIT_RECORD='QUEUE NSLOTS'
 
-# Each turn settles the try before, and prints the number of the next point, or nothing.
+# Each call records the result of the trial before, and prints the number of the next point, or nothing.
 while [[ -z $signalled ]] && next=$("$python" -m jobkit.fit.search "$run") && [[ $next ]]; do
     forwarding bash "$run/job.sh" --point "$next" || true
 done

@@ -13,7 +13,7 @@
 #$ -l h=!(node07)
 #$ -ar 42
 #
-# Runs once the sweep stanza has ended: submits again what its policy says, or notes what is to be done.
+# Runs after the sweep stanza: submits points again as its policy says, or records what a person must do.
 set -euo pipefail
 
 run=/home/ada/runs/stanza-20260101-120000-beef

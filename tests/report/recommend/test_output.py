@@ -134,7 +134,7 @@ def test_the_largest_that_is_safe_by_memory_or_by_the_text() -> None:
     small = [replace(record, gpu=replace(GPU, total_bytes=4 * GIB)) for record in records()]
     said = text(material(small))
     assert re.search(
-        r"Largest safe: batch_size \d+ on this GPU, where memory ends; by the line itself \d+\.", said
+        r"Largest safe: batch_size \d+ on this GPU, where memory ends; without the safety bound: \d+\.", said
     )
     assert "of 4.00 GiB. The context is 0.67 GiB of it." in said
     said = text(material(small), RecommendOptions(gpus=(), margin=0.05))
@@ -201,7 +201,7 @@ def test_the_request_beside_what_it_wasted() -> None:
     said = text()
     assert "Ask the scheduler for 3 GiB and 00:05:00:" in said
     assert (
-        "2.00 GiB was used at most, x 1.2, in whole GiB. The sweep asked for 8.00 GiB: 75 % of it lay idle."
+        "2.00 GiB was used at most, x 1.2, in whole GiB. The sweep asked for 8.00 GiB: 75 % of it was unused."
         in said
     )
     assert "For one point the sweep asked for 00:10:00; the longest try took 60.0 s." in said
@@ -276,9 +276,9 @@ if __name__ == "__main__":
 
 
 def test_what_was_not_tried_is_not_called_tried() -> None:
-    of = replace(material(records()), trials=("the largest batch was not tried: too few loads",))
+    of = replace(material(records()), trials=("the largest batch was not tested: too few loads",))
     said = text(of)
-    assert "  The largest batch was not tried: too few loads.\n" in said
+    assert "  The largest batch was not tested: too few loads.\n" in said
     assert "Tried:" not in said
 
 

@@ -130,7 +130,7 @@ def test_what_is_recommended_is_safe_or_it_is_said() -> None:
     seen: list[tuple[int, str | None]] = []
     for percent in range(0, 100, 5):
         found = told(*small, wishes=RecommendOptions(gpus=(), margin=percent / 100))
-        size, safe = found.batch.recommended.batch_size, found.batch.largest.safe_batch
+        size, safe = found.batch.recommended.size, found.batch.largest.safe_batch
         seen.append((size, found.batch.binds))
         if size > safe:
             assert (size, found.batch.binds) == (40, types.MEMORY)
@@ -156,8 +156,24 @@ def test_a_sweep_of_another_knob_has_no_largest_batch() -> None:
         for one in records()
     ]
     found = told(*changed)
-    assert found.batch.largest.reason.startswith("batch_size is no knob of this sweep")
+    assert found.batch.largest.reason.startswith("neither batch_size nor padded_chars")
     assert found.batch.recommended.setting == "sentences_per_ner_batch 175"
+
+
+def test_a_budget_has_a_largest_budget() -> None:
+    """The load never exceeds it, so the safe load is the safe budget."""
+    changed = []
+    for one in records():
+        assert one.summary
+        assert one.summary.load_max
+        params: dict[str, int | str] = {"padded_chars": one.summary.load_max + 3, "order": "sorted"}
+        changed.append(replace(one, point=replace(one.point, params=params, order="sorted")))
+    found = told(*changed)
+    largest = found.batch.largest
+    assert (largest.knob, largest.reason) == ("padded_chars", "")
+    assert largest.safe_batch == int(largest.safe_load)
+    assert found.batch.recommended.size == found.batch.recommended.params["padded_chars"]
+    assert not any("lengths of the text" in doubt for doubt in largest.doubts)
 
 
 def test_on_a_cpu_it_is_the_ram_that_was_asked_for() -> None:

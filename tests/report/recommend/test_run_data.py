@@ -110,7 +110,7 @@ def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path)
     (said,) = read_material(folder).trials
     assert "batch_size 700" in said
     append_line(folder / TRIALS_FILE, to_json(replace(trial, index=3, outcome=None, measured_bytes=None)))
-    assert read_material(folder).trials[-1].endswith("what it needed was not measured"), "its point is"
+    assert read_material(folder).trials[-1].endswith("its memory was not measured"), "its point is"
     entry = replace(ENTRY, run_id=told[0].point.run_id, cuda=None)
     ledger.note(tmp_path / "ledger.jsonl", entry)
     assert read_material(folder).ledger is None, "its own trials stand there already"

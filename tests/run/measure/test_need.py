@@ -168,7 +168,7 @@ class Broken(Plain):
         raise ValueError("broken")
 
 
-TODO = [Call(3, ("d",)), Call(1, ("b", "c")), Call(0, ("a",))]
+TODO = [Call((3,), ("d",)), Call((1,), ("b", "c")), Call((0,), ("a",))]
 
 
 def batches(*loads: int) -> list[Batch]:
@@ -209,12 +209,12 @@ class Primed:
 
 def test_the_heaviest_batch_comes_before_its_call_and_from_an_empty_cache(torch: FakeTorch) -> None:
     workload = Primed()
-    seconds = run_heaviest_first(Device("cuda", torch), cast("Workload", workload), Call(0, ("a", "b")))
+    seconds = run_heaviest_first(Device("cuda", torch), cast("Workload", workload), Call((0,), ("a", "b")))
     assert workload.asked == [("a", "b")]
     assert torch.emptied == 1
     assert seconds >= 0
 
 
 def test_a_workload_that_cannot_do_one_batch_begins_with_the_call(torch: FakeTorch) -> None:
-    assert run_heaviest_first(Device("cuda", torch), cast("Workload", object()), Call(0, ("a",))) == 0
+    assert run_heaviest_first(Device("cuda", torch), cast("Workload", object()), Call((0,), ("a",))) == 0
     assert torch.emptied == 0

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import CUT_BY
 from jobkit.core.records import ModelRef
-from jobkit.fit.lengths import Lengths
+from jobkit.fit.lengths import Cut, Lengths
 from jobkit.fit.loads import Loads
 from jobkit.planning.sample import SEED, generate
 from jobkit.run.workloads.stanza_lengths import columns
@@ -47,7 +48,9 @@ def test_the_loads_are_those_that_the_tagger_pads(
     workload.load(Path(tiny_model.path), "cpu", params, 1)
     size = workload.items_per_call()
     results = [workload.process(paragraphs[at : at + size]) for at in range(0, len(paragraphs), size)]
-    assert loads.of(params, 32) == max(result.load for result in results)
+    size_of = params.get("batch_size", 32)
+    cut = Cut(**{name: params.get(name, size_of) for name in CUT_BY})
+    assert Loads(loads.lengths, cut).own(size_of) == max(result.load for result in results)
     assert sum(map(len, loads.lengths.paragraphs)) == sum(result.sentences or 0 for result in results)
     longest = max(max(row, default=0) for row in loads.lengths.paragraphs)
     assert longest == max(result.longest_sentence_chars or 0 for result in results)

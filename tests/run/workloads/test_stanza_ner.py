@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
+from jobkit.fit.lengths import Lengths
+from jobkit.fit.loads import Loads
 from jobkit.planning.sample import SEED, Sample, generate
 from jobkit.run.workloads.base import Entity, Heavy, Result
+from jobkit.run.workloads.stanza_lengths import sentence_lengths
 from jobkit.run.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, language_of
 
 Load = Callable[..., StanzaNer]
@@ -23,7 +26,7 @@ Load = Callable[..., StanzaNer]
 def load(tiny_model: ModelRef) -> Load:
     """Return a function that loads the tiny stand-in with some knobs."""
 
-    def loaded(**params: int) -> StanzaNer:
+    def loaded(**params: int | str) -> StanzaNer:
         workload = StanzaNer()
         workload.load(Path(tiny_model.path), "cpu", params, 1)
         return workload
@@ -55,6 +58,46 @@ def test_entities_do_not_depend_on_the_batch_size(load: Load) -> None:
     gold = set(sample.gold)
     right = len(gold & set(found[50]))
     assert 2 * right / (len(gold) + len(found[50])) >= 0.9
+
+
+@pytest.mark.untraced
+def test_order_and_budget_change_batches_and_no_entity(load: Load, tiny_model: ModelRef) -> None:
+    """The loads are those that the lengths of the text show before the run."""
+    sample = generate(SEED, 150)
+    paragraphs, budget = sample.paragraphs, 5_000
+    rows = tuple(map(tuple, sentence_lengths(paragraphs, tiny_model)))
+    expected, _ = run(load(batch_size=50), paragraphs)
+    for order in ("load", "sorted"):
+        workload = load(padded_chars=budget, paragraphs_per_call=50, order=order)
+        entities, results = run(workload, paragraphs)
+        assert sorted(entities) == sorted(expected)
+        loads = Loads(Lengths(paragraphs=rows), by_length=order == "sorted", window=1)
+        made = loads.under_budget(budget, 50)
+        assert max(result.load for result in results) == made.load <= budget
+        text = sum(map(sum, rows)) / sum(result.padded_chars or 0 for result in results)
+        assert text == pytest.approx(made.efficiency)
+        heavy = workload.heaviest()[0]
+        assert heavy.load == made.load
+        heavy.again()
+    by_length, _ = run(load(batch_size=50, order="sorted"), paragraphs)
+    assert sorted(by_length) == sorted(expected)
+
+
+def test_the_tokenizer_keeps_to_the_budget(load: Load, sample: Sample) -> None:
+    workload = load(padded_chars=3_000, paragraphs_per_call=60)
+    shapes: list[tuple[int, ...]] = []
+    trainer = workload._pipeline.processors["tokenize"].trainer
+    predict = trainer.predict
+
+    def watched(batch: Any, *args: Any, **more: Any) -> Any:
+        shapes.append(tuple(batch[0].shape))
+        return predict(batch, *args, **more)
+
+    trainer.predict = watched
+    paragraphs = [text for text in sample.paragraphs if len(text) < 1_000][:60]
+    workload.process(paragraphs)
+    assert shapes
+    assert all(rows * columns <= 3_000 for rows, columns in shapes)
 
 
 def test_offsets_hold_where_it_is_hard(load: Load, sample: Sample) -> None:

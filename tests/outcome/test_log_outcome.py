@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.records import Outcome
-from jobkit.outcome.log_text import is_fault, last_words, reported_outcome
+from jobkit.outcome.log_outcome import is_fault, last_words, reported_outcome
 
 CANCELLED = "slurmstepd-n1: error: *** JOB 99 ON n1 CANCELLED AT 2026-01-02T03:04:05"
 LINES = {
@@ -19,7 +19,7 @@ LINES = {
     "slurmstepd-n1: error: Detected 1 oom_kill event in StepId=7.batch.": Outcome.RAM_OOM,
     "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.batch cgroup.": Outcome.RAM_OOM,
     "slurmstepd-n1: error: Job 7 exceeded memory limit (312320 > 51200), being killed": Outcome.RAM_OOM,
-    "job.sh: scratch_full: no folder could be made in /scratch": Outcome.SCRATCH_FULL,
+    "job.sh: scratch_full: cannot make a folder in /scratch": Outcome.SCRATCH_FULL,
     "job-2.sh: stage_in: the text could not be copied to /scratch/x": Outcome.STAGE_IN,
     "job.sh: nonsense: x": Outcome.LOST,
     "OSError: [Errno 28] No space left on device": Outcome.SCRATCH_FULL,

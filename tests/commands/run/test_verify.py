@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.commands.results.verify import verify as command
+from jobkit.commands.run.verify import verify as command
 from jobkit.core.errors import JobkitError
 from jobkit.submit import verify as verification
 from tests.support.builders import grid, write_points

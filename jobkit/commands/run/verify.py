@@ -12,7 +12,10 @@ from jobkit.core.units import parse_size
 
 @click.command(short_help="Run the largest batch that a run predicts, and compare.")
 @changed_run
-@gpu_memory_option(old=("--memory",))
+@gpu_memory_option(
+    "The memory that the batch must fit: a size such as 16GiB, or device. Default: that of the spec.",
+    old=("--memory",),
+)
 def verify(run: Path, gpu_memory: str | None) -> int:
     """Run the largest batch that the run folder RUN predicts, and compare it with the prediction.
 
@@ -30,8 +33,9 @@ def verify(run: Path, gpu_memory: str | None) -> int:
     sweep changes: a trial tests memory, and its speed is not used.
 
     --gpu-memory is the memory that the batch must fit: a size, or `device` for the whole GPU. With a
-    size, jobkit caps PyTorch's allocator, the CUDA context on top; this tests a prediction for a smaller
-    GPU on a larger one. On a CPU there is no cap, and the memory of the process must stay below the size.
+    size, jobkit caps PyTorch's allocator, and the CUDA context comes on top; this tests a prediction for
+    a smaller GPU on a larger one. On a CPU there is no cap, and the memory of the process must stay
+    below the size.
 
     \b
     Exit status:

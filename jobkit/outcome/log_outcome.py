@@ -42,7 +42,7 @@ _FAULT = re.compile(
 
 
 def is_fault(line: str) -> bool:
-    """Tell whether a line of a log looks like an error."""
+    """Return whether a line of a log looks like an error."""
     patterns = (_FAULT, *(scheduler.LOG_FAULT for scheduler in SCHEDULERS.values()))
     return any(pattern.search(line) for pattern in patterns)
 
