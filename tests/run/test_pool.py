@@ -98,7 +98,7 @@ def test_each_worker_sees_one_gpu(
     ("visible", "seen"),
     [(None, ["0", "1"]), ("3,2", ["0", "1"]), ("GPU-b,GPU-a", ["GPU-b", "GPU-a"]), ("5", ["0", ""])],
 )
-def test_a_daemon_of_mps_numbers_the_gpus_of_the_job_anew(
+def test_a_daemon_of_mps_numbers_the_gpus_of_the_job(
     monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: list[str]
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
