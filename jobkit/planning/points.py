@@ -92,7 +92,7 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
     if not rows:
         raise JobkitError(f"spec {spec.name}: exclude leaves no point to run", hint="see `sweep` in the spec")
-    ordered = sorted((_point(spec, inputs, row) for row in rows), key=_need)
+    ordered = sorted((_point(spec, inputs, row) for row in _filled(rows, _defaults(spec))), key=_need)
     pairs = [(point, repeat) for repeat in range(1, spec.repeats + 1) for point in ordered]
     return tuple(
         replace(point, index=index, repeat=repeat, point_id=point_id(point.params, repeat))
@@ -111,15 +111,29 @@ def _need(point: Point) -> tuple[int, tuple[int, ...]]:
     return point.workers * (CONTEXT_AS_BATCH + load), tuple(point.numbers.values())
 
 
-def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Point:
-    """Return the first repeat of a setting: a knob of the sweep overrides the key of the same name."""
-    given = {
+def _defaults(spec: SweepSpec) -> dict[str, Value]:
+    """Return the values of jobkit's own knobs in a setting that does not name them."""
+    return {
         WORKERS: spec.workers,
         THREADS: spec.threads or spec.resources.cpus,
         GPUS: spec.gpus or spec.resources.gpus,
         WORK_UNIT: spec.work_unit or DEFAULT_WORK_UNIT,
-        **numbers(params),
+        ORDER: spec.order,
+        MPS: spec.mps,
     }
+
+
+def _filled(rows: Sequence[Mapping[str, Value]], defaults: Mapping[str, Value]) -> list[dict[str, Value]]:
+    """Return the settings, each with all of jobkit's own knobs that one of them names, and each once."""
+    named = {name: value for name, value in defaults.items() if any(name in row for row in rows)}
+    filled = [{**row, **{name: row.get(name, value) for name, value in named.items()}} for row in rows]
+    return list({tuple(sorted(row.items())): row for row in filled}.values())
+
+
+def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Point:
+    """Return the first repeat of a setting: a knob of the sweep overrides the key of the same name."""
+    given = {**_defaults(spec), **params}
+    counts = numbers(given)
     return Point(
         run_id=inputs.run_id,
         index=1,
@@ -130,15 +144,15 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         text=inputs.text,
         model=inputs.model,
         device=inputs.device,
-        order=str(params.get(ORDER, spec.order)),
+        order=str(given[ORDER]),
         sort_window=spec.sort_window,
-        work_unit=given[WORK_UNIT],
+        work_unit=counts[WORK_UNIT],
         allocator=_allocator(spec) if inputs.device == CUDA else None,
-        threads=given[THREADS],
-        workers=given[WORKERS],
+        threads=counts[THREADS],
+        workers=counts[WORKERS],
         hang_s=spec.hang_s,
-        gpus=max(1, given[GPUS]) if inputs.device == CUDA else 1,
-        mps=str(params.get(MPS, spec.mps)) if inputs.device == CUDA else OFF,
+        gpus=max(1, counts[GPUS]) if inputs.device == CUDA else 1,
+        mps=str(given[MPS]) if inputs.device == CUDA else OFF,
         load_knobs=inputs.load_knobs,
         workload_folder=inputs.workload_folder,
     )

@@ -32,8 +32,8 @@ def now(halted: Halted, job: str) -> None:
             said("scontrol", "update", f"JobId={job}", "StartTime=now")  # refused if it has just begun
         return state.startswith("RUNNING")
 
-    halted.wait_until(lambda: not in_queue(job).startswith("RUNNING"), 30)
-    halted.wait_until(begins, 30)
+    halted.wait_until(lambda: not in_queue(job).startswith("RUNNING"), 60)
+    halted.wait_until(begins, 120)  # other jobs may hold the nodes
 
 
 @SLURM

@@ -68,6 +68,20 @@ def test_a_knob_overrides_the_key_of_the_same_name() -> None:
     assert (point.workers, point.threads, point.gpus, point.mps) == (1, 4, 1, "off"), "on a CPU"
 
 
+def test_every_setting_names_the_knobs_of_jobkit_that_one_names() -> None:
+    """So all of them are rows of one table."""
+    rows = [
+        {"batch_size": 5},
+        {"batch_size": 5, "workers": 2, "order": "text"},
+        {"batch_size": 5, "workers": 1},
+    ]
+    points = planned(sweep={"include": rows}, repeats=1)
+    assert [point.params for point in points] == [
+        {"batch_size": 5, "workers": 1, "order": "load"},
+        {"batch_size": 5, "workers": 2, "order": "text"},
+    ]
+
+
 SITE = Site.model_validate(
     {
         "name": "s",
