@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.knobs import RUN_KNOBS, Value, sort_key
+from jobkit.core.knobs import RUN_KNOBS, WORKERS, Value, sort_key
 from jobkit.core.records import BATCH_SIZE, Outcome
 from jobkit.core.units import format_count
 from jobkit.fit.lengths import Lengths
@@ -312,7 +312,9 @@ def _sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
     base: dict[int | None, float] = {}
 
     def order(same: Sequence[Row]) -> tuple[object, ...]:
-        return same[0].group or 0, *(sort_key(same[0].params.get(knob)) for knob in knobs)
+        first = same[0]  # fewer workers are smaller, whatever else differs
+        workers = first.numbers.get(WORKERS, 1)
+        return first.group or 0, workers, *(sort_key(first.params.get(knob)) for knob in knobs)
 
     return [_size(same, base) for same in sorted(repeats.values(), key=order)]
 

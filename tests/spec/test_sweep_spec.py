@@ -59,6 +59,8 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("sweep: {zip: {padded_chars: [9], sentences_per_ner_batch: [1]}}", "2:15", "sentences_per_ner"),
         ("sweep: {include: [{padded_chars: 9, batch_size: 1}]}", "2:20", "sweep.include.0.padded_chars: "),
         ("sweep: {order: sideways}", "2:9", "'sideways': should be one of load, text, sorted"),
+        ("sweep: {batch_size: [true]}", "2:22", "should be a whole number above 0, or a word"),
+        ("workload: a:B\nsweep: {mode: [a b]}", "3:16", "should be a word of letters, digits"),
         ("sweep: {workers: many}", "2:9", "'many': should be a whole number above 0"),
     ],
 )

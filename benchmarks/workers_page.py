@@ -1,0 +1,79 @@
+"""Write docs/benchmarks-workers.md from the records of a sweep of workers on a GPU.
+
+``python -m benchmarks.workers_page`` reads docs/benchmarks/workers/ and prints the page; the records are
+what the sweeps on the page brought home, entities and logs left out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jobkit.report.output import render
+from jobkit.report.tables import collect
+
+ROOT = Path(__file__).parents[1]
+RUNS = ROOT / "docs" / "benchmarks" / "workers"
+WIDTH = 118
+WHOLE, PART = "table-20261122-131011-d185", "table-20261122-125756-f497"
+
+PAGE = """\
+# On a GPU: workers, order, budget and MPS
+
+One NVIDIA H200 without other users and 16 CPU cores, with the full-size stand-in model and the 881 \
+paragraphs of the sample text, eight times over (7,048 paragraphs). Each setting ran once, so a difference \
+of a few percent means nothing.
+
+<!-- not run: needs a GPU -->
+```sh
+jobkit sweep workers.yaml
+```
+
+```yaml spec
+{spec}
+```
+
+```text
+{whole}
+```
+
+One command ran the slowest and the fastest setting: 16 workers that share the GPU through MPS, with the \
+text sorted by length and batches of at most 40,000 padded characters, tag {ratio:.1f} times as many \
+paragraphs a second as one worker in text order. `entities.tsv` was the same file, byte for byte, in all four.
+
+An earlier command on another H200 had ten settings and reached its time limit after five of them. Order \
+and workers help without MPS, too:
+
+| setting | paragraphs a second |
+|---|--:|
+{part}
+
+The records of both are in [benchmarks/workers](benchmarks/workers), without entities and logs. \
+`python -m benchmarks.workers_page` makes this page from them, and a test checks that it agrees with them.
+
+What MPS saves here is time, not memory: the context of a worker is {context_on:.2f} GiB with it and \
+{context_off:.2f} GiB without.
+
+Not measured yet: several GPUs, and the safe bound under caps with several workers.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    whole, part = collect([RUNS / WHOLE]), collect([RUNS / PART])
+    speeds = [row.items_per_s for row in whole.rows if row.items_per_s]
+    contexts = {row.params["mps"]: (row.context_bytes or 0) / 2**30 for row in whole.rows}
+    table = render(whole, "table", width=WIDTH, gpu_memory_bytes=None).split("\n\nFastest", maxsplit=1)[0]
+    rows = [row for row in part.rows if row.items_per_s]
+    lines = [f"| {row.point.removesuffix('-r1')} | {row.items_per_s:,.0f} |" for row in rows]
+    return PAGE.format(
+        spec=(RUNS / "workers.yaml").read_text(encoding="utf-8").rstrip(),
+        whole=table.rstrip(),
+        ratio=max(speeds) / min(speeds),
+        part="\n".join(lines),
+        context_on=contexts["on"],
+        context_off=contexts["off"],
+    )
+
+
+if __name__ == "__main__":
+    print(page(), end="")  # noqa: T201 - a script prints
