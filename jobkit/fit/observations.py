@@ -29,6 +29,7 @@ MUST_MATCH = (
     "workload",
     "device",
     "number of workers",
+    "MPS",
     "another knob than batch_size",
 )
 """What the records behind one line must share."""
@@ -134,6 +135,7 @@ def _alike(record: Record) -> tuple[object, ...]:
         point.workload,
         point.device,
         point.workers,
+        record.mps,
         others(point.params, record.inert),
     )
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from jobkit.core import terminal
+from jobkit.core.knobs import PADDED_CHARS, numbers
 from jobkit.core.records import BATCH_SIZE
 from jobkit.core.terminal import Column, NoWrap, table, wrap_sections
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.fit.lengths import NONE, PUNCTUATION
 from jobkit.planning.batch_sizes import UNITS
-from jobkit.planning.preflight import Preflight, Size
+from jobkit.planning.preflight import Preflight, Setting, Size
 
 SPECS_OWN, WORTH_MEASURING = "*", ">"
 WITHOUT_LENGTHS = (
@@ -102,8 +103,17 @@ def _settings(report: Preflight) -> Iterator[str]:
         words = f"{format_count(setting.batches, 'batch', 'batches')}, load {setting.load:,}{text}"
         yield f"  {format_setting(setting.params) or 'the workload as it comes'}: {words}"
         if setting.alone:
-            many = "sentence is" if setting.alone == 1 else "sentences are"
-            yield f"    {setting.alone:,} {many} longer than that: each is a batch of its own"
+            yield f"    {_alone(report, setting)}"
+
+
+def _alone(report: Preflight, setting: Setting) -> str:
+    """Return which items are longer than the budget of a setting, the longest by their place."""
+    budget = numbers(setting.params)[PADDED_CHARS]
+    noun = _items(report).removesuffix("s")
+    longer = [item for item in report.longest if item.length > budget]
+    places = [f"paragraph {item.paragraph}, {noun} {item.item} ({item.length:,})" for item in longer]
+    rest = f" and {setting.alone - len(longer):,} more" if setting.alone > len(longer) else ""
+    return f"longer than that, so a batch each: {'; '.join(places)}{rest}"
 
 
 def _answer(report: Preflight) -> Iterator[str]:

@@ -11,7 +11,6 @@ import pytest
 
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.status.standing import Standing
-from tests.cluster.daemons import said, until
 from tests.cluster.halted import batches, begun, home, record, seen
 from tests.cluster.test_killed import why
 from tests.cluster.test_sweeps import WORKLOADS, Lab, Wait, tagged_here
@@ -31,6 +30,8 @@ resources: {gpus: 0, cpus: 1, memory: 1GiB, walltime: "00:02:00"}
 policy: {follow_up: false}
 environment: {variables: {PYTHONPATH: '%s', TOLD: '%s'}}
 """
+CPUS_VARIABLE = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
+"""The CPUs that the scheduler gave the job."""
 JOB_VARIABLE = {"slurm": "SLURM_ARRAY_JOB_ID", "sge": "JOB_ID"}
 
 
@@ -52,9 +53,9 @@ def test_kill_9_on_a_node(lab: Lab, wait_until: Wait, monkeypatch: pytest.Monkey
     wait_until(lambda: (home(run) / "batches.jsonl").exists() and batches(run) == 6, 30)
     worker = int(next(lab.home.glob("waits-*")).name.partition("-")[2])
     victims = {"worker": worker, "supervisor": parent_of(worker), "script": begun(run).pid or 0}
-    os.kill(victims[victim], signal.SIGKILL)
     mark = f"{JOB_VARIABLE[lab.scheduler]}={begun(run).job}"
     assert with_variable(mark)
+    os.kill(victims[victim], signal.SIGKILL)
     wait_until(lambda: with_variable(mark) == [], 60)
     wait_until(lambda: stands(run) == (Standing.FAILED, Outcome.LOST), 90)
     assert batches(run) == 6
@@ -124,18 +125,9 @@ def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(lab: Lab, tiny
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = lab.run_dir().glob("results/*/try-1/entities.tsv")
     assert path.read_bytes() == tagged_here(tiny_model, lab.home)
-    shares = record(lab.run_dir(), 20).workers
+    one = record(lab.run_dir(), 20)
+    shares = one.workers
     assert all(share.batches for share in shares)
     assert len(shares) == 2
-    assert cpus(lab) == 2
+    assert one.environment[CPUS_VARIABLE[lab.scheduler]] == "2"
     lab.clears_scratch()
-
-
-def cpus(lab: Lab) -> int:
-    """Return the CPUs that the scheduler's accounting has for the first task of the run."""
-    job = lab.job()
-    if lab.scheduler == "slurm":
-        return int((said("sacct", "-nXPj", f"{job}_1", "-o", "AllocCPUS") or "0").split()[0])
-    until(lambda: said("qacct", "-j", job) is not None, "an entry of the accounting")
-    lines = (said("qacct", "-j", job) or "").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("slots"))

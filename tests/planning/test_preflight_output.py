@@ -102,7 +102,7 @@ def test_other_knobs_have_a_list() -> None:
     assert "  batch_size 50, tokenizer_batch 8: 1 batch, load 47,050\n" in page
     assert "  the workload as it comes: 70 batches, load 30,112, 50.0 % of the padded" in page
     assert "  padded_chars 900, order sorted: 9 batches, load 941," in page
-    assert "    1 sentence is longer than that" in page
+    assert "    longer than that, so a batch each: paragraph 176, sentence 0 (941)\n" in page
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,9 @@ def _gpus(advice: types.Recommendation) -> Iterator[str]:
     yield ""
     yield "  A GPU has less usable memory than its name says; jobkit help recommend names the sources."
     context = format_bytes_gib(advice.measured.overhead_bytes or 0)
-    yield f"  The context ({context}) is taken to be the same on each of them; speed is not."
+    workers = advice.measured.workers
+    whose = f"contexts of the {workers} workers ({context}) are" if workers > 1 else f"context ({context}) is"
+    yield f"  The {whose} taken to be the same on each of them; speed is not."
     for gpu in advice.cards[: len(advice.cards) == 1]:  # more are looked at side by side, one is meant
         may = gpu.prediction.capacity_bytes * (1 - advice.margin)
         there = advice.measured.paragraphs
