@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from jobkit.core.files import write_atomically
 from jobkit.core.job_files import Exit
 from jobkit.core.records import Outcome
 from jobkit.planning.prepare import Options, prepare
@@ -39,7 +40,7 @@ class Faulty:
         self.fail({})
 
     def fail(self, faults: dict[int, str]) -> None:
-        self.file.write_text(json.dumps(faults), encoding="utf-8")
+        write_atomically(self.file, json.dumps(faults))
 
     def sweep(self, *arguments: str, policy: str = "{follow_up: false}") -> str:
         spec = self.lab.spec(SPEC % (policy, WORKLOADS, self.file))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from jobkit.core.files import write_atomically
 from jobkit.run.workloads.base import Result
 from jobkit.run.workloads.count import Count
 
@@ -59,7 +60,7 @@ class Faulty(Count):
 
 
 def _once() -> None:
-    Path(os.environ["ODD_FAULTS"]).write_text("{}", encoding="utf-8")
+    write_atomically(Path(os.environ["ODD_FAULTS"]), "{}")  # other points may read it now
     raise MemoryError("the first try alone")
 
 
