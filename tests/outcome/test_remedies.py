@@ -150,6 +150,7 @@ def test_a_point_that_took_too_long_gets_more_time(slurm_lab: Lab) -> None:
     slurm_lab.fail(b1="slow", b2="slow", b3="slow", b4="slow")
     assert slurm_lab.sweep().returncode == 0
     slurm_lab.until(lambda: slurm_lab.outcomes() == [Outcome.TIMEOUT] * 4)
+    slurm_lab.until(lambda: all(one.standing is Standing.FAILED for one in slurm_lab.look().points))
     slurm_lab.fail()
     typed(steps_of(slurm_lab.point(1), slurm_lab.run))
     slurm_lab.until(lambda: slurm_lab.outcomes() == [Outcome.OK, *[Outcome.TIMEOUT] * 3])
