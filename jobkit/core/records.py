@@ -18,9 +18,6 @@ from jobkit.core.json_codec import SCHEMA
 from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, Value, numbers
 from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Share, Summary
 
-BATCH_SIZE = "batch_size"
-"""The knob that every workload has."""
-
 
 class Outcome(StrEnum):
     """How a try ended, in one word; docs/structure.md explains each."""

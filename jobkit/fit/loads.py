@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
-from jobkit.core.knobs import SORTED
+from jobkit.core.knobs import BATCH_SIZE, SORTED
 from jobkit.core.layout import LENGTHS_FILE
-from jobkit.core.records import BATCH_SIZE, Point
+from jobkit.core.records import Point
 from jobkit.fit.lengths import Cut, Lengths
 from jobkit.run.paragraphs import cut_by_budget, sorted_places
 

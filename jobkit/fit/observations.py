@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobkit.core.knobs import LOAD_KNOBS, PADDED_CHARS, Value
-from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
+from jobkit.core.knobs import BATCH_SIZE, LOAD_KNOBS, PADDED_CHARS, Value
+from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.memory_line import Censored, Fit, Observation, fit_memory

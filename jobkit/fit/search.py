@@ -17,9 +17,9 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, exclusive_lock
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import CUDA
+from jobkit.core.knobs import BATCH_SIZE, CUDA
 from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, SEARCH_GOAL_FILE, SEARCH_LOCK, TRIALS_FILE, names
-from jobkit.core.records import BATCH_SIZE, Outcome, Point, Record
+from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.fit import ledger
 from jobkit.fit.largest_batch import Prediction, predict

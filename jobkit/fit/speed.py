@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean, stdev
 
-from jobkit.core.knobs import PADDED_CHARS, Value, numbers
-from jobkit.core.records import BATCH_SIZE, Outcome, Record
+from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers
+from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit.loads import Loads
 from jobkit.fit.stats import quantile

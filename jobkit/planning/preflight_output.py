@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from jobkit.core import terminal
-from jobkit.core.knobs import PADDED_CHARS, numbers
-from jobkit.core.records import BATCH_SIZE
+from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, numbers
 from jobkit.core.terminal import Column, NoWrap, table, wrap_sections
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.fit.lengths import NONE, PUNCTUATION

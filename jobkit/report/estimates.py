@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
 
-from jobkit.core.records import BATCH_SIZE, Outcome
+from jobkit.core.knobs import BATCH_SIZE
+from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
 from jobkit.fit.batch_line import Estimate, estimate
 from jobkit.fit.largest_batch import Prediction, capped, predict

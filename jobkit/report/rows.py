@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from math import fsum
 
-from jobkit.core.knobs import CUDA, MPS, ON, Value, numbers
+from jobkit.core.knobs import BATCH_SIZE, CUDA, MPS, ON, Value, numbers
 from jobkit.core.measurements import Memory
-from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
+from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.outcome.results import PointResult
 from jobkit.report.old_logs import LogRun

@@ -15,8 +15,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.knobs import RUN_KNOBS, WORKERS, Value, sort_key
-from jobkit.core.records import BATCH_SIZE, Outcome
+from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, WORKERS, Value, sort_key
+from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import read_lengths

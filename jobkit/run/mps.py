@@ -36,8 +36,8 @@ COMMAND = "nvidia-cuda-mps-control"
 """Without ``-d`` or ``-f`` it passes the commands on its standard input to the daemon."""
 PIPE_VARIABLE, LOG_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 LONGEST_SOCKET = "mps-12345678/pipe/control_privileged"
-COMMANDS = re.compile(r"\] (NEW UI|UI closed|Cmd:)")
-"""What the daemon logs of a command (driver 580)."""
+COMMANDS = re.compile(r"\] (NEW UI|UI closed|Cmd:|\d+$)")
+"""What the daemon logs of a command and of its answer (driver 580)."""
 MOST_PATH_BYTES = 107
 """Of a socket's path (unix(7))."""
 PR_SET_CHILD_SUBREAPER = 36

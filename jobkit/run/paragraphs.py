@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -91,12 +92,10 @@ def longest_sentences(paragraphs: Sequence[str], lengths: Path | None) -> list[i
         The file in the run folder with the lengths that were computed when the run was planned. If it
         cannot be read, or has none, punctuation decides.
     """
-    try:
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):  # then as without it
         data = json.loads(lengths.read_text(encoding="utf-8")) if lengths else {}
         if data.get("source") == "tokenizer" and len(data["paragraphs"]) == len(paragraphs):
             return [max(row, default=0) for row in data["paragraphs"]]
-    except (OSError, ValueError, TypeError, AttributeError):
-        pass
     return [max(map(len, split_sentences(paragraph)), default=0) for paragraph in paragraphs]
 
 

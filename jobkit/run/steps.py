@@ -12,10 +12,10 @@ from typing import TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import ORDER, PADDED_CHARS, SORTED, Value
+from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, SORTED, Value
 from jobkit.core.layout import BATCHES_FILE
 from jobkit.core.measurements import Gpu
-from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Point
+from jobkit.core.records import Batch, Outcome, Point
 from jobkit.run.failure import TryFailed
 from jobkit.run.measure import memory, need, nvml
 from jobkit.run.measure.device import Device, open_device

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean, stdev
 
-from jobkit.core.knobs import sort_key
+from jobkit.core.knobs import BATCH_SIZE, sort_key
 from jobkit.core.layout import read_batches
-from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
+from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_setting
 from jobkit.fit.loads import loads_of
 from jobkit.fit.observations import others

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from jobkit.core.records import BATCH_SIZE, Batch, Outcome, Record
+from jobkit.core.knobs import BATCH_SIZE
+from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_bytes_gib
 from jobkit.fit.batch_line import BatchLine, estimate, fit_line
 from jobkit.fit.largest_batch import predict

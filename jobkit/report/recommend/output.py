@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from jobkit.core import terminal
-from jobkit.core.records import BATCH_SIZE
+from jobkit.core.knobs import BATCH_SIZE
 from jobkit.core.terminal import Column, NoWrap, shell_quote, table, wrap_sections
 from jobkit.core.units import MIB, format_bytes_gib, format_count, format_memory, format_walltime
 from jobkit.fit.largest_batch import Prediction

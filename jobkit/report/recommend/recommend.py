@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import CPU, PADDED_CHARS, Value
-from jobkit.core.records import BATCH_SIZE, Outcome, Record
+from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS, Value
+from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
 from jobkit.fit import speed

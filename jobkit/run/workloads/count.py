@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from jobkit.core.knobs import Knob, Value, numbers
-from jobkit.core.records import BATCH_SIZE, ModelRef
+from jobkit.core.knobs import BATCH_SIZE, Knob, Value, numbers
+from jobkit.core.records import ModelRef
 from jobkit.run.workloads.base import Entity, Result
 
 DEFAULT_BATCH_SIZE = 32

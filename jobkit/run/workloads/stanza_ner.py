@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import ORDER, PADDED_CHARS, SORTED, Knob, Value, numbers
-from jobkit.core.records import BATCH_SIZE, ModelRef
+from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, SORTED, Knob, Value, numbers
+from jobkit.core.records import ModelRef
 from jobkit.run.workloads.base import Entity, Heavy, Result
 from jobkit.run.workloads.stanza_cut import SentenceCut
 from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING, columns_of, sentence_lengths

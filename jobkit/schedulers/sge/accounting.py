@@ -93,8 +93,8 @@ def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) 
     """Return why the task ended, if the record shows it, and the figures that show it.
 
     137 is a SIGKILL by qdel, by h_rt or by h_vmem alike, and "the reason is only in the messages
-    file" (accounting(5)): so the figures are compared with the limits. A qdel cannot be told
-    from ``kill -9`` (both ``failed 100``, measured), so neither is called cancelled.
+    file" (accounting(5)): so the figures are compared with the limits. A qdel looks like a
+    ``kill -9`` (both ``failed 100``, measured), so neither is called cancelled.
     """
     if failed in _QUEUE_ERRORS:
         return Outcome.QUEUE_ERROR, ""
