@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jobkit.core.json_codec import SCHEMA
-from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, Value, numbers
+from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, PRECISION, Value, numbers
 from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Share, Summary
 
 
@@ -127,6 +127,9 @@ class Point:
     mps
         Whether the workers share each GPU through a daemon of NVIDIA's MPS: ``off``, ``on``, or ``auto``
         (if several workers share a GPU and nothing forbids it).
+    precision
+        The format of numbers in which the workload computes; ``None`` if the workload does not offer a
+        choice (or in a run of an earlier version): then it is the framework's own.
     hang_s
         With several processes, the try ends if a batch takes longer than this and than 20 times the
         longest batch so far.
@@ -159,6 +162,7 @@ class Point:
     workers: int = 1
     gpus: int = 1
     mps: str = OFF
+    precision: str | None = None
     hang_s: int = 60
     load_knobs: tuple[str, ...] = LOAD_KNOBS
     cap_bytes: int | None = None
@@ -287,7 +291,7 @@ class Record:
     host: str
     started_at: str
     ended_at: str
-    effective: Mapping[str, int | None] = field(default_factory=dict)
+    effective: Mapping[str, Value | None] = field(default_factory=dict)
     inert: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     gpu: Gpu | None = None
@@ -302,3 +306,9 @@ class Record:
     workers: tuple[Share, ...] = ()
     mps: str = OFF
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def precision(self) -> str | None:
+        """The format of numbers in which it computed, as far as the workload reports it."""
+        ran = self.effective.get(PRECISION)
+        return str(ran) if ran else self.point.precision

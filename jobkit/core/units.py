@@ -147,6 +147,11 @@ def format_count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def format_f1(f1: float) -> str:
+    """Return an F1 with four places, rounded down: only what is 1 reads as 1."""
+    return f"{math.floor(f1 * 10_000) / 10_000:.4f}"
+
+
 def format_list(names: Sequence[str], most: int) -> str:
     """Return the first names, and the number of others: ``p001, p002 and 3 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean, stdev
 
-from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers
+from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers, sort_key
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit.loads import Loads
@@ -201,8 +201,12 @@ def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
     return tuple(sorted(settings, key=_size))
 
 
-def _size(speed: Speed) -> tuple[int, int, str]:
-    return speed.size, speed.load or 0, speed.setting
+def _size(speed: Speed) -> tuple[object, ...]:
+    return (
+        speed.size,
+        speed.load or 0,
+        [(name, sort_key(value)) for name, value in sorted(speed.params.items())],
+    )
 
 
 def _speed(params: Mapping[str, Value], records: Sequence[Record]) -> Speed:

@@ -10,13 +10,16 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
     AUTO,
     BATCH_SIZE,
+    BF16,
     CUDA,
     DEFAULT_WORK_UNIT,
+    FP16,
     GPUS,
     LOAD_KNOBS,
     MPS,
     OFF,
     ORDER,
+    PRECISION,
     THREADS,
     WORK_UNIT,
     WORKERS,
@@ -105,10 +108,15 @@ CONTEXT_AS_BATCH = 100
 (the full-size model on an H200, docs/benchmarks-gpu.md)."""
 
 
-def _need(point: Point) -> tuple[int, tuple[int, ...]]:
+HALF = {FP16: 0.5, BF16: 0.5}
+"""The share of the memory of a load that a precision of two bytes needs."""
+
+
+def _need(point: Point) -> tuple[float, tuple[int, ...]]:
     """Return a key that sorts points by the device memory that they need, as far as the knobs show it."""
     load = math.prod(point.numbers.get(name, 1) for name in point.load_knobs)
-    return point.workers * (CONTEXT_AS_BATCH + load), tuple(point.numbers.values())
+    load_share = HALF.get(point.precision or "", 1)
+    return point.workers * (CONTEXT_AS_BATCH + load_share * load), tuple(point.numbers.values())
 
 
 def _defaults(spec: SweepSpec) -> dict[str, Value]:
@@ -120,6 +128,7 @@ def _defaults(spec: SweepSpec) -> dict[str, Value]:
         WORK_UNIT: spec.work_unit or DEFAULT_WORK_UNIT,
         ORDER: spec.order,
         MPS: spec.mps,
+        **({PRECISION: spec.precision} if spec.precision else {}),
     }
 
 
@@ -133,6 +142,7 @@ def _filled(rows: Sequence[Mapping[str, Value]], defaults: Mapping[str, Value]) 
 def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Point:
     """Return the first repeat of a setting: a knob of the sweep overrides the key of the same name."""
     given = {**_defaults(spec), **params}
+    precision = given.get(PRECISION)
     counts = numbers(given)
     return Point(
         run_id=inputs.run_id,
@@ -150,6 +160,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         allocator=_allocator(spec) if inputs.device == CUDA else None,
         threads=counts[THREADS],
         workers=counts[WORKERS],
+        precision=precision if isinstance(precision, str) else None,
         hang_s=spec.hang_s,
         gpus=max(1, counts[GPUS]) if inputs.device == CUDA else 1,
         mps=str(given[MPS]) if inputs.device == CUDA else OFF,

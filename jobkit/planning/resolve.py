@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from jobkit.core import torch_build
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
-from jobkit.core.knobs import CUDA, GPUS, MPS, ON, Knob
+from jobkit.core.knobs import CUDA, GPUS, MPS, ON, PRECISION, Knob
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, TextRef
 from jobkit.core.terminal import Say
@@ -23,6 +23,7 @@ from jobkit.planning.workload_traits import Traits, traits
 from jobkit.run.workloads.base import SHIPPED
 from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
+from jobkit.spec.checks import add_precision_fault
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.spec.yaml_files import Document
@@ -126,6 +127,7 @@ def resolve(
         "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
         "site": lookup.site_name,
         "template": lookup.template,
+        "precision": _offered(spec, workload.knobs),
     }
     spec = spec.model_copy(update=decided)
     _refuse_other_device(spec, workload.knobs)
@@ -145,18 +147,35 @@ def resolve(
     )
 
 
+def _offered(spec: SweepSpec, knobs: Iterable[Knob]) -> str | None:
+    """Return the precision of a spec; ``None`` if the workload does not offer it."""
+    return next(
+        (spec.precision for knob in knobs if knob.name == PRECISION and spec.precision in knob.words), None
+    )
+
+
 def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
-    """Refuse a knob that means nothing on the device of the points."""
-    rows: list[Mapping[str, object]] = [*spec.sweep.include, spec.sweep.zip, spec.sweep.product]
-    keys = {name: f"sweep.{name}" for row in rows for name in row}
+    """Refuse a knob, or a value of one, that means nothing on the device of the points."""
+    named = {knob.name: knob for knob in knobs}
+    for key, value in _values(spec):
+        knob = named.get(key.removeprefix("sweep."))
+        if knob is None or spec.device in (devices := knob.devices_of(value)):
+            continue
+        what = f"{value} means" if value in knob.cuda_words else "means"
+        message = f"{key}: {what} nothing with device: {spec.device}"
+        raise JobkitError(message, hint=f"leave it out, or set device: {devices[0]}")
+
+
+def _values(spec: SweepSpec) -> Iterator[tuple[str, object]]:
+    """Yield the values of knobs with their keys; of a key at the top level only what asks for a GPU."""
     if spec.gpus:
-        keys[GPUS] = GPUS
+        yield GPUS, spec.gpus
     if spec.mps == ON:
-        keys[MPS] = MPS
-    for knob in knobs:
-        if knob.name in keys and spec.device not in knob.devices:
-            message = f"{keys[knob.name]}: means nothing with device: {spec.device}"
-            raise JobkitError(message, hint=f"leave it out, or set device: {knob.devices[0]}")
+        yield MPS, spec.mps
+    yield PRECISION, spec.precision
+    rows: list[Mapping[str, object]] = [*spec.sweep.include, spec.sweep.zip, spec.sweep.product]
+    for name, values in ((name, values) for row in rows for name, values in row.items()):
+        yield from ((f"sweep.{name}", value) for value in (values if isinstance(values, list) else [values]))
 
 
 @dataclass(slots=True)
@@ -199,9 +218,11 @@ class _Lookup:
 
     def _check_knobs(self, document: Document, workload: str) -> None:
         """Add an error for each knob and each value that the user's workload does not have."""
-        axes = document.data.get("sweep")
-        if self.traits and workload not in SHIPPED and isinstance(axes, dict):
-            knobs = self.traits.knobs
+        if self.traits is None or workload in SHIPPED:
+            return
+        knobs, axes = self.traits.knobs, document.data.get("sweep")
+        add_precision_fault(document, knobs, workload)
+        if isinstance(axes, dict):
             for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
                 document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 

@@ -21,6 +21,7 @@ LEGENDS = {
     "ram": "RAM: the most resident memory of the worker",
     "text": "text of padded: share of the padded characters that are text, not filling",
     "load": "load: characters of the largest batch once padded; memory follows it",
+    "agreement": "differ: entities of one of this precision and fp32, not of both; F1: agreement with fp32",
 }
 """A line for each family of columns, shown with its columns; ``part`` if a cell has `PART`."""
 PART = " (n="
@@ -46,6 +47,8 @@ class Measure:
         The least decimal places.
     spread
         Whether the standard deviation is shown.
+    count
+        Whether it is a count: no decimal places, unless a mean has some.
     """
 
     name: str
@@ -55,12 +58,16 @@ class Measure:
     scale: float = 1.0
     places: int = 0
     spread: bool = False
+    count: bool = False
 
 
 MEASURES = (
     Measure("items_per_s", "speed\nparagr./s", "speed", 0, spread=True),
     Measure("speedup", "speed-up\nx", "speed", 1, places=2),
     Measure("work_s", "total\ns", "speed", 1, spread=True),
+    Measure("entities", "entities\n", "agreement", 3, count=True),
+    Measure("differ", "differ\n", "agreement", 0, count=True),
+    Measure("f1", "F1\n", "agreement", 1, places=4),
     Measure("batch_mean_s", "batch\nmean s", "batch", 2),
     Measure("batch_p95_s", "batch\np95 s", "p95", 5),
     Measure("context_bytes", "context\nGiB", "gpu", 7, GIB, 2),
@@ -113,6 +120,8 @@ def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
     # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
     decisive = 10 * max(known, default=100.0) if scale == GIB else min(known, default=1000.0)
     places = max(measure.places, min(4, 2 - math.floor(math.log10(decisive))))  # three figures, at most 4
+    if measure.count:
+        places = int(any(mean is not None and mean % 1 for mean in means))
     cells = [
         "" if mean is None else f"{mean / scale:,.{places}f}{_spread(measure, size, places)}"
         for size, mean in zip(sizes, means, strict=True)

@@ -30,8 +30,12 @@ class Row:
         Of the libraries, and of the driver and CUDA.
     machine
         The host of a point on a CPU, which is what is measured there; of an old log its file.
+    precision
+        What it computed in; ``None`` if the workload offers no choice, and in a run of an earlier version.
     model_bytes
         Context and weights together.
+    entities, differ, f1
+        As in `jobkit.outcome.agreement.Agreement`; ``None`` unless the run sweeps the precision.
     overlaps
         How many other points ran at the same time on the same GPU, or on a CPU on the same host.
     params
@@ -67,6 +71,7 @@ class Row:
     workers: int | None = None
     gpus: int | None = None
     mps: str | None = None
+    precision: str | None = None
     gpu: str | None = None
     gpu_capacity_bytes: int | None = None
     versions: str | None = None
@@ -84,6 +89,9 @@ class Row:
     ram_peak_bytes: int | None = None
     padding_efficiency: float | None = None
     load_max: int | None = None
+    entities: int | None = None
+    differ: int | None = None
+    f1: float | None = None
     items: int | None = None
     items_total: int | None = None
     effective: str | None = None
@@ -137,6 +145,8 @@ SETTING = FIXED[FIXED.index("workload") : FIXED.index("items_per_s")]
 """What two points must share, apart from the knobs, before a mean over both means anything."""
 MEASURES = FIXED[FIXED.index("items_per_s") : FIXED.index("items")]
 """What is averaged over repeats."""
+AGREEMENT = ("entities", "differ", "f1")
+"""The measures that only a run with several precisions has."""
 
 
 def row_of_point(folder: str, result: PointResult) -> Row:
@@ -166,6 +176,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         threads=point.threads,
         workers=point.workers,
         gpus=point.gpus if point.device == CUDA else None,
+        precision=point.precision,
         host=record.host if record else (exit_.host if exit_ else "") or result.node or None,
         params=point.params,
         result=result,
@@ -190,6 +201,7 @@ def _add_record(row: Row, record: Record) -> None:
     """Add what a record measured."""
     versions = dict(record.versions)
     row.mps = record.mps if row.device == CUDA else None
+    row.precision = record.precision
     if gpu := record.gpu:
         versions |= {"driver": gpu.driver or "unknown", "cuda": gpu.cuda or versions.get("cuda", "unknown")}
         row.gpu, row.gpu_uuid = gpu.name, gpu.uuid

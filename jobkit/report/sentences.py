@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 from pathlib import PurePath
 
-from jobkit.core.knobs import GPUS, MPS, OFF, ORDER, THREADS, WORKERS
+from jobkit.core.knobs import FP32, GPUS, MPS, OFF, ORDER, PRECISION, THREADS, WORKERS
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_memory, format_setting
 from jobkit.fit.batch_line import BatchLine, Estimate
@@ -52,6 +52,8 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
     shared += (
         [f"MPS: {group.sharing}"] if group.sharing not in {None, OFF} and MPS not in group.params else []
     )
+    if group.precision not in {None, FP32} and PRECISION not in group.params:
+        shared.append(f"precision: {group.precision}")
     lines.append(f"{', '.join(shared)}{allocator}".removeprefix(", "))
     if group.versions:
         lines.append(group.versions)

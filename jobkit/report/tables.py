@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, WORKERS, Value, sort_key
+from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS, WORKERS, Value, sort_key
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
 from jobkit.fit.lengths import Lengths
@@ -24,7 +24,7 @@ from jobkit.fit.speed import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import Trial, answers
-from jobkit.report.rows import FIXED, LOG, MEASURES, SETTING, Row
+from jobkit.report.rows import AGREEMENT, FIXED, LOG, MEASURES, SETTING, Row
 from jobkit.report.sources import read_sources
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
@@ -130,7 +130,22 @@ class Collected:
     @property
     def point_columns(self) -> list[str]:
         """The names of the columns of points."""
-        return [*FIXED, *self._own_knobs, "group", "size", "speedup"]
+        return [*self._fixed, *self._own_knobs, "group", "size", "speedup"]
+
+    @property
+    def _absent(self) -> frozenset[str]:
+        """The measures that these runs cannot have."""
+        return frozenset() if any(row.f1 is not None for row in self.rows) else frozenset(AGREEMENT)
+
+    @property
+    def _fixed(self) -> list[str]:
+        """The columns that every point has."""
+        return [name for name in FIXED if name not in self._absent]
+
+    @property
+    def _measures(self) -> list[str]:
+        """The measures that these runs can have."""
+        return [name for name in MEASURES if name not in self._absent]
 
     @property
     def _own_knobs(self) -> list[str]:
@@ -139,22 +154,24 @@ class Collected:
 
     def point_records(self) -> Iterator[dict[str, object]]:
         """Yield the points by column."""
+        own, fixed = self._own_knobs, self._fixed
         for row in self.rows:
-            params = {knob: row.params.get(knob) for knob in self._own_knobs}
+            params = {knob: row.params.get(knob) for knob in own}
             places = {"group": row.group, "size": row.size, "speedup": row.speedup}
-            yield {name: getattr(row, name) for name in FIXED} | params | places
+            yield {name: getattr(row, name) for name in fixed} | params | places
 
     def size_records(self) -> Iterator[dict[str, object]]:
         """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means."""
+        measures = self._measures
         for size in self.by_size:
             yield {
                 "size": size.first.size,
                 "group": size.first.group,
                 **{knob: size.params.get(knob) for knob in self.knobs},
                 **{name: getattr(size, name) for name in (*_OF_A_SIZE, "outcomes", "n")},
-                **size.mean,
-                **{f"{name}_sd": value for name, value in size.sd.items()},
-                **{f"{name}_n": value for name, value in size.counts.items()},
+                **{name: size.mean[name] for name in measures},
+                **{f"{name}_sd": size.sd[name] for name in measures},
+                **{f"{name}_n": size.counts[name] for name in measures},
                 "speedup": size.speedup,
             }
 
@@ -170,8 +187,9 @@ class Collected:
     @cached_property
     def sizes(self) -> pd.DataFrame:
         """The sizes as a frame."""
-        spreads = [f"{name}_{what}" for what in ("sd", "n") for name in MEASURES]
-        columns = ["size", "group", *self.knobs, *_OF_A_SIZE, "outcomes", "n", *MEASURES, *spreads, "speedup"]
+        measures = self._measures
+        spreads = [f"{name}_{what}" for what in ("sd", "n") for name in measures]
+        columns = ["size", "group", *self.knobs, *_OF_A_SIZE, "outcomes", "n", *measures, *spreads, "speedup"]
         return _frame(self.size_records(), columns)
 
     @cached_property
@@ -270,7 +288,8 @@ def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]
 def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
     """Return the names of the knob columns: a workload's knob named like another column gets a prefix."""
     names = sorted(dict.fromkeys(name for row in rows for name in row.params), key=lambda n: n != BATCH_SIZE)
-    taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"} - {k.name for k in RUN_KNOBS}
+    taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"}
+    taken -= {PRECISION, *(knob.name for knob in RUN_KNOBS)}
     columns = {name: f"knob_{name}" if name in taken else name for name in names}
     for row in rows:
         row.params = {columns[name]: row.params[name] for name in names if name in row.params}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jobkit.core import measurements
-from jobkit.core.knobs import OFF
+from jobkit.core.knobs import OFF, Value
 from jobkit.core.measurements import Share, Summary
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process
@@ -134,7 +134,7 @@ class Measured:
     items_per_call: int = 0
     reserved_bytes: int | None = None
     needs: tuple[measurements.Need, ...] = ()
-    effective: Mapping[str, int | None] = field(default_factory=dict)
+    effective: Mapping[str, Value | None] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     failed_load: int | None = None
 
@@ -245,10 +245,15 @@ def _largest(values: Iterable[T | None]) -> T | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _effective(workers: Sequence[Measured]) -> dict[str, int | None]:
-    """Return the largest value of each knob over the workers."""
+def _effective(workers: Sequence[Measured]) -> dict[str, Value | None]:
+    """Return the largest value of each knob over the workers; of a knob of words all that they report."""
     knobs = dict.fromkeys(knob for worker in workers for knob in worker.effective)
-    return {knob: _largest(worker.effective.get(knob) for worker in workers) for knob in knobs}
+    return {knob: _of_all([worker.effective.get(knob) for worker in workers]) for knob in knobs}
+
+
+def _of_all(values: Sequence[Value | None]) -> Value | None:
+    words = dict.fromkeys(value for value in values if isinstance(value, str))
+    return ", ".join(words) if words else _largest(value for value in values if isinstance(value, int))
 
 
 def shares(state: Try) -> tuple[Share, ...]:

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, SORTED, Value
+from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, PRECISION, SORTED, Value
 from jobkit.core.layout import BATCHES_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
@@ -118,6 +118,8 @@ def settings_of(point: Point) -> dict[str, Value]:
     settings = dict(point.params)
     if point.order == SORTED:
         settings[ORDER] = SORTED
+    if point.precision:
+        settings.setdefault(PRECISION, point.precision)
     if PADDED_CHARS in settings:
         settings["paragraphs_per_call"] = point.work_unit
     return settings

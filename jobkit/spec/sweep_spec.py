@@ -204,6 +204,8 @@ class SweepSpec(_Part):
         GPUs of a point, each with as many workers; ``null`` for ``resources.gpus``.
     mps
         Whether workers share a GPU through NVIDIA's MPS; ``auto``: if they can.
+    precision
+        The format of numbers in which the workload computes; ``null`` leaves the framework as it is.
     hang_s
         With several workers, a batch that takes longer than this, and than 20 times the longest batch
         so far, ends the try as ``timeout``.
@@ -251,6 +253,7 @@ class SweepSpec(_Part):
     threads: fields.Positive | None = None
     gpus: fields.Positive | None = None
     mps: Literal["off", "on", "auto"] = "off"
+    precision: Literal["fp32", "tf32", "fp16", "bf16"] | None = "fp32"
     hang_s: fields.Positive = 60
     sweep: Axes = Axes()
     repeats: fields.Positive = 3

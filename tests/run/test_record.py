@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.records import Batch, Job
-from jobkit.run.record import Measured, Task, Try, percentile, shares, summarise
+from jobkit.run.record import Measured, Task, Try, percentile, record_of, shares, summarise
 from tests.support.builders import point
 
 
@@ -54,6 +54,20 @@ def test_a_share_is_idle_from_its_last_batch_on() -> None:
     state = Try(task, "", workers=[Measured() for _ in range(3)], batches=batches, ends_s=[1.0, 1.5, 4.0])
     found = [(share.batches, share.items, share.work_s, share.idle_s) for share in shares(state)]
     assert found == [(2, 6, 2.0, 0.0), (1, 3, 1.0, 2.5), (0, 0, 0.0, 4.0)]
+
+
+def test_workers_report_the_largest_number_and_each_word_once() -> None:
+    effective: list[dict[str, int | str | None]] = [
+        {"batch_size": 5, "precision": "tf32", "pinned": None},
+        {"batch_size": 7, "precision": "fp32"},
+        {},
+    ]
+    planned = point(params={"batch_size": 7, "precision": "tf32"})
+    task = Task(point=planned, try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    state = Try(task, "", workers=[Measured(effective=one) for one in effective])
+    found = record_of(state, None)
+    assert found.effective == {"batch_size": 7, "precision": "tf32, fp32", "pinned": None}
+    assert (found.inert, found.precision) == (("precision",), "tf32, fp32")
 
 
 def test_unknown_is_none_and_never_zero() -> None:

@@ -14,7 +14,7 @@ from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.speed import SPEED_TOLERANCE, TWO_SIDED, Corpus, Speed, differ
 from jobkit.outcome.trials import NOT_TRIED
-from jobkit.report.recommend import types
+from jobkit.report.recommend import precision, types
 from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
 
 EVEN = 0.0005
@@ -67,6 +67,8 @@ def _batch(advice: types.Recommendation) -> Iterator[str]:
         yield "  It is the fastest that was measured."
     else:
         yield f"  Fastest: {best.setting}, {_rate(best)}: {_difference(advice)}."
+    compared = precision.lines(advice.batch.settings, chosen, advice.batch.precisions)
+    yield from (f"  {line}." for line in compared)
     yield from _smaller(advice)
     yield from _largest(advice)
     if advice.batch.binds:
@@ -126,11 +128,12 @@ def _memory_option(size_bytes: float) -> str:
 def _smaller(advice: types.Recommendation) -> Iterator[str]:
     """Yield what to know of the next smaller setting: scatter alone may have left it out."""
     batch = advice.batch
-    below = batch.settings.index(batch.recommended) - 1
-    if below >= 0 and differ(batch.settings[below], batch.fastest) is False:
-        slower = 1 - batch.settings[below].items_per_s / batch.fastest.items_per_s
+    allowed = precision.without_refused(batch.settings, batch.precisions)
+    below = allowed.index(batch.recommended) - 1
+    if below >= 0 and differ(allowed[below], batch.fastest) is False:
+        slower = 1 - allowed[below].items_per_s / batch.fastest.items_per_s
         by = f"{_percent(slower, 1)} slower than the fastest, which is within the scatter too"
-        yield f"  The next smaller, {batch.settings[below].setting}, is {by}: more repeats would decide it."
+        yield f"  The next smaller, {allowed[below].setting}, is {by}: more repeats would decide it."
 
 
 def _rate(speed: Speed) -> str:

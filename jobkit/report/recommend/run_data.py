@@ -12,6 +12,7 @@ from jobkit.core.records import RESULTS, Batch, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.fit import ledger
 from jobkit.fit.loads import read_lengths
+from jobkit.outcome.agreement import agreements
 from jobkit.outcome.results import PointResult, read_run
 from jobkit.outcome.timing import worker_s
 from jobkit.outcome.trials import describe_trials, settled_trials, trials
@@ -69,6 +70,7 @@ def read_material(folder: Path) -> RunData:
         trials=describe_trials(tried),
         too_large=tuple(trial for trial in tried if trial.too_large),
         ledger=_ledger(records),
+        agreements=agreements(sweep),
     )
 
 
