@@ -21,7 +21,7 @@ LEGENDS = {
     "ram": "RAM: the most resident memory of the worker",
     "text": "text of padded: share of the padded characters that are text, not filling",
     "load": "load: characters of the largest batch once padded; memory follows it",
-    "agreement": "differ: entities of one of this precision and fp32, not of both; F1: agreement with fp32",
+    "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
 """A line for each family of columns, shown with its columns; ``part`` if a cell has `PART`."""
 PART = " (n="
@@ -65,9 +65,9 @@ MEASURES = (
     Measure("items_per_s", "speed\nparagr./s", "speed", 0, spread=True),
     Measure("speedup", "speed-up\nx", "speed", 1, places=2),
     Measure("work_s", "total\ns", "speed", 1, spread=True),
-    Measure("entities", "entities\n", "agreement", 3, count=True),
-    Measure("differ", "differ\n", "agreement", 0, count=True),
-    Measure("f1", "F1\n", "agreement", 1, places=4),
+    Measure("entities", "entities\nfound", "agreement", 3, count=True),
+    Measure("differ", "entities\ndiffer", "agreement", 0, count=True),
+    Measure("f1", "F1 with\nfp32", "agreement", 1, places=4),
     Measure("batch_mean_s", "batch\nmean s", "batch", 2),
     Measure("batch_p95_s", "batch\np95 s", "p95", 5),
     Measure("context_bytes", "context\nGiB", "gpu", 7, GIB, 2),

@@ -134,8 +134,8 @@ def _differences(precision: str, worst: Agreement) -> str:
         return f"precision {precision} found the entities of fp32, {worst.entities:,} in all"
     counts = f"{format_count(worst.differ, 'entity', 'entities')} of precision {precision}"
     return (
-        f"{counts} or of fp32 are not in the other (F1 {format_f1(worst.f1)}): differ counts them, and F1 is "
-        "the agreement with fp32, not with the truth: compare with annotated text before you use it"
+        f"{counts} or of fp32 are not in the other (F1 {format_f1(worst.f1)}): F1 is the agreement with fp32 "
+        "and not with the truth, so compare with annotated text before you use it"
     )
 
 

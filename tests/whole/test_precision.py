@@ -56,8 +56,8 @@ def test_entities_of_each_precision_are_compared_with_fp32(folder: Path) -> None
     ]
     assert "2 entities of precision bf16 or of fp32 are not in the other (F1 0.5000)" in report["notes"][0]
     table = collected(run, "--format", "md")
-    assert "| entities | differ | F1 |" in table
-    assert "differ: entities of one of this precision and fp32, not of both" in table
+    assert "| entities found | entities differ | F1 with fp32 |" in table
+    assert "entities differ: in one of this setting and fp32, not in both" in table
     answer = json.loads(jobkit("recommend", run, "--json").stdout)["batch"]
     assert answer["recommended"]["params"]["precision"] == "fp32"
     assert [one["agreement"]["f1"] for one in answer["precisions"]] == [0.5]
