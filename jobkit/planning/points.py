@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobkit.core.errors import JobkitError
@@ -23,10 +23,12 @@ from jobkit.core.knobs import (
     THREADS,
     WORK_UNIT,
     WORKERS,
+    Knob,
     Value,
     numbers,
 )
 from jobkit.core.records import ModelRef, Point, TextRef
+from jobkit.run.workloads.base import knobs
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Request
 from jobkit.spec.axes import settings
@@ -86,6 +88,7 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     if inputs is None:  # nothing that the spec names has been looked up
         text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
         inputs = Inputs(run_id=spec.name, text=text, model=None, device=spec.device)
+        spec = spec.model_copy(update={PRECISION: offered_precision(spec, knobs(spec.workload) or ())})
     axes = spec.sweep
     if any(isinstance(values, Auto) for values in axes.product.values()):
         raise JobkitError(
@@ -100,6 +103,13 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     return tuple(
         replace(point, index=index, repeat=repeat, point_id=point_id(point.params, repeat))
         for index, (point, repeat) in enumerate(pairs, 1)
+    )
+
+
+def offered_precision(spec: SweepSpec, knobs: Iterable[Knob]) -> str | None:
+    """Return the precision of a spec; ``None`` if the workload does not offer it."""
+    return next(
+        (spec.precision for knob in knobs if knob.name == PRECISION and spec.precision in knob.words), None
     )
 
 

@@ -17,6 +17,7 @@ from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, TextRef
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
+from jobkit.planning.points import offered_precision
 from jobkit.planning.templates import find_template
 from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import Traits, traits
@@ -127,7 +128,7 @@ def resolve(
         "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
         "site": lookup.site_name,
         "template": lookup.template,
-        "precision": _offered(spec, workload.knobs),
+        "precision": offered_precision(spec, workload.knobs),
     }
     spec = spec.model_copy(update=decided)
     _refuse_other_device(spec, workload.knobs)
@@ -144,13 +145,6 @@ def resolve(
         model=model,
         workload_folder=None if spec.workload in SHIPPED else spec_folder(path),
         load_knobs=tuple(knob.name for knob in workload.knobs if knob.grows_load),
-    )
-
-
-def _offered(spec: SweepSpec, knobs: Iterable[Knob]) -> str | None:
-    """Return the precision of a spec; ``None`` if the workload does not offer it."""
-    return next(
-        (spec.precision for knob in knobs if knob.name == PRECISION and spec.precision in knob.words), None
     )
 
 

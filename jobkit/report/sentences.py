@@ -78,7 +78,8 @@ def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     if best is first:
         return (f"Fastest: {format_setting(best.params)}, the smallest that succeeded.",)
     than = f"{speedup:.2f} times as fast as {format_setting(first.params)}"
-    return (f"Fastest: {format_setting(best.params)}, {than}: {100 * (1 - 1 / speedup):.0f} % less time.",)
+    line = f"Fastest: {format_setting(best.params)}, {than}: {100 * (1 - 1 / speedup):.0f} % less time."
+    return (f"{line} Its entities differ from those of fp32." if best.mean["differ"] else line,)
 
 
 def base_of(sizes: Sequence[Size]) -> str:

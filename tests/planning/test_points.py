@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import Knob
 from jobkit.core.records import Point, TextRef
-from jobkit.planning.points import Inputs, group_points, plan
+from jobkit.planning.points import Inputs, group_points, offered_precision, plan
+from jobkit.run.workloads.stanza_precision import KNOB
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -70,6 +72,17 @@ def test_a_setting_that_names_no_precision_has_that_of_the_key() -> None:
         ("bf16",) * 2,
         ("fp16",) * 2,
     }
+
+
+def test_a_workload_without_a_choice_has_no_precision() -> None:
+    spec = SweepSpec(name="t")
+    assert (offered_precision(spec, [KNOB]), offered_precision(spec, [])) == ("fp32", None)
+    assert offered_precision(spec, [Knob(name="precision", words=("bf16",))]) is None
+    assert offered_precision(SweepSpec(name="t", precision=None), [KNOB]) is None
+    assert [plan(SweepSpec(name="t", workload=name))[0].precision for name in ("stanza-ner", "count")] == [
+        "fp32",
+        None,
+    ]
 
 
 def test_a_knob_of_numbers_with_that_name_is_no_precision() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import RUN_KNOBS, Knob
-from jobkit.planning.resolve import _offered, _refuse_other_device
+from jobkit.planning.resolve import _refuse_other_device
 from jobkit.run.workloads.stanza_precision import KNOB
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -41,13 +41,6 @@ def test_a_word_that_only_a_gpu_has_is_refused_on_a_cpu(key: str, given: dict[st
     assert caught.value.hint == "leave it out, or set device: cuda"
     _refuse_other_device(spec.model_copy(update={"device": "cuda"}), known)
     _refuse_other_device(SweepSpec(name="t", device="cpu", precision="bf16"), known)
-
-
-def test_a_workload_without_a_choice_has_no_precision() -> None:
-    spec = SweepSpec(name="t")
-    assert (_offered(spec, [KNOB]), _offered(spec, RUN_KNOBS)) == ("fp32", None)
-    assert _offered(spec, [Knob(name="precision", words=("bf16",))]) is None
-    assert _offered(SweepSpec(name="t", precision=None), [KNOB]) is None
 
 
 def test_mps_if_it_can_be_used_is_not_refused() -> None:
