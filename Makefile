@@ -47,7 +47,7 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 	fit/ledger fit/lengths fit/memory_line fit/observations fit/largest_batch fit/speed fit/stats \
 	outcome/accounting outcome/log_outcome outcome/logs outcome/remedies outcome/timing outcome/trials \
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
-	planning/sample planning/standin/labels report/columns report/energy report/old_logs report/recommend/output \
+	planning/sample planning/standin/labels report/columns report/energy report/old_logs report/recommend/energy report/recommend/output \
 	report/recommend/recommend report/recommend/request report/recommend/types report/rows \
 	report/sentences run/measure/memory schedulers/lint setup/check_node setup/check_site \
 	setup/facts setup/findings setup/init_choice setup/init_files spec/axes spec/checks spec/fields \

@@ -48,6 +48,10 @@ def run(task: Task, signals: Signals) -> Outcome:
 def _run_steps(state: Try, stack: ExitStack) -> None:
     """Do all that a signal may interrupt: prepare, warm up, work, measure the need."""
     point = state.task.point
+    if point.device == "cuda":
+        # Without persistence mode the driver unloads its state of a GPU that no process uses
+        # (https://docs.nvidia.com/deploy/driver-persistence/): not between two readings of its counter.
+        stack.enter_context(nvml.nvml())
     if point.workers * point.gpus > 1 or point.mps == ON:
         from jobkit.run.supervisor import supervise  # what one process does not need to import
 

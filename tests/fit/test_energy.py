@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.measurements import Attribution, Energy
-from jobkit.fit.energy import attributed, disagreement, front, joules
-from tests.support.builders import point, record
+from jobkit.fit.energy import attributed, disagreement, front, joules, uses
+from tests.support.builders import ITEMS, grid, point, record
 
 ENERGY = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)
 
@@ -83,3 +83,37 @@ def test_whatever_is_not_on_the_front_is_beaten_by_something_on_it(
         assert energy is not None
         at_least = [one for one in best if one[0] <= time and (one[1] or 0.0) <= energy]
         assert at_least, "of equal settings all are on the front"
+
+
+def test_the_energy_of_a_setting_is_the_mean_of_its_repeats() -> None:
+    energies = [ENERGY, replace(ENERGY, counter_j=11_000, idle_w=None), replace(ENERGY, counter_j=None)]
+    records = [replace(record(of), energy=energy) for of, energy in zip(grid([50], 3), energies, strict=True)]
+    pairs = [(one, 0) for one in records]
+    [first] = uses(pairs[:1])
+    assert (first.params, first.repeats, first.counted) == ({"batch_size": 50}, 1, True)
+    assert first.per_1000_j == pytest.approx(9_000_000 / ITEMS)
+    assert first.net_per_1000_j == pytest.approx(2_000_000 / ITEMS)
+    assert first.per_1000_j_sd is None
+    [both] = uses(pairs[:2])
+    assert both.per_1000_j == pytest.approx(10_000_000 / ITEMS)
+    assert both.per_1000_j_sd == pytest.approx(2**0.5 * 1_000_000 / ITEMS)
+    assert both.net_per_1000_j is None
+    [sampled] = uses(pairs[2:])
+    assert sampled.counted is False
+
+
+def test_repeats_without_energy_or_items_are_left_out() -> None:
+    one = replace(record(point()), energy=ENERGY)
+    assert one.summary
+    assert uses([(replace(one, energy=None), 0), (replace(one, summary=None), 0), (one, 1)]) == ()
+    assert uses([(replace(one, summary=replace(one.summary, items=0)), 0)]) == ()
+
+
+def test_the_energy_of_a_text_goes_by_its_characters_if_they_are_known() -> None:
+    one = replace(record(point()), energy=ENERGY)
+    assert one.summary
+    [use] = uses([(one, 0)])
+    assert use.of(ITEMS, None) == pytest.approx(9_000)
+    assert use.of(ITEMS, 2 * 170_000) == pytest.approx(18_000)
+    [unknown] = uses([(replace(one, summary=replace(one.summary, characters=0)), 0)])
+    assert unknown.of(ITEMS, 2 * 170_000) == pytest.approx(9_000)

@@ -73,6 +73,12 @@ def test_what_is_not_attributable_is_in_no_mean_and_in_csv(tmp_path: Path) -> No
     assert note == "the energy of 1 point is in no table, because it is not attributable: another process"
 
 
+def test_a_point_that_did_no_item_has_no_energy_for_1000(tmp_path: Path) -> None:
+    [one] = records(ENERGY)
+    found = collect([write_records(tmp_path / "run", [replace(one, summary=None)])])
+    assert (found.rows[0].energy_j, found.rows[0].energy_per_1000_j) == (881, None)
+
+
 def test_energy_of_points_at_the_same_time_is_not_attributable(tmp_path: Path) -> None:
     first, second = records(ENERGY, ENERGY)
     together = [first, replace(second, started_at=first.started_at, ended_at=first.ended_at)]
