@@ -1,8 +1,8 @@
 """The energy of GPUs over the work, by two instruments, and whether other processes used it too.
 
 The counter is NVML's, in mJ since the driver was loaded (``nvmlDeviceGetTotalEnergyConsumption``). It moves
-about every 100 ms (docs/what-is-measured.md has the sources). The integral of
-the sampled power is the second instrument, and the only one before Volta.
+about every 100 ms (docs/what-is-measured.md has the sources). The integral of the sampled power is the
+second instrument, and the only one before Volta.
 """
 
 from __future__ import annotations
