@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from jobkit.core.json_codec import SCHEMA
 from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, PRECISION, Value, numbers
-from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Share, Summary
+from jobkit.core.measurements import Energy, Gpu, Memory, Need, Sampler, Share, Summary
 
 
 class Outcome(StrEnum):
@@ -263,6 +263,8 @@ class Record:
         Swept knobs that did not take effect.
     versions
         Of Python, jobkit, and the frameworks that the workload uses.
+    energy
+        Of the GPUs over the work; ``None`` on a CPU, and in records of earlier versions.
     load_s, warm_up_s
         Seconds to load the model and to warm up; of several workers the longest.
     needs
@@ -297,6 +299,7 @@ class Record:
     gpu: Gpu | None = None
     memory: Memory = field(default_factory=Memory)
     sampler: Sampler | None = None
+    energy: Energy | None = None
     summary: Summary | None = None
     load_s: float | None = None
     warm_up_s: float | None = None

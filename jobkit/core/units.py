@@ -168,6 +168,15 @@ def format_memory(size_bytes: float) -> str:
     return format_bytes_gib(size_bytes) if size_bytes >= GIB else f"{size_bytes / MIB:,.1f} MiB"
 
 
+def format_energy(energy_j: float) -> str:
+    """Return joules in three digits: ``34.1 J``, ``12.3 kJ``, ``7.20 MJ (2.00 kWh)``."""
+    scale, unit = (1e6, "MJ") if abs(energy_j) >= 1e6 else (1e3, "kJ") if abs(energy_j) >= 1e4 else (1.0, "J")  # noqa: PLR2004 - where three digits end
+    kwh = f" ({energy_j / 3.6e6:,.2f} kWh)" if unit == "MJ" else ""
+    value = abs(energy_j / scale)
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2  # noqa: PLR2004 - three digits
+    return f"{energy_j / scale:,.{digits}f} {unit}{kwh}"
+
+
 def format_size(size_bytes: int) -> str:
     """Return bytes exactly, in the largest whole unit, as `parse_size` reads them back."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import Column
 from jobkit.core.units import GIB
+from jobkit.report import energy
 from jobkit.report.tables import Size
 
 LEGENDS = {
@@ -20,6 +21,9 @@ LEGENDS = {
     "gpu": "GPU: total is the peak of the whole run; model is CUDA context and weights",
     "ram": "RAM: the most resident memory of the worker",
     "text": "text of padded: share of the padded characters that are text, not filling",
+    "energy": "energy: of the GPU over the work, with its idle power",
+    "net": "net: energy of the GPU over the work, less its idle power",
+    "front": "front: no other setting beats it in both time and energy",
     "load": "load: characters of the largest batch once padded; memory follows it",
     "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
@@ -78,6 +82,10 @@ MEASURES = (
     Measure("ram_peak_bytes", "RAM\nGiB", "ram", 0, GIB, 2),
     Measure("padding_efficiency", "text of\npadded %", "text", 6, 0.01),
     Measure("load_max", "load\nchars", "load", 8),
+    Measure("energy_j", "energy\nJ", "energy", 5),
+    Measure("energy_per_1000_j", "energy\nJ/1,000", "energy", 2),
+    Measure("net_energy_j", "net\nJ", "net", 5),
+    Measure("net_energy_per_1000_j", "net\nJ/1,000", "net", 2),
 )
 
 CONTEXT, WEIGHTS, MODEL = "context_bytes", "weights_bytes", "model_bytes"
@@ -103,7 +111,10 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str]) -> list[SizeColumn
     if any(size.outcomes != Outcome.OK for size in sizes):
         columns.append(plain("outcomes", "outcome\n", (size.outcomes for size in sizes)))
     columns.append(plain("inert", "no effect\nof", (size.inert for size in sizes), 2))
-    columns += [_column(measure, sizes) for measure in MEASURES]
+    hidden = energy.hidden([size.mean for size in sizes])
+    columns += [_column(measure, sizes) for measure in MEASURES if measure.name not in hidden]
+    fronts = ("*" if size.front else "" for size in sizes)
+    columns.append(SizeColumn(name="front", head="front\n", cells=tuple(fronts), rank=2, family="front"))
     return [column for column in columns if any(column.cells)]
 
 

@@ -8,8 +8,9 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import chain, groupby
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -24,7 +25,8 @@ from jobkit.fit.speed import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import Trial, answers
-from jobkit.report.rows import AGREEMENT, FIXED, LOG, MEASURES, SETTING, Row
+from jobkit.report import energy
+from jobkit.report.rows import AGREEMENT, FIXED, LOG, MEASURES, SETTING, Row, add_energy
 from jobkit.report.sources import read_sources
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
@@ -58,6 +60,8 @@ class Size:
         (``None`` for fewer than two) and how many there are.
     speedup
         Over the smallest size of the group that succeeded.
+    front
+        Whether no other size of the group beats it in both time and energy; ``None`` if not known.
     items_total, effective, inert, gpu_instrument
         Of the first point that has it.
     """
@@ -69,6 +73,7 @@ class Size:
     sd: Mapping[str, float | None]
     counts: Mapping[str, int]
     speedup: float | None
+    front: bool | None = None
     items_total: int | None
     effective: str | None
     inert: str | None
@@ -173,6 +178,7 @@ class Collected:
                 **{f"{name}_sd": size.sd[name] for name in measures},
                 **{f"{name}_n": size.counts[name] for name in measures},
                 "speedup": size.speedup,
+                "front": size.front,
             }
 
     def group_records(self) -> Iterator[dict[str, object]]:
@@ -189,7 +195,8 @@ class Collected:
         """The sizes as a frame."""
         measures = self._measures
         spreads = [f"{name}_{what}" for what in ("sd", "n") for name in measures]
-        columns = ["size", "group", *self.knobs, *_OF_A_SIZE, "outcomes", "n", *measures, *spreads, "speedup"]
+        columns = ["size", "group", *self.knobs, *_OF_A_SIZE, "outcomes", "n", *measures, *spreads]
+        columns += ["speedup", "front"]
         return _frame(self.size_records(), columns)
 
     @cached_property
@@ -307,6 +314,7 @@ def _number(rows: Sequence[Row]) -> list[Row]:
     firsts: list[Row] = []
     for row, number in zip(rows, overlaps([_span(row) for row in rows]), strict=True):
         row.overlaps = number
+        add_energy(row)
         setting = row.fixed
         if row.trial:
             row.group = groups.get(setting)
@@ -335,7 +343,14 @@ def _sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
         workers = first.numbers.get(WORKERS, 1)
         return first.group or 0, workers, *(sort_key(first.params.get(knob)) for knob in knobs)
 
-    return [_size(same, base) for same in sorted(repeats.values(), key=order)]
+    sizes = [_size(same, base) for same in sorted(repeats.values(), key=order)]
+    groups = [list(same) for _, same in groupby(sizes, key=lambda size: size.first.group)]
+    fronts = (energy.front([size.mean for size in same]) for same in groups)
+    return list(map(_on_front, sizes, chain.from_iterable(fronts)))
+
+
+def _on_front(size: Size, front: bool | None) -> Size:  # noqa: FBT001 - of map
+    return size if front is None else replace(size, front=front)
 
 
 def _size(same: Sequence[Row], base: dict[int | None, float]) -> Size:
@@ -398,3 +413,4 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
         yield f"{points} ran next to other processes on the GPU: distrust speed and memory"
     if words := overlap_words([_span(row) for row in rows], [row.overlaps for row in rows]):
         yield words
+    yield from energy.remarks(rows)

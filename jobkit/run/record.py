@@ -6,7 +6,7 @@ import math
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +19,7 @@ from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process
 from jobkit.run.failure import Stopped, outcome_of
 from jobkit.run.measure import memory
+from jobkit.run.measure.energy import Reading, idle_power
 from jobkit.run.measure.sampler import Peaks, Sampling
 from jobkit.run.workloads.base import Entity, Workload
 
@@ -120,6 +121,8 @@ class Measured:
     ----------
     code
         The folder of the user's own code; ``None`` with a shipped workload.
+    opening
+        The energy counters of idle GPUs just before this process opens its own, by UUID.
     reserved_bytes
         What torch's allocator held after the warm-up.
     effective, versions, failed_load
@@ -128,6 +131,7 @@ class Measured:
 
     readings: memory.Readings = field(default_factory=memory.Readings)
     code: str | None = None
+    opening: Mapping[str, Reading] = field(default_factory=dict)
     gpu: measurements.Gpu | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
@@ -172,6 +176,8 @@ class Try:
         As in `Record`.
     ends_s
         With several workers, the end of each batch, in seconds since all began to work.
+    idle
+        The energy counters of idle GPUs before a worker prepares to open one, by UUID.
     """
 
     task: Task
@@ -187,8 +193,13 @@ class Try:
     characters_total: int = 0
     peaks: Peaks | None = None
     sampler: Sampling | None = None
+    idle: Mapping[str, Reading] = field(default_factory=dict)
     device_idle_bytes: int | None = None
     cgroup_peak_bytes: int | None = None
+
+    def ask_sampler(self, word: str) -> Peaks | None:
+        """Return the sampler's answer; ``None`` if there is no sampler, or it has died."""
+        return self.sampler.ask(word) if self.sampler else None
 
 
 def record_of(state: Try, error: BaseException | None) -> Record:
@@ -221,6 +232,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
             cgroup_peak_bytes=state.cgroup_peak_bytes,
         ),
         sampler=_sampler(state.peaks),
+        energy=_energy(state),
         summary=summarise(
             state.batches,
             items_total=state.items_total,
@@ -290,15 +302,26 @@ def _retries(batches: Sequence[Batch]) -> int | None:
 def _sampler(peaks: Peaks | None) -> measurements.Sampler | None:
     if peaks is None:
         return None
-    utilisation, power = peaks.utilisation_percent, peaks.power_w
+    utilisation = peaks.utilisation_percent
     return measurements.Sampler(
         period_s=peaks.period_s,
         samples=peaks.samples,
         memory_query=peaks.memory_query,
         utilisation_mean_percent=sum(utilisation) / len(utilisation) if utilisation else None,
-        power_mean_w=sum(power) / len(power) if power else None,
-        power_max_w=max(power, default=None),
+        power_mean_w=peaks.energy.power_mean_w if peaks.energy else None,
+        power_max_w=peaks.power_max_w,
     )
+
+
+def _energy(state: Try) -> measurements.Energy | None:
+    """Return the energy of the work, with the idle power of its GPUs if that was measured."""
+    energy = state.peaks.energy if state.peaks else None
+    uuids = {worker.gpu.uuid for worker in state.workers if worker.gpu}
+    idle = idle_power(uuids, state.idle, (worker.opening for worker in state.workers))
+    if energy is None or idle is None:
+        return energy
+    idle_w, idle_s = idle
+    return replace(energy, idle_w=idle_w, idle_s=idle_s)
 
 
 def _own_versions() -> dict[str, str]:

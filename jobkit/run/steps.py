@@ -17,8 +17,8 @@ from jobkit.core.layout import BATCHES_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
 from jobkit.run.failure import TryFailed
-from jobkit.run.measure import memory, need, nvml
-from jobkit.run.measure.device import Device, open_device
+from jobkit.run.measure import energy, memory, need, nvml
+from jobkit.run.measure.device import Device, import_torch, open_device
 from jobkit.run.measure.sampler import rss_bytes
 from jobkit.run.paragraphs import Call, calls, longest_sentences, read_paragraphs, sorted_places
 from jobkit.run.record import Done, Measured, Task, Try
@@ -50,6 +50,10 @@ def read_inputs(state: Try) -> list[str]:
 def open_both(point: Point, measured: Measured) -> tuple[Device, Workload]:
     """Return the open device and the workload, which is not loaded yet."""
     workload = _open_workload(point, measured)
+    if point.device == "cuda":
+        if workload.NEEDS_MODEL:
+            import_torch()  # seconds in which the GPU is idle
+        measured.opening = energy.idle_readings()
     device = open_device(point.device) if workload.NEEDS_MODEL else Device(point.device)
     if point.device == "cuda":
         measured.gpu = _read_gpu(nvml.visible_uuid(device.cuda_uuid))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from jobkit.core.records import Outcome
 from jobkit.run import mps, pool, steps
 from jobkit.run.failure import Stopped, TryFailed
-from jobkit.run.measure import memory, need, nvml
+from jobkit.run.measure import energy, memory, need, nvml
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.paragraphs import Call
 from jobkit.run.record import Measured, Try
@@ -69,6 +69,7 @@ def supervise(state: Try, stack: ExitStack) -> None:
     state.workers = [Measured() for _ in range(point.workers * point.gpus)]
     paragraphs = steps.read_inputs(state)
     gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
+    state.idle = energy.idle_readings() if gpus else {}
     daemon = mps.start_if_wanted(state, stack, gpus.values())
     workers = stack.enter_context(pool.started(state, daemon))
     workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
@@ -81,8 +82,9 @@ def supervise(state: Try, stack: ExitStack) -> None:
     if daemon:
         state.mps = daemon.check_clients(workers.pids)
     workers.ask({number: ("keep_context", size) for number, size in _contexts(state.workers, idle_bytes)})
-    state.sampler.ask("mark")
+    state.ask_sampler("mark")
     _work(state, workers, todo)
+    state.ask_sampler("stop")
     with contextlib.suppress(
         Stopped
     ):  # a signal ends the measurement and not the try, whose batches are done

@@ -20,10 +20,12 @@ from hypothesis import strategies as st
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
+from jobkit.core.measurements import Attribution
 from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record
 from jobkit.planning.sample import sample_text
 from jobkit.run import process, work
 from jobkit.run.failure import CAUGHT_SIGNALS, Signals, TryFailed
+from jobkit.run.measure.energy import in_initial_namespace
 from jobkit.run.measure.need import SEARCHED
 from jobkit.run.measure.sampler import process_tree
 from jobkit.run.paragraphs import Call
@@ -297,6 +299,31 @@ def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(tmp_pa
     assert seen.process_peak_bytes
     assert seen.device_peak_bytes == GIB + seen.process_peak_bytes
     assert seen.process_peak_bytes >= 4 * GIB // 4 + BYTES_PER_LOAD * LOAD
+
+
+def test_the_energy_is_that_of_both_gpus_over_the_work(tmp_path: Path) -> None:
+    found = on_cards(tmp_path, ON_CARDS, FAKE_WATTS="300")
+    assert found.energy
+    assert found.summary
+    assert found.sampler
+    assert found.energy.span_s >= found.summary.work_s
+    assert found.energy.counter_j == pytest.approx(600 * found.energy.span_s, abs=30)
+    assert found.energy.power_j == pytest.approx(600 * found.energy.span_s)
+    assert found.sampler.power_mean_w == pytest.approx(600)
+    if found.energy.idle_w is not None:  # on a busy machine the imports take a second
+        assert found.energy.idle_w == pytest.approx(600, rel=0.05)
+    wanted = Attribution.OWN if in_initial_namespace() else Attribution.UNKNOWN
+    assert found.energy.attribution is wanted
+
+
+def test_a_gpu_without_a_counter_has_the_integral_of_its_power(tmp_path: Path) -> None:
+    alone = replace(ON_CARDS, gpus=1, workers=1)
+    found = on_cards(tmp_path, alone, FAKE_OLD="1", CUDA_VISIBLE_DEVICES="0")
+    assert found.outcome is Outcome.OK, found.message
+    energy = found.energy
+    assert energy
+    assert energy.counter_j is None
+    assert energy.joules == pytest.approx(200 * energy.span_s)
 
 
 def test_the_need_is_measured_by_the_worker_of_the_heaviest_batch_when_it_is_alone(tmp_path: Path) -> None:

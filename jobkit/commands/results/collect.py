@@ -39,7 +39,7 @@ STDOUT = Path("-")
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.{png,svg,pdf}",
-    help="Also draw memory and speed to this file, with line, bound and knee. Needs jobkit[plot].",
+    help="Also draw memory, speed and energy to this file, with line, bound and knee. Needs jobkit[plot].",
 )
 def collect(
     paths: tuple[Path, ...],

@@ -15,6 +15,7 @@ from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.speed import SPEED_TOLERANCE, TWO_SIDED, Corpus, Speed, differ
 from jobkit.outcome.trials import NOT_TRIED
 from jobkit.report.recommend import precision, types
+from jobkit.report.recommend.energy import energy_lines
 from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
 
 EVEN = 0.0005
@@ -45,7 +46,7 @@ def as_json(advice: types.Recommendation) -> str:
 
 def as_text(advice: types.Recommendation, width: int | None = None) -> str:
     """Return it for a person, in GiB, ending with a newline; wrapped if a width is given."""
-    parts = [part(advice) for part in (_heading, _batch, _gpus, _time)]
+    parts = [part(advice) for part in (_heading, _batch, _gpus, _time, _energy)]
     return wrap_sections([*parts, *_requests(advice), _cost(advice)], width)
 
 
@@ -238,6 +239,11 @@ def _time(advice: types.Recommendation) -> Iterator[str]:
     else:
         between = f"{_clock(time.low_s)} to {_clock(time.high_s)} (t, n={time.repeats})"
         yield f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
+
+
+def _energy(advice: types.Recommendation) -> Iterator[str]:
+    if advice.energy:
+        yield from energy_lines(advice.energy, advice.batch.settings, _corpus(advice.corpus))
 
 
 def _corpus(corpus: Corpus) -> str:

@@ -18,6 +18,7 @@ from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
 from jobkit.fit.speed import Corpus, Speed
 from jobkit.report.recommend import precision, types
+from jobkit.report.recommend.energy import energy_answer
 from jobkit.report.recommend.request import request
 from jobkit.report.recommend.types import RecommendOptions, RunData
 from jobkit.spec.sweep_spec import Resources
@@ -141,6 +142,7 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
         ),
         corpus=corpus,
         time=time,
+        energy=energy_answer(material.records, batch.recommended, corpus),
         request=request(material, _record_of(batch.recommended, material.records), time),
         cost=_cost(material, first),
         margin=wishes.margin,

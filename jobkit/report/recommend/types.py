@@ -12,6 +12,7 @@ from jobkit.fit.lengths import Lengths
 from jobkit.fit.speed import Corpus, Duration, Speed
 from jobkit.outcome.agreement import Agreement
 from jobkit.outcome.trials import Trial
+from jobkit.report.recommend.energy import EnergyAnswer
 from jobkit.report.recommend.precision import OfPrecision
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources
@@ -273,12 +274,14 @@ class Recommendation:
 
     Attributes
     ----------
-    measured, batch, cards, corpus, time, cost
+    measured, batch, cards, corpus, time, energy, cost
         The answers.
     beware
         Sentences without a full stop.
     request
         ``None`` if the spec could not be read.
+    energy
+        ``None`` if none was measured.
     margin
         As asked for.
     trials, ledger
@@ -291,6 +294,7 @@ class Recommendation:
     cards: tuple[OnGpu, ...]
     corpus: Corpus
     time: Duration
+    energy: EnergyAnswer | None
     request: Request | None
     cost: Cost
     margin: float
