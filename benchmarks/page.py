@@ -9,7 +9,7 @@ from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 RAW = PAGE.with_suffix("")
-NAMES = ("commands", "planning", "submission", "reading", "overhead")
+NAMES = ("commands", "planning", "submission", "reading", "overhead", "forked")
 
 HEAD = """# Benchmarks
 
@@ -26,6 +26,7 @@ WORDS = {
     "reading": "The three clients read the same 1,000 results as Python objects: jobkit's records, submitit's pickles of the same content, signac's (empty) job documents. `jobkit collect` does more: it groups and averages, and pandas alone takes a third of a second to import. The first three lines are the time that a user waits (100,000 records were collected once). jobkit keeps one row of each record, so memory grows with the number of points and not with the size of their folders.",
     "planning": "More points than the controller holds (Slurm's `MaxJobCount`, Grid Engine's `max_jobs` and `max_u_jobs` for the arrays) are refused before jobkit writes or submits anything: `tests/submit/test_sweep.py`.",
     "overhead": "A pair is a pass over the text that makes every call of the tagger twice: once with measuring and once without, first the one and first the other in turn. In a call without measuring, the sampler process is stopped and no line is written. The figure is the median of (time with / time without - 1) over all calls of all pairs. The interval is that of the median, by order statistics, because other work on the machine slows single calls by chance.",
+    "forked": "A pair is the same try twice, once forked from a process that had imported the framework and once in a fresh process, in turn. Its time is that of the whole command `python -m jobkit.run`. A fork saves the start of Python and the import of jobkit, torch and Stanza; the first forked try waits for the parent to import them. Loading includes the CUDA context on a GPU.",
 }
 
 

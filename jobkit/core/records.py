@@ -130,6 +130,8 @@ class Point:
     precision
         The format of numbers in which the workload computes; ``None`` if the workload does not offer a
         choice (or in a run of an earlier version): then it is the framework's own.
+    fork
+        Whether processes that work may be forked from one that has imported the framework.
     hang_s
         With several processes, the try ends if a batch takes longer than this and than 20 times the
         longest batch so far.
@@ -163,6 +165,7 @@ class Point:
     gpus: int = 1
     mps: str = OFF
     precision: str | None = None
+    fork: bool = False
     hang_s: int = 60
     load_knobs: tuple[str, ...] = LOAD_KNOBS
     cap_bytes: int | None = None
@@ -265,6 +268,11 @@ class Record:
         Of Python, jobkit, and the frameworks that the workload uses.
     energy
         Of the GPUs over the work; ``None`` on a CPU, and in records of earlier versions.
+    forked
+        Whether the processes that worked were forked from one that had imported the framework.
+    import_s
+        Seconds from the start or the fork of the process until the framework was imported, and the seconds
+        that the try waited for another process to import it; of several workers the longest.
     load_s, warm_up_s
         Seconds to load the model and to warm up; of several workers the longest.
     needs
@@ -301,6 +309,8 @@ class Record:
     sampler: Sampler | None = None
     energy: Energy | None = None
     summary: Summary | None = None
+    forked: bool = False
+    import_s: float | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
     needs: tuple[Need, ...] = ()

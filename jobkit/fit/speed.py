@@ -191,13 +191,18 @@ def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
 
 
 def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
-    """Return the speed of every setting that succeeded, the smallest first."""
+    """Return the speed of every setting that succeeded, the smallest first.
+
+    The time of a start has the longest import of all: forked tries did without, but a new run has one.
+    """
+    records = list(records)
+    import_s = max((record.import_s or 0.0 for record in records), default=0.0)
     groups: dict[tuple[tuple[str, Value], ...], list[Record]] = {}
     for record in records:
         summary = record.summary
         if record.outcome is Outcome.OK and summary and summary.items and summary.work_s > 0:
             groups.setdefault(tuple(sorted(record.point.params.items())), []).append(record)
-    settings = [_speed(dict(params), repeats) for params, repeats in groups.items()]
+    settings = [_speed(dict(params), repeats, import_s) for params, repeats in groups.items()]
     return tuple(sorted(settings, key=_size))
 
 
@@ -209,10 +214,10 @@ def _size(speed: Speed) -> tuple[object, ...]:
     )
 
 
-def _speed(params: Mapping[str, Value], records: Sequence[Record]) -> Speed:
+def _speed(params: Mapping[str, Value], records: Sequence[Record], import_s: float) -> Speed:
     summaries = [record.summary for record in records if record.summary]
     rates = [summary.items / summary.work_s for summary in summaries]
-    starts = tuple((record.load_s or 0.0) + (record.warm_up_s or 0.0) for record in records)
+    starts = tuple(import_s + (record.load_s or 0.0) + (record.warm_up_s or 0.0) for record in records)
     return Speed(
         params=params,
         load=max((summary.load_max for summary in summaries if summary.load_max), default=None),

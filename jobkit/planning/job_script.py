@@ -88,6 +88,7 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "walltime_s": spec.resources.walltime,
         "gate": _gate(spec),
         "pack": spec.pack,
+        "fork": spec.fork,
         "body": "job.sh.j2",
         "script": "job.sh",
         "round": 1,

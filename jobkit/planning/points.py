@@ -171,6 +171,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         threads=counts[THREADS],
         workers=counts[WORKERS],
         precision=precision if isinstance(precision, str) else None,
+        fork=spec.fork,
         hang_s=spec.hang_s,
         gpus=max(1, counts[GPUS]) if inputs.device == CUDA else 1,
         mps=str(given[MPS]) if inputs.device == CUDA else OFF,

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from jobkit.core.files import write_atomically
 from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
-from jobkit.run.entities import as_tsv
 from jobkit.run.workloads.base import Entity
+from jobkit.run.workloads.entities import as_tsv
 
 SEED = 1867
 """Puts the longest sentence into the first fifth, so that the load grows with the batch size."""

@@ -1,70 +1,27 @@
-"""The worker: the job script calls ``python -m jobkit.run`` for each try."""
+"""The worker: the job script calls ``python -m jobkit.run`` for each try.
+
+If its environment names an owner of a parent process, it is the client of that (see `jobkit.run.parent`), and
+imports nothing else.
+"""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
+import os
 import sys
-from pathlib import Path
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.layout import LENGTHS_FILE, read_point
-from jobkit.core.records import RESULTS, Job, Outcome
-from jobkit.run.failure import Signals
-from jobkit.run.record import Task
-from jobkit.run.work import run
-
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_STOPPED = 143
-"""128 + SIGTERM, as a shell would report it."""
+from jobkit.run import parent
 
 
 def main() -> int:
-    """Run one try and return the worker's exit status."""
-    arguments = _parser().parse_args()
-    job = Job(
-        scheduler=arguments.scheduler,
-        job_id=arguments.job,
-        task_id=arguments.task,
-        restart=arguments.restart,
-    )
-    try:
-        point = read_point(arguments.points, arguments.point)
-    except JobkitError as error:
-        sys.stderr.write(f"jobkit: {error}\n")
-        return EXIT_FAILED
-    task = Task(
-        point=point,
-        try_number=arguments.try_number,
-        inputs=arguments.inputs,
-        out=arguments.out,
-        job=job,
-        lengths=arguments.points.with_name(LENGTHS_FILE),
-    )
-    outcome = run(task, Signals(arguments.signal_file))
-    with contextlib.suppress(OSError):  # the log may be on a full disk
-        sys.stderr.write(f"jobkit: point {point.index} {point.point_id}: {outcome}\n")
-    if outcome in RESULTS:
-        return EXIT_OK
-    return EXIT_STOPPED if outcome in {Outcome.TIMEOUT, Outcome.CANCELLED} else EXIT_FAILED
+    """Run one try, here or in a child of its parent, and return the worker's exit status."""
+    words = sys.argv[1:]
+    owner = os.environ.get(parent.VARIABLE, "")
+    status = parent.run_in_child(int(owner), words) if owner.isdecimal() else None
+    if status is not None:
+        return status
+    from jobkit.run import work  # a client does without
 
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m jobkit.run", description=__doc__)
-    parser.add_argument("--points", type=Path, required=True, help="the run's points.jsonl")
-    parser.add_argument("--point", type=int, required=True, help="line of the point, from 1")
-    parser.add_argument("--try", type=int, default=1, dest="try_number", help="number of this try, from 1")
-    parser.add_argument("--inputs", type=Path, required=True, help="folder with text and model on this node")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder whose files the job script copies home"
-    )
-    parser.add_argument("--signal-file", type=Path, help="where the job script names its signal")
-    parser.add_argument("--scheduler", default="hand")
-    parser.add_argument("--job", default="")
-    parser.add_argument("--task", default="")
-    parser.add_argument("--restart", type=int, default=0)
-    return parser
+    return work.main(words)
 
 
 if __name__ == "__main__":

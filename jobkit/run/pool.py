@@ -1,7 +1,8 @@
 """The worker processes of a point: start them, ask them for a step, hear their reports, end them.
 
 A worker has a connection of its own, on which it gets steps and sends a `Report` after each. It ends when
-the connection closes, or when this process ends, however that happens (see `jobkit.run.worker`).
+the connection closes, or when this process ends, however that happens (see `jobkit.run.worker`). It is
+forked from this process if that has imported the framework, else it is a fresh one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from jobkit.run.measure.nvml import VISIBLE_VARIABLE
 from jobkit.run.measure.sampler import process_tree
 from jobkit.run.mps import Daemon
 from jobkit.run.record import Done, Report, Task, Try
+from jobkit.run.worker import work_forked
 
 TICK_S = 1.0
 """The longest time without a look at processes and calls."""
@@ -33,6 +35,7 @@ END_S = 10.0
 LATE_S = 0.5
 """The time by which the end of a daemon may be seen later than what it leads to."""
 
+Process = subprocess.Popen[bytes] | process.Forked
 Order = tuple[Any, ...]
 """The name of a step of `jobkit.run.worker.Worker`, and its arguments."""
 
@@ -43,7 +46,8 @@ class Pool:
     def __init__(self, state: Try, daemon: Daemon | None = None) -> None:
         self._reported = state.workers
         self._daemon = daemon
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._forked = state.forked
+        self._processes: dict[int, Process] = {}
         self._connections: dict[int, Connection[Order | Task, Report]] = {}
         self._oom_kills = process.oom_kills()
 
@@ -54,15 +58,11 @@ class Pool:
     def start(self, number: int, task: Task) -> None:
         """Start a worker."""
         ours, theirs = Pipe()
-        argv = [sys.executable, "-m", "jobkit.run.worker", str(theirs.fileno()), str(os.getpid())]
+        environment = self._environment(number, task.point)
         with theirs, process.signals_blocked():  # so no process is lost by a signal
             self._connections[number] = ours
-            self._processes[number] = subprocess.Popen(  # noqa: S603 - our own module, an argv list
-                argv,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env=self._environment(number, task.point),
-            )
+            start = _fork if self._forked else _start_fresh
+            self._processes[number] = start(theirs, environment)
         self._send(number, task)
 
     def _environment(self, number: int, point: Point) -> dict[str, str]:
@@ -126,7 +126,7 @@ class Pool:
             connection.close()
 
     @staticmethod
-    def _kill(workers: Sequence[subprocess.Popen[bytes]]) -> None:
+    def _kill(workers: Sequence[Process]) -> None:
         """Kill workers and their children; wait for them, but not for ever: a GPU's driver may hold one."""
         for worker in workers:
             for pid in process_tree(worker.pid) if worker.poll() is None else ():
@@ -164,6 +164,23 @@ class Pool:
         if (process.oom_kills() or 0) > (self._oom_kills or 0):
             return TryFailed(Outcome.RAM_OOM, f"{message}: the job's memory limit was reached")
         return TryFailed(Outcome.LOST, message)
+
+
+def _fork(theirs: Connection[Any, Any], environment: Mapping[str, str]) -> Process:
+    """Fork a worker."""
+    here = os.getpid()
+    sys.stdout.flush()  # else the worker would write it too
+    if (pid := os.fork()) == 0:
+        work_forked(theirs, here, environment)
+    return process.Forked(pid)
+
+
+def _start_fresh(theirs: Connection[Any, Any], environment: Mapping[str, str]) -> Process:
+    """Start a worker as a fresh process."""
+    argv = [sys.executable, "-m", "jobkit.run.worker", str(theirs.fileno()), str(os.getpid())]
+    return subprocess.Popen(  # noqa: S603 - our own module, an argv list
+        argv, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment
+    )
 
 
 @contextlib.contextmanager

@@ -6,7 +6,11 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Iterator
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 RECORDED_VARIABLES = (
@@ -26,6 +30,10 @@ MORE_VARIABLES = "JOBKIT_RECORD"
 BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """The signals that child processes never get: a scheduler may send them to all processes of a job."""
 
+STANDARD_ERROR = 2
+WAIT_S = 0.01
+"""Time between two looks at a forked child."""
+
 PR_SET_PDEATHSIG = 1
 """Of ``<sys/prctl.h>``."""
 
@@ -34,6 +42,89 @@ def end_with(parent: int) -> bool:
     """Have the kernel kill this process when its parent ends (prctl(2)); return whether that still lives."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     return os.getppid() == parent
+
+
+@dataclass(slots=True)
+class Forked:
+    """A forked child, with what jobkit uses of `subprocess.Popen`."""
+
+    pid: int
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit status; ``None`` while it runs."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit status once it has ended.
+
+        Raises
+        ------
+        subprocess.TimeoutExpired
+            If it still runs after so many seconds.
+        """
+        deadline_s = None if timeout is None else time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if deadline_s is not None and timeout is not None and time.monotonic() >= deadline_s:
+                raise subprocess.TimeoutExpired("a forked process", timeout)
+            time.sleep(WAIT_S)
+        return status
+
+
+def started_at(pid: int) -> int | None:
+    """Return when a process started, or was forked; ``None`` if it has ended.
+
+    In clock ticks since the boot (proc(5), stat).
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    state, *words = stat.rpartition(")")[2].split()
+    return None if state == "Z" else int(words[18])
+
+
+def age_s() -> float | None:
+    """Return the seconds since this process started, or was forked, to a clock tick of 10 ms."""
+    ticks = started_at(os.getpid())
+    if ticks is None:
+        return None
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def close_files(*kept: int) -> None:
+    """Close all files but the standard ones and these, and read nothing from standard input."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names only
+        if int(name) > STANDARD_ERROR and int(name) not in kept:
+            with contextlib.suppress(OSError):  # the list has the file by which it was read
+                os.close(int(name))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+
+def replace_environment(environment: Mapping[str, str]) -> None:
+    """Set the environment of this process, and of those that it starts, to these variables."""
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+@contextlib.contextmanager
+def ends_of_children() -> Iterator[socket.socket]:
+    """Yield a socket that is ready whenever a child process has ended (signal.set_wakeup_fd)."""
+    ready, wakes = socket.socketpair()
+    with ready, wakes:
+        os.set_blocking(wakes.fileno(), False)
+        before = signal.set_wakeup_fd(wakes.fileno())
+        handler = signal.signal(signal.SIGCHLD, lambda *_: None)
+        try:
+            yield ready
+        finally:
+            signal.signal(signal.SIGCHLD, handler)
+            signal.set_wakeup_fd(before)
 
 
 @contextlib.contextmanager

@@ -103,6 +103,12 @@ class Task:
         The folder on this node that the job script copies home.
     lengths
         The file in the run folder with the lengths of the text.
+    forked
+        Whether this process was forked from one that had imported the framework.
+    waited_s
+        Seconds that the try had waited for that import before it began.
+    idle, opening
+        The energy counters of idle GPUs before and after that import, by UUID.
     """
 
     point: Point
@@ -111,6 +117,10 @@ class Task:
     out: Path
     job: Job
     lengths: Path | None = None
+    forked: bool = False
+    waited_s: float = 0.0
+    idle: Mapping[str, Reading] = field(default_factory=dict)
+    opening: Mapping[str, Reading] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -123,6 +133,8 @@ class Measured:
         The folder of the user's own code; ``None`` with a shipped workload.
     opening
         The energy counters of idle GPUs just before this process opens its own, by UUID.
+    import_s
+        From the start or the fork of this process until its framework was imported.
     reserved_bytes
         What torch's allocator held after the warm-up.
     effective, versions, failed_load
@@ -133,6 +145,7 @@ class Measured:
     code: str | None = None
     opening: Mapping[str, Reading] = field(default_factory=dict)
     gpu: measurements.Gpu | None = None
+    import_s: float | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
     items_per_call: int = 0
@@ -174,6 +187,10 @@ class Try:
         Of this process once it is loaded; a supervisor has none.
     mps
         As in `Record`.
+    forked
+        Whether the processes that work were forked from one that had imported the framework.
+    waited_s
+        Seconds of imports that they waited for.
     ends_s
         With several workers, the end of each batch, in seconds since all began to work.
     idle
@@ -185,6 +202,8 @@ class Try:
     workers: list[Measured] = field(default_factory=lambda: [Measured()])
     workload: Workload | None = None
     mps: str = OFF
+    forked: bool = False
+    waited_s: float = 0.0
     batches: list[Batch] = field(default_factory=list)
     ends_s: list[float] = field(default_factory=list)
     entities: list[Entity] = field(default_factory=list)
@@ -239,6 +258,8 @@ def record_of(state: Try, error: BaseException | None) -> Record:
             batches_total=state.batches_total,
             work_s=max(state.ends_s, default=None),
         ),
+        forked=state.forked,
+        import_s=_import_s(state),
         load_s=_largest(worker.load_s for worker in workers),
         warm_up_s=_largest(worker.warm_up_s for worker in workers),
         needs=next((worker.needs for worker in workers if worker.needs), ()),
@@ -271,6 +292,11 @@ def _of_all(values: Sequence[Value | None]) -> Value | None:
 def shares(state: Try) -> tuple[Share, ...]:
     """Return what each of several workers did."""
     return tuple(_share(state, number, worker) for number, worker in enumerate(state.workers))
+
+
+def _import_s(state: Try) -> float | None:
+    longest_s = _largest(worker.import_s for worker in state.workers)
+    return None if longest_s is None else state.waited_s + longest_s
 
 
 def _share(state: Try, number: int, worker: Measured) -> Share:
@@ -317,7 +343,8 @@ def _energy(state: Try) -> measurements.Energy | None:
     """Return the energy of the work, with the idle power of its GPUs if that was measured."""
     energy = state.peaks.energy if state.peaks else None
     uuids = {worker.gpu.uuid for worker in state.workers if worker.gpu}
-    idle = idle_power(uuids, state.idle, (worker.opening for worker in state.workers))
+    openings = (state.task.opening, *(worker.opening for worker in state.workers))
+    idle = idle_power(uuids, state.idle, openings)
     if energy is None or idle is None:
         return energy
     idle_w, idle_s = idle

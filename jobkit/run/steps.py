@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import resource
@@ -16,15 +17,16 @@ from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, PRECISION, SORTED
 from jobkit.core.layout import BATCHES_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
-from jobkit.run.failure import TryFailed
+from jobkit.run import process
+from jobkit.run.failure import TryFailed, describe_error
 from jobkit.run.measure import energy, memory, need, nvml
-from jobkit.run.measure.device import Device, import_torch, open_device
+from jobkit.run.measure.device import Device, cuda_untouched, import_torch, open_device, touched_cuda
 from jobkit.run.measure.sampler import rss_bytes
 from jobkit.run.paragraphs import Call, calls, longest_sentences, read_paragraphs, sorted_places
 from jobkit.run.record import Done, Measured, Task, Try
 from jobkit.run.staged_model import check_model
+from jobkit.run.workloads import own
 from jobkit.run.workloads.base import Entity, Result, Workload
-from jobkit.run.workloads.own import code_folder, open_workload
 
 WARM_UP_PARAGRAPHS = 4
 
@@ -47,27 +49,67 @@ def read_inputs(state: Try) -> list[str]:
     return paragraphs
 
 
-def open_both(point: Point, measured: Measured) -> tuple[Device, Workload]:
-    """Return the open device and the workload, which is not loaded yet."""
-    workload = _open_workload(point, measured)
-    if point.device == "cuda":
-        if workload.NEEDS_MODEL:
-            import_torch()  # seconds in which the GPU is idle
-        measured.opening = energy.idle_readings()
-    device = open_device(point.device) if workload.NEEDS_MODEL else Device(point.device)
-    if point.device == "cuda":
-        measured.gpu = _read_gpu(nvml.visible_uuid(device.cuda_uuid))
-    return device, workload
+def read_idle(state: Try) -> None:
+    """Read the energy counters of idle GPUs before the framework is imported."""
+    if state.task.point.device == "cuda":
+        state.idle = state.task.idle if state.task.forked else energy.idle_readings()
 
 
-def _open_workload(point: Point, measured: Measured) -> Workload:
+def open_workload(point: Point, measured: Measured) -> Workload:
+    """Return the workload, which is not loaded yet, once its framework is imported."""
     try:
-        return open_workload(point.workload, point.workload_folder)
+        workload = own.open_workload(point.workload, point.workload_folder)
     except JobkitError as error:
         outcome = Outcome.ENVIRONMENT if isinstance(error.__cause__, ImportError) else Outcome.BUG
         raise TryFailed(outcome, error.message) from error
     finally:
-        measured.code = code_folder(point.workload, point.workload_folder)
+        measured.code = own.code_folder(point.workload, point.workload_folder)
+    if framework := getattr(workload, "preload", None):
+        framework()
+    measured.import_s = process.age_s()
+    return workload
+
+
+def device_of(point: Point, measured: Measured, workload: Workload) -> Device:
+    """Open the device of a point and return it."""
+    if point.device == "cuda":
+        if workload.NEEDS_MODEL:
+            import_torch()  # if the workload has not: seconds in which the GPU is idle
+        measured.opening = energy.idle_readings()
+    device = open_device(point.device) if workload.NEEDS_MODEL else Device(point.device)
+    if point.device == "cuda":
+        measured.gpu = _read_gpu(nvml.visible_uuid(device.cuda_uuid))
+    return device
+
+
+def preload(point: Point) -> str:
+    """Import the framework of a point, so that processes that work can be forked from this one.
+
+    Returns
+    -------
+    str
+        Why they must not be forked; empty if they may.
+    """
+    if not point.fork:
+        return "the spec has fork: false"
+    try:
+        workload = own.checked_class(point.workload, point.workload_folder)
+        if not (framework := getattr(workload, "preload", None)):
+            return f"the workload {point.workload!r} has no preload()"
+        with cuda_untouched():
+            framework()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a fresh process fails for the same reason, and records it
+        return f"its parent cannot import the framework: {describe_error(error)}"
+    if touched_cuda():
+        return "its parent has touched CUDA, which cannot be used after a fork"
+    gc.collect()
+    gc.freeze()  # so that a collection in a child writes to no page of the parent
+    return ""
+
+
+def forked_from(state: Try) -> Sequence[int]:
+    """Return the process id of the parent from which this process was forked, if it was."""
+    return [os.getppid()] if state.task.forked else []
 
 
 def _read_gpu(uuid: str | None) -> Gpu:

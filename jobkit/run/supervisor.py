@@ -1,8 +1,12 @@
-"""Several workers in one point: load them all, then let them work from one queue. Opens no device itself."""
+"""Several workers in one point: load them all, then let them work from one queue. Opens no device itself.
+
+It imports the framework first, so that the workers can be forked from it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +14,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from jobkit.core.records import Outcome
-from jobkit.run import mps, pool, steps
+from jobkit.run import mps, pool, process, steps
 from jobkit.run.failure import Stopped, TryFailed
-from jobkit.run.measure import energy, memory, need, nvml
+from jobkit.run.measure import memory, need, nvml
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.paragraphs import Call
 from jobkit.run.record import Measured, Try
@@ -67,14 +71,15 @@ def supervise(state: Try, stack: ExitStack) -> None:
     """Do the steps of a try with several workers: all of them wait for the slowest to be ready."""
     point = state.task.point
     state.workers = [Measured() for _ in range(point.workers * point.gpus)]
+    steps.read_idle(state)
+    _preload(state)
     paragraphs = steps.read_inputs(state)
     gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
-    state.idle = energy.idle_readings() if gpus else {}
     daemon = mps.start_if_wanted(state, stack, gpus.values())
     workers = stack.enter_context(pool.started(state, daemon))
     workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
     idle_bytes = {uuid: gpus[uuid].used_bytes if uuid in gpus else None for uuid in _uuids(state.workers)}
-    state.sampler = stack.enter_context(sampling(idle_bytes))
+    state.sampler = stack.enter_context(sampling(idle_bytes, steps.forked_from(state)))
     state.device_idle_bytes = memory.total(idle_bytes.values()) if idle_bytes else None
     workers.ask(dict.fromkeys(workers, ("load",)))
     todo = steps.cut_calls(state, paragraphs)
@@ -89,6 +94,18 @@ def supervise(state: Try, stack: ExitStack) -> None:
         Stopped
     ):  # a signal ends the measurement and not the try, whose batches are done
         _end(state, workers, todo)
+
+
+def _preload(state: Try) -> None:
+    """Import the framework, so that the workers can be forked."""
+    point = state.task.point
+    reason = steps.preload(point)
+    state.forked = not reason
+    if state.forked:
+        state.waited_s += process.age_s() or 0.0
+    elif point.fork:
+        with contextlib.suppress(OSError):  # the log may be on a full disk
+            sys.stderr.write(f"jobkit: the workers of this try are fresh processes: {reason}\n")
 
 
 def _uuids(workers: Iterable[Measured]) -> list[str]:

@@ -2,33 +2,118 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
+import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from jobkit.core import files, json_codec
+from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import AUTO, OFF, ON
-from jobkit.core.layout import ENTITIES_FILE, RECORD_FILE
-from jobkit.core.records import Outcome
+from jobkit.core.layout import ENTITIES_FILE, LENGTHS_FILE, RECORD_FILE, read_point
+from jobkit.core.records import RESULTS, Job, Outcome, Point
 from jobkit.run import process, steps
-from jobkit.run.entities import write_entities
 from jobkit.run.failure import Signals, Stopped, TryFailed
-from jobkit.run.measure import energy, memory, need, nvml
+from jobkit.run.measure import memory, need, nvml
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.record import ALONE, Task, Try, now, record_of
 from jobkit.run.workloads.base import Workload
+from jobkit.run.workloads.entities import write_entities
 
 RESERVED_BYTES = 64 * 2**10
 """More than any record takes: some KiB, and the environment that it holds."""
 RESERVE_FILE = "room.part"
 
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_STOPPED = 143
+"""128 + SIGTERM, as a shell would report it."""
+
+
+# -- the command
+
+
+def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - fields of several types
+    """Run one try and return the worker's exit status.
+
+    Parameters
+    ----------
+    words
+        The arguments of ``python -m jobkit.run``.
+    inherited
+        The fields of `Task` that the parent of a forked try sets.
+    """
+    arguments = _parser().parse_args(words)
+    try:
+        task = replace(_task(arguments), **inherited)
+    except JobkitError as error:
+        sys.stderr.write(f"jobkit: {error}\n")
+        return EXIT_FAILED
+    point, outcome = task.point, run(task, Signals(arguments.signal_file))
+    with contextlib.suppress(OSError):  # the log may be on a full disk
+        sys.stderr.write(f"jobkit: point {point.index} {point.point_id}: {outcome}\n")
+    if outcome in RESULTS:
+        return EXIT_OK
+    return EXIT_STOPPED if outcome in {Outcome.TIMEOUT, Outcome.CANCELLED} else EXIT_FAILED
+
+
+def point_of(words: Sequence[str]) -> Point:
+    """Return the point of a try that these arguments of ``python -m jobkit.run`` describe.
+
+    Raises
+    ------
+    JobkitError
+        If the run folder has no such point.
+    """
+    return _task(_parser().parse_args(words)).point
+
+
+def _task(arguments: argparse.Namespace) -> Task:
+    return Task(
+        point=read_point(arguments.points, arguments.point),
+        try_number=arguments.try_number,
+        inputs=arguments.inputs,
+        out=arguments.out,
+        job=Job(
+            scheduler=arguments.scheduler,
+            job_id=arguments.job,
+            task_id=arguments.task,
+            restart=arguments.restart,
+        ),
+        lengths=arguments.points.with_name(LENGTHS_FILE),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m jobkit.run", description="Run one try of a point.")
+    parser.add_argument("--points", type=Path, required=True, help="the run's points.jsonl")
+    parser.add_argument("--point", type=int, required=True, help="line of the point, from 1")
+    parser.add_argument("--try", type=int, default=1, dest="try_number", help="number of this try, from 1")
+    parser.add_argument("--inputs", type=Path, required=True, help="folder with text and model on this node")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder whose files the job script copies home"
+    )
+    parser.add_argument("--signal-file", type=Path, help="where the job script names its signal")
+    parser.add_argument("--scheduler", default="hand")
+    parser.add_argument("--job", default="")
+    parser.add_argument("--task", default="")
+    parser.add_argument("--restart", type=int, default=0)
+    return parser
+
+
+# -- one try
+
 
 def run(task: Task, signals: Signals) -> Outcome:
     """Run one try to its end, write its record to ``task.out``, and return its outcome."""
-    state = Try(task, now())
+    state = Try(task, now(), forked=task.forked, waited_s=task.waited_s)
     error: BaseException | None = None
     with ExitStack() as stack:
         try:
@@ -69,8 +154,10 @@ def _work_here(state: Try, stack: ExitStack) -> None:
     """Do all the work in this process."""
     [measured] = state.workers
     stack.callback(steps.read_maxrss, measured)
+    steps.read_idle(state)
+    workload = steps.open_workload(state.task.point, measured)
     paragraphs = steps.read_inputs(state)
-    device, workload = _prepare(state, stack)
+    device = _prepare(state, stack, workload)
     todo = steps.cut_calls(state, paragraphs)
     steps.warm_up(measured, workload, device, paragraphs)
     _read_context(state, device)
@@ -85,19 +172,18 @@ def _work_here(state: Try, stack: ExitStack) -> None:
         measured.needs = need.measure_needs(device, need.heaviest(workload, *worst), state.task.point)
 
 
-def _prepare(state: Try, stack: ExitStack) -> tuple[Device, Workload]:
-    """Open the device, start the sampler, and return the device and the loaded workload."""
+def _prepare(state: Try, stack: ExitStack, workload: Workload) -> Device:
+    """Open the device, start the sampler, load the workload, and return the device."""
     point, [measured] = state.task.point, state.workers
     # Before this process opens a GPU and is counted on it.
     idle_bytes = {gpu.uuid: gpu.used_bytes for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
-    state.idle = energy.idle_readings() if point.device == "cuda" else {}
-    device, workload = steps.open_both(point, measured)
+    device = steps.device_of(point, measured, workload)
     uuids = [measured.gpu.uuid] if measured.gpu else []
-    state.sampler = stack.enter_context(sampling(uuids))
+    state.sampler = stack.enter_context(sampling(uuids, steps.forked_from(state)))
     state.device_idle_bytes = next((idle_bytes.get(uuid) for uuid in uuids), None)
     steps.load(state.task, measured, workload, device)
     state.workload = workload
-    return device, workload
+    return device
 
 
 def _read_context(state: Try, device: Device) -> None:

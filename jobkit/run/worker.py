@@ -1,17 +1,20 @@
 """One of several workers: ``python -m jobkit.run.worker FD PARENT`` does the steps of its supervisor.
 
-FD is its end of the connection, PARENT the supervisor's process id. The supervisor blocks the signals of
-a scheduler for it (see `jobkit.run.pool`), so only the supervisor ends it.
+FD is its end of the connection, PARENT the supervisor's process id. A supervisor that has imported the
+framework forks its workers instead (`work_forked`). It blocks the signals of a scheduler for them (see
+`jobkit.run.pool`), so only the supervisor ends them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from typing import Any, NoReturn
 
 from jobkit.core.records import Batch
 from jobkit.run import process, steps
@@ -26,9 +29,41 @@ from jobkit.run.workloads.base import Workload
 def main() -> None:
     """Work until the supervisor closes the connection."""
     descriptor, parent = map(int, sys.argv[1:])
-    if not process.end_with(parent):
-        return
-    with Connection(descriptor) as supervisor, contextlib.suppress(EOFError, OSError):
+    if process.end_with(parent):
+        _serve(Connection(descriptor))
+
+
+def work_forked(supervisor: Connection[Any, Any], parent: int, environment: Mapping[str, str]) -> NoReturn:
+    """Work, as `main` does, in a new child of the supervisor.
+
+    Parameters
+    ----------
+    supervisor
+        The worker's end of the connection: of the files of the supervisor it keeps only this.
+    parent
+        The supervisor's process id.
+    environment
+        Of the worker.
+    """
+    status = 1
+    try:
+        if process.end_with(parent):
+            process.close_files(supervisor.fileno())
+            process.replace_environment(environment)
+            _serve(supervisor)
+            status = 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(status)  # nothing of the supervisor may go on here
+
+
+def _serve(connection: Connection[Any, Any]) -> None:
+    """Do steps until the supervisor closes the connection."""
+    with connection as supervisor, contextlib.suppress(EOFError, OSError):
         worker = Worker(supervisor.recv())
         while True:
             step, *arguments = supervisor.recv()
@@ -62,7 +97,7 @@ class Worker:
         return Report(self._measured, done, outcome_of(error, self._measured.code) if error else None)
 
     def open(self, foreign_processes: Mapping[str, int | None]) -> None:
-        """Open the device.
+        """Import the framework and open the device.
 
         Parameters
         ----------
@@ -70,7 +105,8 @@ class Worker:
             Of each GPU before any worker opened it.
         """
         measured = self._measured
-        self._device, self._workload = steps.open_both(self._task.point, measured)
+        self._workload = steps.open_workload(self._task.point, measured)
+        self._device = steps.device_of(self._task.point, measured, self._workload)
         if measured.gpu:
             foreign = foreign_processes.get(measured.gpu.uuid)
             measured.gpu = replace(measured.gpu, foreign_processes=foreign)

@@ -206,6 +206,9 @@ class SweepSpec(_Part):
         Whether workers share a GPU through NVIDIA's MPS; ``auto``: if they can.
     precision
         The format of numbers in which the workload computes; ``null`` leaves the framework as it is.
+    fork
+        Whether processes that work are forked from one that has imported the framework; else each is
+        a fresh one.
     hang_s
         With several workers, a batch that takes longer than this, and than 20 times the longest batch
         so far, ends the try as ``timeout``.
@@ -254,6 +257,7 @@ class SweepSpec(_Part):
     gpus: fields.Positive | None = None
     mps: Literal["off", "on", "auto"] = "off"
     precision: Literal["fp32", "tf32", "fp16", "bf16"] | None = "fp32"
+    fork: bool = True
     hang_s: fields.Positive = 60
     sweep: Axes = Axes()
     repeats: fields.Positive = 3

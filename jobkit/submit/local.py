@@ -31,6 +31,7 @@ from jobkit.outcome import journal
 from jobkit.outcome.accounting import Answer
 from jobkit.outcome.driver_lock import driving
 from jobkit.planning.job_script import script_name
+from jobkit.run import parent
 from jobkit.schedulers.local import NAME, log_name
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
@@ -189,6 +190,8 @@ def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:
     executor = submitit.LocalExecutor(folder=run_dir / "logs")
     executor.update_parameters(timeout_min=60 * 24 * 365, stderr_to_stdout=True)
     env = {**os.environ, "JOBKIT_JOB": job_id, "JOBKIT_TASK": str(point.index)}
+    if point.fork:
+        env[parent.VARIABLE] = str(os.getpid())
     # Ctrl-C reaches the whole process group of a terminal: the job must not die of it before
     # `_stop` has made it bring its results home. An ignored signal stays ignored in children.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

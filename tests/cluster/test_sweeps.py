@@ -15,8 +15,8 @@ import pytest
 from jobkit.core.records import ModelRef
 from jobkit.planning.prepare import Options, prepare
 from jobkit.planning.texts import find_text
-from jobkit.run.entities import write_entities
 from jobkit.run.paragraphs import read_paragraphs
+from jobkit.run.workloads.entities import write_entities
 from jobkit.run.workloads.stanza_ner import StanzaNer
 from jobkit.schedulers.registry import by_name
 from jobkit.submit import scheduler_calls

@@ -31,7 +31,7 @@ def test_workers_take_no_notice_of_a_schedulers_signals(tmp_path: Path) -> None:
     with pool.started(begun) as workers:
         for process in workers._processes.values():  # at once, so before Python has started in them
             for number in BLOCKED:
-                process.send_signal(number)
+                os.kill(process.pid, number)
         workers.ask(dict.fromkeys(workers, ("open", {})))
         workers.ask(dict.fromkeys(workers, ("load",)))
         assert [measured.items_per_call for measured in begun.workers] == [1, 1]

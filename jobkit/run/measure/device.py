@@ -6,8 +6,11 @@ never falls back to the CPU in silence.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +89,35 @@ class Device:
     def _stats(self) -> Any:  # noqa: ANN401 - torch is untyped here
         """Return torch's counters; ``memory_stats`` would flatten and sort them, 55 instead of 10 µs."""
         return self.torch.cuda.memory_stats_as_nested_dict()
+
+
+NVML_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""With it ``torch.cuda.is_available()`` asks NVML and does not touch CUDA (PyTorch, CUDA semantics)."""
+
+
+@contextlib.contextmanager
+def cuda_untouched() -> Iterator[None]:
+    """Keep modules from touching CUDA if they ask in the block whether it is available."""
+    before = os.environ.get(NVML_CHECK)
+    os.environ[NVML_CHECK] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(NVML_CHECK)
+        if before is not None:
+            os.environ[NVML_CHECK] = before
+
+
+def touched_cuda() -> bool:
+    """Return whether this process has touched CUDA by torch, so that its children cannot use it.
+
+    torch knows this only in a child (``torch/cuda/__init__.py``, ``_lazy_init``), so one is asked.
+    """
+    torch = sys.modules.get("torch")
+    in_bad_fork = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", lambda: False)
+    if (pid := os.fork()) == 0:
+        os._exit(bool(in_bad_fork()))
+    return os.waitpid(pid, 0)[1] != 0
 
 
 def open_device(name: str) -> Device:

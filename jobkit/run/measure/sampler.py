@@ -31,6 +31,8 @@ POWER_PERIOD_S = 0.1
 """The same of the power: the sensor of an A100 or H100 has a new value as often (arXiv 2312.02741)."""
 SLOW_PERIOD_S = 1.0
 """The same of the utilisation, and of the list of processes."""
+SHARED_SHARE = 0.01
+"""The largest share of the time in which shared memory is read."""
 STATM_BYTES = 256
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -42,7 +44,8 @@ class Peaks:
     Attributes
     ----------
     device_bytes, process_bytes, rss_bytes
-        The largest sample: NVML of all devices, NVML of the processes of the tree, their resident memory.
+        The largest sample: NVML of all devices, NVML of the processes of the tree, their resident memory,
+        of which pages that they share count once.
     samples, period_s
         Number of samples of the work, and the mean time between two.
     power_max_w
@@ -69,14 +72,22 @@ class Follower:
     ----------
     sees_all
         As in `Owners`.
+    others
+        Further processes whose resident memory counts: they share pages with the tree.
     """
 
-    def __init__(self, pid: int, gpus: Sequence[GpuHandle], *, sees_all: bool) -> None:
+    def __init__(
+        self, pid: int, gpus: Sequence[GpuHandle], *, sees_all: bool, others: Sequence[int] = ()
+    ) -> None:
         self._pid = pid
         self._gpus = gpus
+        self._others = others
         self._tree = [pid]
         self._own = {pid}  # all that have been in the tree
         self._sees_all = sees_all
+        self._shared_bytes = 0
+        self._shared_due_s = 0.0
+        self._shared_tree: list[int] = []  # for which it was read
         self.peaks = Peaks()
         self._began_s: float | None = None  # during the work
         self._owners = Owners(gpus, sees_all=sees_all)
@@ -107,13 +118,29 @@ class Follower:
         if self._began_s is not None:
             peaks.samples += 1
             peaks.period_s = (time.monotonic() - self._began_s) / peaks.samples
-        rss = sum(rss_bytes(pid) or 0 for pid in self._tree)
-        peaks.rss_bytes = _max(peaks.rss_bytes, rss or None)
+        rss = self._rss_bytes()
+        peaks.rss_bytes = _max(peaks.rss_bytes, rss - self._shared_bytes if rss else None)
         if self._gpus:
             used, queries = zip(*(gpu.used_bytes() for gpu in self._gpus), strict=True)
             peaks.memory_query = queries[0]
             peaks.device_bytes = _max(peaks.device_bytes, None if None in used else sum(used))
             peaks.process_bytes = _max(peaks.process_bytes, self._process_bytes())
+
+    def _rss_bytes(self) -> int:
+        return sum(rss_bytes(pid) or 0 for pid in (*self._tree, *self._others))
+
+    def sample_shared(self) -> None:
+        """Read how much of the resident memory counts several times, because processes share it.
+
+        The kernel walks all pages for this (11 ms for 0.4 GB), so jobkit spends at most `SHARED_SHARE`
+        of the time on it and uses the figure for the samples until the next reading.
+        """
+        began_s = time.monotonic()
+        known = [pss_bytes(pid) for pid in (*self._tree, *self._others)]
+        pss = sum(size for size in known if size)
+        self._shared_bytes = 0 if None in known or not pss else max(0, self._rss_bytes() - pss)
+        self._shared_tree = self._tree
+        self._shared_due_s = time.monotonic() + (time.monotonic() - began_s) / SHARED_SHARE
 
     def _process_bytes(self) -> int | None:
         """Return what the processes of the tree hold on the GPUs; ``None`` if NVML reports none of them."""
@@ -129,8 +156,10 @@ class Follower:
             self._meter.sample_power(time.monotonic())
 
     def sample_utilisation(self) -> None:
-        """Sample the mean utilisation of the GPUs during the work, and list the process's children again."""
+        """Sample utilisation and shared memory, and list the process's children again."""
         self._list_tree()
+        if self._tree != self._shared_tree or time.monotonic() >= self._shared_due_s:
+            self.sample_shared()
         busy = [gpu.utilisation_percent() for gpu in self._gpus] if self._began_s is not None else []
         known = [percent for percent in busy if percent is not None]
         if known and len(known) == len(busy):
@@ -155,6 +184,18 @@ def rss_bytes(pid: int) -> int | None:
         return None
 
 
+def pss_bytes(pid: int) -> int | None:
+    """Return the proportional resident memory of a process: a page of n processes counts one n-th in each.
+
+    ``None`` if it has exited, or if the kernel has no ``smaps_rollup`` (before Linux 4.14; proc(5)).
+    """
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), None)
+
+
 def process_tree(pid: int) -> list[int]:
     """Return a process and its descendants (proc(5), task/tid/children)."""
     tree = [pid]
@@ -165,13 +206,13 @@ def process_tree(pid: int) -> list[int]:
     return tree
 
 
-def sample_until_closed(pid: int, uuids: Sequence[str]) -> None:
+def sample_until_closed(pid: int, uuids: Sequence[str], others: Sequence[int]) -> None:
     """Sample until standard input ends; answer each line on it."""
     with nvml() as available:
         gpus = [gpu for uuid in uuids if available and (gpu := open_gpu(uuid))]
         # A sum over some of the GPUs would be wrong.
         gpus = gpus if len(gpus) == len(uuids) else []
-        follower = Follower(pid, gpus, sees_all=in_initial_namespace())
+        follower = Follower(pid, gpus, sees_all=in_initial_namespace(), others=others)
         due = power_due = slow_due = time.monotonic()
         while True:
             if (now := time.monotonic()) >= slow_due:
@@ -192,6 +233,8 @@ def sample_until_closed(pid: int, uuids: Sequence[str]) -> None:
 def _answer(word: str, follower: Follower) -> None:
     if word == "stop":
         follower.stop()
+    if word == "mark":
+        follower.sample_shared()
     follower.sample_memory()
     follower.read_energy()
     if word == "mark":
@@ -218,13 +261,15 @@ class Sampling:
 
 
 @contextlib.contextmanager
-def sampling(uuids: Iterable[str]) -> Iterator[Sampling]:
+def sampling(uuids: Iterable[str], others: Iterable[int] = ()) -> Iterator[Sampling]:
     """Sample this process tree and GPUs from a child process for the length of the block.
 
     Parameters
     ----------
     uuids
         Of the GPUs; none on a CPU.
+    others
+        Process ids outside this tree whose memory counts too: the one that this process was forked from.
     """
     argv = [
         sys.executable,
@@ -232,6 +277,7 @@ def sampling(uuids: Iterable[str]) -> Iterator[Sampling]:
         "jobkit.run.measure.sampler",
         f"--pid={os.getpid()}",
         *(f"--uuid={uuid}" for uuid in uuids),
+        *(f"--other={other}" for other in others),
     ]
     # Our own module, an argv list:
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
@@ -250,9 +296,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m jobkit.run.measure.sampler")
     parser.add_argument("--pid", type=int, required=True)
     parser.add_argument("--uuid", action="append", default=[])
+    parser.add_argument("--other", type=int, action="append", default=[])
     arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        sample_until_closed(arguments.pid, arguments.uuid)
+        sample_until_closed(arguments.pid, arguments.uuid, arguments.other)
 
 
 if __name__ == "__main__":

@@ -67,6 +67,10 @@ class Workload(Protocol):
     again to measure their need of GPU memory. ``attempted_load() -> int`` returns the load of the batch
     that began last, which after an error is the batch that failed; 0 if none began.
 
+    A workload may also have a static method ``preload() -> None``, which imports all that the framework
+    imports, starts no thread and opens no GPU. Then processes that work are forked from one that has called
+    it, so that each of them is ready sooner. Without this method each try is a fresh process.
+
     Attributes
     ----------
     KNOBS

@@ -32,6 +32,10 @@ class Count:
         self._batch_size = DEFAULT_BATCH_SIZE
         self._largest_call: int | None = None
 
+    @staticmethod
+    def preload() -> None:
+        """Import nothing, because it has no framework."""
+
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Set the batch size; there is no model, no device and only one thread."""
         del model, device, threads

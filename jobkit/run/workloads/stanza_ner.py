@@ -1,6 +1,6 @@
 """Stanza's tokenizer and named-entity tagger as a workload.
 
-Standard library only at import; torch and stanza are imported by `StanzaNer.load`.
+Standard library only at import; torch and stanza are imported by `StanzaNer.preload` and `load`.
 
 One number in Stanza means three things, so each has its own knob. ``paragraphs_per_call`` is the number of
 paragraphs that go through the pipeline together. ``sentences_per_ner_batch`` is the number of sentences
@@ -65,6 +65,19 @@ class StanzaNer:
         self._tokenizer_batch = 0
         self._heaviest: tuple[int, list[Any]] = (0, [])  # load and sentences of an NER batch
 
+    @staticmethod
+    def preload() -> None:
+        """Import all that loading and tagging import, without a parallel computation and without CUDA.
+
+        Stanza makes an optimizer with its tokenizer, and the first optimizer imports a third of torch
+        (``torch._dynamo``, seen in torch 2.13).
+        """
+        os.environ.setdefault(*SLEEP_WHILE_WAITING)
+        import stanza  # noqa: F401 - imported for its side effect
+        import torch
+
+        torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
+
     def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
         """Load the pipeline from a folder, without network, on exactly this device.
 
@@ -87,7 +100,7 @@ class StanzaNer:
         """
         if model is None:
             raise JobkitError("stanza-ner needs a model", hint="see `model` in the spec")
-        os.environ.setdefault(*SLEEP_WHILE_WAITING)
+        os.environ.setdefault(*SLEEP_WHILE_WAITING)  # also in a child, whose environment is another
         import stanza
         import torch
 

@@ -21,6 +21,7 @@ set -euo pipefail
 
 run=/home/ada/runs/stanza-20260101-120000-beef
 python=/opt/jobkit/bin/python
+export JOBKIT_PARENT=$$                               # the trials may be forked from one parent, which ends with this script
 # Forwards signals to the running point, which copies its results home.
 child='' signalled=''
 forward() {

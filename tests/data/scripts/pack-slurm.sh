@@ -53,6 +53,7 @@ if [[ $point == *' '* ]]; then
         return "$status"
     }
 
+    export JOBKIT_PARENT=$$                           # the tries may be forked from one parent, which ends with this script
     failed=0
     for one in $point; do
         [[ $signalled ]] || forwarding bash "$run/job.sh" --point "$one" 600 ||

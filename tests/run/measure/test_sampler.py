@@ -66,6 +66,32 @@ def test_the_tree_holds_children() -> None:
 
 def test_a_process_that_has_gone_has_no_memory() -> None:
     assert sampler.rss_bytes(2**22 + 1) is None
+    assert sampler.pss_bytes(2**22 + 1) is None
+
+
+def test_pages_that_processes_share_count_once() -> None:
+    code = (
+        "import os, sys\n"
+        "block = b'x' * (64 << 20)\n"
+        "os.fork() and os.fork()\n"
+        "print(flush=True); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stdin
+        for _ in range(3):  # a process and its two children
+            process.stdout.readline()
+        follower = Follower(process.pid, [])
+        follower.sample_power()
+        follower.sample_memory()
+        outside = Follower(os.getpid(), [], [process.pid])
+        outside.sample_memory()
+        process.stdin.close()
+    assert follower.peaks.rss_bytes
+    assert 64 * MIB < follower.peaks.rss_bytes < 128 * MIB, "one block, and three interpreters"
+    assert (outside.peaks.rss_bytes or 0) > 64 * MIB
 
 
 def test_peaks_never_fall_and_averages_are_of_the_work() -> None:
@@ -180,8 +206,9 @@ def test_it_sees_most_spikes_of_20_ms_in_their_size() -> None:
     sizes = [(32 + 4 * n) * MIB for n in range(10)]  # each higher than the last, for peaks never fall
     seen = 0
     with sampling([]) as following:
-        following.ask("mark")
-        base = sampler.rss_bytes(os.getpid()) or 0
+        marked = following.ask("mark")
+        assert marked is not None
+        base = marked.rss_bytes or 0
         for size in sizes:
             _spike(size, 0.02)
             peaks = following.ask("peaks")

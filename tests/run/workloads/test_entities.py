@@ -6,8 +6,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.run.entities import write_entities
 from jobkit.run.workloads.base import Entity
+from jobkit.run.workloads.entities import write_entities
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1)
 rows = st.lists(

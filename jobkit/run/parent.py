@@ -1,0 +1,311 @@
+"""The parent of tries: a process that has imported the framework of a run, and from which tries are forked.
+
+The script or the driver that runs several points one after the other names its own process id in
+``JOBKIT_PARENT``: it is the owner. The first try that finds no parent starts one with its own environment,
+``python -m jobkit.run.parent FD OWNER WORDS...``, where FD is the listening socket and WORDS are the try's.
+The parent imports the framework, opens no GPU and ends with its owner.
+
+``python -m jobkit.run`` is then only the client of its try (`run_in_child`): it passes its words, environment
+and open files to the parent, forwards TERM and INT, and ends as the child ends. If the client is killed, so
+is the child. A try that the parent cannot run as a fresh process would have run it runs in a fresh process.
+
+The socket is in Linux's abstract namespace (unix(7)): it needs no folder and ends with the parent. Both
+sides check that the other belongs to the same user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from jobkit.run import process
+
+VARIABLE = "JOBKIT_PARENT"
+"""Set to the process id of the owner by what runs several points."""
+FORKED = "forked"
+"""The parent's first answer; the exit status follows. Any other first answer is the reason why it did not."""
+TICK_S = 0.5
+"""The longest time between the end of the owner and the end of its parent."""
+LOCK_FD = 9
+"""On which the job script holds the lock of the try's folder on scratch; the worker holds it too."""
+
+STANDARD_FILES = 3
+_SIZE = struct.Struct("Q")
+_CREDENTIALS = struct.Struct("3i")
+"""``struct ucred`` of unix(7): pid, uid, gid."""
+FORWARDED = (signal.SIGTERM, signal.SIGINT)
+"""The signals that a try catches."""
+
+_FREE_PREFIXES = ("JOBKIT_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_")
+"""Read by jobkit, or by CUDA when a child initialises it."""
+_FREE = frozenset({"_", "SHLVL", "OLDPWD"})
+"""What the shell changes by itself."""
+
+
+# -- the client
+
+
+def run_in_child(owner: int, words: Sequence[str]) -> int | None:
+    """Have a try run in a child of the owner's parent, which is started if there is none.
+
+    Parameters
+    ----------
+    owner
+        A process id.
+    words
+        The arguments of ``python -m jobkit.run``.
+
+    Returns
+    -------
+    int or None
+        The exit status of the try, 128 and the number of a signal that killed it; ``None`` if the try has to
+        run here. The log then has the reason.
+    """
+    try:
+        with _connected(owner, words) as parent, parent.makefile(encoding="utf-8") as answers:
+            before = {number: signal.signal(number, _forwarding(parent)) for number in FORWARDED}
+            _send(parent, words)
+            reason = answers.readline().strip()
+            if reason == FORKED:
+                return int(answers.readline() or 128 + signal.SIGKILL)  # the kernel kills it with its parent
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    except OSError as error:
+        reason = str(error)
+    sys.stderr.write(f"jobkit: this try runs in a fresh process: {reason or 'its parent has ended'}\n")
+    return None
+
+
+def _connected(owner: int, words: Sequence[str]) -> socket.socket:
+    """Return a connection to the parent of an owner."""
+    if (since := process.started_at(owner)) is None:
+        raise ProcessLookupError(f"{VARIABLE}={owner}: there is no such process")
+    address = f"\0jobkit-{os.getuid()}-{owner}-{since}"
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(address)
+    except ConnectionRefusedError:
+        _start(address, owner, words)
+        connection.connect(address)
+    if _user_of(connection) != os.getuid():
+        raise PermissionError("the socket of its parent belongs to another user")
+    return connection
+
+
+def _start(address: str, owner: int, words: Sequence[str]) -> None:
+    """Start a parent; whoever connects from now on waits until it has imported the framework."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        subprocess.Popen(  # noqa: S603 - our own module, an argv list
+            [sys.executable, "-m", "jobkit.run.parent", str(listener.fileno()), str(owner), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,  # a signal to all processes of a try is not for it
+        )
+
+
+def _forwarding(parent: socket.socket) -> Any:  # noqa: ANN401 - typeshed's name for a handler is private
+    def forward(number: int, _frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError):  # it has ended, and the child with it
+            parent.send(bytes([number]))
+
+    return forward
+
+
+def _send(parent: socket.socket, words: Sequence[str]) -> None:
+    """Send what makes the child the same as this process: words, environment, folder, open files."""
+    data = json.dumps([list(words), dict(os.environ), str(Path.cwd())]).encode()
+    files = [0, 1, 2]
+    with contextlib.suppress(OSError):
+        os.fstat(LOCK_FD)
+        files.append(LOCK_FD)
+    socket.send_fds(parent, [_SIZE.pack(len(data))], files)
+    parent.sendall(data)
+
+
+def _user_of(connection: socket.socket) -> int:
+    """Return the user id of the other side (unix(7), SO_PEERCRED)."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(data)[1])
+
+
+# -- the parent
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A try that a client has sent.
+
+    Attributes
+    ----------
+    words, environment, folder
+        Of the client; the folder is its working folder.
+    files
+        Descriptors here of the client's standard files, and of the lock if it has one.
+    """
+
+    words: list[str]
+    environment: dict[str, str]
+    folder: str
+    files: list[int]
+
+    def differs(self, environment: Mapping[str, str]) -> str:
+        """Return why a child of a process with this environment is not as a fresh process would be."""
+        if self.folder != str(Path.cwd()):
+            return "its working folder is not that of its parent"
+        names = self.environment.keys() | environment.keys()
+        changed = sorted(
+            name
+            for name in names
+            if self.environment.get(name) != environment.get(name)
+            and name not in _FREE
+            and not name.startswith(_FREE_PREFIXES)
+        )
+        return f"{', '.join(changed)} changed after the first try" if changed else ""
+
+    def become(self) -> None:
+        """Make this process, a new child, one that the client could have been."""
+        for place, descriptor in zip((0, 1, 2, LOCK_FD), self.files, strict=False):  # in this order
+            os.dup2(descriptor, place)
+        taken = {LOCK_FD} if len(self.files) > STANDARD_FILES else set()
+        for descriptor in {*self.files} - taken:
+            os.close(descriptor)
+        process.replace_environment(self.environment)
+
+
+@dataclass(slots=True)
+class Parent:
+    """Forks a child for each try that a client sends, until the owner has ended.
+
+    Attributes
+    ----------
+    environment
+        With which the framework was imported.
+    refusal
+        Why no try may be forked; else empty.
+    waited_s
+        The time that the next client has waited for the framework.
+    children
+        The process id of each child that has not been waited for, and the connection of its client;
+        ``None`` once that has ended.
+    """
+
+    listener: socket.socket
+    owner: int
+    environment: Mapping[str, str]
+    refusal: str
+    waited_s: float
+    children: dict[int, socket.socket | None] = field(default_factory=dict)
+
+    def serve(self) -> Request | None:
+        """Return the request in each child; return ``None`` in the parent, once the owner has ended."""
+        since = process.started_at(self.owner)
+        here = os.getpid()
+        with process.ends_of_children() as ended:
+            while self.children or (since and process.started_at(self.owner) == since):
+                clients = {client: pid for pid, client in self.children.items() if client}
+                ready, _, _ = select.select([self.listener, ended, *clients], [], [], TICK_S)
+                for client in clients.keys() & set(ready):
+                    self._signal(clients[client], client)
+                if ended in ready:
+                    ended.recv(4096)
+                    self._report()
+                if self.listener in ready and (request := self._fork(here)):
+                    return request
+        return None
+
+    def _fork(self, here: int) -> Request | None:
+        """Fork a child for the next client; return its request in the child."""
+        client, _ = self.listener.accept()
+        request = _receive(client) if _user_of(client) == os.getuid() else None
+        if request is None:
+            client.close()
+        elif reason := self.refusal or request.differs(self.environment):
+            _answer(client, reason)
+            client.close()
+        elif (pid := os.fork()) == 0:
+            for connection in (self.listener, client, *self.children.values()):
+                if connection:
+                    connection.close()
+            return request if process.end_with(here) else os._exit(1)
+        else:
+            _answer(client, FORKED)
+            self.children[pid], self.waited_s = client, 0.0
+        for descriptor in request.files if request else ():
+            os.close(descriptor)
+        return None
+
+    def _signal(self, pid: int, client: socket.socket) -> None:
+        """Pass the signals of a client to its child, or kill it because the client has ended."""
+        numbers = client.recv(64)
+        for number in numbers or [signal.SIGKILL]:
+            os.kill(pid, number)  # no other process has its id: it has not been waited for
+        if not numbers:
+            client.close()
+            self.children[pid] = None
+
+    def _report(self) -> None:
+        """Report each child that has ended to its client."""
+        for pid in list(self.children):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                code = os.waitstatus_to_exitcode(status)
+                if client := self.children.pop(pid):
+                    _answer(client, str(code if code >= 0 else 128 - code))
+                    client.close()
+
+
+def _receive(client: socket.socket) -> Request | None:
+    """Return what a client has sent; ``None`` if it ended before it had."""
+    head, files, _, _ = socket.recv_fds(client, _SIZE.size, LOCK_FD)
+    size = _SIZE.unpack(head)[0] if len(head) == _SIZE.size else 0
+    data = client.recv(size, socket.MSG_WAITALL)
+    if not data or len(data) < size:
+        for descriptor in files:
+            os.close(descriptor)
+        return None
+    words, environment, folder = json.loads(data)
+    return Request(words, environment, folder, files)
+
+
+def _answer(client: socket.socket, line: str) -> None:
+    with contextlib.suppress(OSError):  # it has ended
+        client.sendall(f"{line}\n".encode())
+
+
+def main() -> int:
+    """Serve until the owner has ended; in a child, run the try."""
+    listener, owner = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    environment = dict(os.environ)
+    from jobkit.run import steps, work  # a client does without
+    from jobkit.run.measure import energy
+
+    point = work.point_of(sys.argv[3:])
+    read_idle = energy.idle_readings if point.device == "cuda" else dict
+    idle, refusal, opening = read_idle(), steps.preload(point), read_idle()
+    parent = Parent(listener, owner, environment, refusal, process.age_s() or 0.0)
+    with process.signals_blocked():
+        request = parent.serve()
+        if request is None:
+            return 0
+        request.become()
+    return work.main(request.words, forked=True, waited_s=parent.waited_s, idle=idle, opening=opening)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,273 @@
+"""Tries that are forked from a parent which has imported the framework."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobkit.core.records import ModelRef, Outcome
+from jobkit.run import parent
+from tests.support.halted import Halted, ended, gone, outcome
+from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.processes import parent_of, with_variable
+from tests.whole.test_job_script import Run, wait_until
+
+pytestmark = pytest.mark.fault
+
+SIZES = {"batch_size": [1, 2, 3]}
+
+
+class Owned:
+    """A process that owns a parent, and the points that run under it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.imports = folder / "imports"
+        self.process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        monkeypatch.setenv(parent.VARIABLE, str(self.process.pid))
+        monkeypatch.setenv("FRAMEWORK", str(self.imports))
+
+    def parents(self) -> list[int]:
+        """Return the processes that have imported the framework, in order."""
+        return [int(line) for line in self.imports.read_text(encoding="ascii").splitlines()]
+
+    def end(self) -> None:
+        """End the owner; check that nothing of its parent is left."""
+        with self.process:
+            self.process.kill()
+        wait_until(lambda: with_variable(f"FRAMEWORK={self.imports}") == [])
+
+
+@pytest.fixture
+def owned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Owned]:
+    """Return an owner; at the end it is killed outright, and its parent has to end by itself."""
+    owner = Owned(tmp_path, monkeypatch)
+    yield owner
+    owner.end()
+
+
+def framework(folder: Path, name: str = "Framework", **changes: Any) -> Run:
+    """Return a run folder of a workload that says who imports its framework."""
+    return Run(folder, workload=f"tests.workloads.framework:{name}", sweep=SIZES, **changes)
+
+
+def started(halted: Halted, run: Run, point: int = 1) -> subprocess.Popen[str]:
+    """Start a point that waits after its first batch."""
+    return halted.start(run, point, at="batch")
+
+
+def follow(run: Run, halted: Halted) -> None:
+    """Run point 2 with the environment with which `started` ran point 1."""
+    halted.go()
+    told, go = str(halted.told()), str(halted.folder / "go")
+    status, said = run.run(2, BROKEN_AT="batch", BROKEN_TOLD=told, BROKEN_GO=go, ODD_TOLD=told)
+    assert status == 0, said
+
+
+def test_tries_that_follow_each_other_import_the_framework_once(
+    tmp_path: Path, owned: Owned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAULT: none: two points run one after the other, then a third one for which a variable is set.
+
+    HOW: real.
+    REPORTED: `forked: true` and the seconds of the import for the first; the third runs in a fresh process, \
+    and its log has the name of the variable.
+    LOST: nothing; entities and exit files are those of a fresh process.
+    """
+    monkeypatch.setenv("BROKEN_AT", "")
+    run = framework(tmp_path)
+    assert [run.run(point)[0] for point in (1, 2)] == [0, 0]
+    status, said = run.run(3, OMP_NUM_THREADS="1")
+    assert status == 0, said
+    assert "runs in a fresh process: OMP_NUM_THREADS changed" in said
+    assert [run.record(point).forked for point in (1, 2, 3)] == [True, True, False]
+    first, second, third = (run.record(point).import_s or 0.0 for point in (1, 2, 3))
+    assert second < first
+    assert second < third
+    assert len(owned.parents()) == 2, "the parent, and the fresh process"
+    assert run.record(3).environment["OMP_NUM_THREADS"] == "1"
+    entities = {(run.home(point) / "entities.tsv").read_bytes() for point in (1, 2, 3)}
+    assert len(entities) == 1
+    assert run.left_on_scratch() == []
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSEGV])
+def test_kill_9_of_a_forked_worker(
+    tmp_path: Path, owned: Owned, halted: Halted, sent: signal.Signals
+) -> None:
+    """FAULT: a worker that was forked is killed outright, or crashes.
+
+    HOW: real: kill -9 and a segmentation fault.
+    REPORTED: `lost` or `bug` with 128 and the signal as exit status, as for a fresh one.
+    LOST: nothing: the batches that were done are home; the next try is forked from the same parent.
+    """
+    run = framework(tmp_path)
+    process = started(halted, run)
+    os.kill(halted.worker(), sent)
+    said = ended(process)
+    assert (process.returncode, run.exit().status) == (128 + sent, 128 + sent), said
+    assert outcome(run) == ("lost" if sent == signal.SIGKILL else "bug")
+    follow(run, halted)
+    assert run.record(2).forked
+    assert len(owned.parents()) == 1
+    assert run.left_on_scratch() == []
+
+
+def test_kill_9_of_the_client_of_a_forked_worker(tmp_path: Path, owned: Owned, halted: Halted) -> None:
+    """FAULT: the process that the job script started for a forked try is killed outright.
+
+    HOW: real: kill -9 of the process group of the script, except the script.
+    REPORTED: `lost` with exit status 137.
+    LOST: nothing: its parent kills the worker, and the batches that were done are home.
+    """
+    run = framework(tmp_path)
+    process = started(halted, run)
+    worker = halted.worker()
+    assert parent_of(worker) == owned.parents()[0]
+    (client,) = (
+        pid
+        for pid in with_variable(f"{parent.VARIABLE}={owned.process.pid}")
+        if parent_of(pid) == process.pid
+        and b"jobkit.run" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    )
+    os.kill(client, signal.SIGKILL)
+    said = ended(process)
+    assert (process.returncode, run.exit().status) == (137, 137), said
+    wait_until(lambda: gone(worker))
+    assert outcome(run) == "lost"
+
+
+def test_kill_9_of_the_parent_of_a_forked_worker(tmp_path: Path, owned: Owned, halted: Halted) -> None:
+    """FAULT: the parent of forked tries is killed outright.
+
+    HOW: real: kill -9 while a try runs.
+    REPORTED: `lost` with exit status 137 for that try; the next one starts another parent.
+    LOST: nothing: the kernel kills the worker with it, and the batches that were done are home.
+    """
+    run = framework(tmp_path)
+    process = started(halted, run)
+    os.kill(owned.parents()[0], signal.SIGKILL)
+    ended(process)
+    assert (process.returncode, outcome(run)) == (137, "lost")
+    wait_until(lambda: gone(halted.worker()))
+    follow(run, halted)
+    assert (outcome(run, 2), run.record(2).forked, len(owned.parents())) == ("ok", True, 2)
+
+
+def test_kill_9_of_what_runs_the_points(tmp_path: Path, owned: Owned, halted: Halted) -> None:
+    """FAULT: the script or the driver that runs several points is killed outright, but not the running point.
+
+    HOW: real: kill -9.
+    REPORTED: `ok`: the point ends as it would have.
+    LOST: nothing; the parent ends after it.
+    """
+    run = framework(tmp_path)
+    process = started(halted, run)
+    owned.process.kill()
+    owned.process.wait()
+    assert not gone(owned.parents()[0])
+    halted.go()
+    ended(process)
+    assert outcome(run) == "ok"
+
+
+@pytest.mark.parametrize(("sent", "word"), [(signal.SIGTERM, "cancelled"), (signal.SIGUSR1, "timeout")])
+def test_a_signal_to_all_processes_of_a_forked_try(
+    tmp_path: Path, owned: Owned, halted: Halted, sent: signal.Signals, word: str
+) -> None:
+    """FAULT: a forked try is cancelled, or its walltime is near.
+
+    HOW: real: TERM or USR1 to all processes of the script.
+    REPORTED: `cancelled` or `timeout`, in a record with the batches that were done.
+    LOST: nothing; the parent goes on.
+    """
+    run = framework(tmp_path)
+    process = started(halted, run)
+    os.killpg(process.pid, sent)
+    said = ended(process)
+    assert process.returncode == 143, said
+    record = run.record()
+    assert (record.outcome, record.signal, record.forked) == (word, sent.name.removeprefix("SIG"), True)
+    assert not gone(owned.parents()[0])
+    assert run.left_on_scratch() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "reason"),
+    [
+        ("Missing", Outcome.ENVIRONMENT, "cannot import the framework: ModuleNotFoundError"),
+        ("Without", Outcome.OK, "has no preload()"),
+    ],
+)
+@pytest.mark.usefixtures("owned")
+def test_a_framework_that_cannot_be_imported_in_advance(
+    tmp_path: Path, name: str, word: Outcome, reason: str
+) -> None:
+    """FAULT: the parent of forked tries cannot import the framework, or the workload has no `preload`.
+
+    HOW: real.
+    REPORTED: the outcome of a fresh process, in which the try runs then; the log has the reason.
+    LOST: nothing.
+    """
+    run = framework(tmp_path, name)
+    _, said = run.run(1)
+    assert reason in said
+    assert (run.record().outcome, run.record().forked) == (word, False)
+
+
+def test_fork_false(tmp_path: Path, owned: Owned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAULT: none: the spec has `fork: false`, with one worker and with two.
+
+    HOW: real.
+    REPORTED: `forked: false`.
+    LOST: nothing.
+    """
+    monkeypatch.setenv("BROKEN_AT", "")
+    run = framework(tmp_path, fork=False, workers=2, threads=1)
+    status, said = run.run(1)
+    assert status == 0, said
+    assert not run.record().forked
+    assert len(owned.parents()) == 2, "each worker imports it"
+
+
+@pytest.mark.usefixtures("owned")
+def test_the_tiny_tagger_forked_twice_with_two_threads(tmp_path: Path, tiny_model: ModelRef) -> None:
+    """FAULT: none: PyTorch computes with two threads in forked processes (libgomp hangs if its parent had).
+
+    HOW: real: the tiny stand-in tags twice, then once with two forked workers.
+    REPORTED: `ok`, with the same entities, and the import only in the first.
+    LOST: nothing.
+    """
+    text = "\n\n".join(f"Ada Kelford went to Paris {n} times with Beatrice." for n in range(12))
+    run = Run(tmp_path, workload="stanza-ner", model=tiny_model, text=text, threads=2)
+    for point in (1, 2):
+        status, said = run.run(point)
+        assert status == 0, said
+    points = run.dir / "points.jsonl"
+    points.write_text(points.read_text().replace('"workers": 1', '"workers": 2'))
+    assert run.run(1)[0] == 0
+    records = [run.record(1), run.record(2), run.record(1, 2)]
+    assert [record.forked for record in records] == [True, True, True]
+    assert [record.point.threads for record in records] == [2, 2, 2]
+    assert [(record.import_s or 9.0) < 0.5 for record in records] == [False, True, True]
+    homes = [run.home(1), run.home(2), run.home(1, 2)]
+    assert len({(home / "entities.tsv").read_bytes() for home in homes}) == 1
+
+
+def test_a_client_imports_nothing_that_it_does_not_need() -> None:
+    """FAULT: none: the client of a forked try must be much faster than a worker.
+
+    HOW: real.
+    REPORTED: nothing.
+    LOST: nothing.
+    """
+    code = "import jobkit.run.__main__, sys; print(*(name for name in sys.modules if 'jobkit' in name))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    allowed = {"jobkit", "jobkit.run", "jobkit.run.__main__", "jobkit.run.parent", "jobkit.run.process"}
+    assert set(done.stdout.split()) <= allowed

@@ -1,0 +1,56 @@
+"""Workloads with a framework to import: one that can be imported in advance, and some that cannot."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from jobkit.core.knobs import Value
+from jobkit.run.workloads.count import Count
+from tests.workloads.broken import Waits
+
+
+class Framework(Waits):
+    """Counts the processes that import it: each appends its process id to the file ``FRAMEWORK``."""
+
+    imported_by: ClassVar[int] = 0
+
+    @classmethod
+    def preload(cls) -> None:
+        """Import, once a process or its parent."""
+        if not cls.imported_by:
+            cls.imported_by = os.getpid()
+            with Path(os.environ["FRAMEWORK"]).open("a", encoding="ascii") as stream:
+                stream.write(f"{os.getpid()}\n")
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
+        """Wait, if the test wants this."""
+        assert type(self).imported_by
+        super().load(model, device, params, threads)
+
+
+class Missing(Count):
+    """Its framework is not installed."""
+
+    @staticmethod
+    def preload() -> None:
+        """Fail, as an import does."""
+        raise ModuleNotFoundError("No module named 'framework'", name="framework")
+
+
+class Without(Count):
+    """Has nothing that could be imported in advance."""
+
+    preload = None  # type: ignore[assignment]
+
+
+class Slow(Count):
+    """Takes long to import."""
+
+    @staticmethod
+    def preload() -> None:
+        """Take longer than a test."""
+        time.sleep(600)
