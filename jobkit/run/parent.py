@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 from jobkit.run import process
 
@@ -74,34 +74,48 @@ def run_in_child(owner: int, words: Sequence[str]) -> int | None:
         run here. The log then has the reason.
     """
     try:
-        with _connected(owner, words) as parent, parent.makefile(encoding="utf-8") as answers:
+        with socket.socket(socket.AF_UNIX) as parent, parent.makefile(encoding="utf-8") as answers:
+            _connect(parent, owner, words)
             before = {number: signal.signal(number, _forwarding(parent)) for number in FORWARDED}
             _send(parent, words)
             reason = answers.readline().strip()
             if reason == FORKED:
-                return int(answers.readline() or 128 + signal.SIGKILL)  # the kernel kills it with its parent
+                return _status(answers)
             for number, handler in before.items():
                 signal.signal(number, handler)
     except OSError as error:
         reason = str(error)
-    sys.stderr.write(f"jobkit: this try runs in a fresh process: {reason or 'its parent has ended'}\n")
+    with contextlib.suppress(OSError):  # the log may be on a full disk
+        sys.stderr.write(f"jobkit: this try runs in a fresh process: {reason or 'its parent has ended'}\n")
     return None
 
 
-def _connected(owner: int, words: Sequence[str]) -> socket.socket:
-    """Return a connection to the parent of an owner."""
+def _status(answers: TextIO) -> int:
+    """Return the exit status of a forked try, once it has ended; the kernel kills it with its parent."""
+    with contextlib.suppress(ConnectionError):
+        if line := answers.readline():
+            return int(line)
+    return 128 + signal.SIGKILL
+
+
+def _connect(connection: socket.socket, owner: int, words: Sequence[str]) -> None:
+    """Connect to the parent of an owner; start it if there is none.
+
+    Raises
+    ------
+    OSError
+        If the owner has ended, the parent cannot be started, or it belongs to another user.
+    """
     if (since := process.started_at(owner)) is None:
         raise ProcessLookupError(f"{VARIABLE}={owner}: there is no such process")
-    address = f"\0jobkit-{os.getuid()}-{owner}-{since}"
-    connection = socket.socket(socket.AF_UNIX)
+    address = f"\0jobkit-{os.geteuid()}-{owner}-{since}"
     try:
         connection.connect(address)
     except ConnectionRefusedError:
         _start(address, owner, words)
         connection.connect(address)
-    if _user_of(connection) != os.getuid():
+    if _user_of(connection) != os.geteuid():
         raise PermissionError("the socket of its parent belongs to another user")
-    return connection
 
 
 def _start(address: str, owner: int, words: Sequence[str]) -> None:
@@ -232,7 +246,7 @@ class Parent:
     def _fork(self, here: int) -> Request | None:
         """Fork a child for the next client; return its request in the child."""
         client, _ = self.listener.accept()
-        request = _receive(client) if _user_of(client) == os.getuid() else None
+        request = _receive(client) if _user_of(client) == os.geteuid() else None
         if request is None:
             client.close()
         elif reason := self.refusal or request.differs(self.environment):
@@ -252,7 +266,9 @@ class Parent:
 
     def _signal(self, pid: int, client: socket.socket) -> None:
         """Pass the signals of a client to its child, or kill it because the client has ended."""
-        numbers = client.recv(64)
+        numbers = b""
+        with contextlib.suppress(ConnectionError):  # it has ended without reading the answer
+            numbers = client.recv(64)
         for number in numbers or [signal.SIGKILL]:
             os.kill(pid, number)  # no other process has its id: it has not been waited for
         if not numbers:
@@ -272,9 +288,12 @@ class Parent:
 
 def _receive(client: socket.socket) -> Request | None:
     """Return what a client has sent; ``None`` if it ended before it had."""
-    head, files, _, _ = socket.recv_fds(client, _SIZE.size, LOCK_FD)
-    size = _SIZE.unpack(head)[0] if len(head) == _SIZE.size else 0
-    data = client.recv(size, socket.MSG_WAITALL)
+    files: list[int] = []
+    data, size = b"", 0
+    with contextlib.suppress(ConnectionError):
+        head, files, _, _ = socket.recv_fds(client, _SIZE.size, LOCK_FD)
+        size = _SIZE.unpack(head)[0] if len(head) == _SIZE.size else 0
+        data = client.recv(size, socket.MSG_WAITALL)
     if not data or len(data) < size:
         for descriptor in files:
             os.close(descriptor)

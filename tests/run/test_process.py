@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -36,3 +41,22 @@ def test_what_cannot_be_read_is_unknown(group: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(process, "_cgroup", lambda: None)
     assert process.oom_kills() is None
     assert process.cgroup_peak() is None
+
+
+def test_the_age_of_a_process_counts_from_its_start() -> None:
+    code = "from jobkit.run import process; print(process.age_s())"
+    began_s = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0.0 < float(done.stdout) < time.monotonic() - began_s + 0.02
+    assert process.started_at(2**22 + 1) is None
+
+
+def test_a_forked_child_is_waited_for_like_another() -> None:
+    if (pid := os.fork()) == 0:
+        signal.pause()
+    child = process.Forked(pid)
+    assert child.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.0)
+    os.kill(pid, signal.SIGTERM)
+    assert child.wait() == child.poll() == child.returncode == -signal.SIGTERM

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from jobkit.core.records import Outcome
 from jobkit.run.failure import TryFailed
 from jobkit.run.measure import nvml
-from jobkit.run.measure.device import Device, open_device
+from jobkit.run.measure.device import NVML_CHECK, Device, cuda_untouched, open_device, touched_cuda
 from tests.support.fake_torch import FakeTorch, OutOfMemoryError
 
 GIB = 2**30
@@ -125,3 +126,31 @@ def test_without_torch_it_is_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(TryFailed, match="device cuda needs torch") as caught:
         open_device("cuda")
     assert caught.value.outcome is Outcome.ENVIRONMENT
+
+
+@pytest.mark.parametrize("bad", [True, False])
+def test_cuda_that_was_touched_cannot_be_used_after_a_fork(
+    monkeypatch: pytest.MonkeyPatch,
+    bad: bool,  # noqa: FBT001 - a parameter of pytest
+) -> None:
+    here = os.getpid()
+    cuda = SimpleNamespace(_is_in_bad_fork=lambda: bad and os.getpid() != here)  # only a child knows
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert touched_cuda() == bad
+
+
+def test_without_torch_cuda_was_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert not touched_cuda()
+
+
+@pytest.mark.parametrize("before", [None, "0"])
+def test_modules_ask_nvml_for_cuda_while_they_are_imported(
+    monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    monkeypatch.delenv(NVML_CHECK, raising=False)
+    if before is not None:
+        monkeypatch.setenv(NVML_CHECK, before)
+    with cuda_untouched():
+        assert os.environ[NVML_CHECK] == "1"
+    assert os.environ.get(NVML_CHECK) == before

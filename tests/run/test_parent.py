@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from jobkit.run import parent, process
+from jobkit.run.parent import Parent, Request
+
+ENVIRONMENT = {"PATH": "/bin", "HOME": "/home/ada"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({}, ""),
+        ({"JOBKIT_TASK": "2", "CUDA_VISIBLE_DEVICES": "1", "CUDA_MPS_PIPE_DIRECTORY": "/x", "_": "b"}, ""),
+        ({"OMP_NUM_THREADS": "1", "PATH": "/usr/bin"}, "OMP_NUM_THREADS, PATH changed after the first try"),
+        ({"LD_PRELOAD": "x.so"}, "LD_PRELOAD changed after the first try"),
+    ],
+)
+def test_a_try_with_another_environment_is_not_forked(changed: Mapping[str, str], reason: str) -> None:
+    request = Request([], {**ENVIRONMENT, **changed}, str(Path.cwd()), [])
+    assert request.differs(ENVIRONMENT) == reason
+
+
+def test_nor_is_one_without_a_variable_or_in_another_folder() -> None:
+    assert Request([], {}, str(Path.cwd()), []).differs({"PATH": ""}) == "PATH changed after the first try"
+    assert "folder" in Request([], ENVIRONMENT, "/nowhere", []).differs(ENVIRONMENT)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """Return a socket at the address at which a client looks for the parent of this process."""
+    since = process.started_at(os.getpid())
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"\0jobkit-{os.geteuid()}-{os.getpid()}-{since}")
+        listening.listen()
+        yield listening
+
+
+@pytest.mark.usefixtures("listener")
+def test_a_socket_of_another_user_gets_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parent, "_user_of", lambda _: os.geteuid() + 1)
+    monkeypatch.setattr(parent, "_send", lambda *_: pytest.fail("it got a request"))
+    assert parent.run_in_child(os.getpid(), []) is None
+    assert "fresh process: the socket of its parent belongs to another user" in capsys.readouterr().err
+
+
+def test_without_its_owner_or_its_parent_a_try_runs_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert parent.run_in_child(2**22 + 1, []) is None
+    assert "there is no such process" in capsys.readouterr().err
+    monkeypatch.setattr(parent, "_start", lambda *_: None)
+    assert parent.run_in_child(os.getpid(), []) is None
+    assert "refused" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0" * 4, b"\x09" + b"\0" * 7 + b"[1, 2"])
+def test_a_client_that_ends_in_the_middle_of_its_request_is_forgotten(sent: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        theirs.sendall(sent)
+        theirs.close()
+        assert parent._receive(ours) is None
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_child_is_killed_if_its_client_ends(read: bool) -> None:  # noqa: FBT001 - a parameter of pytest
+    with ExitStack() as stack:
+        child = stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE))
+        ours, theirs = (stack.enter_context(one) for one in socket.socketpair())
+        serving = Parent(ours, os.getpid(), {}, "", 0.0, {child.pid: ours})
+        ours.sendall(b"forked\n")
+        if read:
+            theirs.recv(64)
+        theirs.close()
+        serving._signal(child.pid, ours)
+        assert child.wait(30) == -signal.SIGKILL
+        assert serving.children == {child.pid: None}
+
+
+def test_signals_reach_the_child() -> None:
+    with ExitStack() as stack:
+        child = stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE))
+        ours, theirs = (stack.enter_context(one) for one in socket.socketpair())
+        theirs.send(bytes([signal.SIGTERM]))
+        serving = Parent(ours, os.getpid(), {}, "", 0.0, {child.pid: ours})
+        serving._signal(child.pid, ours)
+        assert child.wait(30) == -signal.SIGTERM
+        assert serving.children == {child.pid: ours}
