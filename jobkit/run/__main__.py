@@ -16,7 +16,7 @@ def main() -> int:
     """Run one try, here or in a child of its parent, and return the worker's exit status."""
     words = sys.argv[1:]
     owner = os.environ.get(parent.VARIABLE, "")
-    status = parent.run_in_child(int(owner), words) if owner.isdecimal() else None
+    status = parent.run_in_child(owner, words) if owner else None
     if status is not None:
         return status
     from jobkit.run import work  # a client does without

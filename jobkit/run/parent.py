@@ -1,15 +1,16 @@
 """The parent of tries: a process that has imported the framework of a run, and from which tries are forked.
 
-The script or the driver that runs several points one after the other names its own process id in
-``JOBKIT_PARENT``: it is the owner. The first try that finds no parent starts one with its own environment,
-``python -m jobkit.run.parent FD OWNER WORDS...``, where FD is the listening socket and WORDS are the try's.
-The parent imports the framework, opens no GPU and ends with its owner.
+The script or the driver that runs several points one after the other is the owner: it sets ``JOBKIT_PARENT``
+to its process id, or to its process id, a hyphen and a word if it may own several in turn. The first try
+that finds no parent starts one with its own environment, ``python -m jobkit.run.parent FD OWNER WORDS...``:
+FD is the listening socket, and WORDS are the arguments of the try. The parent imports the framework, opens
+no GPU, and ends with its owner.
 
-``python -m jobkit.run`` is then only the client of its try (`run_in_child`): it passes its words, environment
-and open files to the parent, forwards TERM and INT, and ends as the child ends. If the client is killed, so
-is the child. A try that the parent cannot run as a fresh process would have run it runs in a fresh process.
+``python -m jobkit.run`` is then only the client of its try (`run_in_child`): it passes its arguments,
+environment and open files to the parent, forwards TERM and INT, and ends as the child ends. If the client is
+killed, so is the child. If a child would differ from a fresh process, the try runs in a fresh process.
 
-The socket is in Linux's abstract namespace (unix(7)): it needs no folder and ends with the parent. Both
+The socket is in Linux's abstract namespace (unix(7)): it needs no folder, and ends with the parent. Both
 sides check that the other belongs to the same user.
 """
 
@@ -33,9 +34,11 @@ from typing import Any, TextIO
 from jobkit.run import process
 
 VARIABLE = "JOBKIT_PARENT"
-"""Set to the process id of the owner by what runs several points."""
+"""The owner's process id, perhaps with a hyphen and a word."""
 FORKED = "forked"
 """The parent's first answer; the exit status follows. Any other first answer is the reason why it did not."""
+END: tuple[str, ...] = ()
+"""The words of a request to end."""
 TICK_S = 0.5
 """The longest time between the end of the owner and the end of its parent."""
 LOCK_FD = 9
@@ -57,13 +60,13 @@ _FREE = frozenset({"_", "SHLVL", "OLDPWD"})
 # -- the client
 
 
-def run_in_child(owner: int, words: Sequence[str]) -> int | None:
+def run_in_child(owner: str, words: Sequence[str]) -> int | None:
     """Have a try run in a child of the owner's parent, which is started if there is none.
 
     Parameters
     ----------
     owner
-        A process id.
+        As in `VARIABLE`.
     words
         The arguments of ``python -m jobkit.run``.
 
@@ -83,7 +86,7 @@ def run_in_child(owner: int, words: Sequence[str]) -> int | None:
                 return _status(answers)
             for number, handler in before.items():
                 signal.signal(number, handler)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         reason = str(error)
     with contextlib.suppress(OSError):  # the log may be on a full disk
         sys.stderr.write(f"jobkit: this try runs in a fresh process: {reason or 'its parent has ended'}\n")
@@ -98,17 +101,35 @@ def _status(answers: TextIO) -> int:
     return 128 + signal.SIGKILL
 
 
-def _connect(connection: socket.socket, owner: int, words: Sequence[str]) -> None:
+def end(owner: str) -> None:
+    """End the parent of an owner that itself goes on, if there is one, once it has nothing to do."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(_address(owner))
+        _send(connection, END)
+
+
+def _address(owner: str) -> str:
+    """Return the address of the parent's socket; another process with the number of the owner has another.
+
+    Raises
+    ------
+    OSError, ValueError
+        If the owner has ended, or its name is not the id of a process.
+    """
+    if (since := process.started_at(int(owner.partition("-")[0]))) is None:
+        raise ProcessLookupError(f"{VARIABLE}={owner}: there is no such process")
+    return f"\0jobkit-{os.geteuid()}-{since}-{owner}"
+
+
+def _connect(connection: socket.socket, owner: str, words: Sequence[str]) -> None:
     """Connect to the parent of an owner; start it if there is none.
 
     Raises
     ------
-    OSError
-        If the owner has ended, the parent cannot be started, or it belongs to another user.
+    OSError, ValueError
+        As `_address`; if the parent cannot be started, or belongs to another user.
     """
-    if (since := process.started_at(owner)) is None:
-        raise ProcessLookupError(f"{VARIABLE}={owner}: there is no such process")
-    address = f"\0jobkit-{os.geteuid()}-{owner}-{since}"
+    address = _address(owner)
     try:
         connection.connect(address)
     except ConnectionRefusedError:
@@ -118,13 +139,13 @@ def _connect(connection: socket.socket, owner: int, words: Sequence[str]) -> Non
         raise PermissionError("the socket of its parent belongs to another user")
 
 
-def _start(address: str, owner: int, words: Sequence[str]) -> None:
+def _start(address: str, owner: str, words: Sequence[str]) -> None:
     """Start a parent; whoever connects from now on waits until it has imported the framework."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
         subprocess.Popen(  # noqa: S603 - our own module, an argv list
-            [sys.executable, "-m", "jobkit.run.parent", str(listener.fileno()), str(owner), *words],
+            [sys.executable, "-m", "jobkit.run.parent", str(listener.fileno()), owner, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -208,6 +229,8 @@ class Parent:
 
     Attributes
     ----------
+    owner
+        The process id of the owner; ``None`` once it has asked this process to end.
     environment
         With which the framework was imported.
     refusal
@@ -220,7 +243,7 @@ class Parent:
     """
 
     listener: socket.socket
-    owner: int
+    owner: int | None
     environment: Mapping[str, str]
     refusal: str
     waited_s: float
@@ -228,10 +251,9 @@ class Parent:
 
     def serve(self) -> Request | None:
         """Return the request in each child; return ``None`` in the parent, once the owner has ended."""
-        since = process.started_at(self.owner)
-        here = os.getpid()
+        since, here = process.started_at(self.owner or 0), os.getpid()
         with process.ends_of_children() as ended:
-            while self.children or (since and process.started_at(self.owner) == since):
+            while self.children or (since and self.owner and process.started_at(self.owner) == since):
                 clients = {client: pid for pid, client in self.children.items() if client}
                 ready, _, _ = select.select([self.listener, ended, *clients], [], [], TICK_S)
                 for client in clients.keys() & set(ready):
@@ -248,6 +270,9 @@ class Parent:
         client, _ = self.listener.accept()
         request = _receive(client) if _user_of(client) == os.geteuid() else None
         if request is None:
+            client.close()
+        elif not request.words:
+            self.owner = None
             client.close()
         elif reason := self.refusal or request.differs(self.environment):
             _answer(client, reason)
@@ -309,7 +334,7 @@ def _answer(client: socket.socket, line: str) -> None:
 
 def main() -> int:
     """Serve until the owner has ended; in a child, run the try."""
-    listener, owner = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    listener, owner = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2].partition("-")[0])
     environment = dict(os.environ)
     from jobkit.run import steps, work  # a client does without
     from jobkit.run.measure import energy

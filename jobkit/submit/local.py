@@ -87,6 +87,8 @@ def as_driver(run_dir: Path) -> Iterator[str]:
             terminal.say(f"what was measured is in {relative_path(run_dir)}", err=True)
             terminal.say(f"  see it    jobkit collect {run}\n  go on     jobkit resume {run}", err=True)
             raise
+        finally:
+            parent.end(job_id)
 
 
 def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalRound | None = None) -> None:
@@ -191,7 +193,7 @@ def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:
     executor.update_parameters(timeout_min=60 * 24 * 365, stderr_to_stdout=True)
     env = {**os.environ, "JOBKIT_JOB": job_id, "JOBKIT_TASK": str(point.index)}
     if point.fork:
-        env[parent.VARIABLE] = str(os.getpid())
+        env[parent.VARIABLE] = job_id
     # Ctrl-C reaches the whole process group of a terminal: the job must not die of it before
     # `_stop` has made it bring its results home. An ignored signal stays ignored in children.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

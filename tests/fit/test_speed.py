@@ -32,6 +32,12 @@ def test_repeats_are_one_setting_and_the_smallest_stands_first() -> None:
     assert (small.repeats, small.load, small.start_s) == (2, 45_000, 4)
 
 
+def test_a_start_has_the_import_that_forked_tries_did_without() -> None:
+    seconds = {50: 3.0, 100: 0.1}
+    told = [replace(record(p), import_s=seconds[p.numbers["batch_size"]]) for p in grid([50, 100])]
+    assert [one.start_s for one in speeds(told)] == [7.0, 7.0]
+
+
 def test_only_what_went_well_and_has_figures_counts() -> None:
     well = record(point())
     assert well.summary

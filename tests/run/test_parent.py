@@ -40,7 +40,7 @@ def listener() -> Iterator[socket.socket]:
     """Return a socket at the address at which a client looks for the parent of this process."""
     since = process.started_at(os.getpid())
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(f"\0jobkit-{os.geteuid()}-{os.getpid()}-{since}")
+        listening.bind(f"\0jobkit-{os.geteuid()}-{since}-{os.getpid()}")
         listening.listen()
         yield listening
 
@@ -51,17 +51,18 @@ def test_a_socket_of_another_user_gets_nothing(
 ) -> None:
     monkeypatch.setattr(parent, "_user_of", lambda _: os.geteuid() + 1)
     monkeypatch.setattr(parent, "_send", lambda *_: pytest.fail("it got a request"))
-    assert parent.run_in_child(os.getpid(), []) is None
+    assert parent.run_in_child(str(os.getpid()), []) is None
     assert "fresh process: the socket of its parent belongs to another user" in capsys.readouterr().err
 
 
 def test_without_its_owner_or_its_parent_a_try_runs_here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert parent.run_in_child(2**22 + 1, []) is None
-    assert "there is no such process" in capsys.readouterr().err
+    for owner in (str(2**22 + 1), f"{2**22 + 1}-word", "nobody"):
+        assert parent.run_in_child(owner, []) is None
+        assert owner in capsys.readouterr().err
     monkeypatch.setattr(parent, "_start", lambda *_: None)
-    assert parent.run_in_child(os.getpid(), []) is None
+    assert parent.run_in_child(f"{os.getpid()}-word", []) is None
     assert "refused" in capsys.readouterr().err
 
 
