@@ -9,8 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from jobkit.run.entities import write_entities
-
 from jobkit.core.files import append_line, write_atomically
 from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import to_json
@@ -29,6 +27,7 @@ from jobkit.core.measurements import Gpu, Memory, Need, Summary
 from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record, TextRef
 from jobkit.core.units import GIB
 from jobkit.run.workloads.base import Entity
+from jobkit.run.workloads.entities import write_entities
 
 TEXT = TextRef(path="/texts/sample.txt", sha256="5a" * 32, size_bytes=174_693, name="sample")
 MODEL = ModelRef(

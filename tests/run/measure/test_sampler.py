@@ -83,10 +83,10 @@ def test_pages_that_processes_share_count_once() -> None:
         assert process.stdin
         for _ in range(3):  # a process and its two children
             process.stdout.readline()
-        follower = Follower(process.pid, [])
-        follower.sample_power()
+        follower = Follower(process.pid, [], sees_all=True)
+        follower.sample_utilisation()
         follower.sample_memory()
-        outside = Follower(os.getpid(), [], [process.pid])
+        outside = Follower(os.getpid(), [], sees_all=True, others=[process.pid])
         outside.sample_memory()
         process.stdin.close()
     assert follower.peaks.rss_bytes

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from jobkit.run.entities import as_tsv
 
 from jobkit.core.records import ModelRef
 from jobkit.outcome.agreement import compare
 from jobkit.planning.sample import SEED, generate
 from jobkit.run.workloads.base import Entity
+from jobkit.run.workloads.entities import as_tsv
 from jobkit.run.workloads.stanza_ner import StanzaNer
 from jobkit.run.workloads.stanza_precision import KNOB, set_tf32
 
