@@ -87,6 +87,10 @@ def test_the_idle_power_is_that_of_the_gpus_of_all_workers() -> None:
     energy = record_of(state, None).energy
     assert energy
     assert (energy.idle_w, energy.idle_s, energy.net_joules) == (300, 2, 2_000)
+    inherited = {uuid: Reading(11, 400) for uuid in ("GPU-1", "GPU-2")}  # of the parent of a forked try
+    forked = record_of(replace(state, task=replace(task, opening=inherited)), None).energy
+    assert forked
+    assert (forked.idle_w, forked.idle_s) == (200, 1)
     state.idle = {}
     assert record_of(state, None).energy is peaks.energy
     assert record_of(replace(state, peaks=None), None).energy is None

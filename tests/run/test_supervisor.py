@@ -287,9 +287,14 @@ def on_cards(folder: Path, of: Point, **env: str) -> Record:
     return apart(folder, COUNTED, **{**cards, **env})
 
 
-def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(tmp_path: Path) -> None:
-    found = on_cards(tmp_path, ON_CARDS)
+@pytest.mark.parametrize("fork", [False, True])
+def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(
+    tmp_path: Path,
+    fork: bool,  # noqa: FBT001 - a parameter of pytest
+) -> None:
+    found = on_cards(tmp_path, replace(ON_CARDS, fork=fork))
     assert (found.outcome, found.message) == (Outcome.OK, "")
+    assert found.forked == fork
     assert [share.gpu_uuid for share in found.workers] == ["GPU-0", "GPU-1"] * 2
     assert {share.context_bytes for share in found.workers} == {GIB // 4}
     assert found.gpu

@@ -18,7 +18,7 @@ from tests.support import commands
 from tests.support.halted import Halted, ended, gone, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.processes import parent_of, with_variable
-from tests.whole.test_job_script import Run, wait_until
+from tests.whole.test_job_script import WORKLOADS, Run, wait_until
 
 SIZES = {"batch_size": [1, 2, 3]}
 SPEC = """\
@@ -285,3 +285,26 @@ def test_a_sweep_on_this_machine_leaves_no_parent(tmp_path: Path, monkeypatch: p
 def is_parent(pid: int) -> bool:
     """Tell whether a process was started as a parent."""
     return b"jobkit.run.parent" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
+def test_forked_tries_on_a_gpu_have_the_idle_power_that_their_parent_measured(
+    tmp_path: Path, owned: Owned
+) -> None:
+    """The GPU is not there; each try opens it for itself."""
+    (tmp_path / "held").mkdir()
+    folders = (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, WORKLOADS.parents[1])
+    card = {"FAKE_CARD": "T4", "FAKE_HELD": str(tmp_path / "held"), "CUDA_VISIBLE_DEVICES": "0"}
+    card |= {"PYTHONPATH": os.pathsep.join(map(str, folders)), "FAKE_IMPORT_S": "1.2"}
+    run = Run(tmp_path, workload="tests.workloads.framework:SlowOnCard", device="cuda")
+    for point in (1, 2):
+        status, said = run.run(point, **card)
+        assert status == 0, said
+    assert owned.process.poll() is None
+    records = [run.record(point) for point in (1, 2)]
+    assert [record.forked for record in records] == [True, True]
+    energies = [record.energy for record in records]
+    assert [energy and energy.idle_w for energy in energies] == [pytest.approx(200, rel=0.05)] * 2
+    assert energies[0]
+    assert energies[1]
+    assert energies[0].idle_s == energies[1].idle_s
+    assert [record.memory.context_bytes for record in records] == [2**28, 2**28]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import ClassVar
 
 from jobkit.core.knobs import Value
 from jobkit.run.workloads.count import Count
 from tests.workloads.broken import Waits
+from tests.workloads.oncard import OnCard
 
 
 class Framework(Waits):
@@ -47,10 +50,12 @@ class Without(Count):
     preload = None  # type: ignore[assignment]
 
 
-class Slow(Count):
-    """Takes long to import."""
+class SlowOnCard(OnCard):
+    """Takes the seconds of ``FAKE_IMPORT_S`` to import."""
 
     @staticmethod
     def preload() -> None:
-        """Take longer than a test."""
-        time.sleep(600)
+        """Import, once a process or its parent."""
+        if "slow_framework" not in sys.modules:
+            sys.modules["slow_framework"] = ModuleType("slow_framework")
+            time.sleep(float(os.environ["FAKE_IMPORT_S"]))
