@@ -100,6 +100,8 @@ class Collected:
         Files skipped and why, and what a reader must know of the rows.
     trials
         By run folder the predictions that were tried, with their outcomes.
+    profiled
+        How many points are profiled: they are no rows.
     """
 
     rows: Sequence[Row]
@@ -108,6 +110,7 @@ class Collected:
     knobs: tuple[str, ...]
     notes: tuple[str, ...]
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    profiled: int = 0
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property
@@ -229,6 +232,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         knobs=knobs,
         notes=(*sources.notes, *_remarks(rows, by_group)),
         trials=sources.trials,
+        profiled=sources.profiled,
     )
 
 
