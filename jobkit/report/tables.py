@@ -126,7 +126,7 @@ class Collected:
     @property
     def exit_code(self) -> int:
         """The exit code of `jobkit collect`: 2 nothing, 5 while points are to come, then 4 or 0."""
-        if not self.rows:
+        if not self.rows and not self.profiled:
             return ExitCode.USAGE
         return exit_code(failed=self.failed > 0, to_come=self.to_come > 0)
 

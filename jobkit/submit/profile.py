@@ -43,7 +43,7 @@ def profile(
     profiler: str | None,
     overrides: Sequence[str] = (),
     *,
-    new: bool = False,
+    again: bool = False,
     wait: bool = False,
 ) -> int:
     """Print the profile of a point, or run or submit what makes it; return the exit code.
@@ -58,7 +58,7 @@ def profile(
         ``None`` for torch on a GPU, else Python's own.
     overrides
         ``key=value`` of each ``--set``, as for `jobkit resume`.
-    new
+    again
         Whether to profile a point again that has a profile.
     wait
         Whether to wait for a job.
@@ -72,7 +72,7 @@ def profile(
     refuse_moved_run(run_dir)
     (run,) = read_standings([run_dir])
     source = find_point(run.points, word) if word else _fastest(run)
-    target = source if source.point.profile != OFF else _profiled(run, source, profiler, new=new)
+    target = source if source.point.profile != OFF else _profiled(run, source, profiler, again=again)
     if target and target.outcome is Outcome.OK:
         return _print(target)
     if target and target.standing in LIVE:
@@ -105,7 +105,7 @@ def _chosen(point: Point, profiler: str | None) -> str:
 
 
 def _profiled(
-    run: RunStanding, source: PointStanding, profiler: str | None, *, new: bool
+    run: RunStanding, source: PointStanding, profiler: str | None, *, again: bool
 ) -> PointStanding | None:
     """Return the latest point that profiles another; ``None`` if there is none, or it is to be made again."""
     wanted = _profile_of(source.point, profiler)
@@ -115,7 +115,7 @@ def _profiled(
         if replace(point.point, index=wanted.index, point_id=wanted.point_id) == wanted
     ]
     latest = same[-1] if same else None
-    return None if latest and latest.outcome is Outcome.OK and new else latest
+    return None if latest and latest.outcome is Outcome.OK and again else latest
 
 
 def _profile_of(point: Point, profiler: str | None) -> Point:

@@ -105,7 +105,7 @@ def test_here_it_runs_at_once_prints_the_profile_and_changes_no_table(
     assert profile(local, "1", "python") == 0, "printed again, and not run again"
     assert profile(local, "2", None) == 0, "the profile itself may be named"
     assert len(added(local)) == 1
-    assert profile(local, "1", "python", new=True) == 0
+    assert profile(local, "1", "python", again=True) == 0
     assert added(local)[-1].point_id == "batch_size-1-r1-profile-python-2"
 
 

@@ -19,11 +19,11 @@ from jobkit.core.layout import PROFILE_FILES
     type=click.Choice(list(PROFILE_FILES)),
     help="The profiler. Default: torch with device: cuda, else python.",
 )
-@click.option("--new", is_flag=True, help="Profile the point again, even if it has a profile.")
+@click.option("--again", is_flag=True, help="Profile the point again, even if it has a profile.")
 @set_option
 @click.option("--wait", is_flag=True, help="Wait until the point has ended, then print its profile.")
 def profile(
-    run: Path, point: str | None, profiler: str | None, new: bool, overrides: tuple[str, ...], wait: bool
+    run: Path, point: str | None, profiler: str | None, again: bool, overrides: tuple[str, ...], wait: bool
 ) -> int:
     """Run a point of the run folder RUN once more, with a profiler, and print where its time goes.
 
@@ -50,4 +50,4 @@ def profile(
 
     folder = run_named(run).absolute()
     refuse_runs((point,) if point else ())
-    return profiles.profile(folder, point, profiler, overrides, new=new, wait=wait)
+    return profiles.profile(folder, point, profiler, overrides, again=again, wait=wait)
