@@ -32,7 +32,7 @@ scheduler: local
 """
 KEPT = (
     "run_id point_id path sha256 workload device order event role at outcome started_at ended_at "
-    "scheduler kind stdout cluster job_id task_id fingerprint"
+    "scheduler kind stdout cluster job_id task_id fingerprint profile"
 )
 """Keys whose values commands look things up by."""
 
