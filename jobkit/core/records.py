@@ -140,6 +140,9 @@ class Point:
     trial
         Whether it tests a prediction of memory. A trial is not part of the sweep: no speed and no
         line is derived from it.
+    profile
+        The profiler of its work: ``torch``, ``python`` or ``scalene``; else ``off``. A point with a
+        profiler is not part of the sweep: it is in no table, no mean and no line.
     workload_folder
         The spec's folder, absolute, if the workload is the user's own; ``None`` for a shipped workload.
     """
@@ -167,12 +170,18 @@ class Point:
     load_knobs: tuple[str, ...] = LOAD_KNOBS
     cap_bytes: int | None = None
     trial: bool = False
+    profile: str = OFF
     workload_folder: str | None = None
 
     @property
     def numbers(self) -> Mapping[str, int]:
         """The knobs of ``params`` whose values are whole numbers."""
         return numbers(self.params)
+
+    @property
+    def swept(self) -> bool:
+        """Whether it is part of the sweep: it neither tests a prediction nor is profiled."""
+        return not self.trial and self.profile == OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

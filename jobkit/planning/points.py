@@ -175,6 +175,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         gpus=max(1, counts[GPUS]) if inputs.device == CUDA else 1,
         mps=str(given[MPS]) if inputs.device == CUDA else OFF,
         load_knobs=inputs.load_knobs,
+        profile=spec.profile,
         workload_folder=inputs.workload_folder,
     )
 

@@ -15,12 +15,13 @@ from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.knobs import CUDA, GPUS, MPS, ON, PRECISION, Knob
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, TextRef
-from jobkit.core.terminal import Say
+from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_count
 from jobkit.planning.points import offered_precision
 from jobkit.planning.templates import find_template
 from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import Traits, traits
+from jobkit.run.measure.profile import missing
 from jobkit.run.workloads.base import SHIPPED
 from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
@@ -132,6 +133,7 @@ def resolve(
     }
     spec = spec.model_copy(update=decided)
     _refuse_other_device(spec, workload.knobs)
+    refuse_missing_profiler(spec, site)
     check(spec, site, workload)
     if build and model:
         from jobkit.planning.models import NOT_BUILT, build_stand_in  # as in `_find_model`
@@ -298,11 +300,30 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
     raise JobkitError(f"the sweep requests a GPU, {why}", hint="\n        ".join(ways))
 
 
+def refuse_missing_profiler(spec: SweepSpec, site: Site) -> None:
+    """Refuse to profile if the Python that will run the points is this one and lacks the profiler.
+
+    Raises
+    ------
+    JobkitError
+        With the command that installs it.
+    """
+    if not _another_python(spec, site) and (why := missing(spec.profile)):
+        command = f"{shell_quote(sys.executable)} -m pip install 'jobkit[profile]'"
+        raise JobkitError(f"profile: {why}", hint=f"{command}; the profiler python needs no package")
+
+
+def _another_python(spec: SweepSpec, site: Site) -> bool:
+    """Return whether the points may run another Python than this one."""
+    environment = spec.environment
+    return bool(
+        environment.conda or environment.venv or environment.modules or environment.setup or site.setup
+    )
+
+
 def _wrong_torch(spec: SweepSpec, site: Site) -> str:
     """Return why the Python of the jobs, if it is this one, cannot use a GPU; empty if nothing shows it."""
-    environment = spec.environment
-    another = environment.conda or environment.venv or environment.modules or environment.setup or site.setup
-    why = "" if another else torch_build.cpu_build_problem()
+    why = "" if _another_python(spec, site) else torch_build.cpu_build_problem()
     return f"but its jobs would use {sys.executable}, {why}" if why else ""
 
 

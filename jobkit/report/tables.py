@@ -105,6 +105,8 @@ class Collected:
         Files skipped and why, and what a reader must know of the rows.
     trials
         By run folder the predictions that were tried, with their outcomes.
+    profiled
+        How many points are profiled: they are no rows.
     """
 
     rows: Sequence[Row]
@@ -113,6 +115,7 @@ class Collected:
     knobs: tuple[str, ...]
     notes: tuple[str, ...]
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    profiled: int = 0
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property
@@ -128,7 +131,7 @@ class Collected:
     @property
     def exit_code(self) -> int:
         """The exit code of `jobkit collect`: 2 nothing, 5 while points are to come, then 4 or 0."""
-        if not self.rows:
+        if not self.rows and not self.profiled:
             return ExitCode.USAGE
         return exit_code(failed=self.failed > 0, to_come=self.to_come > 0)
 
@@ -254,6 +257,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         knobs=knobs,
         notes=(*sources.notes, *_remarks(rows, by_group)),
         trials=sources.trials,
+        profiled=sources.profiled,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import resource
@@ -19,6 +20,7 @@ from jobkit.core.records import Batch, Outcome, Point
 from jobkit.run.failure import TryFailed
 from jobkit.run.measure import energy, memory, need, nvml
 from jobkit.run.measure.device import Device, import_torch, open_device
+from jobkit.run.measure.profile import Recording
 from jobkit.run.measure.sampler import rss_bytes
 from jobkit.run.paragraphs import Call, calls, longest_sentences, read_paragraphs, sorted_places
 from jobkit.run.record import Done, Measured, Task, Try
@@ -155,9 +157,12 @@ def open_batches(state: Try) -> TextIO:
     return (state.task.out / BATCHES_FILE).open("a", encoding="utf-8")
 
 
-def do_call(call: Call, measured: Measured, workload: Workload, device: Device) -> Done:
+def do_call(
+    call: Call, measured: Measured, workload: Workload, device: Device, recording: Recording | None = None
+) -> Done:
     """Process one call and keep its peaks; return the batch, and its entities with their paragraphs."""
-    batch, result = run_call(call, workload, device)
+    with recording.of_call() if recording else contextlib.nullcontext():
+        batch, result = run_call(call, workload, device)
     _keep_peaks(measured.readings, batch)
     return batch, [row._replace(paragraph=call.items[row.paragraph]) for row in result.entities]
 

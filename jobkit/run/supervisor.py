@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from jobkit.core.knobs import OFF
 from jobkit.core.records import Outcome
 from jobkit.run import mps, pool, steps
 from jobkit.run.failure import Stopped, TryFailed
 from jobkit.run.measure import energy, memory, need, nvml
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.paragraphs import Call
+from jobkit.run.pool import PROFILED
 from jobkit.run.record import Measured, Try
 
 HANG_FACTOR = 20
@@ -139,8 +141,13 @@ def _work(state: Try, workers: pool.Pool, todo: Sequence[Call]) -> None:
 
 
 def _end(state: Try, workers: pool.Pool, todo: Sequence[Call]) -> None:
-    """Measure the need of the heaviest batches when their worker is the only one left; end that too."""
-    if state.task.point.device == "cuda":
+    """Measure the need of the heaviest batches when their worker is the only one left; end that too.
+
+    If the point is profiled, write the profile instead.
+    """
+    if state.task.point.profile != OFF:
+        workers.ask({PROFILED: ("write_profile",)})
+    elif state.task.point.device == "cuda":
         batch, call = need.heaviest_call(state.batches, todo)
         workers.end(number for number in workers if number != batch.worker)
         workers.ask({batch.worker: ("measure", batch, call)})

@@ -232,6 +232,8 @@ class SweepSpec(_Part):
         What is done about each outcome: what is pruned, stopped, and run again.
     find_max
         Find the largest batch by running it, after the sweep; ``null`` for not.
+    profile
+        The profiler that records where the time of each point goes; such a point is in no table.
     """
 
     MEANT: ClassVar = {
@@ -266,6 +268,7 @@ class SweepSpec(_Part):
     pack: fields.Positive = 1
     policy: Policy = Policy()
     find_max: FindMax | None = None
+    profile: Literal["off", "torch", "python", "scalene"] = "off"
 
     def as_yaml(self) -> str:
         """Return the spec as YAML with every default written out."""

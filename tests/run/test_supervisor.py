@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import signal
@@ -373,3 +374,23 @@ def test_a_call_hangs_after_the_larger_of_two_times(longest_s: float, limit_s: f
     with pytest.raises(TryFailed, match=r"worker 3 .* batch of 2 paragraphs for \d+ s") as caught:
         queue.refuse_hang(101.0 + limit_s)
     assert caught.value.outcome is Outcome.TIMEOUT
+
+
+def test_of_several_workers_the_first_is_profiled(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, workload="count", profile="python"))
+    assert (found.outcome, found.point.profile) == (Outcome.OK, "python")
+    text = (tmp_path / "profile.txt").read_text(encoding="utf-8")
+    assert "worker: the first of 2; the calls are its own" in text
+    own = [batch for batch in batches(tmp_path) if batch.worker == 0]
+    assert f"calls: all {len(own)}, " in text
+
+
+def test_scalene_profiles_a_worker_that_it_starts(tmp_path: Path) -> None:
+    pytest.importorskip("scalene")
+    text = "\n\n".join([COUNTED] * 200)
+    found = tried(
+        tmp_path, replace(PLAIN, workload="count", workload_folder=None, profile="scalene", workers=1), text
+    )
+    assert (found.outcome, found.message) == (Outcome.OK, "")
+    assert json.loads((tmp_path / "profile.json").read_text(encoding="utf-8"))["files"]
+    assert "count.py:" in (tmp_path / "profile.txt").read_text(encoding="utf-8")

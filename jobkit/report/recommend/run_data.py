@@ -44,7 +44,7 @@ def read_material(folder: Path) -> RunData:
     run = read_run(folder)
     spec, notes = _spec(folder)
     site, more = _site(spec)
-    sweep = [point for point in run.points if not point.point.trial]
+    sweep = [point for point in run.points if point.point.swept]
     records = [point.record for point in sweep if point.record]
     tried = settled_trials(
         trials(folder),
