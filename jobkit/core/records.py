@@ -116,6 +116,8 @@ class Point:
         Paragraphs that are sorted together; ``None`` for the whole text.
     work_unit
         Paragraphs of one call if ``padded_chars`` caps the load of a batch.
+    every
+        Of so many paragraphs it works on one: the first, and so on; 1 for the whole text.
     allocator
         The value of ``PYTORCH_ALLOC_CONF``, or ``None`` for PyTorch's default.
     threads
@@ -154,6 +156,7 @@ class Point:
     order: str
     sort_window: int | None = None
     work_unit: int = DEFAULT_WORK_UNIT
+    every: int = 1
     allocator: str | None
     threads: int
     workers: int = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def read_corpus(text: str, records: Sequence[Record]) -> Corpus:
         name=text,
         paragraphs=len(paragraphs),
         characters=sum(map(len, paragraphs)),
-        loads=loads_of(lengths, [record.point for record in records]),
+        loads=loads_of(lengths, [replace(record.point, every=1) for record in records]),
     )
 
 

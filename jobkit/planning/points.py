@@ -12,6 +12,7 @@ from jobkit.core.knobs import (
     BATCH_SIZE,
     CUDA,
     DEFAULT_WORK_UNIT,
+    EVERY,
     GPUS,
     LOAD_KNOBS,
     MPS,
@@ -120,6 +121,7 @@ def _defaults(spec: SweepSpec) -> dict[str, Value]:
         WORK_UNIT: spec.work_unit or DEFAULT_WORK_UNIT,
         ORDER: spec.order,
         MPS: spec.mps,
+        EVERY: spec.every,
     }
 
 
@@ -147,6 +149,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         order=str(given[ORDER]),
         sort_window=spec.sort_window,
         work_unit=counts[WORK_UNIT],
+        every=counts[EVERY],
         allocator=_allocator(spec) if inputs.device == CUDA else None,
         threads=counts[THREADS],
         workers=counts[WORKERS],

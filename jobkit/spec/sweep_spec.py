@@ -196,6 +196,8 @@ class SweepSpec(_Part):
         Paragraphs that are sorted together with ``order: sorted``; ``null`` for the whole text.
     work_unit
         Paragraphs of one call if ``padded_chars`` caps the load of a batch; ``null`` for 100.
+    every
+        Of so many paragraphs a point works on one: 4 for a quarter of the text.
     workers
         Processes that share the GPU of a point, or the CPU; each has a copy of the model.
     threads
@@ -247,6 +249,7 @@ class SweepSpec(_Part):
     order: Literal["load", "text", "sorted"] = "load"
     sort_window: fields.Positive | None = None
     work_unit: fields.Positive | None = None
+    every: fields.Positive = 1
     workers: fields.Positive = 1
     threads: fields.Positive | None = None
     gpus: fields.Positive | None = None
