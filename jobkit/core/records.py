@@ -11,11 +11,12 @@ Bytes and seconds; a value that could not be read is ``None``, never 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from jobkit.core.json_codec import SCHEMA
-from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, Value, numbers
+from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, RUN_KNOBS, Value, numbers
 from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Share, Summary
 
 
@@ -139,6 +140,9 @@ class Point:
     trial
         Whether it tests a prediction of memory. A trial is not part of the sweep: no speed and no
         line is derived from it.
+    phase
+        Of a run of ``jobkit tune``, the part of the search that it belongs to: ``memory``, ``search`` or
+        ``final``; empty in a sweep.
     workload_folder
         The spec's folder, absolute, if the workload is the user's own; ``None`` for a shipped workload.
     """
@@ -166,12 +170,18 @@ class Point:
     load_knobs: tuple[str, ...] = LOAD_KNOBS
     cap_bytes: int | None = None
     trial: bool = False
+    phase: str = ""
     workload_folder: str | None = None
 
     @property
     def numbers(self) -> Mapping[str, int]:
         """The knobs of ``params`` whose values are whole numbers."""
         return numbers(self.params)
+
+    def at(self, params: Mapping[str, Value]) -> Point:
+        """Return the point with another setting; the knobs that jobkit obeys have fields of their names."""
+        own: dict[str, Any] = {knob.name: params[knob.name] for knob in RUN_KNOBS if knob.name in params}
+        return replace(self, params=params, **own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.driver_lock import is_held, last_driver
-from jobkit.outcome.journal import Role
+from jobkit.outcome.journal import SEARCHES
 from jobkit.outcome.results import PointResult, each_point, runs_below
 from jobkit.outcome.trials import Trial, describe_trials, settled_trials, trials
 from jobkit.report.old_logs import is_gpu_report, parse_log
@@ -123,7 +123,7 @@ def _search_over(folder: Path, accounts: Accounts) -> bool:
     finds = [
         task
         for submission in accounts.journal.submissions
-        if submission.role is Role.FIND
+        if submission.role in SEARCHES
         for task, _ in submission.tasks()
     ]
     if finds:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import SPEC_FILE
+from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
@@ -19,7 +19,7 @@ from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import RunStanding, count_by_state, given_to
-from jobkit.submit import local, resubmit
+from jobkit.submit import local, resubmit, tune
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import say, wait_for_points
 from jobkit.submit.recover import declare_machine_gone
@@ -66,9 +66,9 @@ def run_again(
             declare_machine_gone(run_dir, machine_gone)
         run = read_settled(run_dir, by_name(spec.scheduler), say)
         say(f"{run_dir.name}: {count_by_state(run)}")
+        if (run_dir / TUNE_GOAL_FILE).is_file():
+            return tune.go_on(run_dir, spec, run, wait=wait)
         again = _decide(run, spec, only, tuple(overrides))
-        for line in undecided(run):
-            say(f"{line}: not run again now; once that is over, type this again")
         if not again:
             say("nothing to run again")
             return ExitCode.TO_COME if undecided(run) else 0
@@ -107,6 +107,8 @@ def run_follow_up(run_dir: Path) -> int:
         try:
             run = read_settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
             say(f"{run_dir.name}: {count_by_state(run)}")
+            if (run_dir / TUNE_GOAL_FILE).is_file():
+                return tune.go_on(run_dir, spec, run, by_itself=True) or 0
             again = _decide(run, spec, ("failed",), strictly=True)
             done = resubmit.resume(run_dir, spec, run, again, say)
         except JobkitError as error:
@@ -147,6 +149,8 @@ def _decide(
     again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere)
     for group in again:
         say(f"again: {describe_group(group, spec_of(()).resources)}")
+    for line in () if strictly else undecided(run):
+        say(f"{line}: not run again now; once that is over, type this again")
     return again
 
 
