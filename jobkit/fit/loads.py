@@ -245,6 +245,7 @@ def read_lengths(folder: Path) -> Lengths | None:
 def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
     """Return the loads by batch size, other knobs that cut the text as the points have them.
 
+    If points work on different parts of the text (``every``), those of the largest part.
     ``None`` if there are no lengths, or where the batch size is no knob of the points.
     """
     points = list(points)
@@ -252,7 +253,8 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
     if lengths is None or not params or any(BATCH_SIZE not in param for param in params):
         return None
     by_length = all(point.order == SORTED for point in points)
-    return Loads(lengths, Cut.largest(params), by_length, points[0].sort_window)
+    part = lengths.every(min(point.every for point in points))
+    return Loads(part, Cut.largest(params), by_length, points[0].sort_window)
 
 
 def agreeing(loads: Loads | None, load_by_batch: Mapping[int, int]) -> Loads | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
-from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE, read_points
+from jobkit.core.layout import SEARCH_GOAL_FILE, SETTING_FILE, TRIALS_FILE, TUNE_GOAL_FILE, read_points
 from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.units import format_memory
 
@@ -223,11 +223,18 @@ def _describe(trial: Trial) -> str:
 
 
 def finished(run_dir: Path) -> bool:
-    """Return whether the last trial has ended and no other will follow; false without ``find_max.json``."""
+    """Return whether a run's search has ended: no trial, or no setting, will follow; false without one."""
+    if (run_dir / SETTING_FILE).is_file():
+        return True
     if not (run_dir / SEARCH_GOAL_FILE).is_file():
         return False
     done = trials(run_dir)[read_goal(run_dir).after :]
     return bool(done) and not done[-1].under_way and not goes_on(done)
+
+
+def tunes(run_dir: Path) -> bool:
+    """Return whether a run is one of ``jobkit tune`` that has not found its setting yet."""
+    return (run_dir / TUNE_GOAL_FILE).is_file() and not (run_dir / SETTING_FILE).is_file()
 
 
 def read_goal(run_dir: Path) -> SearchGoal:

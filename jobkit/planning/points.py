@@ -13,6 +13,7 @@ from jobkit.core.knobs import (
     BF16,
     CUDA,
     DEFAULT_WORK_UNIT,
+    EVERY,
     FP16,
     GPUS,
     LOAD_KNOBS,
@@ -139,6 +140,7 @@ def _defaults(spec: SweepSpec) -> dict[str, Value]:
         ORDER: spec.order,
         MPS: spec.mps,
         **({PRECISION: spec.precision} if spec.precision else {}),
+        EVERY: spec.every,
     }
 
 
@@ -167,6 +169,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         order=str(given[ORDER]),
         sort_window=spec.sort_window,
         work_unit=counts[WORK_UNIT],
+        every=counts[EVERY],
         allocator=_allocator(spec) if inputs.device == CUDA else None,
         threads=counts[THREADS],
         workers=counts[WORKERS],
