@@ -93,7 +93,7 @@ class Tuning:
         if self.winner is None:
             return {}
         params = self.winner.params
-        ran = {record.mps for record in self.records(FINAL) if record.point.params == params}
+        ran = {record.mps for record in self.records_of(self.winner)}
         found = {**params, **({MPS: ON} if ran == {ON} else {})} if MPS in params else params
         names = self.goal.setting(self.goal.sizes[0], 1)
         return {knob: found[knob] for knob in names if knob in found}
@@ -103,6 +103,10 @@ class Tuning:
         """The other finalist; ``None`` if there is none."""
         others = [speed for speed in self._finals() if not self._is_loop(speed) and speed != self.winner]
         return others[0] if others else None
+
+    def records_of(self, speed: Speed | None) -> list[Record]:
+        """Return the records of a finalist, or of the plain loop."""
+        return [record for record in self.records(FINAL) if speed and record.point.params == speed.params]
 
     @property
     def gain(self) -> Ratio | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from jobkit.core.knobs import AUTO, EVERY, MPS, OFF, ON, ORDER, WORKERS, Value, numbers
 from jobkit.core.records import Outcome, Record
+from jobkit.fit.energy import joules
 from jobkit.fit.observations import MemoryObservations, observe_memory
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
@@ -394,7 +395,17 @@ def broken(goal: TuneGoal, record: Record | None) -> str:
     p95_s = summary.batch_p95_s if summary else None
     if goal.batch_p95_s is not None and p95_s is not None and p95_s > goal.batch_p95_s:
         return f"batch_p95 {p95_s:.2g} s is over {goal.batch_p95_s:g} s"
+    per_1000_j = energy_per_1000(record)
+    if goal.joules_per_1000 is not None and per_1000_j is not None and per_1000_j > goal.joules_per_1000:
+        return f"{per_1000_j:.3g} J for 1,000 items are over {goal.joules_per_1000:g}"
     return ""
+
+
+def energy_per_1000(record: Record | None) -> float | None:
+    """Return the joules for 1,000 items of a point; ``None`` if they are not known, or not its own."""
+    items = record.summary.items if record and record.summary else 0
+    energy_j = joules(record, 0)[0] if record else None
+    return 1000 * energy_j / items if energy_j is not None and items else None
 
 
 def _bottleneck(result: Measured, step: str) -> tuple[str, str]:

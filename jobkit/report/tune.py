@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from jobkit.core.knobs import EVERY, Value
 from jobkit.core.layout import SETTING_FILE
@@ -12,7 +13,7 @@ from jobkit.core.terminal import Column, NoWrap, as_json, relative_path, shell_p
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting
 from jobkit.fit.speed import Ratio, Speed, ratio
 from jobkit.fit.tune import Tuning, spec_lines
-from jobkit.fit.tune_steps import Answer, Candidate, broken, whole
+from jobkit.fit.tune_steps import Answer, Candidate, broken, energy_per_1000, whole
 from jobkit.outcome.results import PointResult
 
 HELP = {
@@ -72,6 +73,7 @@ def _table(tuning: Tuning) -> list[NoWrap]:
     columns += [Column(knob, [_value(one.params.get(knob)) for one, _ in rows]) for knob in knobs]
     columns += [
         Column("paragraphs/s", [_speed_cell(results) for _, results in rows]),
+        Column("J/1,000", [_energy_cell(results) for _, results in rows]),
         Column("GPU memory", [_memory_cell(results) for _, results in rows]),
         Column("", [_remark(tuning, results) for _, results in rows], left=True),
     ]
@@ -89,6 +91,18 @@ def _records(results: Sequence[PointResult]) -> list[Record]:
 def _speed_cell(results: Sequence[PointResult]) -> str:
     rates = [record.summary.items_per_s or 0.0 for record in _records(results) if record.summary]
     return f"{sum(rates) / len(rates):,.1f}" if rates else ""
+
+
+def _energy_cell(results: Sequence[PointResult]) -> str:
+    per_1000 = _energy(_records(results))
+    return "" if per_1000 is None else f"{per_1000:,.1f}"
+
+
+def _energy(records: Sequence[Record]) -> float | None:
+    """Return the mean joules for 1,000 items of some points; ``None`` if one has none."""
+    each = [energy_per_1000(record) for record in records]
+    known = [energy_j for energy_j in each if energy_j is not None]
+    return fmean(known) if known and len(known) == len(each) else None
 
 
 def _memory_cell(results: Sequence[PointResult]) -> str:
@@ -122,6 +136,9 @@ def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
         part = winner.params.get(EVERY, 1)
         text = "the whole text" if part == 1 else f"one of every {part} paragraphs"
         yield f"  speed      {_times(tuning.gain)} as fast as the plain loop on {text}, {repeats}"
+    own_j, loop_j = _energy(tuning.records_of(winner)), _energy(tuning.records_of(tuning.loop))
+    if own_j is not None and loop_j is not None:
+        yield f"  energy     {own_j:,.1f} J for 1,000 items, the plain loop {loop_j:,.1f} J"
     second = tuning.second
     if second:
         words = format_setting({k: v for k, v in second.params.items() if winner.params.get(k) != v})
@@ -158,6 +175,7 @@ def to_json(tuning: Tuning) -> str:
             "setting": tuning.setting or None,
             "items_per_s": winner.items_per_s if winner else None,
             "times_the_plain_loop": {"mean": gain.mean, "low": gain.low, "high": gain.high} if gain else None,
+            "joules_per_1000": _energy(tuning.records_of(winner)),
             "limit": answer.limit if isinstance(answer, Answer) else None,
             "why": answer.why if isinstance(answer, Answer) else None,
             "held_s": tuning.held_s,

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
 from jobkit.core.knobs import AUTO, CUDA, Value
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Point
@@ -342,9 +343,9 @@ def setting_overrides(path: Path) -> tuple[str, ...]:
     path = path / SETTING_FILE if path.is_dir() else path
     if path.parent.joinpath(TUNE_GOAL_FILE).is_file() and not path.is_file():
         raise JobkitError(f"{path}: not there yet: the search goes on", hint=f"jobkit tune {path.parent}")
-    data = read_document(path).data
-    if not data:
+    if path.is_file() and all(line.startswith("#") for line in read_text(path).splitlines()):
         raise JobkitError(f"{path}: has no setting: the search found none", hint=f"jobkit tune {path.parent}")
+    data = read_document(path).data
     nested = {key: value for key, value in data.items() if isinstance(value, dict) and key != "sweep"}
     flat = {key: value for key, value in data.items() if key not in nested}
     flat |= {f"{key}.{name}": value for key, part in nested.items() for name, value in part.items()}

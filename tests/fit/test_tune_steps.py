@@ -162,6 +162,12 @@ def test_settings_over_the_constraint_on_a_batch_are_not_finalists() -> None:
     assert (answer.finalists, answer.why) == ((), "no setting keeps the constraints")
 
 
+def test_a_setting_that_takes_too_much_energy_is_no_finalist() -> None:
+    limit = 1_000 * 500 / Machine().speed(GOAL.setting(16_000, 16, mps=ON)) + 0.01
+    answer, _ = searched(replace(GOAL, joules_per_1000=limit), Machine())
+    assert [params[PADDED_CHARS] for params in answer.finalists] == [16_000]
+
+
 def test_without_a_gpu_nothing_is_said_of_mps() -> None:
     goal = replace(GOAL, mps=False, loop={**LOOP, "threads": 2}, workers=2)
     _, order = searched(goal, Machine())

@@ -21,6 +21,7 @@ def test_the_answer_has_setting_gain_limit_what_was_not_tried_and_lines_to_paste
     assert "13 settings, 21 points, 7 min of NVIDIA H200 and 16 CPUs" in text
     assert "The setting: order sorted, padded_chars 16,000, workers 16, mps on" in text
     assert "speed 22.00 times (22.00 to 22.00 with 95 % confidence) as fast as the plain loop" in text
+    assert "energy 156.2 J for 1,000 items, the plain loop 3,437.5 J" in text
     assert "limit cores: 16 workers are 2.00 times as fast as 8, and there are no more: 16 CPUs" in text
     assert "not tried 60 of 72 combinations: text order pads 3.0 times as much" in text
     assert "workers: 16 mps: on work_unit: 100 resources: cpus: 1 sweep: padded_chars: [16000]" in text

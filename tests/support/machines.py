@@ -11,7 +11,7 @@ from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import EVERY, MPS, OFF, ON, ORDER, PADDED_CHARS, WORKERS, Value
 from jobkit.core.layout import TUNE_GOAL_FILE
-from jobkit.core.measurements import Memory, Sampler, Share
+from jobkit.core.measurements import Attribution, Energy, Memory, Sampler, Share
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit.tune import first_point, next_point
@@ -90,12 +90,13 @@ class Machine:
         told = replace(
             record(replace(held, params={"batch_size": 1})),
             point=held,
-            summary=replace(summary(50, work_s, load), items_per_s=self.speed(params)),
+            summary=replace(summary(50, work_s, load), items=ITEMS // every, items_per_s=self.speed(params)),
             needs=(need(load, load * self.bytes_per_load + candidate.repeat * 2**12),),
             gpu=replace(GPU, total_bytes=self.gpu_bytes),
             memory=Memory(
                 context_bytes=GIB, device_idle_bytes=0, process_peak_bytes=GIB + load * self.bytes_per_load
             ),
+            energy=Energy(span_s=work_s, counter_j=500 * work_s, attribution=Attribution.OWN),
             sampler=Sampler(utilisation_mean_percent=self.utilisation),
             workers=tuple(Share(worker=k, idle_s=self.idle_share * work_s) for k in range(workers)),
             mps=ON if self.allows_mps and workers > 1 and params.get(MPS, OFF) != OFF else OFF,

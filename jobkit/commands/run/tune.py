@@ -16,9 +16,9 @@ from jobkit.core import terminal
 @shared.scheduler_option
 @shared.site_option
 @shared.runs_dir_option
-@click.option("--dry-run", is_flag=True, help="Print the job script of the search; submit nothing.")
-@click.option("--new", is_flag=True, help="Search again even if this spec has a search already.")
-@click.option("--wait", is_flag=True, help="Wait until the search has ended, then print its answer.")
+@click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
+@click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
+@shared.wait_option
 @shared.json_option
 def tune(
     spec: Path,
