@@ -54,7 +54,7 @@ class MemoryObservations:
         What comes on top of the allocators on the GPU: the context of each worker, and what the GPU
         held before. 0 on a CPU; ``None`` if NVML does not answer.
     workers, context_bytes
-        Processes that share the GPU, and the context of one.
+        Processes that share the GPU, and the context of one. On a CPU 1: the memory is that of all.
     gpu_bytes
         What CUDA has of the GPU; ``None`` if NVML does not report its memory, and on a CPU.
     gpu

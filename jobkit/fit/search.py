@@ -168,7 +168,7 @@ def _predicted(
         capacity_bytes=capacity,
         expected_bytes=evidence.fit.at(load),
         bound_bytes=evidence.fit.upper(load),
-        memory=trials.memory_of(evidence.kind == RAM, evidence.workers),
+        memory=trials.memory_of(evidence.kind == RAM, points[0].workers),
     )
     return _known(trial, records) or trial
 
@@ -211,7 +211,7 @@ def _not_one_knob(points: Sequence[Point]) -> str:
 
 def _another_gpu(results: Sequence[PointResult]) -> str:
     """Return an error message if this GPU differs from the one the points ran on; else an empty string."""
-    ran = (result.record.gpu for result in results if result.record)
+    ran = (result.record.gpu for result in results if result.record and result.point.gpus == 1)
     on = next((gpu.name for gpu in ran if gpu), None)
     uuid = nvml.visible_uuid(None) if on else None
     here = nvml.read_gpu(uuid, os.getpid()) if uuid else None
@@ -222,7 +222,7 @@ def _another_gpu(results: Sequence[PointResult]) -> str:
 
 def _capacity(wanted: SearchGoal, evidence: MemoryObservations) -> float | None:
     if wanted.memory_bytes is not None:
-        return wanted.memory_bytes if evidence.kind == RAM else wanted.memory_bytes // evidence.workers
+        return wanted.memory_bytes // evidence.workers
     if evidence.kind == RAM:
         return wanted.ram_bytes
     return None if evidence.gpu_bytes is None else evidence.allocator_bytes(evidence.gpu_bytes)

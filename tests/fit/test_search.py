@@ -19,9 +19,10 @@ from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.fit import ledger, search
 from jobkit.fit.lengths import Lengths
+from jobkit.fit.observations import MemoryObservations, observe_memory
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import read_run
-from jobkit.outcome.trials import ALLOCATOR, PROCESS, SearchGoal, finished, trials
+from jobkit.outcome.trials import ALLOCATOR, PROCESS, SearchGoal, describe_trials, finished, trials
 from jobkit.report.sources import read_sources
 from jobkit.run.measure import nvml
 from tests.support.builders import (
@@ -47,13 +48,14 @@ def ram(size: int) -> int:
 
 
 def measured(point: Point) -> Record:
-    """Return a record of the line, a hair off it, so that the bound lies above the line."""
-    told = record(point)
+    """Return a record slightly off the line, so that the bound is above it; each worker needs as much."""
+    whole = record(point)
     off = 2**16 if point.index % 2 else -(2**16)
     size = point.numbers["batch_size"]
     if point.device == "cpu":
-        return replace(told, memory=Memory(maxrss_bytes=ram(size) + off))
-    return replace(told, needs=(need(900 * size, ram(size) + off),))
+        each = ram(size) + off
+        return replace(whole, memory=Memory(maxrss_bytes=each, rss_peak_bytes=point.workers * each))
+    return replace(whole, needs=(need(900 * size, ram(size) + off),))
 
 
 def want(run: Path, memory_bytes: int | None, after: int = 0) -> None:
@@ -70,9 +72,11 @@ def run_of(
     memory_bytes: int | None = GIB,
     device: str = "cpu",
     lengths: bool = True,
+    workers: int = 1,
 ) -> Path:
-    """Return a run folder whose points went well, and where the largest batch is wanted."""
-    run = write_records(folder / "run", map(measured, grid(sizes, device=device)))
+    """Return a run folder whose points succeeded, and whose largest batch is wanted."""
+    points = [replace(point, workers=workers) for point in grid(sizes, device=device)]
+    run = write_records(folder / "run", map(measured, points))
     if lengths:
         write_atomically(run / LENGTHS_FILE, Lengths(paragraphs=((900,),) * ITEMS).to_json())
     want(run, memory_bytes)
@@ -286,6 +290,79 @@ def test_a_gpu_is_capped_and_judged_by_need(tmp_path: Path, monkeypatch: pytest.
     assert last.measured_bytes == measured(second).needs[0].passed_bytes
     (_, entry) = ledger.entries(tmp_path / "ledger.jsonl")
     assert (entry.model, entry.gpu, entry.torch) == ("f1" * 8, GPU.name, "2.5.0")
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_share_the_memory_of_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """Each is capped at an equal part, and its need is compared with that part."""
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
+    run = run_of(tmp_path, device="cuda", workers=workers)
+    point = planned(run)
+    (trial,) = trials(run)
+    assert (point.workers, point.cap_bytes) == (workers, GIB // workers)
+    assert trial.capacity_bytes == GIB // workers
+    assert trial.expected_bytes < trial.bound_bytes <= GIB // workers
+    write_record(run, measured(point))
+    assert search.next_trial(run) is None
+    last = trials(run)[-1]
+    assert (last.held, last.measured_bytes) == (True, measured(point).needs[0].passed_bytes)
+    (said,) = describe_trials([last])
+    assert f" of allocator memory of each of {workers} workers (plus the CUDA contexts)" in said
+    alone = run_of(tmp_path / "alone", device="cuda", memory_bytes=GIB // workers)
+    assert planned(alone).params == point.params, "as if it had the part for itself"
+
+
+def test_a_batch_that_one_of_several_workers_cannot_hold_is_followed_by_a_smaller_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
+    run = run_of(tmp_path, device="cuda", workers=2)
+    point = planned(run)
+    (first,) = trials(run)
+    write_record(
+        run, replace(measured(point), outcome=Outcome.GPU_OOM, needs=(), failed_load=first.load - 900)
+    )
+    second = planned(run)
+    assert second.cap_bytes == GIB // 2
+    assert trials(run)[-1].load < min(0.95 * first.load, first.load - 900), "the line has learned of it"
+
+
+def test_workers_share_all_of_a_gpu_less_their_contexts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most N workers fit a GPU: with N the batch is safe, with N + 1 it is not."""
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
+    most = observe_memory([measured(point) for point in grid(SIZES)])
+    assert isinstance(most, MemoryObservations)
+    assert most.gpu_bytes is not None
+    workers = most.most_workers(most.gpu_bytes, 900 * 881)
+    assert workers is not None
+    for number, fits in ((workers, True), (workers + 1, False)):
+        run = run_of(tmp_path / str(number), device="cuda", memory_bytes=None, workers=number)
+        point = planned(run)
+        (trial,) = trials(run)
+        contexts = number * 3 * GIB // 4
+        assert point.cap_bytes is None
+        assert trial.capacity_bytes == pytest.approx((most.gpu_bytes - contexts) / number)
+        assert (trial.batch_size == ITEMS) is fits
+    other = run_of(tmp_path / "none", device="cuda", memory_bytes=None, workers=200)
+    assert search.next_trial(other) is None
+    assert trials(other)[0].message == "not even a batch of 1 fits"
+
+
+def test_workers_on_a_cpu_are_measured_together(tmp_path: Path) -> None:
+    run = run_of(tmp_path, workers=2)
+    point = planned(run)
+    (trial,) = trials(run)
+    assert (point.cap_bytes, trial.capacity_bytes) == (None, GIB)
+    assert trial.expected_bytes == pytest.approx(2 * BYTES_PER_LOAD * trial.load, rel=1e-3)
+    write_record(run, measured(point))
+    assert search.next_trial(run) is None
+    last = trials(run)[-1]
+    assert last.measured_bytes == 2 * (measured(point).memory.maxrss_bytes or 0)
+    assert " of process memory of the 2 workers together: needed " in describe_trials([last])[0]
 
 
 def test_without_a_measured_need_the_reserved_peak_counts(

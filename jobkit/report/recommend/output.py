@@ -114,12 +114,19 @@ def _proof(advice: types.Recommendation) -> Iterator[str]:
         text = format_count(of.paragraphs, "paragraph")
         yield f"  jobkit verify cannot prove it on so short a text ({text})."
     else:
-        memory = _memory_option(largest.capacity_bytes * (1 - advice.margin)) if advice.margin else ""
+        memory = _memory_option(advice, largest.capacity_bytes) if advice.margin else ""
         yield NoWrap(f"  Prove it before you rely on it: jobkit verify {shell_quote(of.run)}{memory}")
 
 
-def _memory_option(size_bytes: float) -> str:
-    """Return the option of ``jobkit verify`` for this much allocator memory, in whole MiB, rounded down."""
+def _memory_option(advice: types.Recommendation, each_bytes: float) -> str:
+    """Return the option of ``jobkit verify`` for the allocators of all workers, in whole MiB, rounded down.
+
+    Parameters
+    ----------
+    each_bytes
+        What one worker's allocator has.
+    """
+    size_bytes = each_bytes * advice.measured.workers * (1 - advice.margin)
     return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
 
 
@@ -209,11 +216,16 @@ def _gpus(advice: types.Recommendation) -> Iterator[str]:
     whose = f"contexts of the {workers} workers ({context}) are" if workers > 1 else f"context ({context}) is"
     yield f"  The {whose} taken to be the same on each of them; speed is not."
     for gpu in advice.cards[: len(advice.cards) == 1]:  # more are looked at side by side, one is meant
-        may = gpu.prediction.capacity_bytes * (1 - advice.margin)
-        there = advice.measured.paragraphs
-        if 0 < gpu.prediction.safe_batch <= there and may >= MIB and not advice.batch.others:
+        each, there = gpu.prediction.capacity_bytes, advice.measured.paragraphs
+        if (
+            0 < gpu.prediction.safe_batch <= there
+            and each * (1 - advice.margin) >= MIB
+            and not advice.batch.others
+        ):
             yield "  Test its largest batch on the GPU that was measured, if that has as much memory:"
-            yield NoWrap(f"    jobkit verify {shell_quote(advice.measured.run)}{_memory_option(may)}")
+            yield NoWrap(
+                f"    jobkit verify {shell_quote(advice.measured.run)}{_memory_option(advice, each)}"
+            )
 
 
 def _gpu_cells(gpu: types.OnGpu) -> list[str]:
