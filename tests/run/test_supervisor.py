@@ -193,7 +193,7 @@ def test_a_worker_that_ends_while_it_loads(
 
 def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None:
     found = tried(tmp_path, replace(PLAIN, hang_s=1), "\n\n".join(["First."] * 5 + [WAIT]))
-    assert (found.outcome, found.provisional) == (Outcome.TIMEOUT, False)
+    assert (found.outcome, found.provisional, found.hung) == (Outcome.TIMEOUT, False, True)
     expected = r"worker [01] has not finished a batch of 1 paragraphs for \d+ s \(hang_s: 1\)"
     assert re.fullmatch(expected, found.message), found.message
     assert len(batches(tmp_path)) == 5
