@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,9 +50,9 @@ def ram(size: int) -> int:
 
 def measured(point: Point) -> Record:
     """Return a record slightly off the line, so that the bound is above it; each worker needs as much."""
-    whole = record(point)
+    size = point.numbers.get("batch_size") or round(point.numbers["padded_chars"] / 900)
+    whole = replace(record(replace(point, params={"batch_size": size})), point=point)
     off = 2**16 if point.index % 2 else -(2**16)
-    size = point.numbers["batch_size"]
     if point.device == "cpu":
         each = ram(size) + off
         return replace(whole, memory=Memory(maxrss_bytes=each, rss_peak_bytes=point.workers * each))
@@ -70,12 +71,14 @@ def run_of(
     *,
     sizes: Sequence[int] = SIZES,
     memory_bytes: int | None = GIB,
-    device: str = "cpu",
     lengths: bool = True,
-    workers: int = 1,
+    knob: str = "batch_size",
+    **of: Any,
 ) -> Path:
     """Return a run folder whose points succeeded, and whose largest batch is wanted."""
-    points = [replace(point, workers=workers) for point in grid(sizes, device=device)]
+    points = [replace(point, **{"device": "cpu", **of}) for point in grid(sizes)]
+    if knob == "padded_chars":
+        points = [replace(point, params={knob: 900 * point.numbers["batch_size"]}) for point in points]
     run = write_records(folder / "run", map(measured, points))
     if lengths:
         write_atomically(run / LENGTHS_FILE, Lengths(paragraphs=((900,),) * ITEMS).to_json())
@@ -290,6 +293,50 @@ def test_a_gpu_is_capped_and_judged_by_need(tmp_path: Path, monkeypatch: pytest.
     assert last.measured_bytes == measured(second).needs[0].passed_bytes
     (_, entry) = ledger.entries(tmp_path / "ledger.jsonl")
     assert (entry.model, entry.gpu, entry.torch) == ("f1" * 8, GPU.name, "2.5.0")
+
+
+@pytest.mark.parametrize("lengths", [True, False], ids=["lengths", "no lengths"])
+def test_the_largest_budget_is_found_in_the_same_way(tmp_path: Path, *, lengths: bool) -> None:
+    run = run_of(tmp_path, knob="padded_chars", memory_bytes=GIB // 2, lengths=lengths)
+    point = planned(run)
+    (trial,) = trials(run)
+    assert (trial.knob, trial.batch_size, trial.setting) == (
+        "padded_chars",
+        0,
+        f"padded_chars {trial.size:,}",
+    )
+    assert (point.point_id, point.params) == (
+        f"padded_chars-{trial.size}-verify",
+        {"padded_chars": trial.size},
+    )
+    assert trial.load <= trial.size < trial.load + 900, "a budget caps the load"
+    assert trial.expected_bytes < trial.bound_bytes <= trial.capacity_bytes == GIB // 2
+    assert BYTES_PER_LOAD * (trial.size + 900) > GIB // 2
+    ends(run, point, Outcome.RAM_OOM)
+    second = planned(run)
+    assert trials(run)[-1].load <= 0.95 * trial.load
+    ends(run, second, Outcome.OK)
+    assert search.next_trial(run) is None
+    last = trials(run)[-1]
+    assert last.held
+    assert describe_trials([last])[0].startswith(
+        f"{last.setting} fits in 512.0 MiB of process memory: needed"
+    )
+    assert [entry.padded_chars for entry in ledger.entries(tmp_path / "ledger.jsonl")] == [
+        trial.size,
+        last.size,
+    ]
+    want(run, GIB // 2, after=2)
+    again = planned(run)
+    assert again.params == point.params, "what failed before does not bind a new search"
+
+
+def test_a_budget_ends_where_the_text_or_the_memory_does(tmp_path: Path) -> None:
+    run = run_of(tmp_path, knob="padded_chars", memory_bytes=1000 * GIB)
+    assert planned(run).params == {"padded_chars": 100 * 900}, "a call of 100 paragraphs is one batch"
+    run = run_of(tmp_path / "small", knob="padded_chars", memory_bytes=2**20)
+    assert search.next_trial(run) is None
+    assert trials(run)[0].message == "not even a batch of the longest sentence fits"
 
 
 @pytest.mark.parametrize("workers", [2, 3])
