@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import ModelRef, Outcome
+from jobkit.core.json_codec import from_json
+from jobkit.core.records import ModelRef, Outcome, Record
 from jobkit.status.standing import Standing
 from tests.cluster.halted import batches, begun, home, record, seen
 from tests.cluster.test_killed import why
@@ -131,3 +132,46 @@ def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(lab: Lab, tiny
     assert len(shares) == 2
     assert one.environment[CPUS_VARIABLE[lab.scheduler]] == "2"
     lab.clears_scratch()
+
+
+ON_GPUS = """\
+name: gpus
+workload: oncard:OnCard
+device: cuda
+model: {name: en, size: tiny, fallback: stand-in}
+text: text.txt
+sweep: {gpus: [1, 2], batch_size: [1]}
+repeats: 1
+resources: {gpus: 1, cpus: 1, memory: 1GiB, walltime: "00:02:00"}
+policy: {follow_up: false}
+environment:
+  setup: ['export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES:-$(%s)}"']
+  variables: {PYTHONPATH: '%s', FAKE_HELD: '%s', FAKE_CARD: T4, FAKE_CARDS: "2"}
+"""
+LIKE_A_PROLOG = "seq -s, 0 $(($(qstat -j $JOB_ID | grep -o ngpus=[0-9]* | cut -d= -f2) - 1))"
+"""Prints the GPUs of a job of Grid Engine by its request, as the prolog of a site does; Slurm sets them."""
+
+
+def test_each_number_of_gpus_is_a_request_of_its_own(
+    lab: Lab, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GPUs are not there; the schedulers, and what they give each job, are real."""
+    assert tiny_model.stand_in
+    site = lab.home / "lab.yaml"  # the GPUs of this Grid Engine are counted for each slot
+    site.write_text(site.read_text().replace("-pe smp {cpus}", "-l ncpus={cpus}"))
+    path = ":".join(map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, WORKLOADS.parents[1])))
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    (lab.home / "text.txt").write_text("\n\n".join(f"Number {n}." for n in range(9)))
+    held = lab.home / "held"
+    held.mkdir()
+    done = lab.sweep(lab.spec(ON_GPUS % (LIKE_A_PROLOG, path, held)), "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    one, two = (
+        from_json(Record, path.read_text(), where="record")
+        for path in sorted(lab.run_dir().glob("results/*/try-1/record.json"))
+    )
+    assert (one.point.gpus, two.point.gpus) == (1, 2)
+    assert one.job.job_id != two.job.job_id, "each request is an array job"
+    assert one.environment["CUDA_VISIBLE_DEVICES"] in {"0", "1"}
+    assert two.environment["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert [share.gpu_uuid for share in two.workers] == ["GPU-0", "GPU-1"]
