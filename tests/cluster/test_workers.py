@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,35 +37,6 @@ CPUS_VARIABLE = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
 JOB_VARIABLE = {"slurm": "SLURM_ARRAY_JOB_ID", "sge": "JOB_ID"}
 
 
-@pytest.mark.fault
-@pytest.mark.parametrize("victim", ["worker", "supervisor", "script"])
-def test_kill_9_on_a_node(lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, victim: str) -> None:
-    """FAULT: a worker of several, their supervisor or their job script is killed outright.
-
-    HOW: real: kill -9, Slurm and Grid Engine.
-    REPORTED: `lost`: of a worker "worker 1 was killed by SIGKILL", else as with one worker.
-    LOST: at most one sync interval; no process of the job is left on the node.
-    """
-    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
-    (lab.home / "text.txt").write_text("\n\n".join([*(f"Number {n}." for n in range(6)), WAIT, WAIT]))
-    done = lab.sweep(lab.spec(SPEC % (WORKLOADS, lab.home)))
-    assert done.returncode == 0, done.stdout + done.stderr
-    run = lab.run_dir()
-    wait_until(lambda: len(list(lab.home.glob("waits-*"))) == 2, 60)
-    wait_until(lambda: (home(run) / "batches.jsonl").exists() and batches(run) == 6, 30)
-    worker = int(next(lab.home.glob("waits-*")).name.partition("-")[2])
-    victims = {"worker": worker, "supervisor": parent_of(worker), "script": begun(run).pid or 0}
-    mark = f"{JOB_VARIABLE[lab.scheduler]}={begun(run).job}"
-    assert with_variable(mark)
-    os.kill(victims[victim], signal.SIGKILL)
-    wait_until(lambda: with_variable(mark) == [], 60)
-    wait_until(lambda: stands(run) == (Standing.FAILED, Outcome.LOST), 90)
-    assert batches(run) == 6
-    if victim == "worker":
-        assert record(run).message in {f"worker {number} was killed by SIGKILL" for number in (0, 1)}
-    assert why(run)
-
-
 MPS = """\
 device: cuda
 mps: on
@@ -81,36 +53,55 @@ environment:
 """
 
 
-@pytest.mark.fault
-@pytest.mark.parametrize("victim", ["supervisor", "script"])
-def test_kill_9_of_a_job_with_a_daemon(
-    lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, victim: str
-) -> None:
-    """FAULT: the supervisor or the job script of workers that share a GPU through MPS is killed outright.
-
-    HOW: real: kill -9, Slurm and Grid Engine; fake: the GPU, and NVIDIA's control daemon.
-    REPORTED: `lost`, as without MPS.
-    LOST: at most one sync interval; no daemon, and no folder of it, is left on the node.
-    """
-    tests = WORKLOADS.parent
-    path = ":".join(map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, tests.parent)))
-    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
-    (lab.home / "text.txt").write_text("\n\n".join([*(f"Number {n}." for n in range(6)), WAIT, WAIT]))
-    head = SPEC.partition("environment:")[0].replace("told:Told", "oncard:ToldOnCard")
-    with tempfile.TemporaryDirectory(prefix="mps") as scratch:  # of a short path, for sockets
+@pytest.fixture
+def short(lab: Lab) -> Iterator[Path]:
+    """Return the scratch of the cluster's site, with a path so short that sockets can be below it."""
+    with tempfile.TemporaryDirectory(prefix="mps") as scratch:
         site = lab.home / "lab.yaml"
         site.write_text(site.read_text().replace(str(lab.scratch), scratch))
-        done = lab.sweep(lab.spec(head + MPS % (path, lab.home, scratch, tests / "fakes" / "mps")))
-        assert done.returncode == 0, done.stdout + done.stderr
-        run = lab.run_dir()
-        wait_until(lambda: len(list(lab.home.glob("waits-*"))) == 2, 60)
-        worker = int(next(lab.home.glob("waits-*")).name.partition("-")[2])
-        victims = {"supervisor": parent_of(worker), "script": begun(run).pid or 0}
-        assert list(Path(scratch).rglob("mps-*/pipe/control"))
-        os.kill(victims[victim], signal.SIGKILL)
-        wait_until(lambda: with_variable(f"TOLD={lab.home}") == [], 60)
-        wait_until(lambda: stands(run) == (Standing.FAILED, Outcome.LOST), 90)
-        wait_until(lambda: not list(Path(scratch).rglob("mps-*")), 30)
+        yield Path(scratch)
+
+
+def shares_a_gpu(lab: Lab, scratch: Path) -> str:
+    """Return the spec of workers that share a GPU through MPS; neither is there."""
+    tests = WORKLOADS.parent
+    path = ":".join(map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, tests.parent)))
+    head = SPEC.partition("environment:")[0].replace("told:Told", "oncard:ToldOnCard")
+    return head + MPS % (path, lab.home, scratch, tests / "fakes" / "mps")
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("victim", ["worker", "supervisor", "script"])
+def test_kill_9_on_a_node(
+    lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, short: Path, victim: str
+) -> None:
+    """FAULT: a worker of several, their supervisor or their job script is killed outright, on a real cluster.
+
+    HOW: real: kill -9, Slurm and Grid Engine; fake, for supervisor and script: a GPU shared through MPS.
+    REPORTED: `lost`: of a worker "worker 1 was killed by SIGKILL", else as with one worker.
+    LOST: at most one sync interval; no process of the job, no daemon and no folder of it is left on the node.
+    """
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    (lab.home / "text.txt").write_text("\n\n".join([*(f"Number {n}." for n in range(6)), WAIT, WAIT]))
+    plain = SPEC % (WORKLOADS, lab.home)
+    done = lab.sweep(lab.spec(plain if victim == "worker" else shares_a_gpu(lab, short)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = lab.run_dir()
+    wait_until(lambda: len(list(lab.home.glob("waits-*"))) == 2, 60)
+    wait_until(lambda: (home(run) / "batches.jsonl").exists() and batches(run) == 6, 30)
+    worker = int(next(lab.home.glob("waits-*")).name.partition("-")[2])
+    victims = {"worker": worker, "supervisor": parent_of(worker), "script": begun(run).pid or 0}
+    mark = f"{JOB_VARIABLE[lab.scheduler]}={begun(run).job}"
+    assert with_variable(mark)
+    assert victim == "worker" or list(short.rglob("mps-*/pipe/control"))
+    os.kill(victims[victim], signal.SIGKILL)
+    wait_until(lambda: with_variable(mark) == [] and with_variable(f"TOLD={lab.home}") == [], 60)
+    wait_until(lambda: stands(run) == (Standing.FAILED, Outcome.LOST), 90)
+    assert batches(run) == 6
+    if victim == "worker":
+        assert record(run).message in {f"worker {number} was killed by SIGKILL" for number in (0, 1)}
+    assert why(run)
+    wait_until(lambda: not list(short.rglob("mps-*")), 30)
 
 
 def stands(run: Path) -> tuple[Standing, Outcome | None]:
