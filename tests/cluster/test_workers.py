@@ -12,10 +12,14 @@ import pytest
 
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import ModelRef, Outcome, Record
+from jobkit.planning.texts import find_text
+from jobkit.run.entities import write_entities
+from jobkit.run.paragraphs import read_paragraphs
+from jobkit.run.workloads.stanza_ner import StanzaNer
 from jobkit.status.standing import Standing
 from tests.cluster.halted import batches, begun, home, record, seen
 from tests.cluster.test_killed import why
-from tests.cluster.test_sweeps import WORKLOADS, Lab, Wait, tagged_here
+from tests.cluster.test_sweeps import WORKLOADS, Lab, Wait
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.processes import parent_of, with_variable
 from tests.workloads.told import WAIT
@@ -109,20 +113,45 @@ def stands(run: Path) -> tuple[Standing, Outcome | None]:
     return one.standing, one.outcome
 
 
+TEXT = "text=sample:60"
+
+
 def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(lab: Lab, tiny_model: ModelRef) -> None:
     text = (Path(__file__).parents[2] / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
     text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
-    changes = ("resources.memory=4GiB", "resources.cpus=1", "sweep.batch_size=[20]", "workers=2")
+    changes = (
+        "resources.memory=4GiB",
+        "resources.cpus=1",
+        "sweep.batch_size=[20]",
+        "workers=2",
+        f"text={TEXT}",
+    )
     done = lab.sweep(lab.spec(text), "--wait", *(word for change in changes for word in ("--set", change)))
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "STAND-IN" in done.stdout
     (path,) = lab.run_dir().glob("results/*/try-1/entities.tsv")
     assert path.read_bytes() == tagged_here(tiny_model, lab.home)
+    assert len(path.read_bytes().splitlines()) > 10
     one = record(lab.run_dir(), 20)
     shares = one.workers
     assert all(share.batches for share in shares)
     assert len(shares) == 2
     assert one.environment[CPUS_VARIABLE[lab.scheduler]] == "2"
     lab.clears_scratch()
+
+
+def tagged_here(model: ModelRef, folder: Path) -> bytes:
+    """Return what the tagger finds here without a scheduler, at another batch size."""
+    text = find_text(TEXT.removeprefix("text="), base=folder, cache=folder)
+    paragraphs = read_paragraphs(Path(text.path))
+    tagger = StanzaNer()
+    tagger.load(Path(model.path), "cpu", {"batch_size": 7}, 1)
+    rows = []
+    for first in range(0, len(paragraphs), 7):
+        entities = tagger.process(paragraphs[first : first + 7]).entities
+        rows += [row._replace(paragraph=row.paragraph + first) for row in entities]
+    write_entities(folder / "here.tsv", rows)
+    return (folder / "here.tsv").read_bytes()
 
 
 ON_GPUS = """\

@@ -239,6 +239,12 @@ def test_other_knobs_cut_the_text_as_the_points_have_them() -> None:
     assert found.cut == Cut(paragraphs_per_call=3, sentences_per_ner_batch=4)
 
 
+def test_sorted_items_are_padded_less() -> None:
+    loads = Loads(lengths([[9], [1], [9], [1]]))
+    assert loads.efficiency(2) == pytest.approx(20 / 36)
+    assert loads.efficiency_sorted(2) == 1
+
+
 BUDGETS = st.builds(
     lambda rows, unit, by_length: Budgets(Loads(lengths(rows), by_length=by_length), unit),
     PARAGRAPHS,
