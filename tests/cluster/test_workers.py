@@ -113,7 +113,7 @@ def stands(run: Path) -> tuple[Standing, Outcome | None]:
     return one.standing, one.outcome
 
 
-TEXT = "text=sample:60"
+TEXT = "sample:60"
 
 
 def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(lab: Lab, tiny_model: ModelRef) -> None:
@@ -122,7 +122,7 @@ def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(lab: Lab, tiny
     changes = (
         "resources.memory=4GiB",
         "resources.cpus=1",
-        "sweep.batch_size=[20]",
+        "sweep.batch_size=[10]",
         "workers=2",
         f"text={TEXT}",
     )
@@ -132,7 +132,7 @@ def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(lab: Lab, tiny
     (path,) = lab.run_dir().glob("results/*/try-1/entities.tsv")
     assert path.read_bytes() == tagged_here(tiny_model, lab.home)
     assert len(path.read_bytes().splitlines()) > 10
-    one = record(lab.run_dir(), 20)
+    one = record(lab.run_dir(), 10)
     shares = one.workers
     assert all(share.batches for share in shares)
     assert len(shares) == 2
@@ -142,7 +142,7 @@ def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(lab: Lab, tiny
 
 def tagged_here(model: ModelRef, folder: Path) -> bytes:
     """Return what the tagger finds here without a scheduler, at another batch size."""
-    text = find_text(TEXT.removeprefix("text="), base=folder, cache=folder)
+    text = find_text(TEXT, base=folder, cache=folder)
     paragraphs = read_paragraphs(Path(text.path))
     tagger = StanzaNer()
     tagger.load(Path(model.path), "cpu", {"batch_size": 7}, 1)
