@@ -11,12 +11,13 @@ Bytes and seconds; a value that could not be read is ``None``, never 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from jobkit.core.json_codec import SCHEMA
-from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, Value, numbers
-from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Share, Summary
+from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, PRECISION, RUN_KNOBS, Value, numbers
+from jobkit.core.measurements import Energy, Gpu, Memory, Need, Sampler, Share, Summary
 
 
 class Outcome(StrEnum):
@@ -116,6 +117,8 @@ class Point:
         Paragraphs that are sorted together; ``None`` for the whole text.
     work_unit
         Paragraphs of one call if ``padded_chars`` caps the load of a batch.
+    every
+        Of so many paragraphs it works on one: the first, and so on; 1 for the whole text.
     allocator
         The value of ``PYTORCH_ALLOC_CONF``, or ``None`` for PyTorch's default.
     threads
@@ -127,6 +130,9 @@ class Point:
     mps
         Whether the workers share each GPU through a daemon of NVIDIA's MPS: ``off``, ``on``, or ``auto``
         (if several workers share a GPU and nothing forbids it).
+    precision
+        The format of numbers in which the workload computes; ``None`` if the workload does not offer a
+        choice (or in a run of an earlier version): then it is the framework's own.
     hang_s
         With several processes, the try ends if a batch takes longer than this and than 20 times the
         longest batch so far.
@@ -137,6 +143,12 @@ class Point:
     trial
         Whether it tests a prediction of memory. A trial is not part of the sweep: no speed and no
         line is derived from it.
+    profile
+        The profiler of its work: ``torch``, ``python`` or ``scalene``; else ``off``. A point with a
+        profiler is not part of the sweep: it is in no table, no mean and no line.
+    phase
+        Of a run of ``jobkit tune``, the part of the search that it belongs to: ``memory``, ``search`` or
+        ``final``; empty in a sweep.
     workload_folder
         The spec's folder, absolute, if the workload is the user's own; ``None`` for a shipped workload.
     """
@@ -154,21 +166,35 @@ class Point:
     order: str
     sort_window: int | None = None
     work_unit: int = DEFAULT_WORK_UNIT
+    every: int = 1
     allocator: str | None
     threads: int
     workers: int = 1
     gpus: int = 1
     mps: str = OFF
+    precision: str | None = None
     hang_s: int = 60
     load_knobs: tuple[str, ...] = LOAD_KNOBS
     cap_bytes: int | None = None
     trial: bool = False
+    profile: str = OFF
+    phase: str = ""
     workload_folder: str | None = None
 
     @property
     def numbers(self) -> Mapping[str, int]:
         """The knobs of ``params`` whose values are whole numbers."""
         return numbers(self.params)
+
+    @property
+    def swept(self) -> bool:
+        """Whether it is part of the sweep: it neither tests a prediction nor is profiled."""
+        return not self.trial and self.profile == OFF
+
+    def at(self, params: Mapping[str, Value]) -> Point:
+        """Return the point with another setting; the knobs that jobkit obeys have fields of their names."""
+        own: dict[str, Any] = {knob.name: params[knob.name] for knob in RUN_KNOBS if knob.name in params}
+        return replace(self, params=params, **own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +287,8 @@ class Record:
         Swept knobs that did not take effect.
     versions
         Of Python, jobkit, and the frameworks that the workload uses.
+    energy
+        Of the GPUs over the work; ``None`` on a CPU, and in records of earlier versions.
     load_s, warm_up_s
         Seconds to load the model and to warm up; of several workers the longest.
     needs
@@ -290,12 +318,13 @@ class Record:
     host: str
     started_at: str
     ended_at: str
-    effective: Mapping[str, int | None] = field(default_factory=dict)
+    effective: Mapping[str, Value | None] = field(default_factory=dict)
     inert: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     gpu: Gpu | None = None
     memory: Memory = field(default_factory=Memory)
     sampler: Sampler | None = None
+    energy: Energy | None = None
     summary: Summary | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
@@ -305,3 +334,9 @@ class Record:
     workers: tuple[Share, ...] = ()
     mps: str = OFF
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def precision(self) -> str | None:
+        """The format of numbers in which it computed, as far as the workload reports it."""
+        ran = self.effective.get(PRECISION)
+        return str(ran) if ran else self.point.precision

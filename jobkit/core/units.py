@@ -94,6 +94,31 @@ def _duration_s(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+SECONDS_PATTERN = r"^\s*\d+(\.\d+)? ?(ms|s)\s*$"
+
+
+def parse_seconds(text: str) -> float:
+    """Return a short time such as ``2s``, ``0.5s`` or ``500ms`` in seconds.
+
+    Raises
+    ------
+    JobkitError
+        If the text is anything else, or 0.
+    """
+    if not re.fullmatch(SECONDS_PATTERN, text):
+        raise JobkitError(f"time {text!r}: not understood", hint="a number with s or ms; for instance 500ms")
+    number, unit = text.strip().rstrip("ms").strip(), text.strip()
+    seconds = float(number) / (1000 if unit.endswith("ms") else 1)
+    if not seconds:
+        raise JobkitError(f"time {text!r}: must be more than 0", hint="for instance 500ms")
+    return seconds
+
+
+def format_seconds(seconds: float) -> str:
+    """Return seconds as `parse_seconds` reads them back."""
+    return f"{seconds:g}s"
+
+
 def format_walltime(duration_s: float) -> str:
     """Return seconds, rounded up, as ``HH:MM:SS``, the form that every scheduler reads.
 
@@ -147,6 +172,11 @@ def format_count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def format_f1(f1: float) -> str:
+    """Return an F1 with four places, rounded down: only what is 1 reads as 1."""
+    return f"{math.floor(f1 * 10_000) / 10_000:.4f}"
+
+
 def format_list(names: Sequence[str], most: int) -> str:
     """Return the first names, and the number of others: ``p001, p002 and 3 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
@@ -161,6 +191,15 @@ def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:
 def format_memory(size_bytes: float) -> str:
     """Return bytes for a sentence: ``7.08 GiB``, or ``150.0 MiB`` below 1 GiB."""
     return format_bytes_gib(size_bytes) if size_bytes >= GIB else f"{size_bytes / MIB:,.1f} MiB"
+
+
+def format_energy(energy_j: float) -> str:
+    """Return joules in three digits: ``34.1 J``, ``12.3 kJ``, ``7.20 MJ (2.00 kWh)``."""
+    scale, unit = (1e6, "MJ") if abs(energy_j) >= 1e6 else (1e3, "kJ") if abs(energy_j) >= 1e4 else (1.0, "J")  # noqa: PLR2004 - where three digits end
+    kwh = f" ({energy_j / 3.6e6:,.2f} kWh)" if unit == "MJ" else ""
+    value = abs(energy_j / scale)
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2  # noqa: PLR2004 - three digits
+    return f"{energy_j / scale:,.{digits}f} {unit}{kwh}"
 
 
 def format_size(size_bytes: int) -> str:

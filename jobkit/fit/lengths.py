@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -44,6 +44,10 @@ class Lengths:
     def unknown(cls, paragraphs: int) -> Lengths:
         """Return the lengths of a text of which none are known: the load is then the batch size."""
         return cls(paragraphs=((1,),) * paragraphs, source=NONE)
+
+    def every(self, number: int) -> Lengths:
+        """Return the lengths of one of every so many paragraphs, as a point with ``every`` takes them."""
+        return replace(self, paragraphs=self.paragraphs[::number])
 
     def to_json(self) -> str:
         """Return the lengths as one line of compact JSON."""

@@ -281,19 +281,21 @@ LOAD_TOLERANCE = 0.2
 def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | None:
     """Return the loads by batch size or by budget, other knobs that cut the text as the points have them.
 
-    ``None`` if there are no lengths, or if the points have neither knob in common.
+    If points work on different parts of the text (``every``), those of the largest part. ``None`` if
+    there are no lengths, or if the points have neither knob in common.
     """
     points = list(points)
     params = [point.numbers for point in points]
     if lengths is None or not params:
         return None
+    part = lengths.every(min(point.every for point in points))
     by_length, window = all(point.order == SORTED for point in points), points[0].sort_window
     if all(PADDED_CHARS in param for param in params):
         unit = max(point.work_unit for point in points)
-        return Budgets(Loads(lengths, by_length=by_length, window=window), unit)
+        return Budgets(Loads(part, by_length=by_length, window=window), unit)
     if any(BATCH_SIZE not in param for param in params):
         return None
-    return Loads(lengths, Cut.largest(params), by_length, window)
+    return Loads(part, Cut.largest(params), by_length, window)
 
 
 def agreeing(loads: TextLoads | None, load_by_batch: Mapping[int, int]) -> TextLoads | None:

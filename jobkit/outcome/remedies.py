@@ -15,6 +15,7 @@ from jobkit.run.failure import (
     NO_GPU_ASSIGNED,
     NO_GPU_REQUESTED,
     NO_MPS,
+    NO_PROFILER,
     OLD_DRIVER,
 )
 
@@ -99,6 +100,10 @@ BY_MESSAGE = {
         Step(
             f"{RESUME} --set resources.queue=NAME", "on nodes that can; or `mps: auto` in a new run", Kind.FIX
         ),
+    ),
+    (Outcome.ENVIRONMENT, NO_PROFILER): (
+        Step("pip install 'jobkit[profile]'", "in the environment of the job", Kind.FIX),
+        Step(RESUME, "then run it again"),
     ),
     (Outcome.TIMEOUT, HANG): (
         LOG,

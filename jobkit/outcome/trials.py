@@ -15,7 +15,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
-from jobkit.core.layout import SEARCH_GOAL_FILE, TRIAL_SUFFIX, TRIALS_FILE, read_points
+from jobkit.core.layout import SEARCH_GOAL_FILE, SETTING_FILE, TRIALS_FILE, TUNE_GOAL_FILE, read_points
 from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.units import format_memory
 
@@ -177,18 +177,18 @@ def answers(outcome: str, *, trial: bool) -> bool:
     return outcome in RESULTS or (trial and outcome == Outcome.RAM_OOM)
 
 
-def trial_id(setting: str, taken: Container[str]) -> str:
-    """Return an id for a point that tries a setting, such as ``batch_size-100-verify-2``.
+def added_id(name: str, suffix: str, taken: Container[str]) -> str:
+    """Return an id for a point that is added to a run, such as ``batch_size-100-verify-2``.
 
     Parameters
     ----------
-    setting
-        Such as ``batch_size-100``.
+    name, suffix
+        Such as ``batch_size-100`` and ``-verify``.
     taken
         Ids in use: two points of one id would share their results.
     """
-    names = (f"{setting}{TRIAL_SUFFIX}{f'-{number}' if number > 1 else ''}" for number in count(1))
-    return next(name for name in names if name not in taken)
+    ids = (f"{name}{suffix}{f'-{number}' if number > 1 else ''}" for number in count(1))
+    return next(id_ for id_ in ids if id_ not in taken)
 
 
 def settled_trials(
@@ -240,11 +240,18 @@ def _describe(trial: Trial) -> str:
 
 
 def finished(run_dir: Path) -> bool:
-    """Return whether the last trial has ended and no other will follow; false without ``find_max.json``."""
+    """Return whether a run's search has ended: no trial, or no setting, will follow; false without one."""
+    if (run_dir / SETTING_FILE).is_file():
+        return True
     if not (run_dir / SEARCH_GOAL_FILE).is_file():
         return False
     done = trials(run_dir)[read_goal(run_dir).after :]
     return bool(done) and not done[-1].under_way and not goes_on(done)
+
+
+def tunes(run_dir: Path) -> bool:
+    """Return whether a run is one of ``jobkit tune`` that has not found its setting yet."""
+    return (run_dir / TUNE_GOAL_FILE).is_file() and not (run_dir / SETTING_FILE).is_file()
 
 
 def read_goal(run_dir: Path) -> SearchGoal:

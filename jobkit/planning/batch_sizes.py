@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, CUT_BY, ORDER, RUN_KNOBS, SORTED, WORK_UNIT, WORKERS, Value
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    CUT_BY,
+    EVERY,
+    ORDER,
+    PRECISION,
+    RUN_KNOBS,
+    SORTED,
+    WORK_UNIT,
+    WORKERS,
+    Value,
+)
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
@@ -187,6 +198,8 @@ def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
     """
     values = {**spec.sweep.zip, **spec.sweep.product}
     by_length = set(values.get(ORDER, [spec.order])) == {SORTED}
+    parts = [value for value in values.get(EVERY, [spec.every]) if isinstance(value, int)]
+    lengths = lengths.every(min(parts))
     if BATCH_SIZE not in values:
         return Loads(lengths, by_length=by_length, window=spec.sort_window)
     fixed = [{name: value} for name in CUT_BY for value in values.get(name, ()) if isinstance(value, int)]
@@ -195,7 +208,8 @@ def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
 
 def settings_of(spec: SweepSpec) -> tuple[dict[str, Value], ...]:
     """Return the settings that a spec sweeps, each once, less the knobs that leave the load as it is."""
-    axes, without = spec.sweep, {knob.name for knob in RUN_KNOBS} - {ORDER, WORK_UNIT}
+    axes = spec.sweep
+    without = {PRECISION, *(knob.name for knob in RUN_KNOBS)} - {ORDER, WORK_UNIT, EVERY}
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
     bare = [{name: value for name, value in row.items() if name not in without} for row in rows]
     return tuple({tuple(sorted(row.items())): row for row in bare}.values())

@@ -11,6 +11,7 @@ from jobkit.core.knobs import (
     BATCH_SIZE,
     CUT_BY,
     DEFAULT_WORK_UNIT,
+    EVERY,
     ORDER,
     PADDED_CHARS,
     SORTED,
@@ -233,6 +234,7 @@ def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> 
     """Return what the text shows of a setting."""
     by_length = params.get(ORDER, spec.order) == SORTED
     knobs = numbers(params)
+    lengths = lengths.every(knobs.get(EVERY, spec.every))
     budget, size = knobs.get(PADDED_CHARS), knobs.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
     cut = Cut(**{name: knobs.get(name, size) for name in CUT_BY})
     loads = Loads(lengths, cut, by_length, spec.sort_window)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import Column
 from jobkit.core.units import GIB
+from jobkit.report import energy
 from jobkit.report.tables import Size
 
 LEGENDS = {
@@ -20,7 +21,11 @@ LEGENDS = {
     "gpu": "GPU: total is the peak of the whole run; model is CUDA context and weights",
     "ram": "RAM: the most resident memory of the worker",
     "text": "text of padded: share of the padded characters that are text, not filling",
+    "energy": "energy: of the GPU over the work, with its idle power",
+    "net": "net: energy of the GPU over the work, less its idle power",
+    "front": "front: no other setting beats it in both time and energy",
     "load": "load: characters of the largest batch once padded; memory follows it",
+    "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
 """A line for each family of columns, shown with its columns; ``part`` if a cell has `PART`."""
 PART = " (n="
@@ -46,6 +51,8 @@ class Measure:
         The least decimal places.
     spread
         Whether the standard deviation is shown.
+    count
+        Whether it is a count: no decimal places, unless a mean has some.
     """
 
     name: str
@@ -55,12 +62,16 @@ class Measure:
     scale: float = 1.0
     places: int = 0
     spread: bool = False
+    count: bool = False
 
 
 MEASURES = (
     Measure("items_per_s", "speed\nparagr./s", "speed", 0, spread=True),
     Measure("speedup", "speed-up\nx", "speed", 1, places=2),
     Measure("work_s", "total\ns", "speed", 1, spread=True),
+    Measure("entities", "entities\nfound", "agreement", 3, count=True),
+    Measure("differ", "entities\ndiffer", "agreement", 0, count=True),
+    Measure("f1", "F1 with\nfp32", "agreement", 1, places=4),
     Measure("batch_mean_s", "batch\nmean s", "batch", 2),
     Measure("batch_p95_s", "batch\np95 s", "p95", 5),
     Measure("context_bytes", "context\nGiB", "gpu", 7, GIB, 2),
@@ -71,6 +82,10 @@ MEASURES = (
     Measure("ram_peak_bytes", "RAM\nGiB", "ram", 0, GIB, 2),
     Measure("padding_efficiency", "text of\npadded %", "text", 6, 0.01),
     Measure("load_max", "load\nchars", "load", 8),
+    Measure("energy_j", "energy\nJ", "energy", 5),
+    Measure("energy_per_1000_j", "energy\nJ/1,000", "energy", 2),
+    Measure("net_energy_j", "net\nJ", "net", 5),
+    Measure("net_energy_per_1000_j", "net\nJ/1,000", "net", 2),
 )
 
 CONTEXT, WEIGHTS, MODEL = "context_bytes", "weights_bytes", "model_bytes"
@@ -96,7 +111,10 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str]) -> list[SizeColumn
     if any(size.outcomes != Outcome.OK for size in sizes):
         columns.append(plain("outcomes", "outcome\n", (size.outcomes for size in sizes)))
     columns.append(plain("inert", "no effect\nof", (size.inert for size in sizes), 2))
-    columns += [_column(measure, sizes) for measure in MEASURES]
+    hidden = energy.hidden([size.mean for size in sizes])
+    columns += [_column(measure, sizes) for measure in MEASURES if measure.name not in hidden]
+    fronts = ("*" if size.front else "" for size in sizes)
+    columns.append(SizeColumn(name="front", head="front\n", cells=tuple(fronts), rank=2, family="front"))
     return [column for column in columns if any(column.cells)]
 
 
@@ -113,6 +131,8 @@ def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
     # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
     decisive = 10 * max(known, default=100.0) if scale == GIB else min(known, default=1000.0)
     places = max(measure.places, min(4, 2 - math.floor(math.log10(decisive))))  # three figures, at most 4
+    if measure.count:
+        places = int(any(mean is not None and mean % 1 for mean in means))
     cells = [
         "" if mean is None else f"{mean / scale:,.{places}f}{_spread(measure, size, places)}"
         for size, mean in zip(sizes, means, strict=True)

@@ -8,14 +8,15 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import chain, groupby
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, WORKERS, Value, sort_key
+from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS, WORKERS, Value, sort_key
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
 from jobkit.fit.lengths import Lengths, read_lengths
@@ -23,7 +24,8 @@ from jobkit.fit.speed import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import Trial, answers
-from jobkit.report.rows import FIXED, LOG, MEASURES, SETTING, Row
+from jobkit.report import energy
+from jobkit.report.rows import AGREEMENT, FIXED, LOG, MEASURES, SETTING, Row, add_energy
 from jobkit.report.sources import read_sources
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
@@ -57,6 +59,8 @@ class Size:
         (``None`` for fewer than two) and how many there are.
     speedup
         Over the smallest size of the group that succeeded.
+    front
+        Whether no other size of the group beats it in both time and energy; ``None`` if not known.
     items_total, effective, inert, gpu_instrument
         Of the first point that has it.
     """
@@ -68,6 +72,7 @@ class Size:
     sd: Mapping[str, float | None]
     counts: Mapping[str, int]
     speedup: float | None
+    front: bool | None = None
     items_total: int | None
     effective: str | None
     inert: str | None
@@ -99,6 +104,8 @@ class Collected:
         Files skipped and why, and what a reader must know of the rows.
     trials
         By run folder the predictions that were tried, with their outcomes.
+    profiled
+        How many points are profiled: they are no rows.
     """
 
     rows: Sequence[Row]
@@ -107,6 +114,7 @@ class Collected:
     knobs: tuple[str, ...]
     notes: tuple[str, ...]
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    profiled: int = 0
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property
@@ -122,14 +130,29 @@ class Collected:
     @property
     def exit_code(self) -> int:
         """The exit code of `jobkit collect`: 2 nothing, 5 while points are to come, then 4 or 0."""
-        if not self.rows:
+        if not self.rows and not self.profiled:
             return ExitCode.USAGE
         return exit_code(failed=self.failed > 0, to_come=self.to_come > 0)
 
     @property
     def point_columns(self) -> list[str]:
         """The names of the columns of points."""
-        return [*FIXED, *self._own_knobs, "group", "size", "speedup"]
+        return [*self._fixed, *self._own_knobs, "group", "size", "speedup"]
+
+    @property
+    def _absent(self) -> frozenset[str]:
+        """The measures that these runs cannot have."""
+        return frozenset() if any(row.f1 is not None for row in self.rows) else frozenset(AGREEMENT)
+
+    @property
+    def _fixed(self) -> list[str]:
+        """The columns that every point has."""
+        return [name for name in FIXED if name not in self._absent]
+
+    @property
+    def _measures(self) -> list[str]:
+        """The measures that these runs can have."""
+        return [name for name in MEASURES if name not in self._absent]
 
     @property
     def _own_knobs(self) -> list[str]:
@@ -138,23 +161,26 @@ class Collected:
 
     def point_records(self) -> Iterator[dict[str, object]]:
         """Yield the points by column."""
+        own, fixed = self._own_knobs, self._fixed
         for row in self.rows:
-            params = {knob: row.params.get(knob) for knob in self._own_knobs}
+            params = {knob: row.params.get(knob) for knob in own}
             places = {"group": row.group, "size": row.size, "speedup": row.speedup}
-            yield {name: getattr(row, name) for name in FIXED} | params | places
+            yield {name: getattr(row, name) for name in fixed} | params | places
 
     def size_records(self) -> Iterator[dict[str, object]]:
         """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means."""
+        measures = self._measures
         for size in self.by_size:
             yield {
                 "size": size.first.size,
                 "group": size.first.group,
                 **{knob: size.params.get(knob) for knob in self.knobs},
                 **{name: getattr(size, name) for name in (*_OF_A_SIZE, "outcomes", "n")},
-                **size.mean,
-                **{f"{name}_sd": value for name, value in size.sd.items()},
-                **{f"{name}_n": value for name, value in size.counts.items()},
+                **{name: size.mean[name] for name in measures},
+                **{f"{name}_sd": size.sd[name] for name in measures},
+                **{f"{name}_n": size.counts[name] for name in measures},
                 "speedup": size.speedup,
+                "front": size.front,
             }
 
     def group_records(self) -> Iterator[dict[str, object]]:
@@ -169,8 +195,10 @@ class Collected:
     @cached_property
     def sizes(self) -> pd.DataFrame:
         """The sizes as a frame."""
-        spreads = [f"{name}_{what}" for what in ("sd", "n") for name in MEASURES]
-        columns = ["size", "group", *self.knobs, *_OF_A_SIZE, "outcomes", "n", *MEASURES, *spreads, "speedup"]
+        measures = self._measures
+        spreads = [f"{name}_{what}" for what in ("sd", "n") for name in measures]
+        columns = ["size", "group", *self.knobs, *_OF_A_SIZE, "outcomes", "n", *measures, *spreads]
+        columns += ["speedup", "front"]
         return _frame(self.size_records(), columns)
 
     @cached_property
@@ -228,6 +256,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         knobs=knobs,
         notes=(*sources.notes, *_remarks(rows, by_group)),
         trials=sources.trials,
+        profiled=sources.profiled,
     )
 
 
@@ -269,7 +298,8 @@ def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]
 def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
     """Return the names of the knob columns: a workload's knob named like another column gets a prefix."""
     names = sorted(dict.fromkeys(name for row in rows for name in row.params), key=lambda n: n != BATCH_SIZE)
-    taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"} - {k.name for k in RUN_KNOBS}
+    taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"}
+    taken -= {PRECISION, *(knob.name for knob in RUN_KNOBS)}
     columns = {name: f"knob_{name}" if name in taken else name for name in names}
     for row in rows:
         row.params = {columns[name]: row.params[name] for name in names if name in row.params}
@@ -287,6 +317,7 @@ def _number(rows: Sequence[Row]) -> list[Row]:
     firsts: list[Row] = []
     for row, number in zip(rows, overlaps([_span(row) for row in rows]), strict=True):
         row.overlaps = number
+        add_energy(row)
         setting = row.fixed
         if row.trial:
             row.group = groups.get(setting)
@@ -315,7 +346,14 @@ def _sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
         workers = first.numbers.get(WORKERS, 1)
         return first.group or 0, workers, *(sort_key(first.params.get(knob)) for knob in knobs)
 
-    return [_size(same, base) for same in sorted(repeats.values(), key=order)]
+    sizes = [_size(same, base) for same in sorted(repeats.values(), key=order)]
+    groups = [list(same) for _, same in groupby(sizes, key=lambda size: size.first.group)]
+    fronts = (energy.front([size.mean for size in same]) for same in groups)
+    return list(map(_on_front, sizes, chain.from_iterable(fronts)))
+
+
+def _on_front(size: Size, front: bool | None) -> Size:  # noqa: FBT001 - of map
+    return size if front is None else replace(size, front=front)
 
 
 def _size(same: Sequence[Row], base: dict[int | None, float]) -> Size:
@@ -378,3 +416,4 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
         yield f"{points} ran next to other processes on the GPU: distrust speed and memory"
     if words := overlap_words([_span(row) for row in rows], [row.overlaps for row in rows]):
         yield words
+    yield from energy.remarks(rows)

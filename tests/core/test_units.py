@@ -138,6 +138,11 @@ def test_a_size_that_no_machine_has_is_refused() -> None:
         (units.format_bytes_gib(1500 * 2**30, 0), "1,500 GiB"),
         (units.format_memory(150 * 2**20), "150.0 MiB"),
         (units.format_memory(2**30), "1.00 GiB"),
+        (units.format_energy(3.456), "3.46 J"),
+        (units.format_energy(34.56), "34.6 J"),
+        (units.format_energy(9_000), "9,000 J"),
+        (units.format_energy(12_345), "12.3 kJ"),
+        (units.format_energy(7_200_000), "7.20 MJ (2.00 kWh)"),
         (units.format_walltime(599.1), "00:10:00"),
         (units.format_count(1, "point"), "1 point"),
         (units.format_count(2000, "point"), "2,000 points"),
@@ -151,3 +156,15 @@ def test_pauses_grow_to_the_slowest() -> None:
     first = list(itertools.islice(units.pauses(0.2, 2.0), 20))
     assert first[:4] == pytest.approx([0.2, 0.26, 0.338, 0.4394])
     assert first[-1] == 2.0
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("2s", 2.0), ("0.5 s", 0.5), ("500ms", 0.5), (" 1ms ", 0.001)])
+def test_short_times_are_read_and_written_back(text: str, seconds: float) -> None:
+    assert units.parse_seconds(text) == seconds
+    assert units.parse_seconds(units.format_seconds(seconds)) == seconds
+
+
+@pytest.mark.parametrize("text", ["2", "2m", "s", "-1s", "0s", "0ms"])
+def test_what_is_no_short_time_is_refused(text: str) -> None:
+    with pytest.raises(JobkitError, match="time"):
+        units.parse_seconds(text)

@@ -288,3 +288,11 @@ def test_lengths_of_something_else_are_not_taken() -> None:
     assert agreeing(loads, {}) is loads
     assert agreeing(loads, {2: 40}) is None
     assert agreeing(None, {2: 40}) is None
+
+
+def test_points_on_a_part_of_the_text_have_the_loads_of_that_part() -> None:
+    of_all = Lengths(paragraphs=((3,), (100,), (5,), (90,)))
+    points = [replace(point(params={"batch_size": 1}), every=every) for every in (4, 2)]
+    found = loads_of(of_all, points)
+    assert found is not None
+    assert found.load(1) == 5

@@ -245,6 +245,11 @@ def test_a_batch_that_hung_does_not_get_more_time() -> None:
     assert "resources.walltime" in step.command
 
 
+def test_a_node_without_a_profiler_lacks_a_package() -> None:
+    install, again = remedy(Outcome.ENVIRONMENT, f"{failure.NO_PROFILER} no", run="R", point=3)
+    assert (install.command, again.command) == ("pip install 'jobkit[profile]'", "jobkit resume R")
+
+
 def test_every_outcome_has_a_remedy_that_is_tried() -> None:
     """Fail for a new outcome, until it is in the table and in a test of this module."""
     cluster = {*HAPPENS, Outcome.TIMEOUT, Outcome.QUEUE_ERROR, Outcome.PRUNED}

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.measurements import Gpu
+from jobkit.core.measurements import Energy, Gpu
 from jobkit.core.records import Batch, Job
+from jobkit.run.measure.energy import Reading
+from jobkit.run.measure.sampler import Peaks
 from jobkit.run.record import Measured, Task, Try, percentile, record_of, shares, summarise
-from tests.support.builders import point
+from tests.support.builders import GPU, point
 
 
 def batch(seconds: float, *, items: int = 3, padded: int | None = 200) -> Batch:
@@ -63,6 +65,39 @@ def test_of_several_gpus_the_record_names_the_first_with_the_least_memory() -> N
     task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
     found = record_of(Try(task, "", workers=[Measured(gpu=gpu) for gpu in gpus]), None)
     assert found.gpu == gpus[2]
+
+
+def test_workers_report_the_largest_number_and_each_word_once() -> None:
+    effective: list[dict[str, int | str | None]] = [
+        {"batch_size": 5, "precision": "tf32", "pinned": None},
+        {"batch_size": 7, "precision": "fp32"},
+        {},
+    ]
+    planned = point(params={"batch_size": 7, "precision": "tf32"})
+    task = Task(point=planned, try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    state = Try(task, "", workers=[Measured(effective=one) for one in effective])
+    found = record_of(state, None)
+    assert found.effective == {"batch_size": 7, "precision": "tf32, fp32", "pinned": None}
+    assert (found.inert, found.precision) == (("precision",), "tf32, fp32")
+
+
+def test_the_idle_power_is_that_of_the_gpus_of_all_workers() -> None:
+    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    one, two = (replace(GPU, uuid=uuid) for uuid in ("GPU-1", "GPU-2"))
+    workers = [
+        Measured(gpu=one, opening={"GPU-1": Reading(12, 500), "GPU-2": Reading(12, 700)}),
+        Measured(gpu=one, opening={}),
+        Measured(gpu=two, opening={"GPU-2": Reading(14, 900)}),
+    ]
+    peaks = Peaks(energy=Energy(span_s=10, counter_j=5_000))
+    first = {uuid: Reading(10, 300) for uuid in ("GPU-1", "GPU-2", "GPU-3")}
+    state = Try(task, "", workers=workers, peaks=peaks, idle=first)
+    energy = record_of(state, None).energy
+    assert energy
+    assert (energy.idle_w, energy.idle_s, energy.net_joules) == (300, 2, 2_000)
+    state.idle = {}
+    assert record_of(state, None).energy is peaks.energy
+    assert record_of(replace(state, peaks=None), None).energy is None
 
 
 def test_unknown_is_none_and_never_zero() -> None:

@@ -7,7 +7,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import shipped_folder
 from jobkit.spec.fields import Auto
-from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec, load_spec
+from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec, load_spec, setting_overrides
 
 BAD = """\
 name: 1st try
@@ -61,6 +61,12 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("sweep: {order: sideways}", "2:9", "'sideways': should be one of load, text, sorted"),
         ("sweep: {batch_size: [true]}", "2:22", "should be a whole number above 0, or a word"),
         ("workload: a:B\nsweep: {mode: [a b]}", "3:16", "should be a word of letters, digits"),
+        (
+            "workload: count\nprecision: bf16",
+            "3:12",
+            "precision: 'bf16': count offers no choice; stanza-ner does",
+        ),
+        ("precision: half", "2:12", "'half': should be 'fp32', 'tf32', 'fp16' or 'bf16'"),
         ("sweep: {workers: many}", "2:9", "'many': should be a whole number above 0"),
     ],
 )
@@ -244,3 +250,19 @@ def test_find_max_beside_a_knob_that_stays_the_same_is_fine(tmp_path: Path) -> N
     text = "name: own\nsweep: {batch_size: [1, 2], tokenizer_batch: [3]}\nfind_max: {}\n"
     path.write_text(text, encoding="utf-8")
     assert load_spec(path).find_max is not None
+
+
+def test_a_setting_that_was_found_is_read_as_overrides(tmp_path: Path) -> None:
+    text = "order: sorted\nmps: on\nresources:\n  cpus: 1\nsweep:\n  padded_chars: [20000]\n"
+    (tmp_path / "setting.yaml").write_text(text, encoding="utf-8")
+    found = ('order="sorted"', 'mps="on"', 'sweep={"padded_chars": [20000]}', "resources.cpus=1")
+    assert setting_overrides(tmp_path) == setting_overrides(tmp_path / "setting.yaml") == found
+
+
+def test_a_search_without_a_setting_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tune.json").touch()
+    with pytest.raises(JobkitError, match="not there yet: the search goes on"):
+        setting_overrides(tmp_path)
+    (tmp_path / "setting.yaml").write_text("# none\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match="has no setting: the search found none"):
+        setting_overrides(tmp_path)
