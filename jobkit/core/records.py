@@ -277,6 +277,8 @@ class Record:
         scheduler's accounting may overrule it.
     message
         The error in one line; empty if the try succeeded.
+    hung
+        Whether the try ended as ``timeout`` because a batch hung, and not because of the walltime.
     signal
         The signal that ended the work (``USR1`` is the walltime warning), else ``None``.
     effective
@@ -310,6 +312,7 @@ class Record:
     outcome: Outcome
     provisional: bool = False
     message: str = ""
+    hung: bool = False
     signal: str | None = None
     job: Job
     host: str

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
 from jobkit.core.knobs import CUT_BY
 from jobkit.core.layout import LENGTHS_FILE
 
@@ -82,6 +84,15 @@ def _length(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"{value!r} is no length")
     return value
+
+
+def read_lengths(folder: Path) -> Lengths | None:
+    """Return the lengths that a run folder holds; ``None`` if it holds none that can be read."""
+    path = folder / LENGTHS_FILE
+    try:
+        return Lengths.from_json(read_text(path), where=str(path))
+    except (OSError, JobkitError):
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from statistics import fmean, stdev
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers, sort_key
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_count, format_setting
-from jobkit.fit.loads import Loads
+from jobkit.fit.loads import TextLoads
 from jobkit.fit.stats import quantile
 
 SPEED_TOLERANCE = 0.05
@@ -133,13 +133,13 @@ class Corpus:
     paragraphs, characters
         How many; ``None`` for characters that are unknown.
     loads
-        By batch size, if the lengths of its items are known already.
+        By batch size or budget, if the lengths of its items are known already.
     """
 
     name: str = ""
     paragraphs: int
     characters: int | None = None
-    loads: Loads | None = None
+    loads: TextLoads | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
 
 SCRATCH_MARGIN_BYTES = 64 * 2**20
-"""Room asked for on scratch beyond the inputs: results are a few MiB."""
+"""The space required on scratch beyond the inputs: results are a few MiB."""
 
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
@@ -47,7 +47,7 @@ FOLLOW_RESOURCES = {
 }
 """What the job that follows a sweep requests: it reads records, asks the scheduler and submits."""
 PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
-"""What the job that follows must find as the user does; Grid Engine exports no variables."""
+"""Variables that the job that follows needs from the user's shell; Grid Engine exports none."""
 
 
 def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None = None) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def render_errand(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more:
     body
         The template of what it does.
     more
-        The values that this template takes besides those of `job_values`, or in their place.
+        The values that this template uses in addition to those of `job_values`, or in their place.
     """
     plain = spec.model_copy(update={"template": None, "pack": 1})
     return _filled(plain, site, job_values(plain, site, run_dir) | {"body": body} | more)
@@ -232,7 +232,7 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
 
 
 def _gate(spec: SweepSpec) -> list[str]:
-    """Return the words by which a task asks whether it is still worth running (`jobkit.run.gate`)."""
+    """Return the arguments of `jobkit.run.gate`, which decides whether a task is still worth running."""
     prune = ["--prune"] if spec.policy.gpu_oom == "prune" else []
     return [*prune, "--stop-after", str(spec.policy.bug.stop_after)]
 

@@ -86,7 +86,7 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     JobkitError
         If nothing is left to run, or ``auto`` is not decided yet.
     """
-    if inputs is None:  # nothing that the spec names has been looked up
+    if inputs is None:  # jobkit has not looked up anything that the spec names
         text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
         inputs = Inputs(run_id=spec.name, text=text, model=None, device=spec.device)
         spec = spec.model_copy(update={PRECISION: offered_precision(spec, knobs(spec.workload) or ())})

@@ -45,12 +45,12 @@ class Prepared:
     inputs
         What its points share, as `jobkit.planning.points.plan` takes it.
     run_dir
-        Where the run folder will be; it does not exist yet.
+        The path of the run folder, which does not exist yet.
     script
         The text of ``job.sh``.
     lengths
-        Of the text's items: what every command goes by, and what a job on a node may read. ``None``
-        for a preview that would have to run a model to find them.
+        Of the text's items, for every command and for the jobs on the nodes. ``None`` for a preview
+        that would have to run a model to find them.
     find_script
         The text of ``find.sh``, if the spec's ``find_max`` requests it.
     follow_script

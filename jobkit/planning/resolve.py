@@ -253,14 +253,14 @@ def _found(document: Document, key: str, find: Callable[[], T]) -> T | None:
 
 
 def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
-    """Return in a line which GPUs every point holds and none uses; empty if there are none.
+    """Return in a line the GPUs that every point holds and no point uses; empty if there are none.
 
     Parameters
     ----------
     scheduler
         On this machine no GPU is held.
     device
-        ``cpu`` or ``cuda``: what a point works on.
+        ``cpu`` or ``cuda``: the device of a point.
     """
     gpus = spec.resources.gpus
     if runs_here(scheduler) or not gpus or device == CUDA:
@@ -275,14 +275,14 @@ def needed_gpus(device: str) -> str:
 
 
 def device(spec: SweepSpec, scheduler: str) -> str:
-    """Return ``cpu`` or ``cuda``: for ``auto``, what the job asks the scheduler for.
+    """Return ``cpu`` or ``cuda``; for ``auto`` the device that the job requests.
 
-    Without a scheduler it is what this machine has.
+    Without a scheduler it is the device of this machine.
     """
     if spec.device != "auto":
         return spec.device
     if runs_here(scheduler):
-        from jobkit.run.measure import nvml  # here, for a submission asks no GPU
+        from jobkit.run.measure import nvml  # imported here, because a submission asks no GPU
 
         return "cuda" if spec.resources.gpus and nvml.list_gpus() else "cpu"
     return "cuda" if spec.resources.gpus else "cpu"

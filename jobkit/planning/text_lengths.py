@@ -50,7 +50,7 @@ def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: 
     try:
         return Lengths.from_json(path.read_text(encoding="utf-8"), where=str(path)) if path else None
     except (OSError, UnicodeDecodeError, JobkitError):
-        return None  # not there, or spoilt: it is made again
+        return None  # missing, or damaged: it is made again
 
 
 def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
@@ -65,7 +65,7 @@ def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
 ) -> Lengths:
     """Return the lengths of a text's items, in the units that a workload's framework pads to.
 
-    A workload that does not tell them has none (`Lengths.unknown`). Where they take a model that
+    A workload that does not report them has none (`Lengths.unknown`). If they need a model that
     is not there yet, they are estimated.
 
     Parameters
@@ -73,13 +73,13 @@ def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
     workload, text, model
         As a point names them.
     cache
-        The cache folder: what a shipped workload's model found is kept in its ``lengths/``.
+        The cache folder: the lengths found by a shipped workload's model are kept in its ``lengths/``.
     say
-        Told what takes time.
+        Prints a line about work that takes time.
     fast
         Whether to estimate them rather than to use a model.
     folder
-        Where a workload of the user's own is looked for: the spec's.
+        The folder in which jobkit looks for the user's own workload: the spec's.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def lengths_or_estimate(
 
 
 def estimated_lengths(paragraphs: Sequence[str]) -> Lengths:
-    """Return what punctuation tells of the sentences' lengths: each token and a blank, and one more."""
+    """Return the sentences' lengths judged by punctuation: each token and a blank, and one more."""
     rows = (
         tuple(
             1 + sum(len(token) + 1 for token in _TOKEN.findall(text)) for text in split_sentences(paragraph)
@@ -160,7 +160,7 @@ def _asked(
 
 
 def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Path | None:
-    """Return where lengths are kept; ``None`` if they are quick to find, or the code may change."""
+    """Return the file that keeps lengths; ``None`` if they are quick to find, or the code may change."""
     if workload not in SHIPPED or model is None:
         return None
     parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", "stanza"))]

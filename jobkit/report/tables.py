@@ -19,8 +19,7 @@ from jobkit.core.errors import ExitCode
 from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS, WORKERS, Value, sort_key
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
-from jobkit.fit.lengths import Lengths
-from jobkit.fit.loads import read_lengths
+from jobkit.fit.lengths import Lengths, read_lengths
 from jobkit.fit.speed import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import exit_code

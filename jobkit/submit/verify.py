@@ -60,8 +60,8 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
         terminal.say(f"nothing to try: {next_.message}")
         return 0
     if not runs_here(spec.scheduler) and (trial := under_way(run_dir, goal)):
-        size = trial.batch_size or next_.batch_size
-        what = f"batch_size {size:,}" if size else "the largest batch"
+        named = trial if trial.size else next_
+        what = named.setting if named.size else "the largest batch"
         terminal.say(
             f"{what} is being tested already: jobkit status {shell_path(run_dir)} shows its progress"
         )
