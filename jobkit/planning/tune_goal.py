@@ -110,7 +110,8 @@ def _most_workers(spec: SweepSpec) -> tuple[int, str]:
     if spec.device == CPU and spec.constraints.gpu_memory:
         message = "constraints.gpu_memory means nothing with device: cpu"
         raise JobkitError(message, hint="resources.memory is the limit there")
-    cpus = spec.resources.cpus
+    gpus = (spec.gpus or spec.resources.gpus) if spec.device == CUDA else 1
+    cpus = spec.resources.cpus * max(1, gpus)
     limits = {}
     if spec.tune.workers:
         limits[f"tune.workers: {spec.tune.workers}"] = spec.tune.workers
@@ -123,7 +124,7 @@ def _most_workers(spec: SweepSpec) -> tuple[int, str]:
         limits[f"tune.workers: {CLUSTER_WORKERS} (the default)"] = CLUSTER_WORKERS
     why = min(limits, key=lambda name: limits[name])
     if not limits[why]:
-        message = f"resources.cpus: {cpus} is for each worker, and {why} leaves none"
+        message = f"resources.cpus: {spec.resources.cpus} is for each worker, and {why} leaves none"
         raise JobkitError(message, hint="lower resources.cpus: --set resources.cpus=1")
     return limits[why], why
 

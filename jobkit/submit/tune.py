@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from functools import partial
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
@@ -34,7 +33,11 @@ MOST_JOBS = 3
 
 def headline(goal: TuneGoal, spec: SweepSpec) -> str:
     """Return in two lines what a search takes at most, and what the text has decided."""
-    held = f"{spec.resources.gpus} GPU" if goal.mps else format_count(goal.workers * goal.cpus, "CPU")
+    held = (
+        format_count(spec.resources.gpus, "GPU")
+        if goal.mps
+        else format_count(goal.workers * goal.cpus, "CPU")
+    )
     settings, points = format_count(goal.most_settings, "setting"), format_count(goal.most_points, "point")
     workers = format_count(goal.workers, "worker")
     most = f"at most {settings} in {points}, {format_about(goal.budget_s)} of {held}, up to {workers}"
@@ -46,21 +49,27 @@ def headline(goal: TuneGoal, spec: SweepSpec) -> str:
     return f"{most}\n{text}"
 
 
+def _search_of(prepared: Prepared) -> tuple[TuneGoal, str]:
+    """Return the goal and the script of a run that was prepared for a search."""
+    if prepared.goal is None or prepared.tune_script is None:
+        raise AssertionError
+    return prepared.goal, prepared.tune_script
+
+
 def preview(prepared: Prepared) -> str:
     """Return the script of the search, and as comments what it takes and the submit commands."""
     scheduler, spec = by_name(prepared.spec.scheduler), prepared.spec
-    if prepared.goal is None or prepared.tune_script is None:
-        raise AssertionError  # for the type checker
+    goal, script = _search_of(prepared)
     jobs = _jobs(1, follow=prepared.follow_script is not None)
     submits = [
         scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for([JobId("JOB1")]))
         for job in jobs
     ]
     lines = [
-        prepared.tune_script.rstrip("\n"),
+        script.rstrip("\n"),
         "",
         "# Dry run: nothing was submitted.",
-        *(f"# {line}" for line in headline(prepared.goal, spec).splitlines()),
+        *(f"# {line}" for line in headline(goal, spec).splitlines()),
         f"# scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
     ]
     if not runs_here(spec.scheduler):
@@ -78,45 +87,34 @@ def _jobs(index: int, *, follow: bool) -> list[PlannedJob]:
 
 def tune_here(prepared: Prepared, check: Check) -> None:
     """Search on this machine, with a line for each point."""
-    run_dir = prepared.run_dir
-    if prepared.goal is None:
-        raise AssertionError  # for the type checker
-    say(f"{headline(prepared.goal, prepared.spec)}\nrun folder: {relative_path(run_dir)}")
+    run_dir, (goal, _) = prepared.run_dir, _search_of(prepared)
+    say(f"{headline(goal, prepared.spec)}\nrun folder: {relative_path(run_dir)}")
     write_run(prepared, check)
     _search(run_dir)
 
 
 def _search(run_dir: Path) -> None:
-    report = Report(run_dir)
+    """Run the points of a search here; print a line for each that has ended."""
+    ran: list[Point] = []
+
+    def choose(folder: Path) -> Point | None:
+        for before in ran[-1:]:
+            say(_ending(folder, before))
+        point = next_point(folder)
+        ran.extend([point] if point else [])
+        return point
+
     with local.as_driver(run_dir) as job_id:
-        local.search(run_dir, lambda _: None, job_id, partial(report.then, next_point))
-    report.last()
+        local.search(run_dir, lambda _: None, job_id, choose)
 
 
-class Report:
-    """Prints a line for each point of a search once it has ended."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
-        self._point: Point | None = None
-
-    def then(self, choose: object, run_dir: Path) -> Point | None:
-        """Print how the point before ended, and return the next one."""
-        self.last()
-        self._point = choose(run_dir) if callable(choose) else None
-        return self._point
-
-    def last(self) -> None:
-        """Print how the last point ended."""
-        if self._point is None:
-            return
-        index = self._point.index
-        result = next(result for result in read_run(self._run_dir).points if result.point.index == index)
-        summary = result.record.summary if result.record else None
-        speed = summary.items_per_s if summary and result.outcome is Outcome.OK else None
-        end = f"{speed:,.1f} paragraphs/s" if speed else f"{result.outcome}: {result.verdict.evidence}"
-        say(f"{index:>4}  {self._point.phase:<6}  {format_setting(self._point.params)}: {end}")
-        self._point = None
+def _ending(run_dir: Path, point: Point) -> str:
+    """Return in a line how a point ended: its speed, or its outcome."""
+    result = next(result for result in read_run(run_dir).points if result.point.index == point.index)
+    summary = result.record.summary if result.record else None
+    speed = summary.items_per_s if summary and result.outcome is Outcome.OK else None
+    end = f"{speed:,.1f} paragraphs/s" if speed else f"{result.outcome}: {result.verdict.evidence}"
+    return f"{point.index:>4}  {point.phase:<6}  {format_setting(point.params)}: {end}"
 
 
 def tune_on_cluster(prepared: Prepared, check: Check, *, wait: bool) -> int | None:
@@ -125,9 +123,7 @@ def tune_on_cluster(prepared: Prepared, check: Check, *, wait: bool) -> int | No
     Return an exit code; with ``wait`` ``None``, once the search has ended.
     """
     run_dir, spec = prepared.run_dir, prepared.spec
-    if prepared.goal is None:
-        raise AssertionError  # for the type checker
-    say(headline(prepared.goal, spec))
+    say(headline(_search_of(prepared)[0], spec))
     write_run(prepared, check)
     try:
         _check(prepared)
@@ -149,10 +145,8 @@ def _check(prepared: Prepared) -> None:
     JobkitError
         Exit code 3.
     """
-    spec, goal = prepared.spec, prepared.goal
-    if goal is None:
-        raise AssertionError  # for the type checker
-    resources = tune_resources(spec, prepared.points[0], goal)
+    spec = prepared.spec
+    resources = tune_resources(spec, prepared.points[0], _search_of(prepared)[0])
     asked = request(prepared.run_dir.name, spec, prepared.site, resources)
     script = str(prepared.run_dir / rounds.TUNE_SCRIPT)
     for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):
