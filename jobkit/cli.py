@@ -24,12 +24,14 @@ GROUPS = {
     },
     "run": {
         "sweep": "Run a tagger once per batch size, on a cluster or here.",
+        "tune": "Find the fastest setting by running few, and compare it with the plain loop.",
         "status": "Show the state of every point, and what to type next.",
         "logs": "Print the log of a point, or follow it.",
         "resume": "Submit the points of a run again that failed or are missing.",
         "cancel": "Cancel the queued and running jobs of a run.",
         "throttle": "Change how many points of a run may run at the same time.",
         "verify": "Run the largest batch that a run predicts, and compare.",
+        "profile": "Run a point once more with a profiler, and print where its time goes.",
     },
     "results": {
         "collect": "Print the scaling table of runs: speed and memory by batch size.",

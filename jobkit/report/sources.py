@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
-from jobkit.core.knobs import FP32, PRECISION
+from jobkit.core.knobs import FP32, OFF, PRECISION
 from jobkit.core.layout import SEARCH_GOAL_FILE, is_run_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
@@ -16,7 +16,7 @@ from jobkit.core.units import format_count, format_f1
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.agreement import NOT_COMPARED, Agreement, agreements, sweeps_precision
 from jobkit.outcome.driver_lock import is_held, last_driver
-from jobkit.outcome.journal import Role
+from jobkit.outcome.journal import SEARCHES
 from jobkit.outcome.results import PointResult, each_point, runs_below
 from jobkit.outcome.trials import Trial, describe_trials, settled_trials, trials
 from jobkit.report.old_logs import is_gpu_report, parse_log
@@ -30,11 +30,15 @@ LOG_LIMIT_BYTES = 16 * 2**20
 
 @dataclass(slots=True)
 class Sources:
-    """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes."""
+    """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes.
+
+    ``profiled`` is the number of points that are profiled, so that they are no rows.
+    """
 
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     trials: dict[str, list[Trial]] = field(default_factory=dict)
+    profiled: int = 0
 
 
 def read_sources(paths: Sequence[Path]) -> Sources:
@@ -60,6 +64,7 @@ def read_sources(paths: Sequence[Path]) -> Sources:
         sources.rows += source.rows
         sources.notes += source.notes
         sources.trials |= source.trials
+        sources.profiled += source.profiled
     return sources
 
 
@@ -89,7 +94,8 @@ def _read_run(path: Path) -> Sources:
     rows, waiting = [], []
     also: list[str] = []
     alone: list[str] = []
-    for result in each_point(path, notes):
+    profiled: list[str] = []
+    for result in _not_profiled(each_point(path, notes), profiled):
         rows.append(row_of_point(str(path), result))
         if result.point.trial and not result.tries:
             waiting.append(result.point)
@@ -106,7 +112,20 @@ def _read_run(path: Path) -> Sources:
         notes.append(f"{path}: also run by hand, which no figure includes: {_some(also)}")
     if alone:
         notes.append(f"{path}: run only by hand, so that try counts until another try begins: {_some(alone)}")
-    return Sources(rows, [*notes, *(f"{path}: {line}" for line in tried)], {str(path): settled})
+    if profiled:
+        shown = f"jobkit profile {shell_path(path)} POINT prints it"
+        notes.append(f"{path}: profiled, and in no table: {_some(profiled)}; {shown}")
+    notes += [f"{path}: {line}" for line in tried]
+    return Sources(rows, notes, {str(path): settled}, len(profiled))
+
+
+def _not_profiled(results: Iterable[PointResult], profiled: list[str]) -> Iterator[PointResult]:
+    """Yield the points that are not profiled; add the others, in words, to ``profiled``."""
+    for result in results:
+        if result.point.profile == OFF:
+            yield result
+        else:
+            profiled.append(f"{result.point.point_id} ({result.verdict.outcome or 'to come'})")
 
 
 def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:
@@ -157,7 +176,7 @@ def _search_over(folder: Path, accounts: Accounts) -> bool:
     finds = [
         task
         for submission in accounts.journal.submissions
-        if submission.role is Role.FIND
+        if submission.role in SEARCHES
         for task, _ in submission.tasks()
     ]
     if finds:

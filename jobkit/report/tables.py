@@ -19,8 +19,7 @@ from jobkit.core.errors import ExitCode
 from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS, WORKERS, Value, sort_key
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
-from jobkit.fit.lengths import Lengths
-from jobkit.fit.loads import read_lengths
+from jobkit.fit.lengths import Lengths, read_lengths
 from jobkit.fit.speed import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import exit_code
@@ -105,6 +104,8 @@ class Collected:
         Files skipped and why, and what a reader must know of the rows.
     trials
         By run folder the predictions that were tried, with their outcomes.
+    profiled
+        How many points are profiled: they are no rows.
     """
 
     rows: Sequence[Row]
@@ -113,6 +114,7 @@ class Collected:
     knobs: tuple[str, ...]
     notes: tuple[str, ...]
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    profiled: int = 0
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property
@@ -128,7 +130,7 @@ class Collected:
     @property
     def exit_code(self) -> int:
         """The exit code of `jobkit collect`: 2 nothing, 5 while points are to come, then 4 or 0."""
-        if not self.rows:
+        if not self.rows and not self.profiled:
             return ExitCode.USAGE
         return exit_code(failed=self.failed > 0, to_come=self.to_come > 0)
 
@@ -254,6 +256,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         knobs=knobs,
         notes=(*sources.notes, *_remarks(rows, by_group)),
         trials=sources.trials,
+        profiled=sources.profiled,
     )
 
 

@@ -120,7 +120,11 @@ def _ran_out(failed: FailedTry, gpu: Gpu) -> bool:
 
 def _needs_more(point: Point, than: Point) -> bool:
     """Return whether a point surely needs more: no load knob smaller, no fewer workers, the rest equal."""
-    if point.cap_bytes != than.cap_bytes or point.params.keys() != than.params.keys():
+    if (
+        point.profile != than.profile
+        or point.cap_bytes != than.cap_bytes
+        or point.params.keys() != than.params.keys()
+    ):
         return False
     names = {WORKERS, *point.load_knobs} & point.numbers.keys()
     alike = all(point.params[name] == than.params[name] for name in point.params.keys() - names)

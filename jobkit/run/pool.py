@@ -14,13 +14,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from jobkit.core.knobs import OFF
 from jobkit.core.records import Outcome, Point
 from jobkit.run import process
 from jobkit.run.failure import TryFailed
+from jobkit.run.measure import profile
 from jobkit.run.measure.nvml import VISIBLE_VARIABLE
 from jobkit.run.measure.sampler import process_tree
 from jobkit.run.mps import Daemon
@@ -32,6 +35,8 @@ TICK_S = 1.0
 END_S = 10.0
 """The time that a worker has to end, by itself or when it is killed."""
 
+PROFILED = 0
+"""The number of the worker that is profiled, if the point is."""
 LATE_S = 0.5
 """The time by which the end of a daemon may be seen later than what it leads to."""
 
@@ -57,12 +62,17 @@ class Pool:
 
     def start(self, number: int, task: Task) -> None:
         """Start a worker."""
+        if number != PROFILED:
+            task = replace(task, point=replace(task.point, profile=OFF))
+        before, more = profile.launcher(task.point, task.out)
         ours, theirs = Pipe()
-        environment = self._environment(number, task.point)
+        environment = self._environment(number, task.point) | more
         with theirs, process.signals_blocked():  # so no process is lost by a signal
             self._connections[number] = ours
-            start = _fork if self._forked else _start_fresh
-            self._processes[number] = start(theirs, environment)
+            if self._forked:
+                self._processes[number] = _fork(theirs, environment)
+            else:
+                self._processes[number] = _start_fresh(theirs, environment, before)
         self._send(number, task)
 
     def _environment(self, number: int, point: Point) -> dict[str, str]:
@@ -175,9 +185,11 @@ def _fork(theirs: Connection[Any, Any], environment: Mapping[str, str]) -> Proce
     return process.Forked(pid)
 
 
-def _start_fresh(theirs: Connection[Any, Any], environment: Mapping[str, str]) -> Process:
-    """Start a worker as a fresh process."""
-    argv = [sys.executable, "-m", "jobkit.run.worker", str(theirs.fileno()), str(os.getpid())]
+def _start_fresh(
+    theirs: Connection[Any, Any], environment: Mapping[str, str], before: Sequence[str]
+) -> Process:
+    """Start a worker as a fresh process, with arguments of Python before its module."""
+    argv = [sys.executable, *before, "-m", "jobkit.run.worker", str(theirs.fileno()), str(os.getpid())]
     return subprocess.Popen(  # noqa: S603 - our own module, an argv list
         argv, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment
     )

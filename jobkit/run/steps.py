@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import os
@@ -21,6 +22,7 @@ from jobkit.run import process
 from jobkit.run.failure import TryFailed, describe_error
 from jobkit.run.measure import energy, memory, need, nvml
 from jobkit.run.measure.device import Device, cuda_untouched, import_torch, open_device, touched_cuda
+from jobkit.run.measure.profile import Recording
 from jobkit.run.measure.sampler import rss_bytes
 from jobkit.run.paragraphs import Call, calls, longest_sentences, read_paragraphs, sorted_places
 from jobkit.run.record import Done, Measured, Task, Try
@@ -44,8 +46,9 @@ def read_inputs(state: Try) -> list[str]:
     paragraphs = read_paragraphs(path)
     if point.model:
         check_model(state.task.inputs, point.model)
-    state.items_total = len(paragraphs)
-    state.characters_total = sum(map(len, paragraphs))
+    chosen = paragraphs[:: point.every]
+    state.items_total = len(chosen)
+    state.characters_total = sum(map(len, chosen))
     return paragraphs
 
 
@@ -145,9 +148,10 @@ def cut_calls(state: Try, paragraphs: Sequence[str]) -> list[Call]:
     """Return the calls of the workload, in the order of work."""
     point = state.task.point
     knobs = (point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE))
-    places = None
+    places: Sequence[int] = range(len(paragraphs))
     if point.order == SORTED:
         places = sorted_places(longest_sentences(paragraphs, state.task.lengths), point.sort_window)
+    places = [place for place in places if place % point.every == 0]
     todo = calls(
         paragraphs,
         state.workers[0].items_per_call,
@@ -197,9 +201,12 @@ def open_batches(state: Try) -> TextIO:
     return (state.task.out / BATCHES_FILE).open("a", encoding="utf-8")
 
 
-def do_call(call: Call, measured: Measured, workload: Workload, device: Device) -> Done:
+def do_call(
+    call: Call, measured: Measured, workload: Workload, device: Device, recording: Recording | None = None
+) -> Done:
     """Process one call and keep its peaks; return the batch, and its entities with their paragraphs."""
-    batch, result = run_call(call, workload, device)
+    with recording.of_call() if recording else contextlib.nullcontext():
+        batch, result = run_call(call, workload, device)
     _keep_peaks(measured.readings, batch)
     return batch, [row._replace(paragraph=call.items[row.paragraph]) for row in result.entities]
 

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from jobkit.core.records import Outcome
+from jobkit.core.knobs import OFF
 from jobkit.run import mps, pool, process, steps
-from jobkit.run.failure import Stopped, TryFailed
-from jobkit.run.measure import memory, need, nvml
+from jobkit.run.failure import HANG, BatchHung, Stopped
+from jobkit.run.measure import memory, need, nvml, profile
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.paragraphs import Call
+from jobkit.run.pool import PROFILED
 from jobkit.run.record import Measured, Try
 
 HANG_FACTOR = 20
@@ -56,15 +57,14 @@ class Queue:
 
         Raises
         ------
-        TryFailed
-            ``timeout``.
+        BatchHung
+            Its message names the worker.
         """
         limit_s = max(self.hang_s, HANG_FACTOR * self.longest_s)
         for worker, (call, began_s) in self.running.items():
             if now_s - began_s > limit_s:
-                what = f"a batch of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
-                message = f"worker {worker} has not finished {what} (hang_s: {self.hang_s:g})"
-                raise TryFailed(Outcome.TIMEOUT, message)
+                what = f"{HANG} of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
+                raise BatchHung(f"worker {worker} {what} (hang_s: {self.hang_s:g})")
 
 
 def supervise(state: Try, stack: ExitStack) -> None:
@@ -99,7 +99,8 @@ def supervise(state: Try, stack: ExitStack) -> None:
 def _preload(state: Try) -> None:
     """Import the framework, so that the workers can be forked."""
     point = state.task.point
-    reason = steps.preload(point)
+    own_python, _ = profile.launcher(point, state.task.out)
+    reason = f"profile: {point.profile} starts Python itself" if own_python else steps.preload(point)
     state.forked = not reason
     if state.forked:
         state.waited_s += process.age_s() or 0.0
@@ -156,8 +157,13 @@ def _work(state: Try, workers: pool.Pool, todo: Sequence[Call]) -> None:
 
 
 def _end(state: Try, workers: pool.Pool, todo: Sequence[Call]) -> None:
-    """Measure the need of the heaviest batches when their worker is the only one left; end that too."""
-    if state.task.point.device == "cuda":
+    """Measure the need of the heaviest batches when their worker is the only one left; end that too.
+
+    If the point is profiled, write the profile instead.
+    """
+    if state.task.point.profile != OFF:
+        workers.ask({PROFILED: ("write_profile",)})
+    elif state.task.point.device == "cuda":
         batch, call = need.heaviest_call(state.batches, todo)
         workers.end(number for number in workers if number != batch.worker)
         workers.ask({batch.worker: ("measure", batch, call)})

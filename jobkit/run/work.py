@@ -20,7 +20,7 @@ from jobkit.core.layout import ENTITIES_FILE, LENGTHS_FILE, RECORD_FILE, read_po
 from jobkit.core.records import RESULTS, Job, Outcome, Point
 from jobkit.run import process, steps
 from jobkit.run.failure import Signals, Stopped, TryFailed
-from jobkit.run.measure import memory, need, nvml
+from jobkit.run.measure import memory, need, nvml, profile
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.record import ALONE, Task, Try, now, record_of
@@ -131,13 +131,14 @@ def run(task: Task, signals: Signals) -> Outcome:
 
 
 def _run_steps(state: Try, stack: ExitStack) -> None:
-    """Do all that a signal may interrupt: prepare, warm up, work, measure the need."""
+    """Do all that a signal may interrupt: prepare, warm up, work, measure the need or write the profile."""
     point = state.task.point
+    profile.refuse_missing(point)
     if point.device == "cuda":
         # Without persistence mode the driver unloads its state of a GPU that no process uses
         # (https://docs.nvidia.com/deploy/driver-persistence/): not between two readings of its counter.
         stack.enter_context(nvml.nvml())
-    if point.workers * point.gpus > 1 or point.mps == ON:
+    if point.workers * point.gpus > 1 or point.mps == ON or profile.launcher(point, state.task.out)[0]:
         from jobkit.run.supervisor import supervise  # what one process does not need to import
 
         supervise(state, stack)
@@ -159,15 +160,18 @@ def _work_here(state: Try, stack: ExitStack) -> None:
     paragraphs = steps.read_inputs(state)
     device = _prepare(state, stack, workload)
     todo = steps.cut_calls(state, paragraphs)
+    recording = profile.of_point(state.task.point)
     steps.warm_up(measured, workload, device, paragraphs)
     _read_context(state, device)
     steps.warm_up_call(state.task.point, measured, workload, device, todo[0])
     state.ask_sampler("mark")
     with steps.open_batches(state) as stream:
         for call in todo:
-            steps.keep_batch(state, stream, *steps.do_call(call, measured, workload, device))
+            steps.keep_batch(state, stream, *steps.do_call(call, measured, workload, device, recording))
     state.ask_sampler("stop")
-    if device.torch:
+    if recording:
+        recording.write(state.task.out, state.task.try_number)
+    elif device.torch:
         worst = need.heaviest_call(state.batches, todo)
         measured.needs = need.measure_needs(device, need.heaviest(workload, *worst), state.task.point)
 

@@ -12,9 +12,9 @@ from jobkit.core.records import ModelRef, Outcome
 from jobkit.status.standing import Standing
 from tests.cluster.halted import Halted, begun, record
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
-from tests.cluster.test_sweeps import Lab, Wait, tagged_here
+from tests.cluster.test_sweeps import Lab, Wait
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
-from tests.cluster.test_workers import JOB_VARIABLE
+from tests.cluster.test_workers import JOB_VARIABLE, tagged_here
 from tests.support.processes import parent_of, with_variable
 
 

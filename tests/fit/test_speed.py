@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from math import sqrt
+from math import exp, sqrt
+from random import Random
+from statistics import fmean
 
 import pytest
 
@@ -76,6 +78,31 @@ def test_a_difference_within_the_scatter_is_none(
     one: tuple[float, ...], other: tuple[float, ...], told: object
 ) -> None:
     assert fit.differ(speed(*one), speed(*other)) is told
+
+
+def test_a_ratio_has_the_interval_of_welch_for_the_logarithms() -> None:
+    """Relative variances of the means: 0.02^2 / 3 and 0.01^2 / 3, so 2.94 degrees, in whole numbers 2."""
+    found = fit.ratio(speed(196, 200, 204), speed(99, 100, 101))
+    factor = exp(4.302653 * sqrt((0.02**2 + 0.01**2) / 3))
+    assert found.mean == pytest.approx(2)
+    assert [found.low, found.high] == pytest.approx([2 / factor, 2 * factor])
+    inverse = fit.ratio(speed(99, 100, 101), speed(196, 200, 204))
+    assert [inverse.low, inverse.high] == pytest.approx([1 / (2 * factor), factor / 2])
+
+
+def test_a_ratio_of_single_repeats_has_no_interval() -> None:
+    found = fit.ratio(speed(200), speed(100, 101))
+    assert found.mean == pytest.approx(200 / 100.5)
+    assert (found.low, found.high) == (None, None)
+
+
+def test_the_interval_of_a_ratio_holds_as_often_as_it_claims() -> None:
+    """Of 1,000 pairs of three repeats, about 95 in 100 intervals contain the true ratio."""
+    draw = Random(14)  # noqa: S311 - the same pairs each time
+    pairs = [[[draw.gauss(mean, mean / 30) for _ in range(3)] for mean in (100, 300)] for _ in range(1_000)]
+    ratios = [fit.ratio_of(large, small) for small, large in pairs]
+    held = [(ratio.low or 0) <= 3 <= (ratio.high or 0) for ratio in ratios]
+    assert 0.94 < fmean(held) < 0.985, "whole degrees of freedom are on the safe side"
 
 
 def test_time_has_an_interval_for_one_run_to_come() -> None:

@@ -413,3 +413,10 @@ def test_points_that_ran_at_the_same_time_are_said(tmp_path: Path) -> None:
     assert found.points["overlaps"].tolist() == [1, 1, 2, 0]
     (note,) = found.notes
     assert note.startswith("3 of 4 points ran at the same time as another point on host node1: ")
+
+
+def test_a_run_of_profiles_alone_has_no_table(tmp_path: Path) -> None:
+    points = [replace(point, profile="torch") for point in grid([50, 100])]
+    found = collect([whole_run(tmp_path / "run", points)])
+    assert (found.rows, found.profiled, found.exit_code) == ([], 2, 0)
+    assert "profiled, and in no table: p001 (ok), p002 (ok)" in found.notes[0]

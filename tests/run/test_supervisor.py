@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import signal
@@ -21,8 +22,7 @@ from hypothesis import strategies as st
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.measurements import Attribution
-from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record
-from jobkit.planning.sample import sample_text
+from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process, work
 from jobkit.run.failure import CAUGHT_SIGNALS, Signals, TryFailed
 from jobkit.run.measure.energy import in_initial_namespace
@@ -195,7 +195,7 @@ def test_a_worker_that_ends_while_it_loads(
 
 def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None:
     found = tried(tmp_path, replace(PLAIN, hang_s=1), "\n\n".join(["First."] * 5 + [WAIT]))
-    assert (found.outcome, found.provisional) == (Outcome.TIMEOUT, False)
+    assert (found.outcome, found.provisional, found.hung) == (Outcome.TIMEOUT, False, True)
     expected = r"worker [01] has not finished a batch of 1 paragraphs for \d+ s \(hang_s: 1\)"
     assert re.fullmatch(expected, found.message), found.message
     assert len(batches(tmp_path)) == 5
@@ -231,21 +231,11 @@ def test_on_a_full_disk_the_record_is_kept(tmp_path: Path, monkeypatch: pytest.M
         assert 0 < found.summary.items < 2000
 
 
-def test_a_real_tagger_finds_the_same_with_two_workers(tmp_path: Path, tiny_model: ModelRef) -> None:
-    (tmp_path / "model").symlink_to(tiny_model.path)
-    tagger = replace(PLAIN, workload="stanza-ner", model=tiny_model, params={"batch_size": 8}, order="load")
-    assert tried(tmp_path, replace(tagger, workers=1), sample_text(40)).outcome is Outcome.OK
-    alone = (tmp_path / ENTITIES_FILE).read_bytes()
-    files.write_atomically(tmp_path / "point", json_codec.to_json(tagger))
-    found = apart(tmp_path, sample_text(40), "assert not {'torch', 'stanza'} & set(sys.modules)")
-    assert found.outcome is Outcome.OK, found.message
-    assert (tmp_path / ENTITIES_FILE).read_bytes() == alone
-    assert len(alone.splitlines()) > 10
-    assert {"torch", "stanza"} <= set(found.versions)
+def apart(folder: Path, text: str, **env: str) -> Record:
+    """Run one try of the point in a folder by a fresh Python; return its record.
 
-
-def apart(folder: Path, text: str, then: str = "", **env: str) -> Record:
-    """Run one try of the point in a folder by a fresh Python, which then runs a line; return its record."""
+    With several workers that Python must not import torch: it would open the GPU.
+    """
     code = f"""\
         import sys
         from pathlib import Path
@@ -255,7 +245,7 @@ def apart(folder: Path, text: str, then: str = "", **env: str) -> Record:
         folder = Path({str(folder)!r})
         point = json_codec.from_json(Point, (folder / "point").read_text(), where="point")
         tried(folder, point, {text!r})
-        {then}
+        assert point.workers * point.gpus == 1 or "torch" not in sys.modules
     """
     argv = [sys.executable, "-c", textwrap.dedent(code)]
     subprocess.run(argv, env={**os.environ, **env}, check=True, timeout=120)
@@ -292,6 +282,7 @@ def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(
     tmp_path: Path,
     fork: bool,  # noqa: FBT001 - a parameter of pytest
 ) -> None:
+    """The need is measured by the worker of the heaviest batch when the others have ended."""
     found = on_cards(tmp_path, replace(ON_CARDS, fork=fork))
     assert (found.outcome, found.message) == (Outcome.OK, "")
     assert found.forked == fork
@@ -304,6 +295,9 @@ def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(
     assert seen.process_peak_bytes
     assert seen.device_peak_bytes == GIB + seen.process_peak_bytes
     assert seen.process_peak_bytes >= 4 * GIB // 4 + BYTES_PER_LOAD * LOAD
+    assert found.summary
+    assert found.summary.load_max == max(batch.load for batch in batches(tmp_path))
+    assert len(found.needs) == 1, "it would have failed with other processes on the GPU"
 
 
 def test_the_energy_is_that_of_both_gpus_over_the_work(tmp_path: Path) -> None:
@@ -329,14 +323,6 @@ def test_a_gpu_without_a_counter_has_the_integral_of_its_power(tmp_path: Path) -
     assert energy
     assert energy.counter_j is None
     assert energy.joules == pytest.approx(200 * energy.span_s)
-
-
-def test_the_need_is_measured_by_the_worker_of_the_heaviest_batch_when_it_is_alone(tmp_path: Path) -> None:
-    found = on_cards(tmp_path, ON_CARDS)
-    done = batches(tmp_path)
-    assert found.summary
-    assert found.summary.load_max == max(batch.load for batch in done)
-    assert len(found.needs) == 1, "it would have failed with other processes on the GPU"
 
 
 def test_a_signal_while_the_need_is_measured_ends_that_and_not_the_try(tmp_path: Path) -> None:
@@ -378,3 +364,23 @@ def test_a_call_hangs_after_the_larger_of_two_times(longest_s: float, limit_s: f
     with pytest.raises(TryFailed, match=r"worker 3 .* batch of 2 paragraphs for \d+ s") as caught:
         queue.refuse_hang(101.0 + limit_s)
     assert caught.value.outcome is Outcome.TIMEOUT
+
+
+def test_of_several_workers_the_first_is_profiled(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, workload="count", profile="python"))
+    assert (found.outcome, found.point.profile) == (Outcome.OK, "python")
+    text = (tmp_path / "profile.txt").read_text(encoding="utf-8")
+    assert "worker: the first of 2; the calls are its own" in text
+    own = [batch for batch in batches(tmp_path) if batch.worker == 0]
+    assert f"calls: all {len(own)}, " in text
+
+
+def test_scalene_profiles_a_worker_that_it_starts(tmp_path: Path) -> None:
+    pytest.importorskip("scalene")
+    text = "\n\n".join([COUNTED] * 200)
+    found = tried(
+        tmp_path, replace(PLAIN, workload="count", workload_folder=None, profile="scalene", workers=1), text
+    )
+    assert (found.outcome, found.message) == (Outcome.OK, "")
+    assert json.loads((tmp_path / "profile.json").read_text(encoding="utf-8"))["files"]
+    assert "count.py:" in (tmp_path / "profile.txt").read_text(encoding="utf-8")

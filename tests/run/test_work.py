@@ -133,6 +133,18 @@ def test_a_signal_while_it_measures_ends_that_and_not_the_try(
     assert GIB <= card.cap_bytes <= GIB + 1024
 
 
+@pytest.mark.parametrize("order", ["load", "sorted"])
+def test_a_point_may_work_on_a_part_of_the_text(tmp_path: Path, order: str) -> None:
+    record = tried(tmp_path, replace(PLAIN, every=2, order=order))
+    lines = (tmp_path / BATCHES_FILE).read_text().splitlines()
+    batches = [json_codec.from_json(Batch, line, where="batch") for line in lines]
+    chosen = TEXT.split("\n\n")[::2]
+    assert record.summary
+    assert (record.summary.items, record.summary.items_total) == (3, 3)
+    assert sum(batch.characters for batch in batches) == sum(map(len, chosen)) + 2
+    assert all(batch.first_item % 2 == 0 for batch in batches)
+
+
 def test_room_is_taken_for_the_record(tmp_path: Path) -> None:
     work.reserve_disk(tmp_path)
     (path,) = tmp_path.iterdir()
@@ -146,3 +158,25 @@ def test_on_a_full_disk_there_is_none(tmp_path: Path) -> None:
         fill(small)
         with pytest.raises(OSError, match="No space left"):
             work.reserve_disk(small)
+
+
+@pytest.mark.usefixtures("card")
+def test_a_profiled_point_leaves_its_profile_and_measures_no_need(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, profile="python"))
+    assert (found.outcome, found.needs, found.point.profile) == (Outcome.OK, (), "python")
+    text = (tmp_path / "profile.txt").read_text(encoding="utf-8")
+    assert "calls: all 3, " in text
+    assert "tests/workloads/held.py:" in text
+
+
+@pytest.mark.fault
+def test_a_node_without_the_profiler_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAULT: a point is to be profiled with scalene, and the Python of the job does not have it.
+
+    HOW: a real try; Python finds no such package.
+    REPORTED: `environment`, with the package and the Python; the remedy is the command that installs it.
+    LOST: the try. If the job uses the Python that runs jobkit, jobkit refuses before the submission.
+    """
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    found = tried(tmp_path, replace(PLAIN, profile="scalene"))
+    assert (found.outcome, found.message[:17]) == (Outcome.ENVIRONMENT, "profile: scalene,")

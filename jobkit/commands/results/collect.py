@@ -96,7 +96,7 @@ def collect(
 
         figure.check_plot(plot)
     collected = collect_runs(paths)
-    if not collected.rows:
+    if not collected.rows and not collected.profiled:
         notes = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"nothing to collect{notes}", hint=how_to_begin())
     if plot is not None:
