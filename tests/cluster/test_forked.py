@@ -14,7 +14,7 @@ from tests.cluster.halted import Halted, begun, record
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import Lab, Wait
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
-from tests.cluster.test_workers import JOB_VARIABLE, tagged_here
+from tests.cluster.test_workers import JOB_VARIABLE, TEXT, tagged_here
 from tests.support.processes import parent_of, with_variable
 
 
@@ -23,7 +23,13 @@ def test_points_that_share_a_job_import_the_framework_once(
 ) -> None:
     text = (Path(__file__).parents[2] / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
     text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
-    changes = ("resources.memory=4GiB", "resources.cpus=1", "sweep.batch_size=[20, 40]", "pack=2")
+    changes = (
+        "resources.memory=4GiB",
+        "resources.cpus=1",
+        "sweep.batch_size=[20, 40]",
+        "pack=2",
+        f"text={TEXT}",
+    )
     done = lab.sweep(lab.spec(text), "--wait", *(word for change in changes for word in ("--set", change)))
     assert done.returncode == 0, done.stdout + done.stderr
     run = lab.run_dir()
