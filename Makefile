@@ -43,8 +43,9 @@ lint: setup           ## style, types, import layers
 # Modules that compute and do no I/O but read a given file: tests take every branch of them. A new
 # module of the kind belongs here; where one is renamed, make stops and names it.
 PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
-	core/filesystems core/job_files core/json_codec core/records core/units fit/batch_line fit/gpus \
-	fit/ledger fit/lengths fit/memory_line fit/observations fit/largest_batch fit/speed fit/stats \
+	core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
+	fit/gpus fit/ledger fit/lengths fit/memory_line fit/observations fit/overlaps fit/largest_batch \
+	fit/speed fit/stats \
 	outcome/accounting outcome/log_outcome outcome/logs outcome/remedies outcome/timing outcome/trials \
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
 	planning/sample planning/standin/labels report/columns report/old_logs report/recommend/output \

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import Column
 from jobkit.core.units import GIB
-from jobkit.report.tables import Size
+from jobkit.fit.speed import Ratio
+from jobkit.report.tables import INTERVALS, Size
 
 LEGENDS = {
-    "size": "n: points that succeeded; figures are means over them ± standard deviation",
+    "size": "n: points that succeeded; figures are means over them",
+    "interval": "±: half of the 95 % interval of the mean (Student's t)",
+    "single": "of one repeat there is no interval: it cannot show a difference",
     "part": "(n=1): the mean is over that many points, because the others lack this figure",
     "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
+    "times": "95 % interval: of the speed-up; one that contains 1 shows no difference",
     "batch": "batch mean s: seconds of one call",
     "p95": "batch p95 s: 95 in 100 calls take no longer",
     "gpu": "GPU: total is the peak of the whole run; model is CUDA context and weights",
@@ -22,8 +26,10 @@ LEGENDS = {
     "text": "text of padded: share of the padded characters that are text, not filling",
     "load": "load: characters of the largest batch once padded; memory follows it",
 }
-"""A line for each family of columns, shown with its columns; ``part`` if a cell has `PART`."""
-PART = " (n="
+"""A line for each family of columns, shown with its columns or `MARKS`; ``single`` for one point."""
+PART, INTERVAL = " (n=", " ± "
+MARKS = {"part": PART, "interval": INTERVAL}
+"""What the cells contain that a line of `LEGENDS` explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +50,6 @@ class Measure:
         Divides the value into the unit.
     places
         The least decimal places.
-    spread
-        Whether the standard deviation is shown.
     """
 
     name: str
@@ -54,13 +58,12 @@ class Measure:
     rank: int
     scale: float = 1.0
     places: int = 0
-    spread: bool = False
 
 
 MEASURES = (
-    Measure("items_per_s", "speed\nparagr./s", "speed", 0, spread=True),
+    Measure("items_per_s", "speed\nparagr./s", "speed", 0),
     Measure("speedup", "speed-up\nx", "speed", 1, places=2),
-    Measure("work_s", "total\ns", "speed", 1, spread=True),
+    Measure("work_s", "total\ns", "speed", 2),
     Measure("batch_mean_s", "batch\nmean s", "batch", 2),
     Measure("batch_p95_s", "batch\np95 s", "p95", 5),
     Measure("context_bytes", "context\nGiB", "gpu", 7, GIB, 2),
@@ -73,6 +76,7 @@ MEASURES = (
     Measure("load_max", "load\nchars", "load", 8),
 )
 
+SPEEDUP = "speedup"
 CONTEXT, WEIGHTS, MODEL = "context_bytes", "weights_bytes", "model_bytes"
 
 
@@ -96,7 +100,13 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str]) -> list[SizeColumn
     if any(size.outcomes != Outcome.OK for size in sizes):
         columns.append(plain("outcomes", "outcome\n", (size.outcomes for size in sizes)))
     columns.append(plain("inert", "no effect\nof", (size.inert for size in sizes), 2))
-    columns += [_column(measure, sizes) for measure in MEASURES]
+    for measure in MEASURES:
+        columns.append(_column(measure, sizes))
+        if measure.name == SPEEDUP:
+            ends = tuple(_ends(size.times) for size in sizes)
+            columns.append(
+                SizeColumn(name="interval", head="95 %\ninterval", cells=ends, rank=1, family="times")
+            )
     return [column for column in columns if any(column.cells)]
 
 
@@ -108,7 +118,7 @@ def without_repetition(columns: Sequence[SizeColumn]) -> list[SizeColumn]:
 
 def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
     name, scale = measure.name, measure.scale
-    means = [size.speedup if name == "speedup" else size.mean[name] for size in sizes]
+    means = [size.speedup if name == SPEEDUP else size.mean[name] for size in sizes]
     known = [abs(mean / scale) for mean in means if mean]
     # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
     decisive = 10 * max(known, default=100.0) if scale == GIB else min(known, default=1000.0)
@@ -123,10 +133,16 @@ def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
 
 
 def _spread(measure: Measure, size: Size, places: int) -> str:
-    """Return the standard deviation, and over how many points a mean is if fewer than the size's ``n``."""
-    deviation, number = size.sd.get(measure.name), size.counts.get(measure.name, size.n)
-    spread = f" ± {deviation / measure.scale:,.{places}f}" if measure.spread and deviation is not None else ""
+    """Return half the interval, and over how many points a mean is if fewer than the size's ``n``."""
+    half = size.half_width(measure.name) if measure.name in INTERVALS else None
+    number = size.counts.get(measure.name, size.n)
+    spread = "" if half is None else f"{INTERVAL}{half / measure.scale:,.{places}f}"
     return spread if number == size.n else f"{spread}{PART}{number:,})"
+
+
+def _ends(times: Ratio | None) -> str:
+    """Return the ends of the interval of a speed-up."""
+    return "" if times is None or times.low is None else f"{times.low:,.2f}-{times.high:,.2f}"
 
 
 def _plain(value: object) -> str:

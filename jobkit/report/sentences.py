@@ -75,8 +75,18 @@ def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     (_, first), (speedup, best) = well[0], max(well, key=itemgetter(0))
     if best is first:
         return (f"Fastest: {format_setting(best.params)}, the smallest that succeeded.",)
-    than = f"{speedup:.2f} times as fast as {format_setting(first.params)}"
+    than = f"{speedup:.2f} times as fast as {format_setting(first.params)}{_sure(best)}"
+    if best.times and best.times.differs is False:
+        return (f"Fastest: {format_setting(best.params)}, {than}: no difference is shown.",)
     return (f"Fastest: {format_setting(best.params)}, {than}: {100 * (1 - 1 / speedup):.0f} % less time.",)
+
+
+def _sure(size: Size) -> str:
+    """Return the interval of a speed-up in brackets; nothing without one."""
+    times = size.times
+    if times is None or times.low is None:
+        return ""
+    return f" ({times.low:.2f} to {times.high:.2f} with 95 % confidence)"
 
 
 def base_of(sizes: Sequence[Size]) -> str:

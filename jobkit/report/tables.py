@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,10 +16,12 @@ from typing import TYPE_CHECKING
 from jobkit.core.errors import ExitCode
 from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, WORKERS, Value, sort_key
 from jobkit.core.records import Outcome
+from jobkit.core.student import deviation, half_width
 from jobkit.core.units import format_count
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import read_lengths
-from jobkit.fit.speed import Span, overlap_words, overlaps, span
+from jobkit.fit.overlaps import Span, overlap_words, overlaps, span
+from jobkit.fit.speed import Ratio, ratio_of
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import Trial, answers
@@ -38,6 +39,8 @@ LOG_REMARK = (
 )
 _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
 """The columns of a frame that hold no numbers; also ``outcomes``."""
+INTERVALS = ("items_per_s", "work_s")
+"""The measures whose means have a 95 % interval in the table."""
 _OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
 
 
@@ -56,8 +59,9 @@ class Size:
     mean, sd, counts
         By measure, over the points that succeeded and have it: the mean, the standard deviation
         (``None`` for fewer than two) and how many there are.
-    speedup
-        Over the smallest size of the group that succeeded.
+    times
+        How many times as fast as the smallest size of the group that succeeded; that size itself has
+        no interval.
     items_total, effective, inert, gpu_instrument
         Of the first point that has it.
     """
@@ -68,7 +72,7 @@ class Size:
     mean: Mapping[str, float | None]
     sd: Mapping[str, float | None]
     counts: Mapping[str, int]
-    speedup: float | None
+    times: Ratio | None
     items_total: int | None
     effective: str | None
     inert: str | None
@@ -78,6 +82,20 @@ class Size:
     def params(self) -> Mapping[str, Value]:
         """The values of the knobs."""
         return self.first.params
+
+    @property
+    def speedup(self) -> float | None:
+        """The mean of ``times``."""
+        return self.times.mean if self.times else None
+
+    def half_width(self, measure: str) -> float | None:
+        """Return half the 95 % interval of the mean of a measure; ``None`` for fewer than two points."""
+        return half_width(self.sd.get(measure), self.counts.get(measure, 0))
+
+    def ends(self, measure: str) -> tuple[float | None, float | None]:
+        """Return the ends of that interval."""
+        mean, half = self.mean[measure], self.half_width(measure)
+        return (None, None) if mean is None or half is None else (mean - half, mean + half)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,8 +163,10 @@ class Collected:
             yield {name: getattr(row, name) for name in FIXED} | params | places
 
     def size_records(self) -> Iterator[dict[str, object]]:
-        """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means."""
+        """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means, and the ends of intervals all."""
         for size in self.by_size:
+            times = (size.times.low, size.times.high) if size.times else (None, None)
+            ends = {name: size.ends(name) for name in INTERVALS} | {"speedup": times}
             yield {
                 "size": size.first.size,
                 "group": size.first.group,
@@ -156,6 +176,8 @@ class Collected:
                 **{f"{name}_sd": value for name, value in size.sd.items()},
                 **{f"{name}_n": value for name, value in size.counts.items()},
                 "speedup": size.speedup,
+                **{f"{name}_low": low for name, (low, _) in ends.items()},
+                **{f"{name}_high": high for name, (_, high) in ends.items()},
             }
 
     def group_records(self) -> Iterator[dict[str, object]]:
@@ -171,8 +193,9 @@ class Collected:
     def sizes(self) -> pd.DataFrame:
         """The sizes as a frame."""
         spreads = [f"{name}_{what}" for what in ("sd", "n") for name in MEASURES]
+        ends = [f"{name}_{end}" for end in ("low", "high") for name in (*INTERVALS, "speedup")]
         columns = ["size", "group", *self.knobs, *_OF_A_SIZE, "outcomes", "n", *MEASURES, *spreads, "speedup"]
-        return _frame(self.size_records(), columns)
+        return _frame(self.size_records(), [*columns, *ends])
 
     @cached_property
     def groups(self) -> pd.DataFrame:
@@ -309,7 +332,7 @@ def _sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
     for row in rows:
         if row.size is not None:
             repeats.setdefault(row.size, []).append(row)
-    base: dict[int | None, float] = {}
+    base: dict[int | None, list[float]] = {}
 
     def order(same: Sequence[Row]) -> tuple[object, ...]:
         first = same[0]  # fewer workers are smaller, whatever else differs
@@ -319,17 +342,12 @@ def _sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
     return [_size(same, base) for same in sorted(repeats.values(), key=order)]
 
 
-def _size(same: Sequence[Row], base: dict[int | None, float]) -> Size:
-    """Return a size; ``base`` holds the speed of the smallest size by group."""
+def _size(same: Sequence[Row], base: dict[int | None, list[float]]) -> Size:
+    """Return a size; ``base`` holds the speeds of the smallest size by group."""
     well = [row for row in same if row.outcome is Outcome.OK]
     figures = {
         name: [value for row in well if (value := getattr(row, name)) is not None] for name in MEASURES
     }
-    mean = {name: fmean(values) if values else None for name, values in figures.items()}
-    speed = mean["items_per_s"]
-    slowest = base.setdefault(same[0].group, speed) if speed else None
-    for row in well:
-        row.speedup = row.items_per_s / slowest if row.items_per_s and slowest else None
     first = {
         name: next((v for row in same if (v := getattr(row, name)) is not None), None) for name in _OF_A_SIZE
     }
@@ -337,20 +355,23 @@ def _size(same: Sequence[Row], base: dict[int | None, float]) -> Size:
         first=same[0],
         outcomes=_in_words(row.outcome for row in same),
         n=len(well),
-        mean=mean,
-        sd={name: _deviation(values) for name, values in figures.items()},
+        mean={name: fmean(values) if values else None for name, values in figures.items()},
+        sd={name: deviation(values) for name, values in figures.items()},
         counts={name: len(values) for name, values in figures.items()},
-        speedup=speed / slowest if speed and slowest else None,
+        times=_times(well, base),
         **first,
     )
 
 
-def _deviation(values: Sequence[float]) -> float | None:
-    """Return the standard deviation: by hand, for `statistics.stdev` computes with fractions."""
-    if len(values) < 2:  # noqa: PLR2004 - one value has none
+def _times(well: Sequence[Row], base: dict[int | None, list[float]]) -> Ratio | None:
+    """Return how many times as fast as the base the points of a size are, and give each its speed-up."""
+    rates = [row.items_per_s for row in well if row.items_per_s]
+    if not rates:
         return None
-    mean = fmean(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    slowest = base.setdefault(well[0].group, rates)
+    for row in well:
+        row.speedup = row.items_per_s / fmean(slowest) if row.items_per_s else None
+    return Ratio(1.0, None, None) if rates is slowest else ratio_of(rates, slowest)
 
 
 def _in_words(outcomes: Iterable[Outcome | None]) -> str:
