@@ -52,7 +52,7 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 	report/recommend/recommend report/recommend/request report/recommend/types report/rows \
 	report/sentences run/measure/memory schedulers/lint setup/check_node setup/check_site \
 	setup/facts setup/findings setup/init_choice setup/init_files spec/axes spec/checks spec/fields \
-	spec/policy spec/schema spec/site spec/sweep_spec spec/yaml_files status/advice status/progress \
+	spec/policy spec/repeats spec/schema spec/site spec/sweep_spec spec/yaml_files status/advice status/progress \
 	status/retry status/table)
 
 # Folders of which every test starts processes.

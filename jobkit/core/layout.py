@@ -50,6 +50,14 @@ def try_folder(run: Path | str, point_id: str, number: int) -> str:
     return f"{run}/{RESULTS_FOLDER}/{point_id}/{TRY_PREFIX}{number}"
 
 
+_REPEAT = re.compile(r"r[0-9]+$")
+
+
+def repeat_id(point_id: str, repeat: int) -> str:
+    """Return the id of another repeat of a point's setting."""
+    return _REPEAT.sub(f"r{repeat}", point_id)
+
+
 def is_run_folder(path: Path) -> bool:
     """Return whether a folder is a run folder: it lists its points."""
     listed = path / POINTS_FILE

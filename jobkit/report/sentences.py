@@ -160,12 +160,15 @@ def count_lines(collected: Collected) -> str:
 
 def missing_lines(collected: Collected) -> tuple[str, ...]:
     """Return a line for each point that is not in a table: what is known, and what to type."""
-    # Failed points first: those to come need only time. A note names the trials that were conclusive.
+    # Failed points first: those to come need only time. Notes name the trials that were conclusive, and
+    # count the repeats that were not needed.
     points = sorted(
         (
             row
             for row in collected.rows
-            if row.size is None and not (row.trial and row.outcome and answers(row.outcome, trial=True))
+            if row.size is None
+            and not row.unneeded
+            and not (row.trial and row.outcome and answers(row.outcome, trial=True))
         ),
         key=lambda row: row.outcome is None,
     )

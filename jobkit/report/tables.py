@@ -395,6 +395,9 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     disagreements = Counter(row.disagreement for row in rows if row.disagreement)
     for sentence, number in sorted(disagreements.items()):
         yield f"instruments disagree ({format_count(number, 'point')}): {sentence}"
+    if unneeded := sum(row.unneeded for row in rows):
+        repeats = format_count(unneeded, "repeat")
+        yield f"{repeats} skipped: the interval of the setting was short enough (`repeats` in the spec)"
     if shared := sum(bool(row.foreign) for row in rows):
         points = format_count(shared, "point")
         yield f"{points} ran next to other processes on the GPU: distrust speed and memory"

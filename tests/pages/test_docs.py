@@ -100,10 +100,9 @@ def default(model: BaseModel, key: str) -> Any:
 
 def _left_out(model: BaseModel, key: str) -> dict[str, Any]:
     name, _, below = key.partition(".")
-    if not below or getattr(model, name) is not None:
-        return {}
-    kind = get_args(type(model).model_fields[name].annotation)[0]
-    return {name: kind().model_dump(mode="json")}
+    annotation = type(model).model_fields[name].annotation
+    kinds = [kind for kind in get_args(annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return {name: kinds[0]().model_dump(mode="json")} if below and kinds else {}
 
 
 def slugs(path: Path) -> set[str]:
