@@ -28,6 +28,7 @@ RUN_LOCK = ".lock"
 SEARCH_LOCK = ".find.lock"
 DRIVER_LOCK = ".driver.lock"
 FLAGS_FOLDER = "flags"
+BASELINES_FOLDER = "gpus"
 LOGS_FOLDER = "logs"
 PID_FILE = "logs/running.pid"
 

@@ -259,6 +259,9 @@ class Record:
         Swept knobs that did not take effect.
     versions
         Of Python, jobkit, and the frameworks that the workload uses.
+    memory_wait_s
+        Seconds that the try waited for the memory of its GPUs to be back at the baseline, before it
+        opened them; ``None`` without a GPU, or if NVML does not report which GPUs it has.
     load_s, warm_up_s
         Seconds to load the model and to warm up; of several workers the longest.
     needs
@@ -294,6 +297,7 @@ class Record:
     memory: Memory = field(default_factory=Memory)
     sampler: Sampler | None = None
     summary: Summary | None = None
+    memory_wait_s: float | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
     needs: tuple[Need, ...] = ()

@@ -17,7 +17,7 @@ from jobkit.core.errors import ExitCode
 from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, WORKERS, Value, sort_key
 from jobkit.core.records import Outcome
 from jobkit.core.student import deviation, half_width
-from jobkit.core.units import format_count
+from jobkit.core.units import format_count, format_memory
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import read_lengths
 from jobkit.fit.overlaps import Span, overlap_words, overlaps, span
@@ -398,6 +398,15 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     if unneeded := sum(row.unneeded for row in rows):
         repeats = format_count(unneeded, "repeat")
         yield f"{repeats} skipped: the interval of the setting was short enough (`repeats` in the spec)"
+    yield from _shared_gpus(rows)
+
+
+def _shared_gpus(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield what else was on the GPUs of the points."""
+    left = [size for row in rows if row.record and (size := row.record.memory.left_bytes)]
+    if left:
+        points = f"{format_count(len(left), 'point')} began with up to {format_memory(max(left))}"
+        yield f"{points} more in use on the GPU than the run has seen before: distrust the memory figures"
     if shared := sum(bool(row.foreign) for row in rows):
         points = format_count(shared, "point")
         yield f"{points} ran next to other processes on the GPU: distrust speed and memory"

@@ -19,6 +19,7 @@ from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process
 from jobkit.run.failure import Stopped, outcome_of
 from jobkit.run.measure import memory
+from jobkit.run.measure.baseline import Wait
 from jobkit.run.measure.sampler import Peaks, Sampling
 from jobkit.run.workloads.base import Entity, Workload
 
@@ -187,6 +188,7 @@ class Try:
     characters_total: int = 0
     peaks: Peaks | None = None
     sampler: Sampling | None = None
+    waited: Wait = field(default_factory=Wait)
     device_idle_bytes: int | None = None
     cgroup_peak_bytes: int | None = None
 
@@ -218,6 +220,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
             [worker.readings for worker in workers],
             state.peaks,
             device_idle_bytes=state.device_idle_bytes,
+            device_baseline_bytes=state.waited.baseline_bytes,
             cgroup_peak_bytes=state.cgroup_peak_bytes,
         ),
         sampler=_sampler(state.peaks),
@@ -227,6 +230,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
             batches_total=state.batches_total,
             work_s=max(state.ends_s, default=None),
         ),
+        memory_wait_s=state.waited.seconds,
         load_s=_largest(worker.load_s for worker in workers),
         warm_up_s=_largest(worker.warm_up_s for worker in workers),
         needs=next((worker.needs for worker in workers if worker.needs), ()),

@@ -13,11 +13,11 @@ from typing import TextIO
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, SORTED, Value
-from jobkit.core.layout import BATCHES_FILE
+from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
 from jobkit.run.failure import TryFailed
-from jobkit.run.measure import memory, need, nvml
+from jobkit.run.measure import baseline, memory, need, nvml
 from jobkit.run.measure.device import Device, open_device
 from jobkit.run.measure.sampler import rss_bytes
 from jobkit.run.paragraphs import Call, calls, longest_sentences, read_paragraphs, sorted_places
@@ -45,6 +45,17 @@ def read_inputs(state: Try) -> list[str]:
     state.items_total = len(paragraphs)
     state.characters_total = sum(map(len, paragraphs))
     return paragraphs
+
+
+def wait_for_memory(state: Try) -> None:
+    """Wait until the memory of the GPUs of the try is back at the baseline of the run.
+
+    It comes before a process opens a GPU.
+    """
+    point, lengths = state.task.point, state.task.lengths
+    if point.device == "cuda" and lengths:
+        folder = lengths.with_name(BASELINES_FOLDER)
+        state.waited = baseline.wait(folder, nvml.visible_uuids(point.gpus))
 
 
 def open_both(point: Point, measured: Measured) -> tuple[Device, Workload]:

@@ -82,6 +82,7 @@ def _work_here(state: Try, stack: ExitStack) -> None:
 def _prepare(state: Try, stack: ExitStack) -> tuple[Device, Workload]:
     """Open the device, start the sampler, and return the device and the loaded workload."""
     point, [measured] = state.task.point, state.workers
+    steps.wait_for_memory(state)
     # Before this process opens a GPU and is counted on it.
     idle_bytes = {gpu.uuid: gpu.used_bytes for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
     device, workload = steps.open_both(point, measured)
