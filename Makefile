@@ -50,7 +50,7 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
 	planning/sample planning/standin/labels report/columns report/old_logs report/recommend/output \
 	report/recommend/recommend report/recommend/request report/recommend/types report/rows \
-	report/sentences run/measure/memory schedulers/lint setup/check_node setup/check_site \
+	report/sentences report/sizes run/measure/memory schedulers/lint setup/check_node setup/check_site \
 	setup/facts setup/findings setup/init_choice setup/init_files spec/axes spec/checks spec/fields \
 	spec/policy spec/repeats spec/schema spec/site spec/sweep_spec spec/yaml_files status/advice status/progress \
 	status/retry status/table)

@@ -10,7 +10,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.terminal import Column
 from jobkit.core.units import GIB
 from jobkit.fit.speed import Ratio
-from jobkit.report.tables import INTERVALS, Size
+from jobkit.report.sizes import INTERVALS, Size
 
 LEGENDS = {
     "size": "n: points that succeeded; figures are means over them",

@@ -16,7 +16,8 @@ from jobkit.outcome.remedies import remedy
 from jobkit.outcome.trials import answers
 from jobkit.report.estimates import GroupEstimate
 from jobkit.report.rows import LOG, Row
-from jobkit.report.tables import Collected, Size
+from jobkit.report.sizes import Size
+from jobkit.report.tables import Collected
 
 MOST_POINTS = 20
 

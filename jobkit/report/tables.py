@@ -10,22 +10,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, WORKERS, Value, sort_key
-from jobkit.core.records import Outcome
-from jobkit.core.student import deviation, half_width
+from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS
 from jobkit.core.units import format_count, format_memory
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import read_lengths
 from jobkit.fit.overlaps import Span, overlap_words, overlaps, span
-from jobkit.fit.speed import Ratio, ratio_of
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import Trial, answers
 from jobkit.report.rows import FIXED, LOG, MEASURES, SETTING, Row
+from jobkit.report.sizes import INTERVALS, OF_A_SIZE, Size, sizes
 from jobkit.report.sources import read_sources
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
@@ -39,63 +36,6 @@ LOG_REMARK = (
 )
 _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
 """The columns of a frame that hold no numbers; also ``outcomes``."""
-INTERVALS = ("items_per_s", "work_s")
-"""The measures whose means have a 95 % interval in the table."""
-_OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """The repeats of one setting of the knobs within a group.
-
-    Attributes
-    ----------
-    first
-        Its first point.
-    outcomes
-        In words.
-    n
-        How many points succeeded.
-    mean, sd, counts
-        By measure, over the points that succeeded and have it: the mean, the standard deviation
-        (``None`` for fewer than two) and how many there are.
-    times
-        How many times as fast as the smallest size of the group that succeeded; that size itself has
-        no interval.
-    items_total, effective, inert, gpu_instrument
-        Of the first point that has it.
-    """
-
-    first: Row
-    outcomes: str
-    n: int
-    mean: Mapping[str, float | None]
-    sd: Mapping[str, float | None]
-    counts: Mapping[str, int]
-    times: Ratio | None
-    items_total: int | None
-    effective: str | None
-    inert: str | None
-    gpu_instrument: str | None
-
-    @property
-    def params(self) -> Mapping[str, Value]:
-        """The values of the knobs."""
-        return self.first.params
-
-    @property
-    def speedup(self) -> float | None:
-        """The mean of ``times``."""
-        return self.times.mean if self.times else None
-
-    def half_width(self, measure: str) -> float | None:
-        """Return half the 95 % interval of the mean of a measure; ``None`` for fewer than two points."""
-        return half_width(self.sd.get(measure), self.counts.get(measure, 0))
-
-    def ends(self, measure: str) -> tuple[float | None, float | None]:
-        """Return the ends of that interval."""
-        mean, half = self.mean[measure], self.half_width(measure)
-        return (None, None) if mean is None or half is None else (mean - half, mean + half)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +111,7 @@ class Collected:
                 "size": size.first.size,
                 "group": size.first.group,
                 **{knob: size.params.get(knob) for knob in self.knobs},
-                **{name: getattr(size, name) for name in (*_OF_A_SIZE, "outcomes", "n")},
+                **{name: getattr(size, name) for name in (*OF_A_SIZE, "outcomes", "n")},
                 **size.mean,
                 **{f"{name}_sd": value for name, value in size.sd.items()},
                 **{f"{name}_n": value for name, value in size.counts.items()},
@@ -194,7 +134,7 @@ class Collected:
         """The sizes as a frame."""
         spreads = [f"{name}_{what}" for what in ("sd", "n") for name in MEASURES]
         ends = [f"{name}_{end}" for end in ("low", "high") for name in (*INTERVALS, "speedup")]
-        columns = ["size", "group", *self.knobs, *_OF_A_SIZE, "outcomes", "n", *MEASURES, *spreads, "speedup"]
+        columns = ["size", "group", *self.knobs, *OF_A_SIZE, "outcomes", "n", *MEASURES, *spreads, "speedup"]
         return _frame(self.size_records(), [*columns, *ends])
 
     @cached_property
@@ -244,7 +184,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         rows = sources.rows
         knobs = _name_knobs(rows)
         by_group = _number(rows)
-        by_size = _sizes(rows, knobs)
+        by_size = sizes(rows, knobs)
     return Collected(
         rows=rows,
         by_size=by_size,
@@ -324,61 +264,6 @@ def _number(rows: Sequence[Row]) -> list[Row]:
 
 def _span(row: Row) -> Span:
     return span(row.gpu_uuid, row.host, row.started_at, row.ended_at)
-
-
-def _sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
-    """Return the sizes of all groups in order, and give the rows their speed-up."""
-    repeats: dict[int, list[Row]] = {}
-    for row in rows:
-        if row.size is not None:
-            repeats.setdefault(row.size, []).append(row)
-    base: dict[int | None, list[float]] = {}
-
-    def order(same: Sequence[Row]) -> tuple[object, ...]:
-        first = same[0]  # fewer workers are smaller, whatever else differs
-        workers = first.numbers.get(WORKERS, 1)
-        return first.group or 0, workers, *(sort_key(first.params.get(knob)) for knob in knobs)
-
-    return [_size(same, base) for same in sorted(repeats.values(), key=order)]
-
-
-def _size(same: Sequence[Row], base: dict[int | None, list[float]]) -> Size:
-    """Return a size; ``base`` holds the speeds of the smallest size by group."""
-    well = [row for row in same if row.outcome is Outcome.OK]
-    figures = {
-        name: [value for row in well if (value := getattr(row, name)) is not None] for name in MEASURES
-    }
-    first = {
-        name: next((v for row in same if (v := getattr(row, name)) is not None), None) for name in _OF_A_SIZE
-    }
-    return Size(
-        first=same[0],
-        outcomes=_in_words(row.outcome for row in same),
-        n=len(well),
-        mean={name: fmean(values) if values else None for name, values in figures.items()},
-        sd={name: deviation(values) for name, values in figures.items()},
-        counts={name: len(values) for name, values in figures.items()},
-        times=_times(well, base),
-        **first,
-    )
-
-
-def _times(well: Sequence[Row], base: dict[int | None, list[float]]) -> Ratio | None:
-    """Return how many times as fast as the base the points of a size are, and give each its speed-up."""
-    rates = [row.items_per_s for row in well if row.items_per_s]
-    if not rates:
-        return None
-    slowest = base.setdefault(well[0].group, rates)
-    for row in well:
-        row.speedup = row.items_per_s / fmean(slowest) if row.items_per_s else None
-    return Ratio(1.0, None, None) if rates is slowest else ratio_of(rates, slowest)
-
-
-def _in_words(outcomes: Iterable[Outcome | None]) -> str:
-    counts = Counter(map(str, outcomes))
-    if len(counts) == 1:
-        return next(iter(counts))
-    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
 
 
 def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
