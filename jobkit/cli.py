@@ -30,6 +30,7 @@ GROUPS = {
         "cancel": "Cancel the queued and running jobs of a run.",
         "throttle": "Change how many points of a run may run at the same time.",
         "verify": "Run the largest batch that a run predicts, and compare.",
+        "profile": "Run a point once more with a profiler, and print where its time goes.",
     },
     "results": {
         "collect": "Print the scaling table of runs: speed and memory by batch size.",

@@ -36,23 +36,33 @@ class Knob:
         which points are pruned.
     devices
         The devices on which it means something: ``cpu``, ``cuda``.
+    cuda_words
+        Those of its words that mean something on a GPU only.
     """
 
     name: str
     words: tuple[str, ...] = ()
     grows_load: bool = False
     devices: tuple[str, ...] = (CPU, CUDA)
+    cuda_words: tuple[str, ...] = ()
 
     @property
     def expected(self) -> str:
         """Its values in words."""
         return f"one of {', '.join(self.words)}" if self.words else "a whole number above 0"
 
+    def devices_of(self, value: object) -> tuple[str, ...]:
+        """Return the devices on which one of its values means something."""
+        return (CUDA,) if value in self.cuda_words else self.devices
+
 
 WORKERS, THREADS, GPUS, ORDER, WORK_UNIT, MPS = "workers", "threads", "gpus", "order", "work_unit", "mps"
 SORTED = "sorted"
 ORDERS = ("load", "text", SORTED)
 OFF, ON, AUTO = "off", "on", "auto"
+PRECISION = "precision"
+"""The knob of a workload that can compute in several formats of numbers."""
+FP32, TF32, FP16, BF16 = "fp32", "tf32", "fp16", "bf16"
 DEFAULT_WORK_UNIT = 100
 """Paragraphs of one call if the load of a batch is capped."""
 RUN_KNOBS = (
@@ -75,7 +85,8 @@ def declared(knobs: Iterable[Knob | str]) -> tuple[Knob, ...]:
 
 def from_fields(fields: Mapping[str, Any]) -> Knob:
     """Return a knob from its fields, as JSON holds them."""
-    return Knob(**{**fields, "words": tuple(fields["words"]), "devices": tuple(fields["devices"])})
+    tuples = ("words", "devices", "cuda_words")
+    return Knob(**{**fields, **{name: tuple(fields[name]) for name in tuples}})
 
 
 def numbers(params: Mapping[str, Value]) -> dict[str, int]:
@@ -84,7 +95,7 @@ def numbers(params: Mapping[str, Value]) -> dict[str, int]:
 
 
 def sort_key(value: Value | None) -> tuple[float, str]:
-    """Return a key that sorts the values of a knob: numbers, words, then no value."""
+    """Return a key that sorts the values of a knob: numbers, words (fp32 is the first), then no value."""
     if isinstance(value, str):
-        return math.inf, value
+        return math.inf, "" if value == FP32 else value
     return (math.inf, "~") if value is None else (value, "")

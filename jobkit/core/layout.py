@@ -39,6 +39,9 @@ BATCHES_FILE = "batches.jsonl"
 RECORD_FILE = "record.json"
 ENTITIES_FILE = "entities.tsv"
 EXIT_FILE = "exit"
+PROFILE_FILES = {"torch": "trace.json.gz", "python": "profile.pstats", "scalene": "profile.json"}
+"""The file in the folder of a try that each profiler writes for its viewer."""
+PROFILE_TEXT = "profile.txt"
 
 
 def point_folder(run: Path | str, point_id: str) -> str:
@@ -93,6 +96,8 @@ def read_points(run: Path) -> tuple[list[Point], tuple[str, ...]]:
 
 TRIAL_SUFFIX = "-verify"
 """Ends the id of a point that tests a prediction; a number follows if the same batch is tested again."""
+PROFILE_SUFFIX = "-profile-"
+"""Stands before the profiler at the end of the id of a point that profiles another."""
 _TRIAL = re.compile(rf".*{TRIAL_SUFFIX}(-[0-9]+)?")
 
 

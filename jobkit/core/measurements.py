@@ -6,6 +6,7 @@ Standard library only. Bytes and seconds; a value that could not be read is ``No
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 BASELINE_SLACK_BYTES = 16 * 2**20
 """Less than this above the baseline of a GPU is no memory of an earlier try: a CUDA context is larger."""
@@ -145,8 +146,8 @@ class Sampler:
     memory_query
         ``v2`` or ``v1``: the NVML memory call that answered (v1 counts the driver's reserve as used).
     utilisation_mean_percent, power_mean_w, power_max_w
-        Of the GPU, sampled once a second over the batches; of several GPUs the mean utilisation, and the
-        sum of their power.
+        Of the GPU, sampled over the batches once and ten times a second; of several GPUs the mean
+        utilisation, and the sum of their power.
     """
 
     period_s: float | None = None
@@ -155,6 +156,66 @@ class Sampler:
     utilisation_mean_percent: float | None = None
     power_mean_w: float | None = None
     power_max_w: float | None = None
+
+
+class Attribution(StrEnum):
+    """Whose energy the GPUs of a try used, as far as NVML shows it; from the best to the worst."""
+
+    OWN = "own"
+    UNKNOWN = "unknown"
+    NOT_ATTRIBUTABLE = "not attributable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """Energy of all GPUs of the try over the work: from before the first batch to after the last.
+
+    Attributes
+    ----------
+    span_s
+        Seconds between the readings.
+    counter_j
+        Joules by NVML's energy counter; ``None`` if a GPU has none, as before Volta.
+    power_j
+        Joules by the integral of the sampled power.
+    power_samples
+        Number of samples of the power.
+    idle_w
+        Power before a process opened the GPUs; ``None`` if it was not measured.
+    idle_s
+        Seconds over which the idle power was measured; of several GPUs the shortest.
+    attribution
+        Whether all of it was used by this try.
+    reason
+        Why the attribution is not ``own``; else empty.
+    """
+
+    span_s: float
+    counter_j: float | None = None
+    power_j: float | None = None
+    power_samples: int = 0
+    idle_w: float | None = None
+    idle_s: float | None = None
+    attribution: Attribution = Attribution.UNKNOWN
+    reason: str = ""
+
+    @property
+    def joules(self) -> float | None:
+        """The energy by the counter, without one by the sampled power."""
+        return self.power_j if self.counter_j is None else self.counter_j
+
+    @property
+    def power_mean_w(self) -> float | None:
+        """The mean of the sampled power over the span."""
+        return self.power_j / self.span_s if self.power_j is not None and self.span_s > 0 else None
+
+    @property
+    def net_joules(self) -> float | None:
+        """The energy above idle; ``None`` if idle was not measured, or was not idle: more than the work."""
+        if self.joules is None or self.idle_w is None:
+            return None
+        above = self.joules - self.idle_w * self.span_s
+        return above if above > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

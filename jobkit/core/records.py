@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jobkit.core.json_codec import SCHEMA
-from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, Value, numbers
-from jobkit.core.measurements import Gpu, Memory, Need, Sampler, Share, Summary
+from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, PRECISION, Value, numbers
+from jobkit.core.measurements import Energy, Gpu, Memory, Need, Sampler, Share, Summary
 
 
 class Outcome(StrEnum):
@@ -127,6 +127,9 @@ class Point:
     mps
         Whether the workers share each GPU through a daemon of NVIDIA's MPS: ``off``, ``on``, or ``auto``
         (if several workers share a GPU and nothing forbids it).
+    precision
+        The format of numbers in which the workload computes; ``None`` if the workload does not offer a
+        choice (or in a run of an earlier version): then it is the framework's own.
     hang_s
         With several processes, the try ends if a batch takes longer than this and than 20 times the
         longest batch so far.
@@ -137,6 +140,9 @@ class Point:
     trial
         Whether it tests a prediction of memory. A trial is not part of the sweep: no speed and no
         line is derived from it.
+    profile
+        The profiler of its work: ``torch``, ``python`` or ``scalene``; else ``off``. A point with a
+        profiler is not part of the sweep: it is in no table, no mean and no line.
     workload_folder
         The spec's folder, absolute, if the workload is the user's own; ``None`` for a shipped workload.
     """
@@ -159,16 +165,23 @@ class Point:
     workers: int = 1
     gpus: int = 1
     mps: str = OFF
+    precision: str | None = None
     hang_s: int = 60
     load_knobs: tuple[str, ...] = LOAD_KNOBS
     cap_bytes: int | None = None
     trial: bool = False
+    profile: str = OFF
     workload_folder: str | None = None
 
     @property
     def numbers(self) -> Mapping[str, int]:
         """The knobs of ``params`` whose values are whole numbers."""
         return numbers(self.params)
+
+    @property
+    def swept(self) -> bool:
+        """Whether it is part of the sweep: it neither tests a prediction nor is profiled."""
+        return not self.trial and self.profile == OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +272,8 @@ class Record:
         Swept knobs that did not take effect.
     versions
         Of Python, jobkit, and the frameworks that the workload uses.
+    energy
+        Of the GPUs over the work; ``None`` on a CPU, and in records of earlier versions.
     memory_wait_s
         Seconds that the try waited for the memory of its GPUs to be back at the baseline, before it
         opened them; ``None`` without a GPU, or if NVML does not report which GPUs it has.
@@ -290,12 +305,13 @@ class Record:
     host: str
     started_at: str
     ended_at: str
-    effective: Mapping[str, int | None] = field(default_factory=dict)
+    effective: Mapping[str, Value | None] = field(default_factory=dict)
     inert: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     gpu: Gpu | None = None
     memory: Memory = field(default_factory=Memory)
     sampler: Sampler | None = None
+    energy: Energy | None = None
     summary: Summary | None = None
     memory_wait_s: float | None = None
     load_s: float | None = None
@@ -306,3 +322,9 @@ class Record:
     workers: tuple[Share, ...] = ()
     mps: str = OFF
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def precision(self) -> str | None:
+        """The format of numbers in which it computed, as far as the workload reports it."""
+        ran = self.effective.get(PRECISION)
+        return str(ran) if ran else self.point.precision

@@ -147,6 +147,11 @@ def format_count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def format_f1(f1: float) -> str:
+    """Return an F1 with four places, rounded down: only what is 1 reads as 1."""
+    return f"{math.floor(f1 * 10_000) / 10_000:.4f}"
+
+
 def format_list(names: Sequence[str], most: int) -> str:
     """Return the first names, and the number of others: ``p001, p002 and 3 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
@@ -161,6 +166,15 @@ def format_bytes_gib(size_bytes: float, digits: int = 2) -> str:
 def format_memory(size_bytes: float) -> str:
     """Return bytes for a sentence: ``7.08 GiB``, or ``150.0 MiB`` below 1 GiB."""
     return format_bytes_gib(size_bytes) if size_bytes >= GIB else f"{size_bytes / MIB:,.1f} MiB"
+
+
+def format_energy(energy_j: float) -> str:
+    """Return joules in three digits: ``34.1 J``, ``12.3 kJ``, ``7.20 MJ (2.00 kWh)``."""
+    scale, unit = (1e6, "MJ") if abs(energy_j) >= 1e6 else (1e3, "kJ") if abs(energy_j) >= 1e4 else (1.0, "J")  # noqa: PLR2004 - where three digits end
+    kwh = f" ({energy_j / 3.6e6:,.2f} kWh)" if unit == "MJ" else ""
+    value = abs(energy_j / scale)
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2  # noqa: PLR2004 - three digits
+    return f"{energy_j / scale:,.{digits}f} {unit}{kwh}"
 
 
 def format_size(size_bytes: int) -> str:

@@ -30,6 +30,7 @@ MUST_MATCH = (
     "device",
     "number of workers",
     "MPS",
+    "precision",
     "another knob than batch_size",
 )
 """What the records behind one line must share."""
@@ -136,6 +137,7 @@ def _alike(record: Record) -> tuple[object, ...]:
         point.device,
         point.workers,
         record.mps,
+        record.precision,
         others(point.params, record.inert),
     )
 

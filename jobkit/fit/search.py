@@ -17,8 +17,16 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, exclusive_lock
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import BATCH_SIZE, CUDA
-from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, SEARCH_GOAL_FILE, SEARCH_LOCK, TRIALS_FILE, names
+from jobkit.core.knobs import BATCH_SIZE, CUDA, OFF
+from jobkit.core.layout import (
+    POINTS_FILE,
+    RESULTS_FOLDER,
+    SEARCH_GOAL_FILE,
+    SEARCH_LOCK,
+    TRIAL_SUFFIX,
+    TRIALS_FILE,
+    names,
+)
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.fit import ledger
@@ -81,6 +89,7 @@ def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
     return any(
         result.point.index < trial.index
         and result.point.params.get(BATCH_SIZE) == trial.batch_size
+        and result.point.profile == OFF
         and result.verdict.outcome is Outcome.OK
         for result in results
     )
@@ -111,7 +120,7 @@ def foreseen(run_dir: Path, wanted: SearchGoal) -> tuple[Trial, bool]:
         Whether that is final: no point of the sweep is still to come.
     """
     results = read_run(run_dir).points
-    final = all(result.verdict.outcome is not None for result in results if not result.point.trial)
+    final = all(result.verdict.outcome is not None for result in results if result.point.swept)
     return _predicted(run_dir, wanted, results, ()), final
 
 
@@ -144,6 +153,7 @@ def _predicted(
 ) -> Trial:
     """Return the next trial, or why there is none."""
     points = [result.point for result in results]
+    results = [result for result in results if result.point.profile == OFF]
     if why := _not_one_knob(points):
         return Trial(message=why)
     records = [result.record for result in results if result.record]
@@ -246,7 +256,7 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchG
     return replace(
         first,
         index=trial.index,
-        point_id=trials.trial_id(f"{BATCH_SIZE}-{trial.batch_size}", taken),
+        point_id=trials.added_id(f"{BATCH_SIZE}-{trial.batch_size}", TRIAL_SUFFIX, taken),
         params={**first.params, BATCH_SIZE: trial.batch_size},
         repeat=1,
         cap_bytes=cap,

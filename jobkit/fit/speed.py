@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers
+from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers, sort_key
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import TWO_SIDED, deviation, half_width, quantile
 from jobkit.core.units import format_setting
@@ -149,8 +149,12 @@ def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
     return tuple(sorted(settings, key=_size))
 
 
-def _size(speed: Speed) -> tuple[int, int, str]:
-    return speed.size, speed.load or 0, speed.setting
+def _size(speed: Speed) -> tuple[object, ...]:
+    return (
+        speed.size,
+        speed.load or 0,
+        [(name, sort_key(value)) for name, value in sorted(speed.params.items())],
+    )
 
 
 def _speed(params: Mapping[str, Value], records: Sequence[Record]) -> Speed:

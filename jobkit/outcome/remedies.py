@@ -14,6 +14,7 @@ from jobkit.run.failure import (
     NO_GPU_ASSIGNED,
     NO_GPU_REQUESTED,
     NO_MPS,
+    NO_PROFILER,
     OLD_DRIVER,
 )
 
@@ -84,9 +85,18 @@ NO_GPU = {
     NO_GPU_ASSIGNED: (LOOK, Step(RESUME, "once `requests.gpus` in the site file asks for one")),
 }
 """The remedies of `Outcome.NO_GPU` by what its message holds."""
-MPS = (
-    Step(f"{RESUME} --set resources.queue=NAME", "on nodes that can; or `mps: auto` in a new run", Kind.FIX),
-)
+LACKS = {
+    NO_MPS: (
+        Step(
+            f"{RESUME} --set resources.queue=NAME", "on nodes that can; or `mps: auto` in a new run", Kind.FIX
+        ),
+    ),
+    NO_PROFILER: (
+        Step("pip install 'jobkit[profile]'", "in the environment of the job", Kind.FIX),
+        Step(RESUME, "then run it again"),
+    ),
+}
+"""The remedies of `Outcome.ENVIRONMENT` by how its message begins."""
 
 
 def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool = False) -> tuple[Step, ...]:
@@ -124,8 +134,8 @@ def _of_point(command: str) -> str:
 def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:
     if outcome is Outcome.STAGE_OUT and KEPT in message:
         return (FETCH,)
-    if outcome is Outcome.ENVIRONMENT and message.startswith(NO_MPS):
-        return MPS
+    if outcome is Outcome.ENVIRONMENT:
+        return next((steps for words, steps in LACKS.items() if message.startswith(words)), REMEDIES[outcome])
     if outcome is not Outcome.NO_GPU:
         return REMEDIES[outcome]
     if build := CPU_BUILD.search(message):

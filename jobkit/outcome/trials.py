@@ -14,7 +14,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
-from jobkit.core.layout import SEARCH_GOAL_FILE, TRIAL_SUFFIX, TRIALS_FILE, read_points
+from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE, read_points
 from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.units import format_memory
 
@@ -160,18 +160,18 @@ def answers(outcome: str, *, trial: bool) -> bool:
     return outcome in RESULTS or (trial and outcome == Outcome.RAM_OOM)
 
 
-def trial_id(setting: str, taken: Container[str]) -> str:
-    """Return an id for a point that tries a setting, such as ``batch_size-100-verify-2``.
+def added_id(name: str, suffix: str, taken: Container[str]) -> str:
+    """Return an id for a point that is added to a run, such as ``batch_size-100-verify-2``.
 
     Parameters
     ----------
-    setting
-        Such as ``batch_size-100``.
+    name, suffix
+        Such as ``batch_size-100`` and ``-verify``.
     taken
         Ids in use: two points of one id would share their results.
     """
-    names = (f"{setting}{TRIAL_SUFFIX}{f'-{number}' if number > 1 else ''}" for number in count(1))
-    return next(name for name in names if name not in taken)
+    ids = (f"{name}{suffix}{f'-{number}' if number > 1 else ''}" for number in count(1))
+    return next(id_ for id_ in ids if id_ not in taken)
 
 
 def settled_trials(

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, CUT_BY, ORDER, RUN_KNOBS, SORTED, WORK_UNIT, WORKERS, Value
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    CUT_BY,
+    ORDER,
+    PRECISION,
+    RUN_KNOBS,
+    SORTED,
+    WORK_UNIT,
+    WORKERS,
+    Value,
+)
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB, format_bytes_gib, format_memory
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths
@@ -195,7 +205,7 @@ def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
 
 def settings_of(spec: SweepSpec) -> tuple[dict[str, Value], ...]:
     """Return the settings that a spec sweeps, each once, less the knobs that leave the load as it is."""
-    axes, without = spec.sweep, {knob.name for knob in RUN_KNOBS} - {ORDER, WORK_UNIT}
+    axes, without = spec.sweep, {PRECISION, *(knob.name for knob in RUN_KNOBS)} - {ORDER, WORK_UNIT}
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
     bare = [{name: value for name, value in row.items() if name not in without} for row in rows]
     return tuple({tuple(sorted(row.items())): row for row in bare}.values())

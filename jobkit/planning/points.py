@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
     AUTO,
     BATCH_SIZE,
+    BF16,
     CUDA,
     DEFAULT_WORK_UNIT,
+    FP16,
     GPUS,
     LOAD_KNOBS,
     MPS,
     OFF,
     ORDER,
+    PRECISION,
     THREADS,
     WORK_UNIT,
     WORKERS,
+    Knob,
     Value,
     numbers,
 )
 from jobkit.core.records import ModelRef, Point, TextRef
+from jobkit.run.workloads.base import knobs
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Request
 from jobkit.spec.axes import settings
@@ -84,6 +89,7 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     if inputs is None:  # nothing that the spec names has been looked up
         text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
         inputs = Inputs(run_id=spec.name, text=text, model=None, device=spec.device)
+        spec = spec.model_copy(update={PRECISION: offered_precision(spec, knobs(spec.workload) or ())})
     axes = spec.sweep
     if any(isinstance(values, Auto) for values in axes.product.values()):
         raise JobkitError(
@@ -101,15 +107,27 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     )
 
 
+def offered_precision(spec: SweepSpec, knobs: Iterable[Knob]) -> str | None:
+    """Return the precision of a spec; ``None`` if the workload does not offer it."""
+    return next(
+        (spec.precision for knob in knobs if knob.name == PRECISION and spec.precision in knob.words), None
+    )
+
+
 CONTEXT_AS_BATCH = 100
 """A process holds as much GPU memory for its context and the model as for a batch of about this size
 (the full-size model on an H200, docs/benchmarks-gpu.md)."""
 
 
-def _need(point: Point) -> tuple[int, tuple[int, ...]]:
+HALF = {FP16: 0.5, BF16: 0.5}
+"""The share of the memory of a load that a precision of two bytes needs."""
+
+
+def _need(point: Point) -> tuple[float, tuple[int, ...]]:
     """Return a key that sorts points by the device memory that they need, as far as the knobs show it."""
     load = math.prod(point.numbers.get(name, 1) for name in point.load_knobs)
-    return point.workers * (CONTEXT_AS_BATCH + load), tuple(point.numbers.values())
+    load_share = HALF.get(point.precision or "", 1)
+    return point.workers * (CONTEXT_AS_BATCH + load_share * load), tuple(point.numbers.values())
 
 
 def _defaults(spec: SweepSpec) -> dict[str, Value]:
@@ -121,6 +139,7 @@ def _defaults(spec: SweepSpec) -> dict[str, Value]:
         WORK_UNIT: spec.work_unit or DEFAULT_WORK_UNIT,
         ORDER: spec.order,
         MPS: spec.mps,
+        **({PRECISION: spec.precision} if spec.precision else {}),
     }
 
 
@@ -134,6 +153,7 @@ def _filled(rows: Sequence[Mapping[str, Value]], defaults: Mapping[str, Value]) 
 def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Point:
     """Return the first repeat of a setting: a knob of the sweep overrides the key of the same name."""
     given = {**_defaults(spec), **params}
+    precision = given.get(PRECISION)
     counts = numbers(given)
     return Point(
         run_id=inputs.run_id,
@@ -151,10 +171,12 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         allocator=_allocator(spec) if inputs.device == CUDA else None,
         threads=counts[THREADS],
         workers=counts[WORKERS],
+        precision=precision if isinstance(precision, str) else None,
         hang_s=spec.hang_s,
         gpus=max(1, counts[GPUS]) if inputs.device == CUDA else 1,
         mps=str(given[MPS]) if inputs.device == CUDA else OFF,
         load_knobs=inputs.load_knobs,
+        profile=spec.profile,
         workload_folder=inputs.workload_folder,
     )
 

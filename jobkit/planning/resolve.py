@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,17 +12,20 @@ from typing import TypeVar
 
 from jobkit.core import torch_build
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
-from jobkit.core.knobs import CUDA, GPUS, MPS, ON, Knob
+from jobkit.core.knobs import CUDA, GPUS, MPS, ON, PRECISION, Knob
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, TextRef
-from jobkit.core.terminal import Say
+from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_count
+from jobkit.planning.points import offered_precision
 from jobkit.planning.templates import find_template
 from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import Traits, traits
+from jobkit.run.measure.profile import missing
 from jobkit.run.workloads.base import SHIPPED
 from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
+from jobkit.spec.checks import add_precision_fault
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.spec.yaml_files import Document
@@ -126,9 +129,11 @@ def resolve(
         "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
         "site": lookup.site_name,
         "template": lookup.template,
+        "precision": offered_precision(spec, workload.knobs),
     }
     spec = spec.model_copy(update=decided)
     _refuse_other_device(spec, workload.knobs)
+    refuse_missing_profiler(spec, site)
     check(spec, site, workload)
     if build and model:
         from jobkit.planning.models import NOT_BUILT, build_stand_in  # as in `_find_model`
@@ -146,17 +151,27 @@ def resolve(
 
 
 def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
-    """Refuse a knob that means nothing on the device of the points."""
-    rows: list[Mapping[str, object]] = [*spec.sweep.include, spec.sweep.zip, spec.sweep.product]
-    keys = {name: f"sweep.{name}" for row in rows for name in row}
+    """Refuse a knob, or a value of one, that means nothing on the device of the points."""
+    named = {knob.name: knob for knob in knobs}
+    for key, value in _values(spec):
+        knob = named.get(key.removeprefix("sweep."))
+        if knob is None or spec.device in (devices := knob.devices_of(value)):
+            continue
+        what = f"{value} means" if value in knob.cuda_words else "means"
+        message = f"{key}: {what} nothing with device: {spec.device}"
+        raise JobkitError(message, hint=f"leave it out, or set device: {devices[0]}")
+
+
+def _values(spec: SweepSpec) -> Iterator[tuple[str, object]]:
+    """Yield the values of knobs with their keys; of a key at the top level only what asks for a GPU."""
     if spec.gpus:
-        keys[GPUS] = GPUS
+        yield GPUS, spec.gpus
     if spec.mps == ON:
-        keys[MPS] = MPS
-    for knob in knobs:
-        if knob.name in keys and spec.device not in knob.devices:
-            message = f"{keys[knob.name]}: means nothing with device: {spec.device}"
-            raise JobkitError(message, hint=f"leave it out, or set device: {knob.devices[0]}")
+        yield MPS, spec.mps
+    yield PRECISION, spec.precision
+    rows: list[Mapping[str, object]] = [*spec.sweep.include, spec.sweep.zip, spec.sweep.product]
+    for name, values in ((name, values) for row in rows for name, values in row.items()):
+        yield from ((f"sweep.{name}", value) for value in (values if isinstance(values, list) else [values]))
 
 
 @dataclass(slots=True)
@@ -199,9 +214,11 @@ class _Lookup:
 
     def _check_knobs(self, document: Document, workload: str) -> None:
         """Add an error for each knob and each value that the user's workload does not have."""
-        axes = document.data.get("sweep")
-        if self.traits and workload not in SHIPPED and isinstance(axes, dict):
-            knobs = self.traits.knobs
+        if self.traits is None or workload in SHIPPED:
+            return
+        knobs, axes = self.traits.knobs, document.data.get("sweep")
+        add_precision_fault(document, knobs, workload)
+        if isinstance(axes, dict):
             for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
                 document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
@@ -283,11 +300,30 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
     raise JobkitError(f"the sweep requests a GPU, {why}", hint="\n        ".join(ways))
 
 
+def refuse_missing_profiler(spec: SweepSpec, site: Site) -> None:
+    """Refuse to profile if the Python that will run the points is this one and lacks the profiler.
+
+    Raises
+    ------
+    JobkitError
+        With the command that installs it.
+    """
+    if not _another_python(spec, site) and (why := missing(spec.profile)):
+        command = f"{shell_quote(sys.executable)} -m pip install 'jobkit[profile]'"
+        raise JobkitError(f"profile: {why}", hint=f"{command}; the profiler python needs no package")
+
+
+def _another_python(spec: SweepSpec, site: Site) -> bool:
+    """Return whether the points may run another Python than this one."""
+    environment = spec.environment
+    return bool(
+        environment.conda or environment.venv or environment.modules or environment.setup or site.setup
+    )
+
+
 def _wrong_torch(spec: SweepSpec, site: Site) -> str:
     """Return why the Python of the jobs, if it is this one, cannot use a GPU; empty if nothing shows it."""
-    environment = spec.environment
-    another = environment.conda or environment.venv or environment.modules or environment.setup or site.setup
-    why = "" if another else torch_build.cpu_build_problem()
+    why = "" if _another_python(spec, site) else torch_build.cpu_build_problem()
     return f"but its jobs would use {sys.executable}, {why}" if why else ""
 
 

@@ -10,6 +10,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.terminal import Column
 from jobkit.core.units import GIB
 from jobkit.fit.speed import Ratio
+from jobkit.report import energy
 from jobkit.report.sizes import INTERVALS, Size
 
 LEGENDS = {
@@ -24,7 +25,11 @@ LEGENDS = {
     "gpu": "GPU: total is the peak of the whole run; model is CUDA context and weights",
     "ram": "RAM: the most resident memory of the worker",
     "text": "text of padded: share of the padded characters that are text, not filling",
+    "energy": "energy: of the GPU over the work, with its idle power",
+    "net": "net: energy of the GPU over the work, less its idle power",
+    "front": "front: no other setting beats it in both time and energy",
     "load": "load: characters of the largest batch once padded; memory follows it",
+    "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
 """A line for each family of columns, shown with its columns or `MARKS`; ``single`` for one point."""
 PART, INTERVAL = " (n=", " ± "
@@ -50,6 +55,8 @@ class Measure:
         Divides the value into the unit.
     places
         The least decimal places.
+    count
+        Whether it is a count: no decimal places, unless a mean has some.
     """
 
     name: str
@@ -58,12 +65,16 @@ class Measure:
     rank: int
     scale: float = 1.0
     places: int = 0
+    count: bool = False
 
 
 MEASURES = (
     Measure("items_per_s", "speed\nparagr./s", "speed", 0),
     Measure("speedup", "speed-up\nx", "speed", 1, places=2),
     Measure("work_s", "total\ns", "speed", 2),
+    Measure("entities", "entities\nfound", "agreement", 3, count=True),
+    Measure("differ", "entities\ndiffer", "agreement", 0, count=True),
+    Measure("f1", "F1 with\nfp32", "agreement", 1, places=4),
     Measure("batch_mean_s", "batch\nmean s", "batch", 2),
     Measure("batch_p95_s", "batch\np95 s", "p95", 5),
     Measure("context_bytes", "context\nGiB", "gpu", 7, GIB, 2),
@@ -74,6 +85,10 @@ MEASURES = (
     Measure("ram_peak_bytes", "RAM\nGiB", "ram", 0, GIB, 2),
     Measure("padding_efficiency", "text of\npadded %", "text", 6, 0.01),
     Measure("load_max", "load\nchars", "load", 8),
+    Measure("energy_j", "energy\nJ", "energy", 5),
+    Measure("energy_per_1000_j", "energy\nJ/1,000", "energy", 2),
+    Measure("net_energy_j", "net\nJ", "net", 5),
+    Measure("net_energy_per_1000_j", "net\nJ/1,000", "net", 2),
 )
 
 SPEEDUP = "speedup"
@@ -100,13 +115,11 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str]) -> list[SizeColumn
     if any(size.outcomes != Outcome.OK for size in sizes):
         columns.append(plain("outcomes", "outcome\n", (size.outcomes for size in sizes)))
     columns.append(plain("inert", "no effect\nof", (size.inert for size in sizes), 2))
-    for measure in MEASURES:
-        columns.append(_column(measure, sizes))
-        if measure.name == SPEEDUP:
-            ends = tuple(_ends(size.times) for size in sizes)
-            columns.append(
-                SizeColumn(name="interval", head="95 %\ninterval", cells=ends, rank=1, family="times")
-            )
+    hidden = energy.hidden([size.mean for size in sizes])
+    shown = [measure for measure in MEASURES if measure.name not in hidden]
+    columns += [column for measure in shown for column in _columns(measure, sizes)]
+    fronts = ("*" if size.front else "" for size in sizes)
+    columns.append(SizeColumn(name="front", head="front\n", cells=tuple(fronts), rank=2, family="front"))
     return [column for column in columns if any(column.cells)]
 
 
@@ -116,6 +129,15 @@ def without_repetition(columns: Sequence[SizeColumn]) -> list[SizeColumn]:
     return [column for column in columns if column.name != MODEL or not {CONTEXT, WEIGHTS} <= names]
 
 
+def _columns(measure: Measure, sizes: Sequence[Size]) -> list[SizeColumn]:
+    """Return the column of a measure, and of the speed-up its interval."""
+    column = _column(measure, sizes)
+    if measure.name != SPEEDUP:
+        return [column]
+    ends = tuple(_ends(size.times) for size in sizes)
+    return [column, SizeColumn(name="interval", head="95 %\ninterval", cells=ends, rank=1, family="times")]
+
+
 def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
     name, scale = measure.name, measure.scale
     means = [size.speedup if name == SPEEDUP else size.mean[name] for size in sizes]
@@ -123,6 +145,8 @@ def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
     # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
     decisive = 10 * max(known, default=100.0) if scale == GIB else min(known, default=1000.0)
     places = max(measure.places, min(4, 2 - math.floor(math.log10(decisive))))  # three figures, at most 4
+    if measure.count:
+        places = int(any(mean is not None and mean % 1 for mean in means))
     cells = [
         "" if mean is None else f"{mean / scale:,.{places}f}{_spread(measure, size, places)}"
         for size, mean in zip(sizes, means, strict=True)

@@ -10,7 +10,15 @@ from dataclasses import asdict, dataclass
 from jobkit.core.terminal import as_json, fit_columns, for_csv, for_markdown, table, wrap_lines
 from jobkit.report.columns import LEGENDS, MARKS, SizeColumn, size_columns, without_repetition
 from jobkit.report.estimates import GroupEstimate, estimates
-from jobkit.report.sentences import base_of, count_lines, estimate_lines, fastest_line, heading, missing_lines
+from jobkit.report.sentences import (
+    base_of,
+    count_lines,
+    estimate_lines,
+    fastest_line,
+    front_line,
+    heading,
+    missing_lines,
+)
 from jobkit.report.tables import Collected
 
 FORMATS = ("table", "csv", "json", "md")
@@ -102,7 +110,8 @@ def _sections(collected: Collected, per_group: Sequence[GroupEstimate], *, asked
         sizes = [size for size in collected.by_size if size.first.group == number]
         title, *details = heading(group, sizes)
         own = [estimate for estimate in per_group if estimate.group == number]
-        after = [*fastest_line(sizes), *(line for estimate in own for line in estimate_lines(estimate))]
+        after = [*fastest_line(sizes), *front_line(sizes)]
+        after += [line for estimate in own for line in estimate_lines(estimate)]
         if asked and not own:
             after.append("No estimate of the largest batch: these points ran on a CPU.")
         columns = size_columns(sizes, collected.knobs)

@@ -11,6 +11,7 @@ from jobkit.core.layout import repeat_id
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
+from jobkit.fit.energy import attributed, joules
 from jobkit.outcome.results import PointResult
 from jobkit.report.old_logs import LogRun
 
@@ -22,7 +23,7 @@ LOG = "tagger log"
 class Row:
     """A point: what was planned, what was measured, and its place in the tables.
 
-    A value that is not known is ``None``. The fields up to ``foreign``, in this
+    A value that is not known is ``None``. The fields up to ``energy_reason``, in this
     order, are the columns of ``jobkit collect --format csv``.
 
     Attributes
@@ -31,8 +32,16 @@ class Row:
         Of the libraries, and of the driver and CUDA.
     machine
         The host of a point on a CPU, which is what is measured there; of an old log its file.
+    precision
+        What it computed in; ``None`` if the workload offers no choice, and in a run of an earlier version.
     model_bytes
         Context and weights together.
+    entities, differ, f1
+        As in `jobkit.outcome.agreement.Agreement`; ``None`` unless the run sweeps the precision.
+    energy_j, energy_per_1000_j, net_energy_j, net_energy_per_1000_j
+        Of the point and of 1,000 of its items, if the energy is attributable; net is above idle.
+    energy_counter_j, energy_power_j, energy_span_s, idle_w
+        As in `jobkit.core.measurements.Energy`, whoever used it.
     overlaps
         How many other points ran at the same time on the same GPU, or on a CPU on the same host.
     params
@@ -68,6 +77,7 @@ class Row:
     workers: int | None = None
     gpus: int | None = None
     mps: str | None = None
+    precision: str | None = None
     gpu: str | None = None
     gpu_capacity_bytes: int | None = None
     versions: str | None = None
@@ -85,6 +95,13 @@ class Row:
     ram_peak_bytes: int | None = None
     padding_efficiency: float | None = None
     load_max: int | None = None
+    entities: int | None = None
+    differ: int | None = None
+    f1: float | None = None
+    energy_j: float | None = None
+    energy_per_1000_j: float | None = None
+    net_energy_j: float | None = None
+    net_energy_per_1000_j: float | None = None
     items: int | None = None
     items_total: int | None = None
     effective: str | None = None
@@ -97,6 +114,12 @@ class Row:
     gpu_instrument: str | None = None
     disagreement: str | None = None
     foreign: int | None = None
+    energy_counter_j: float | None = None
+    energy_power_j: float | None = None
+    energy_span_s: float | None = None
+    idle_w: float | None = None
+    energy_attribution: str | None = None
+    energy_reason: str | None = None
     params: Mapping[str, Value] = field(default_factory=dict)
     result: PointResult | None = None
     group: int | None = None
@@ -145,6 +168,8 @@ SETTING = FIXED[FIXED.index("workload") : FIXED.index("items_per_s")]
 """What two points must share, apart from the knobs, before a mean over both means anything."""
 MEASURES = FIXED[FIXED.index("items_per_s") : FIXED.index("items")]
 """What is averaged over repeats."""
+AGREEMENT = ("entities", "differ", "f1")
+"""The measures that only a run with several precisions has."""
 
 
 def row_of_point(folder: str, result: PointResult) -> Row:
@@ -174,6 +199,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         threads=point.threads,
         workers=point.workers,
         gpus=point.gpus if point.device == CUDA else None,
+        precision=point.precision,
         host=record.host if record else (exit_.host if exit_ else "") or result.node or None,
         params=point.params,
         result=result,
@@ -198,6 +224,7 @@ def _add_record(row: Row, record: Record) -> None:
     """Add what a record measured."""
     versions = dict(record.versions)
     row.mps = record.mps if row.device == CUDA else None
+    row.precision = record.precision
     if gpu := record.gpu:
         versions |= {"driver": gpu.driver or "unknown", "cuda": gpu.cuda or versions.get("cuda", "unknown")}
         row.gpu, row.gpu_uuid = gpu.name, gpu.uuid
@@ -214,6 +241,21 @@ def _add_record(row: Row, record: Record) -> None:
         row.items_per_s, row.work_s = summary.items_per_s, summary.work_s
         row.batch_mean_s, row.batch_p95_s = summary.batch_mean_s, summary.batch_p95_s
         row.padding_efficiency, row.load_max = summary.padding_efficiency, summary.load_max
+
+
+def add_energy(row: Row) -> None:
+    """Add the energy of a point whose ``overlaps`` are known."""
+    record = row.record
+    if record is None or record.energy is None:
+        return
+    energy = record.energy
+    row.energy_counter_j, row.energy_power_j = energy.counter_j, energy.power_j
+    row.energy_span_s, row.idle_w = energy.span_s, energy.idle_w
+    row.energy_attribution, row.energy_reason = attributed(energy, row.overlaps)
+    row.energy_j, row.net_energy_j = joules(record, row.overlaps)
+    if row.items:
+        row.energy_per_1000_j = None if row.energy_j is None else 1000 * row.energy_j / row.items
+        row.net_energy_per_1000_j = None if row.net_energy_j is None else 1000 * row.net_energy_j / row.items
 
 
 def _add_memory(row: Row, memory: Memory) -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from operator import itemgetter
 from pathlib import PurePath
 
-from jobkit.core.knobs import GPUS, MPS, OFF, ORDER, THREADS, WORKERS
+from jobkit.core.knobs import FP32, GPUS, MPS, OFF, ORDER, PRECISION, THREADS, WORKERS
 from jobkit.core.terminal import NoWrap, shell_quote
-from jobkit.core.units import GIB, format_bytes_gib, format_count, format_memory, format_setting
+from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
 from jobkit.fit.batch_line import BatchLine, Estimate
 from jobkit.fit.largest_batch import Prediction
 from jobkit.outcome.remedies import remedy
@@ -20,6 +20,7 @@ from jobkit.report.sizes import Size
 from jobkit.report.tables import Collected
 
 MOST_POINTS = 20
+MOST_ON_FRONT = 8
 
 
 ORDERS = {
@@ -53,6 +54,8 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
     shared += (
         [f"MPS: {group.sharing}"] if group.sharing not in {None, OFF} and MPS not in group.params else []
     )
+    if group.precision not in {None, FP32} and PRECISION not in group.params:
+        shared.append(f"precision: {group.precision}")
     lines.append(f"{', '.join(shared)}{allocator}".removeprefix(", "))
     if group.versions:
         lines.append(group.versions)
@@ -77,9 +80,21 @@ def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     if best is first:
         return (f"Fastest: {format_setting(best.params)}, the smallest that succeeded.",)
     than = f"{speedup:.2f} times as fast as {format_setting(first.params)}{_sure(best)}"
-    if best.times and best.times.differs is False:
-        return (f"Fastest: {format_setting(best.params)}, {than}: no difference is shown.",)
-    return (f"Fastest: {format_setting(best.params)}, {than}: {100 * (1 - 1 / speedup):.0f} % less time.",)
+    real = best.times is None or best.times.differs is not False
+    result = f"{100 * (1 - 1 / speedup):.0f} % less time" if real else "no difference is shown"
+    line = f"Fastest: {format_setting(best.params)}, {than}: {result}."
+    return (f"{line} Its entities differ from those of fp32." if best.mean["differ"] else line,)
+
+
+def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:
+    """Return the sentence on time and energy, if there are two sizes to compare."""
+    best = [format_setting(size.params) for size in sizes if size.front]
+    if not best:
+        return ()
+    if len(best) == 1:
+        return (f"Time and energy: no other setting beats {best[0]} in either.",)
+    names = format_list([f"({name})" for name in best], MOST_ON_FRONT)
+    return (f"Time and energy: no other setting beats one of these in both: {names}.",)
 
 
 def _sure(size: Size) -> str:

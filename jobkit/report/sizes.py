@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from statistics import fmean
 
 from jobkit.core.knobs import WORKERS, Value, sort_key
 from jobkit.core.records import Outcome
 from jobkit.core.student import deviation, half_width
 from jobkit.fit.speed import Ratio, ratio_of
+from jobkit.report import energy
 from jobkit.report.rows import MEASURES, Row
 
 INTERVALS = ("items_per_s", "work_s")
@@ -37,6 +39,8 @@ class Size:
     times
         How many times as fast as the smallest size of the group that succeeded; that size itself has
         no interval.
+    front
+        Whether no other size of the group beats it in both time and energy; ``None`` if not known.
     items_total, effective, inert, gpu_instrument
         Of the first point that has it.
     """
@@ -48,6 +52,7 @@ class Size:
     sd: Mapping[str, float | None]
     counts: Mapping[str, int]
     times: Ratio | None
+    front: bool | None = None
     items_total: int | None
     effective: str | None
     inert: str | None
@@ -86,7 +91,14 @@ def sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
         workers = first.numbers.get(WORKERS, 1)
         return first.group or 0, workers, *(sort_key(first.params.get(knob)) for knob in knobs)
 
-    return [_size(same, base) for same in sorted(repeats.values(), key=order)]
+    found = [_size(same, base) for same in sorted(repeats.values(), key=order)]
+    groups = [list(same) for _, same in groupby(found, key=lambda size: size.first.group)]
+    fronts = (energy.front([size.mean for size in same]) for same in groups)
+    return list(map(_on_front, found, chain.from_iterable(fronts)))
+
+
+def _on_front(size: Size, front: bool | None) -> Size:  # noqa: FBT001 - of map
+    return size if front is None else replace(size, front=front)
 
 
 def _size(same: Sequence[Row], base: dict[int | None, list[float]]) -> Size:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
+from jobkit.core.knobs import FP32, OFF, PRECISION
 from jobkit.core.layout import SEARCH_GOAL_FILE, is_run_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
+from jobkit.core.units import format_count, format_f1
 from jobkit.outcome.accounting import Accounts, read_accounts
+from jobkit.outcome.agreement import NOT_COMPARED, Agreement, agreements, sweeps_precision
 from jobkit.outcome.driver_lock import is_held, last_driver
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import PointResult, each_point, runs_below
@@ -27,11 +30,15 @@ LOG_LIMIT_BYTES = 16 * 2**20
 
 @dataclass(slots=True)
 class Sources:
-    """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes."""
+    """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes.
+
+    ``profiled`` is the number of points that are profiled, so that they are no rows.
+    """
 
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     trials: dict[str, list[Trial]] = field(default_factory=dict)
+    profiled: int = 0
 
 
 def read_sources(paths: Sequence[Path]) -> Sources:
@@ -57,6 +64,7 @@ def read_sources(paths: Sequence[Path]) -> Sources:
         sources.rows += source.rows
         sources.notes += source.notes
         sources.trials |= source.trials
+        sources.profiled += source.profiled
     return sources
 
 
@@ -86,7 +94,8 @@ def _read_run(path: Path) -> Sources:
     rows, waiting = [], []
     also: list[str] = []
     alone: list[str] = []
-    for result in each_point(path, notes):
+    profiled: list[str] = []
+    for result in _not_profiled(each_point(path, notes), profiled):
         rows.append(row_of_point(str(path), result))
         if result.point.trial and not result.tries:
             waiting.append(result.point)
@@ -96,13 +105,57 @@ def _read_run(path: Path) -> Sources:
     outcomes = {row.index: row.outcome for row in rows}
     settled = settled_trials(trials(path), outcomes, never_began(path, waiting))
     tried = describe_trials(settled)
+    notes += [f"{path}: {line}" for line in _add_agreement(rows)]
     if not tried and (path / SEARCH_GOAL_FILE).is_file():
         tried = ("the largest batch has not been tested yet: its job is to come, or its log has the reason",)
     if also:
         notes.append(f"{path}: also run by hand, which no figure includes: {_some(also)}")
     if alone:
         notes.append(f"{path}: run only by hand, so that try counts until another try begins: {_some(alone)}")
-    return Sources(rows, [*notes, *(f"{path}: {line}" for line in tried)], {str(path): settled})
+    if profiled:
+        shown = f"jobkit profile {shell_path(path)} POINT prints it"
+        notes.append(f"{path}: profiled, and in no table: {_some(profiled)}; {shown}")
+    notes += [f"{path}: {line}" for line in tried]
+    return Sources(rows, notes, {str(path): settled}, len(profiled))
+
+
+def _not_profiled(results: Iterable[PointResult], profiled: list[str]) -> Iterator[PointResult]:
+    """Yield the points that are not profiled; add the others, in words, to ``profiled``."""
+    for result in results:
+        if result.point.profile == OFF:
+            yield result
+        else:
+            profiled.append(f"{result.point.point_id} ({result.verdict.outcome or 'to come'})")
+
+
+def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:
+    """Add to the rows of a run how their entities agree with those of fp32; yield what that means.
+
+    Nothing is added, and nothing yielded, unless the run sweeps the precision.
+    """
+    if not sweeps_precision(row.params for row in rows):
+        return
+    found = agreements([row.result for row in rows if row.result])
+    worst: dict[str, Agreement] = {}
+    for row in rows:
+        if agreement := found.get(row.index):
+            row.entities, row.differ, row.f1 = agreement.entities, agreement.differ, agreement.f1
+            name = str(row.params[PRECISION])
+            worst[name] = min(agreement, worst.get(name, agreement), key=lambda compared: compared.f1)
+    if not found:
+        yield NOT_COMPARED
+    yield from (_differences(name, agreement) for name, agreement in worst.items() if name != FP32)
+
+
+def _differences(precision: str, worst: Agreement) -> str:
+    """Return how the entities of a precision agree with those of fp32, by its point that agrees least."""
+    if not worst.differ:
+        return f"precision {precision} found the entities of fp32, {worst.entities:,} in all"
+    counts = f"{format_count(worst.differ, 'entity', 'entities')} of precision {precision}"
+    return (
+        f"{counts} or of fp32 are not in the other (F1 {format_f1(worst.f1)}): F1 is the agreement with fp32 "
+        "and not with the truth, so compare with annotated text before you use it"
+    )
 
 
 def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS
+from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS
 from jobkit.core.units import format_count, format_memory
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import read_lengths
@@ -21,7 +21,8 @@ from jobkit.fit.overlaps import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import Trial, answers
-from jobkit.report.rows import FIXED, LOG, MEASURES, SETTING, Row
+from jobkit.report import energy
+from jobkit.report.rows import AGREEMENT, FIXED, LOG, MEASURES, SETTING, Row, add_energy
 from jobkit.report.sizes import INTERVALS, OF_A_SIZE, Size, sizes
 from jobkit.report.sources import read_sources
 from jobkit.schedulers.registry import SCHEDULERS
@@ -58,6 +59,8 @@ class Collected:
         Files skipped and why, and what a reader must know of the rows.
     trials
         By run folder the predictions that were tried, with their outcomes.
+    profiled
+        How many points are profiled: they are no rows.
     """
 
     rows: Sequence[Row]
@@ -66,6 +69,7 @@ class Collected:
     knobs: tuple[str, ...]
     notes: tuple[str, ...]
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    profiled: int = 0
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property
@@ -81,14 +85,29 @@ class Collected:
     @property
     def exit_code(self) -> int:
         """The exit code of `jobkit collect`: 2 nothing, 5 while points are to come, then 4 or 0."""
-        if not self.rows:
+        if not self.rows and not self.profiled:
             return ExitCode.USAGE
         return exit_code(failed=self.failed > 0, to_come=self.to_come > 0)
 
     @property
     def point_columns(self) -> list[str]:
         """The names of the columns of points."""
-        return [*FIXED, *self._own_knobs, "group", "size", "speedup"]
+        return [*self._fixed, *self._own_knobs, "group", "size", "speedup"]
+
+    @property
+    def _absent(self) -> frozenset[str]:
+        """The measures that these runs cannot have."""
+        return frozenset() if any(row.f1 is not None for row in self.rows) else frozenset(AGREEMENT)
+
+    @property
+    def _fixed(self) -> list[str]:
+        """The columns that every point has."""
+        return [name for name in FIXED if name not in self._absent]
+
+    @property
+    def _measures(self) -> list[str]:
+        """The measures that these runs can have."""
+        return [name for name in MEASURES if name not in self._absent]
 
     @property
     def _own_knobs(self) -> list[str]:
@@ -97,13 +116,15 @@ class Collected:
 
     def point_records(self) -> Iterator[dict[str, object]]:
         """Yield the points by column."""
+        own, fixed = self._own_knobs, self._fixed
         for row in self.rows:
-            params = {knob: row.params.get(knob) for knob in self._own_knobs}
+            params = {knob: row.params.get(knob) for knob in own}
             places = {"group": row.group, "size": row.size, "speedup": row.speedup}
-            yield {name: getattr(row, name) for name in FIXED} | params | places
+            yield {name: getattr(row, name) for name in fixed} | params | places
 
     def size_records(self) -> Iterator[dict[str, object]]:
         """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means, and the ends of intervals all."""
+        measures = self._measures
         for size in self.by_size:
             times = (size.times.low, size.times.high) if size.times else (None, None)
             ends = {name: size.ends(name) for name in INTERVALS} | {"speedup": times}
@@ -112,10 +133,11 @@ class Collected:
                 "group": size.first.group,
                 **{knob: size.params.get(knob) for knob in self.knobs},
                 **{name: getattr(size, name) for name in (*OF_A_SIZE, "outcomes", "n")},
-                **size.mean,
-                **{f"{name}_sd": value for name, value in size.sd.items()},
-                **{f"{name}_n": value for name, value in size.counts.items()},
+                **{name: size.mean[name] for name in measures},
+                **{f"{name}_sd": size.sd[name] for name in measures},
+                **{f"{name}_n": size.counts[name] for name in measures},
                 "speedup": size.speedup,
+                "front": size.front,
                 **{f"{name}_low": low for name, (low, _) in ends.items()},
                 **{f"{name}_high": high for name, (_, high) in ends.items()},
             }
@@ -132,10 +154,12 @@ class Collected:
     @cached_property
     def sizes(self) -> pd.DataFrame:
         """The sizes as a frame."""
-        spreads = [f"{name}_{what}" for what in ("sd", "n") for name in MEASURES]
-        ends = [f"{name}_{end}" for end in ("low", "high") for name in (*INTERVALS, "speedup")]
-        columns = ["size", "group", *self.knobs, *OF_A_SIZE, "outcomes", "n", *MEASURES, *spreads, "speedup"]
-        return _frame(self.size_records(), [*columns, *ends])
+        measures = self._measures
+        spreads = [f"{name}_{what}" for what in ("sd", "n") for name in measures]
+        columns = ["size", "group", *self.knobs, *OF_A_SIZE, "outcomes", "n", *measures, *spreads]
+        columns += ["speedup", "front"]
+        columns += [f"{name}_{end}" for end in ("low", "high") for name in (*INTERVALS, "speedup")]
+        return _frame(self.size_records(), columns)
 
     @cached_property
     def groups(self) -> pd.DataFrame:
@@ -192,6 +216,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         knobs=knobs,
         notes=(*sources.notes, *_remarks(rows, by_group)),
         trials=sources.trials,
+        profiled=sources.profiled,
     )
 
 
@@ -233,7 +258,8 @@ def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]
 def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
     """Return the names of the knob columns: a workload's knob named like another column gets a prefix."""
     names = sorted(dict.fromkeys(name for row in rows for name in row.params), key=lambda n: n != BATCH_SIZE)
-    taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"} - {k.name for k in RUN_KNOBS}
+    taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"}
+    taken -= {PRECISION, *(knob.name for knob in RUN_KNOBS)}
     columns = {name: f"knob_{name}" if name in taken else name for name in names}
     for row in rows:
         row.params = {columns[name]: row.params[name] for name in names if name in row.params}
@@ -251,6 +277,7 @@ def _number(rows: Sequence[Row]) -> list[Row]:
     firsts: list[Row] = []
     for row, number in zip(rows, overlaps([_span(row) for row in rows]), strict=True):
         row.overlaps = number
+        add_energy(row)
         setting = row.fixed
         if row.trial:
             row.group = groups.get(setting)
@@ -297,3 +324,4 @@ def _shared_gpus(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{points} ran next to other processes on the GPU: distrust speed and memory"
     if words := overlap_words([_span(row) for row in rows], [row.overlaps for row in rows]):
         yield words
+    yield from energy.remarks(rows)

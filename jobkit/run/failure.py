@@ -38,7 +38,8 @@ OLD_DRIVER = "cannot use the driver"
 """Parts of the messages of `Outcome.NO_GPU`; `outcome.remedies` chooses the remedy by them."""
 
 NO_MPS = "mps: on, but"
-"""The beginning of a message of `Outcome.ENVIRONMENT`."""
+NO_PROFILER = "profile:"
+"""The beginnings of two messages of `Outcome.ENVIRONMENT`."""
 
 _STOPPED = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
 """Outcome by signal: the walltime warning, an unexplained kill -9; every other is ``cancelled``."""

@@ -152,9 +152,11 @@ def check_repeats(repeats: Iterable[Record], until: Until) -> EarlyExit | None:
 def other_repeats(run: Path, point: Point, most: int) -> Iterator[Record]:
     """Yield the record of each other repeat of a point's setting that succeeded; none by hand counts.
 
-    Nothing is yielded for a point that was skipped before: only a person submits it again.
+    Nothing is yielded for a trial and for a point that is only profiled, and for a point that was skipped
+    before: only a person submits it again.
     """
-    if any(_skipped(home) for home in _tries(run, point.point_id)):
+    is_repeat = point.point_id.endswith(f"r{point.repeat}")
+    if not is_repeat or any(_skipped(home) for home in _tries(run, point.point_id)):
         return
     for repeat in range(1, most + 1):
         homes = _tries(run, layout.repeat_id(point.point_id, repeat)) if repeat != point.repeat else ()
@@ -203,7 +205,11 @@ def _ran_out(failed: FailedTry, gpu: Gpu) -> bool:
 
 def _needs_more(point: Point, than: Point) -> bool:
     """Return whether a point surely needs more: no load knob smaller, no fewer workers, the rest equal."""
-    if point.cap_bytes != than.cap_bytes or point.params.keys() != than.params.keys():
+    if (
+        point.profile != than.profile
+        or point.cap_bytes != than.cap_bytes
+        or point.params.keys() != than.params.keys()
+    ):
         return False
     names = {WORKERS, *point.load_knobs} & point.numbers.keys()
     alike = all(point.params[name] == than.params[name] for name in point.params.keys() - names)
@@ -257,7 +263,7 @@ def main() -> int:
     uuid = nvml.visible_uuid(None) if prune and point.device == "cuda" else None
     gpu = nvml.read_gpu(uuid, os.getpid()) if uuid else None
     early = check_still_needed(point, failed, gpu, prune=prune, stop_after=arguments.stop_after)
-    if not early and arguments.share and not point.trial:
+    if not early and arguments.share:
         until = Until(arguments.share, *arguments.repeats)
         early = check_repeats(other_repeats(arguments.run, point, until.most), until)
     if early:

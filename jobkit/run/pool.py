@@ -13,13 +13,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from jobkit.core.knobs import OFF
 from jobkit.core.records import Outcome, Point
 from jobkit.run import process
 from jobkit.run.failure import TryFailed
+from jobkit.run.measure import profile
 from jobkit.run.measure.nvml import VISIBLE_VARIABLE
 from jobkit.run.measure.sampler import process_tree
 from jobkit.run.mps import Daemon
@@ -30,6 +33,8 @@ TICK_S = 1.0
 END_S = 10.0
 """The time that a worker has to end, by itself or when it is killed."""
 
+PROFILED = 0
+"""The number of the worker that is profiled, if the point is."""
 LATE_S = 0.5
 """The time by which the end of a daemon may be seen later than what it leads to."""
 
@@ -53,15 +58,18 @@ class Pool:
 
     def start(self, number: int, task: Task) -> None:
         """Start a worker."""
+        if number != PROFILED:
+            task = replace(task, point=replace(task.point, profile=OFF))
+        before, more = profile.launcher(task.point, task.out)
         ours, theirs = Pipe()
-        argv = [sys.executable, "-m", "jobkit.run.worker", str(theirs.fileno()), str(os.getpid())]
+        module = ["-m", "jobkit.run.worker", str(theirs.fileno()), str(os.getpid())]
         with theirs, process.signals_blocked():  # so no process is lost by a signal
             self._connections[number] = ours
             self._processes[number] = subprocess.Popen(  # noqa: S603 - our own module, an argv list
-                argv,
+                [sys.executable, *before, *module],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env=self._environment(number, task.point),
+                env=self._environment(number, task.point) | more,
             )
         self._send(number, task)
 

@@ -14,6 +14,7 @@ RECORDED_VARIABLES = (
     "CUDA_MODULE_LOADING",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
+    "NVIDIA_TF32_OVERRIDE",
     "OMP_NUM_THREADS",
     "OMP_WAIT_POLICY",
     "HOSTNAME",  # the scheduler's name for the node, which may differ from the node's own

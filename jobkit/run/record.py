@@ -6,20 +6,21 @@ import math
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
 from jobkit.core import measurements
-from jobkit.core.knobs import OFF
+from jobkit.core.knobs import OFF, Value
 from jobkit.core.measurements import Share, Summary
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process
 from jobkit.run.failure import Stopped, outcome_of
 from jobkit.run.measure import memory
 from jobkit.run.measure.baseline import Wait
+from jobkit.run.measure.energy import Reading, idle_power
 from jobkit.run.measure.sampler import Peaks, Sampling
 from jobkit.run.workloads.base import Entity, Workload
 
@@ -121,6 +122,8 @@ class Measured:
     ----------
     code
         The folder of the user's own code; ``None`` with a shipped workload.
+    opening
+        The energy counters of idle GPUs just before this process opens its own, by UUID.
     reserved_bytes
         What torch's allocator held after the warm-up.
     effective, versions, failed_load
@@ -129,13 +132,14 @@ class Measured:
 
     readings: memory.Readings = field(default_factory=memory.Readings)
     code: str | None = None
+    opening: Mapping[str, Reading] = field(default_factory=dict)
     gpu: measurements.Gpu | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
     items_per_call: int = 0
     reserved_bytes: int | None = None
     needs: tuple[measurements.Need, ...] = ()
-    effective: Mapping[str, int | None] = field(default_factory=dict)
+    effective: Mapping[str, Value | None] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     failed_load: int | None = None
 
@@ -173,6 +177,8 @@ class Try:
         As in `Record`.
     ends_s
         With several workers, the end of each batch, in seconds since all began to work.
+    idle
+        The energy counters of idle GPUs before a worker prepares to open one, by UUID.
     """
 
     task: Task
@@ -189,8 +195,13 @@ class Try:
     peaks: Peaks | None = None
     sampler: Sampling | None = None
     waited: Wait = field(default_factory=Wait)
+    idle: Mapping[str, Reading] = field(default_factory=dict)
     device_idle_bytes: int | None = None
     cgroup_peak_bytes: int | None = None
+
+    def ask_sampler(self, word: str) -> Peaks | None:
+        """Return the sampler's answer; ``None`` if there is no sampler, or it has died."""
+        return self.sampler.ask(word) if self.sampler else None
 
 
 def record_of(state: Try, error: BaseException | None) -> Record:
@@ -224,6 +235,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
             cgroup_peak_bytes=state.cgroup_peak_bytes,
         ),
         sampler=_sampler(state.peaks),
+        energy=_energy(state),
         summary=summarise(
             state.batches,
             items_total=state.items_total,
@@ -249,10 +261,15 @@ def _largest(values: Iterable[T | None]) -> T | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _effective(workers: Sequence[Measured]) -> dict[str, int | None]:
-    """Return the largest value of each knob over the workers."""
+def _effective(workers: Sequence[Measured]) -> dict[str, Value | None]:
+    """Return the largest value of each knob over the workers; of a knob of words all that they report."""
     knobs = dict.fromkeys(knob for worker in workers for knob in worker.effective)
-    return {knob: _largest(worker.effective.get(knob) for worker in workers) for knob in knobs}
+    return {knob: _of_all([worker.effective.get(knob) for worker in workers]) for knob in knobs}
+
+
+def _of_all(values: Sequence[Value | None]) -> Value | None:
+    words = dict.fromkeys(value for value in values if isinstance(value, str))
+    return ", ".join(words) if words else _largest(value for value in values if isinstance(value, int))
 
 
 def shares(state: Try) -> tuple[Share, ...]:
@@ -289,15 +306,26 @@ def _retries(batches: Sequence[Batch]) -> int | None:
 def _sampler(peaks: Peaks | None) -> measurements.Sampler | None:
     if peaks is None:
         return None
-    utilisation, power = peaks.utilisation_percent, peaks.power_w
+    utilisation = peaks.utilisation_percent
     return measurements.Sampler(
         period_s=peaks.period_s,
         samples=peaks.samples,
         memory_query=peaks.memory_query,
         utilisation_mean_percent=sum(utilisation) / len(utilisation) if utilisation else None,
-        power_mean_w=sum(power) / len(power) if power else None,
-        power_max_w=max(power, default=None),
+        power_mean_w=peaks.energy.power_mean_w if peaks.energy else None,
+        power_max_w=peaks.power_max_w,
     )
+
+
+def _energy(state: Try) -> measurements.Energy | None:
+    """Return the energy of the work, with the idle power of its GPUs if that was measured."""
+    energy = state.peaks.energy if state.peaks else None
+    uuids = {worker.gpu.uuid for worker in state.workers if worker.gpu}
+    idle = idle_power(uuids, state.idle, (worker.opening for worker in state.workers))
+    if energy is None or idle is None:
+        return energy
+    idle_w, idle_s = idle
+    return replace(energy, idle_w=idle_w, idle_s=idle_s)
 
 
 def _own_versions() -> dict[str, str]:

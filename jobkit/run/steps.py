@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import resource
@@ -12,13 +13,14 @@ from typing import TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, SORTED, Value
+from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, PRECISION, SORTED, Value
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
 from jobkit.run.failure import TryFailed
-from jobkit.run.measure import baseline, memory, need, nvml
-from jobkit.run.measure.device import Device, open_device
+from jobkit.run.measure import baseline, energy, memory, need, nvml
+from jobkit.run.measure.device import Device, import_torch, open_device
+from jobkit.run.measure.profile import Recording
 from jobkit.run.measure.sampler import rss_bytes
 from jobkit.run.paragraphs import Call, calls, longest_sentences, read_paragraphs, sorted_places
 from jobkit.run.record import Done, Measured, Task, Try
@@ -61,6 +63,10 @@ def wait_for_memory(state: Try) -> None:
 def open_both(point: Point, measured: Measured) -> tuple[Device, Workload]:
     """Return the open device and the workload, which is not loaded yet."""
     workload = _open_workload(point, measured)
+    if point.device == "cuda":
+        if workload.NEEDS_MODEL:
+            import_torch()  # seconds in which the GPU is idle
+        measured.opening = energy.idle_readings()
     device = open_device(point.device) if workload.NEEDS_MODEL else Device(point.device)
     if point.device == "cuda":
         measured.gpu = _read_gpu(nvml.visible_uuid(device.cuda_uuid))
@@ -129,6 +135,8 @@ def settings_of(point: Point) -> dict[str, Value]:
     settings = dict(point.params)
     if point.order == SORTED:
         settings[ORDER] = SORTED
+    if point.precision:
+        settings.setdefault(PRECISION, point.precision)
     if PADDED_CHARS in settings:
         settings["paragraphs_per_call"] = point.work_unit
     return settings
@@ -160,9 +168,12 @@ def open_batches(state: Try) -> TextIO:
     return (state.task.out / BATCHES_FILE).open("a", encoding="utf-8")
 
 
-def do_call(call: Call, measured: Measured, workload: Workload, device: Device) -> Done:
+def do_call(
+    call: Call, measured: Measured, workload: Workload, device: Device, recording: Recording | None = None
+) -> Done:
     """Process one call and keep its peaks; return the batch, and its entities with their paragraphs."""
-    batch, result = run_call(call, workload, device)
+    with recording.of_call() if recording else contextlib.nullcontext():
+        batch, result = run_call(call, workload, device)
     _keep_peaks(measured.readings, batch)
     return batch, [row._replace(paragraph=call.items[row.paragraph]) for row in result.entities]
 

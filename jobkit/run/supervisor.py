@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from jobkit.core.knobs import OFF
 from jobkit.core.records import Outcome
 from jobkit.run import mps, pool, steps
 from jobkit.run.failure import Stopped, TryFailed
-from jobkit.run.measure import memory, need, nvml
+from jobkit.run.measure import energy, memory, need, nvml
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.paragraphs import Call
+from jobkit.run.pool import PROFILED
 from jobkit.run.record import Measured, Try
 
 HANG_FACTOR = 20
@@ -70,6 +72,7 @@ def supervise(state: Try, stack: ExitStack) -> None:
     paragraphs = steps.read_inputs(state)
     steps.wait_for_memory(state)
     gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
+    state.idle = energy.idle_readings() if gpus else {}
     daemon = mps.start_if_wanted(state, stack, gpus.values())
     workers = stack.enter_context(pool.started(state, daemon))
     workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
@@ -82,8 +85,9 @@ def supervise(state: Try, stack: ExitStack) -> None:
     if daemon:
         state.mps = daemon.check_clients(workers.pids)
     workers.ask({number: ("keep_context", size) for number, size in _contexts(state.workers, idle_bytes)})
-    state.sampler.ask("mark")
+    state.ask_sampler("mark")
     _work(state, workers, todo)
+    state.ask_sampler("stop")
     with contextlib.suppress(
         Stopped
     ):  # a signal ends the measurement and not the try, whose batches are done
@@ -138,8 +142,13 @@ def _work(state: Try, workers: pool.Pool, todo: Sequence[Call]) -> None:
 
 
 def _end(state: Try, workers: pool.Pool, todo: Sequence[Call]) -> None:
-    """Measure the need of the heaviest batches when their worker is the only one left; end that too."""
-    if state.task.point.device == "cuda":
+    """Measure the need of the heaviest batches when their worker is the only one left; end that too.
+
+    If the point is profiled, write the profile instead.
+    """
+    if state.task.point.profile != OFF:
+        workers.ask({PROFILED: ("write_profile",)})
+    elif state.task.point.device == "cuda":
         batch, call = need.heaviest_call(state.batches, todo)
         workers.end(number for number in workers if number != batch.worker)
         workers.ask({batch.worker: ("measure", batch, call)})

@@ -15,7 +15,7 @@ from jobkit.core.records import Outcome
 from jobkit.run import process, steps
 from jobkit.run.entities import write_entities
 from jobkit.run.failure import Signals, Stopped, TryFailed
-from jobkit.run.measure import memory, need, nvml
+from jobkit.run.measure import energy, memory, need, nvml, profile
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.record import ALONE, Task, Try, now, record_of
@@ -37,7 +37,7 @@ def run(task: Task, signals: Signals) -> Outcome:
                 _run_steps(state, stack)
         except (Exception, Stopped) as caught:  # noqa: BLE001 - the record reports what it was
             error = caught
-        state.peaks = state.sampler.ask("peaks") if state.sampler else None
+        state.peaks = state.ask_sampler("peaks")
         state.cgroup_peak_bytes = process.cgroup_peak()
     if error and not isinstance(error, TryFailed | Stopped):
         with contextlib.suppress(OSError):  # the log may be on a full disk
@@ -46,9 +46,14 @@ def run(task: Task, signals: Signals) -> Outcome:
 
 
 def _run_steps(state: Try, stack: ExitStack) -> None:
-    """Do all that a signal may interrupt: prepare, warm up, work, measure the need."""
+    """Do all that a signal may interrupt: prepare, warm up, work, measure the need or write the profile."""
     point = state.task.point
-    if point.workers * point.gpus > 1 or point.mps == ON:
+    profile.refuse_missing(point)
+    if point.device == "cuda":
+        # Without persistence mode the driver unloads its state of a GPU that no process uses
+        # (https://docs.nvidia.com/deploy/driver-persistence/): not between two readings of its counter.
+        stack.enter_context(nvml.nvml())
+    if point.workers * point.gpus > 1 or point.mps == ON or profile.launcher(point, state.task.out)[0]:
         from jobkit.run.supervisor import supervise  # what one process does not need to import
 
         supervise(state, stack)
@@ -68,13 +73,18 @@ def _work_here(state: Try, stack: ExitStack) -> None:
     paragraphs = steps.read_inputs(state)
     device, workload = _prepare(state, stack)
     todo = steps.cut_calls(state, paragraphs)
+    recording = profile.of_point(state.task.point)
     steps.warm_up(measured, workload, device, paragraphs)
     _read_context(state, device)
     steps.warm_up_call(state.task.point, measured, workload, device, todo[0])
+    state.ask_sampler("mark")
     with steps.open_batches(state) as stream:
         for call in todo:
-            steps.keep_batch(state, stream, *steps.do_call(call, measured, workload, device))
-    if device.torch:
+            steps.keep_batch(state, stream, *steps.do_call(call, measured, workload, device, recording))
+    state.ask_sampler("stop")
+    if recording:
+        recording.write(state.task.out, state.task.try_number)
+    elif device.torch:
         worst = need.heaviest_call(state.batches, todo)
         measured.needs = need.measure_needs(device, need.heaviest(workload, *worst), state.task.point)
 
@@ -85,6 +95,7 @@ def _prepare(state: Try, stack: ExitStack) -> tuple[Device, Workload]:
     steps.wait_for_memory(state)
     # Before this process opens a GPU and is counted on it.
     idle_bytes = {gpu.uuid: gpu.used_bytes for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
+    state.idle = energy.idle_readings() if point.device == "cuda" else {}
     device, workload = steps.open_both(point, measured)
     uuids = [measured.gpu.uuid] if measured.gpu else []
     state.sampler = stack.enter_context(sampling(uuids))
@@ -99,7 +110,7 @@ def _read_context(state: Try, device: Device) -> None:
 
     It is read after the warm-up because kernels are loaded when they are first used (74 MiB on an H200).
     """
-    peaks = state.sampler.ask("mark") if state.sampler else None
+    peaks = state.ask_sampler("peaks")
     reserved = device.peaks()[1]
     total = memory.process_peak(peaks, state.device_idle_bytes)
     if total is not None and reserved is not None:

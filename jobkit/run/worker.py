@@ -16,8 +16,9 @@ from multiprocessing.connection import Connection
 from jobkit.core.records import Batch
 from jobkit.run import process, steps
 from jobkit.run.failure import TryFailed, outcome_of
-from jobkit.run.measure import need
+from jobkit.run.measure import need, profile
 from jobkit.run.measure.device import Device
+from jobkit.run.measure.profile import Recording
 from jobkit.run.paragraphs import Call
 from jobkit.run.record import Done, Measured, Report, Task
 from jobkit.run.workloads.base import Workload
@@ -44,6 +45,7 @@ class Worker:
         self._device: Device
         self._workload: Workload
         self._loaded = self._worked = False
+        self._recording: Recording | None = None
 
     def report(self, step: str, arguments: Sequence[object]) -> Report:
         """Do a step; return what it did, all that is measured so far, and the failure if it failed."""
@@ -79,6 +81,7 @@ class Worker:
         """Load the workload."""
         steps.load(self._task, self._measured, self._workload, self._device)
         self._loaded = True
+        self._recording = profile.of_point(self._task.point)
 
     def warm_up(self, paragraphs: Sequence[str], call: Call | None) -> None:
         """Warm up with the first paragraphs of the text and the likely first call, if there is one."""
@@ -93,7 +96,7 @@ class Worker:
 
     def work(self, call: Call) -> Done:
         """Process a call."""
-        done = steps.do_call(call, self._measured, self._workload, self._device)
+        done = steps.do_call(call, self._measured, self._workload, self._device, self._recording)
         self._worked = True
         return done
 
@@ -101,6 +104,11 @@ class Worker:
         """Measure the need of the heaviest batches, which this worker did."""
         heavy = need.heaviest(self._workload, batch, call)
         self._measured.needs = need.measure_needs(self._device, heavy, self._task.point)
+
+    def write_profile(self) -> None:
+        """Write the profile of the calls so far."""
+        if self._recording:
+            self._recording.write(self._task.out, self._task.try_number)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from jobkit.core.knobs import AUTO, BATCH_SIZE, RUN_KNOBS, Knob, Value
+from jobkit.core.knobs import AUTO, BATCH_SIZE, BF16, FP16, PRECISION, RUN_KNOBS, TF32, Knob, Value
 from jobkit.core.terminal import suggest
-from jobkit.run.workloads.base import knobs
+from jobkit.run.workloads.base import knobs, offered_by
 
 Loc = tuple[int | str, ...]
 NO_KNOBS = ("zip", "include", "exclude")
@@ -94,8 +94,36 @@ def name_faults(axes: Mapping[str, Any], known: Sequence[Knob], owner: str = "")
     holds = f": the KNOBS of {owner} holds {own or 'nothing'}"
     for loc, _ in _places(axes):
         if loc[-1] not in names:
-            more = holds if owner else suggest(str(loc[-1]), names)
+            more = holds if owner else _instead(str(loc[-1]), names)
             yield loc, f"sweep.{'.'.join(map(str, loc))}: no such knob{more}"
+
+
+def _instead(name: str, names: Sequence[str]) -> str:
+    """Return the end of a message about a knob that a shipped workload lacks: what there is instead."""
+    if others := offered_by(name):
+        return f" of this workload; {' and '.join(others)} has it"
+    close = suggest(name, names)
+    return close if close.startswith("; did you") else f", of no shipped workload{close}"
+
+
+def precision_fault(value: object, known: Sequence[Knob], owner: str) -> str:
+    """Return why a workload does not offer the precision that a spec names; empty if it does.
+
+    Parameters
+    ----------
+    value
+        As raw YAML gives it. The default is no fault: a workload without the knob ignores it.
+    known
+        The knobs of the workload.
+    owner
+        The workload, as the spec names it.
+    """
+    words = next((knob.words for knob in known if knob.name == PRECISION), ())
+    if not isinstance(value, str) or value not in {TF32, FP16, BF16} - {*words}:
+        return ""
+    if words:
+        return f"precision: {value!r}: {owner} offers {', '.join(words)}"
+    return f"precision: {value!r}: {owner} offers no choice; {' and '.join(offered_by(PRECISION))} does"
 
 
 def value_faults(axes: Mapping[str, Any], known: Sequence[Knob]) -> Iterator[tuple[Loc, str]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, PADDED_CHARS
+from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, PADDED_CHARS, PRECISION, Knob
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
-from jobkit.run.workloads.base import SHIPPED
+from jobkit.run.workloads.base import SHIPPED, knobs
 from jobkit.schedulers.registry import own_option
-from jobkit.spec.axes import Loc, axis_faults, knob_values
+from jobkit.spec.axes import Loc, axis_faults, knob_values, precision_fault
 from jobkit.spec.repeats import ENOUGH, Repeats
 from jobkit.spec.yaml_files import Document
 
@@ -91,6 +92,19 @@ def check_axes(document: Document) -> None:
         document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
 
+def check_precision(document: Document) -> None:
+    """Add a fault for a precision that a shipped workload does not offer."""
+    workload = document.data.get("workload", "stanza-ner")
+    if isinstance(workload, str) and (known := knobs(workload)) is not None:
+        add_precision_fault(document, known, workload)
+
+
+def add_precision_fault(document: Document, known: Sequence[Knob], workload: str) -> None:
+    """Add a fault if a workload with these knobs does not offer the precision of a spec."""
+    if what := precision_fault(document.data.get(PRECISION), known, workload):
+        document.faults.append(document.fault((PRECISION,), what))
+
+
 def check_find_max(document: Document) -> None:
     """Add a fault if ``find_max`` is given with a sweep that varies anything but the batch size."""
     axes = document.data.get("sweep")
@@ -129,6 +143,7 @@ CHECKS = (
     check_workload,
     check_environment,
     check_options,
+    check_precision,
     check_find_max,
 )
 """All of them, in the order in which they are asked."""

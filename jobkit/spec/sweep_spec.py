@@ -205,6 +205,8 @@ class SweepSpec(_Part):
         GPUs of a point, each with as many workers; ``null`` for ``resources.gpus``.
     mps
         Whether workers share a GPU through NVIDIA's MPS; ``auto``: if they can.
+    precision
+        The format of numbers in which the workload computes; ``null`` leaves the framework as it is.
     hang_s
         With several workers, a batch that takes longer than this, and than 20 times the longest batch
         so far, ends the try as ``timeout``.
@@ -232,6 +234,8 @@ class SweepSpec(_Part):
         What is done about each outcome: what is pruned, stopped, and run again.
     find_max
         Find the largest batch by running it, after the sweep; ``null`` for not.
+    profile
+        The profiler that records where the time of each point goes; such a point is in no table.
     """
 
     MEANT: ClassVar = {
@@ -253,6 +257,7 @@ class SweepSpec(_Part):
     threads: fields.Positive | None = None
     gpus: fields.Positive | None = None
     mps: Literal["off", "on", "auto"] = "off"
+    precision: Literal["fp32", "tf32", "fp16", "bf16"] | None = "fp32"
     hang_s: fields.Positive = 60
     sweep: Axes = Axes()
     repeats: RepeatsOrNumber = 3
@@ -265,6 +270,7 @@ class SweepSpec(_Part):
     pack: fields.Positive = 1
     policy: Policy = Policy()
     find_max: FindMax | None = None
+    profile: Literal["off", "torch", "python", "scalene"] = "off"
 
     def as_yaml(self) -> str:
         """Return the spec as YAML with every default written out."""

@@ -20,6 +20,7 @@ OF_ITS_OWN = {
     "--only": "what is written, or which points run again",
     "--format": "of collect alone",
     "--scheduler": "init reads no spec",
+    "--wait": "profile prints no table",
     "--gpu-memory": "one kind of value; its use depends on the command",
 }
 DEFAULTS_DIFFER = {"--size": "tiny is built quickly; a spec that names no size means full"}

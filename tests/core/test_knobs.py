@@ -21,11 +21,20 @@ def test_a_name_alone_declares_whole_numbers() -> None:
 
 
 def test_a_knob_passes_through_json() -> None:
-    for knob in RUN_KNOBS:
+    for knob in (*RUN_KNOBS, Knob(name="pinned", words=("off", "on"), cuda_words=("on",))):
         listed = {
             name: list(value) if isinstance(value, tuple) else value for name, value in asdict(knob).items()
         }
         assert from_fields(listed) == knob
+
+
+def test_a_word_may_mean_something_on_a_gpu_only() -> None:
+    knob = Knob(name="pinned", words=("off", "on"), cuda_words=("on",))
+    assert (knob.devices_of("off"), knob.devices_of("on")) == (("cpu", "cuda"), ("cuda",))
+
+
+def test_fp32_is_the_first_of_the_precisions() -> None:
+    assert sorted(["tf32", "bf16", "fp32", "fp16"], key=sort_key) == ["fp32", "bf16", "fp16", "tf32"]
 
 
 @given(settings)

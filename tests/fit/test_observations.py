@@ -187,6 +187,7 @@ CHANGES: dict[str, Callable[[Record], Record]] = {
     "model": lambda one: in_its_point(one, model=replace(MODEL, fingerprint="other")),
     "workload": lambda one: in_its_point(one, workload="mine:Own"),
     "device": lambda one: in_its_point(one, device="cpu"),
+    "precision": lambda one: replace(one, effective={**one.effective, "precision": "tf32"}),
 }
 """Each changes one thing of a record."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.files import read_lines, write_atomically
+from jobkit.core.files import append_line, read_lines, write_atomically
 from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import LENGTHS_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE
@@ -417,3 +417,12 @@ def test_a_trial_that_was_killed_before_it_began_is_not_being_tried(tmp_path: Pa
     assert note.endswith(f"{run} {point.point_id} runs it")
     write_submitted(run, "slurm", "79", first=point.index, last=point.index, round=2)
     assert "is being tested" in str(read_sources([run]).notes), "resumed"
+
+
+def test_a_profile_is_no_evidence(tmp_path: Path) -> None:
+    plain, more = run_of(tmp_path / "plain"), run_of(tmp_path / "more")
+    profiled = replace(points_of(more)[0], index=6, point_id="batch_size-1-profile", profile="torch")
+    append_line(more / POINTS_FILE, to_json(profiled))
+    write_record(more, replace(measured(profiled), memory=Memory(maxrss_bytes=GIB)))
+    expected, found = planned(plain), planned(more)
+    assert (found.params, found.index) == (expected.params, 7)

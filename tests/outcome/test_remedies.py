@@ -237,6 +237,11 @@ def test_a_node_without_mps_is_no_reason_for_another_environment() -> None:
     assert len(remedy(Outcome.ENVIRONMENT, "no module", run="R", point=3)) > 1
 
 
+def test_a_node_without_a_profiler_lacks_a_package() -> None:
+    install, again = remedy(Outcome.ENVIRONMENT, f"{failure.NO_PROFILER} no", run="R", point=3)
+    assert (install.command, again.command) == ("pip install 'jobkit[profile]'", "jobkit resume R")
+
+
 def test_every_outcome_has_a_remedy_that_is_tried() -> None:
     """Fail for a new outcome, until it is in the table and in a test of this module."""
     cluster = {*HAPPENS, Outcome.TIMEOUT, Outcome.QUEUE_ERROR, Outcome.PRUNED}

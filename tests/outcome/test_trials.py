@@ -14,11 +14,11 @@ from jobkit.outcome.trials import (
     ALLOCATOR,
     PROCESS,
     Trial,
+    added_id,
     answers,
     describe_trials,
     memory_of,
     settled_trials,
-    trial_id,
     trials,
 )
 from tests.support.builders import point, write_points
@@ -137,9 +137,9 @@ def test_out_of_memory_is_an_answer_to_a_trial() -> None:
 
 
 def test_a_batch_that_is_tried_again_has_an_id_of_its_own() -> None:
-    first = trial_id("batch_size-9", set())
-    second = trial_id("batch_size-9", {first})
-    third = trial_id("batch_size-9", {first, second})
+    first = added_id("batch_size-9", "-verify", set())
+    second = added_id("batch_size-9", "-verify", {first})
+    third = added_id("batch_size-9", "-verify", {first, second})
     assert [first, second, third] == [f"batch_size-9-verify{more}" for more in ("", "-2", "-3")]
 
 

@@ -275,6 +275,7 @@ def test_every_exit_code_is_told() -> None:
         ("Need", (measurements.Need,)),
         ("Share", (measurements.Share,)),
         ("Sampler", (measurements.Sampler,)),
+        ("Energy in the record", (measurements.Energy,)),
         ("Summary", (measurements.Summary,)),
     ],
 )
@@ -292,7 +293,7 @@ def test_the_lines_of_the_exit_file_are_told() -> None:
 def test_every_column_of_the_table_is_told() -> None:
     told = named(section(page("what-is-measured.md"), "The table"))
     heads = {column.head.replace("\n", " ") for column in columns.MEASURES}
-    assert set(told) == heads | {"batch_size", "n", "outcome", "no effect of", "95 % interval"}
+    assert set(told) == heads | {"batch_size", "n", "outcome", "no effect of", "front", "95 % interval"}
 
 
 def test_every_column_of_csv_is_told() -> None:

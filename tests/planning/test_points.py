@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import Knob
 from jobkit.core.records import Point, TextRef
-from jobkit.planning.points import Inputs, group_points, plan
+from jobkit.planning.points import Inputs, group_points, offered_precision, plan
+from jobkit.run.workloads.stanza_precision import KNOB
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -52,6 +54,40 @@ def test_points_stand_in_ascending_need_of_device_memory() -> None:
     need = [(point.workers, point.numbers["batch_size"]) for point in points[::2]]
     assert need == [(1, 1), (1, 32), (16, 1), (16, 32)], "sixteen contexts are more than a batch of 32"
     assert [point.order for point in points[:2]] == ["text", "load"], "words keep their order"
+
+
+def test_a_load_of_16_bits_needs_half_and_a_point_knows_its_precision() -> None:
+    sweep = {"batch_size": [1000, 600], "precision": ["fp32", "bf16"]}
+    points = planned(sweep=sweep, repeats=1)
+    need = [(point.numbers["batch_size"], point.precision) for point in points]
+    assert need == [(600, "bf16"), (1000, "bf16"), (600, "fp32"), (1000, "fp32")]
+    assert planned(repeats=1)[0].precision == "fp32"
+    assert planned(repeats=1, precision=None)[0].precision is None
+
+
+def test_a_setting_that_names_no_precision_has_that_of_the_key() -> None:
+    sweep = {"include": [{"batch_size": 1}, {"batch_size": 1, "precision": "fp16"}]}
+    points = planned(sweep=sweep, repeats=1, precision="bf16")
+    assert {(point.params["precision"], point.precision) for point in points} == {
+        ("bf16",) * 2,
+        ("fp16",) * 2,
+    }
+
+
+def test_a_workload_without_a_choice_has_no_precision() -> None:
+    spec = SweepSpec(name="t")
+    assert (offered_precision(spec, [KNOB]), offered_precision(spec, [])) == ("fp32", None)
+    assert offered_precision(spec, [Knob(name="precision", words=("bf16",))]) is None
+    assert offered_precision(SweepSpec(name="t", precision=None), [KNOB]) is None
+    assert [plan(SweepSpec(name="t", workload=name))[0].precision for name in ("stanza-ner", "count")] == [
+        "fp32",
+        None,
+    ]
+
+
+def test_a_knob_of_numbers_with_that_name_is_no_precision() -> None:
+    (point,) = planned(sweep={"precision": [16]}, repeats=1, precision=None, workload="own:Own")
+    assert (point.params, point.precision) == ({"precision": 16}, None)
 
 
 def test_a_knob_overrides_the_key_of_the_same_name() -> None:

@@ -11,7 +11,16 @@ from jobkit.report.columns import LEGENDS, MEASURES, SizeColumn, size_columns, w
 from jobkit.report.output import render
 from jobkit.report.sizes import Size
 from jobkit.report.tables import collect
-from tests.support.builders import grid, record, write_points, write_record, write_records
+from jobkit.run.workloads.base import Entity
+from tests.support.builders import (
+    grid,
+    of_precision,
+    record,
+    write_points,
+    write_record,
+    write_records,
+    write_tagged,
+)
 
 
 def sizes(run: Path, inert: tuple[str, ...] = ()) -> Sequence[Size]:
@@ -32,6 +41,17 @@ def test_a_knob_without_effect_is_named_beside_its_size(tmp_path: Path) -> None:
 
 def test_every_column_has_a_legend() -> None:
     assert {measure.family for measure in MEASURES} <= LEGENDS.keys()
+
+
+def test_a_count_has_decimal_places_only_if_a_mean_has_some(tmp_path: Path) -> None:
+    entity = Entity(0, "Bath", "PLACE", 0, 4)
+    points = [of_precision(n, p, repeat=r) for n, p, r in ((1, "fp32", 1), (2, "bf16", 1), (3, "bf16", 2))]
+    whole = collect([write_tagged(tmp_path / "whole", [(one, [entity]) for one in points])])
+    found = zip(points, [[entity], [entity], []], strict=True)
+    part = collect([write_tagged(tmp_path / "part", found)])
+    shown = [cells(size_columns(one.by_size, one.knobs)) for one in (whole, part)]
+    assert [one["differ"] for one in shown] == [("0", "0"), ("0.0", "0.5")]
+    assert [one["f1"] for one in shown] == [("1.0000", "1.0000"), ("1.0000", "0.5000")]
 
 
 def test_the_sum_goes_if_its_parts_are_shown(tmp_path: Path) -> None:

@@ -10,15 +10,18 @@ from jobkit.core.job_files import Exit
 from jobkit.core.records import Outcome, Record
 from jobkit.report.sentences import count_lines, fastest_line, heading, missing_lines
 from jobkit.report.tables import Collected, collect
+from jobkit.run.workloads.base import Entity
 from tests.support.builders import (
     GPU,
     grid,
+    of_precision,
     point,
     record,
     write_exit,
     write_points,
     write_record,
     write_records,
+    write_tagged,
 )
 
 
@@ -54,6 +57,17 @@ def test_versions_are_told_where_there_are_any(tmp_path: Path) -> None:
     assert last == "stanza 1.10.1, torch 2.5.0"
     *_, last = title(collected(tmp_path / "silent", [replace(told, versions={})]))
     assert last == "largest batch first, CPU threads: 2"
+
+
+@pytest.mark.parametrize("differ", [True, False])
+def test_the_fastest_with_other_entities_says_so(tmp_path: Path, differ: bool) -> None:  # noqa: FBT001
+    fp32, bf16 = of_precision(1, "fp32"), of_precision(2, "bf16")
+    bath = Entity(0, "Bath", "PLACE", 0, 4)
+    run = write_tagged(tmp_path, [(fp32, [bath]), (bf16, [] if differ else [bath])])
+    write_record(run, record(bf16, work_s=4))
+    (line,) = fastest_line(collect([run]).by_size)
+    assert line.startswith("Fastest: batch_size 50, precision bf16, 2.00 times as fast as ")
+    assert line.endswith("Its entities differ from those of fp32.") is differ
 
 
 def test_out_of_gpu_memory_needs_no_advice_and_a_bug_does(tmp_path: Path) -> None:

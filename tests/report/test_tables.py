@@ -15,12 +15,15 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Job, Outcome, Point
 from jobkit.core.units import GIB, MIB
+from jobkit.outcome.agreement import NOT_COMPARED
 from jobkit.report.sentences import heading
 from jobkit.report.tables import Collected, collect
+from jobkit.run.workloads.base import Entity
 from tests.support.builders import (
     GPU,
     batch,
     grid,
+    of_precision,
     record,
     write_batches,
     write_exit,
@@ -28,6 +31,7 @@ from tests.support.builders import (
     write_record,
     write_records,
     write_submitted,
+    write_tagged,
 )
 
 DATA = Path(__file__).parents[1] / "data" / "predecessors"
@@ -136,6 +140,42 @@ def test_mps_where_it_can_be_used_is_one_table_and_a_refusal_another(tmp_path: P
     assert [(group.sharing, len(found.groups)) for group in found.by_group] == [("auto", 2), (ran[8], 2)]
     assert found.points["mps"].tolist() == list(ran.values())
     assert any("MPS: off: no command" in line for line in heading(found.by_group[1], []))
+
+
+BATH, YORK = Entity(0, "Bath", "PLACE", 0, 4), Entity(1, "York", "PLACE", 9, 13)
+
+
+def test_a_sweep_of_precisions_is_compared_with_fp32(tmp_path: Path) -> None:
+    points = [of_precision(n, p, repeat=r) for n, p, r in ((1, "fp32", 1), (2, "bf16", 1), (3, "bf16", 2))]
+    found = collect([write_tagged(tmp_path / "run", zip(points, [[BATH], [YORK], [BATH]], strict=True))])
+    assert found.points[["entities", "differ", "f1"]].to_numpy().tolist() == [[1, 0, 1], [1, 2, 0], [1, 0, 1]]
+    assert found.sizes["precision"].tolist() == ["fp32", "bf16"]
+    assert found.sizes[["differ", "f1"]].to_numpy().tolist() == [[0, 1], [1, 0.5]]
+    (note,) = found.notes
+    assert "2 entities of precision bf16 or of fp32 are not in the other (F1 0.0000)" in note
+
+
+def test_the_same_entities_are_a_note_and_no_fp32_is_another(tmp_path: Path) -> None:
+    same = [of_precision(1, "fp32"), of_precision(2, "fp16")]
+    found = collect([write_tagged(tmp_path / "same", [(one, [BATH]) for one in same])])
+    assert found.notes == (f"{tmp_path}/same: precision fp16 found the entities of fp32, 1 in all",)
+    without = [of_precision(1, "bf16"), of_precision(2, "fp16")]
+    found = collect([write_tagged(tmp_path / "without", [(one, [BATH]) for one in without])])
+    assert found.notes == (f"{tmp_path}/without: {NOT_COMPARED}",)
+    assert "differ" not in found.points
+
+
+def test_a_run_without_precisions_has_no_columns_for_them(tmp_path: Path) -> None:
+    found = collect([whole_run(tmp_path / "run", grid([50]))])
+    assert not {"entities", "differ", "f1", "f1_sd"} & {*found.points, *found.sizes}
+
+
+def test_another_precision_is_another_table_with_what_ran(tmp_path: Path) -> None:
+    told = [replace(record(replace(p, precision="tf32"))) for p in grid([50, 100])]
+    told[1] = replace(told[1], effective={"precision": "fp32"})
+    found = collect([write_records(tmp_path / "run", told)])
+    assert found.groups["precision"].tolist() == ["tf32", "fp32"]
+    assert ["precision: " in " ".join(heading(group, [])) for group in found.by_group] == [True, False]
 
 
 def test_points_without_results_are_rows_still_to_come(tmp_path: Path) -> None:
@@ -384,3 +424,10 @@ def test_memory_that_the_try_before_left_is_noted(tmp_path: Path) -> None:
     ]
     (note,) = collect([write_records(tmp_path / "run", records)]).notes
     assert note.startswith("1 point began with up to 2.00 GiB more in use on the GPU than the run has seen")
+
+
+def test_a_run_of_profiles_alone_has_no_table(tmp_path: Path) -> None:
+    points = [replace(point, profile="torch") for point in grid([50, 100])]
+    found = collect([whole_run(tmp_path / "run", points)])
+    assert (found.rows, found.profiled, found.exit_code) == ([], 2, 0)
+    assert "profiled, and in no table: p001 (ok), p002 (ok)" in found.notes[0]

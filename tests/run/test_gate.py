@@ -346,7 +346,11 @@ def test_the_gate_needs_no_flags_to_skip_a_repeat(repeated: Path) -> None:
     assert line.startswith("pruned batch_size-10-r3 half the 95 % interval of 3 repeats is 0.0 % of their")
     assert ask(repeated, 4) == ""
     assert ask(repeated, 4, "--share", "0.03", "--repeats", "4", "5") == ""
-    trial = replace(measured(4, 100).point, trial=True)
-    lines = [to_json(one) for one in [measured(n, 100).point for n in (1, 2, 3)] + [trial]]
-    (repeated / "points.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert ask(repeated, 4, "--share", "0.03", "--repeats", "3", "5") == "", "a trial is no repeat"
+
+
+@pytest.mark.parametrize("added", ["batch_size-10-verify", "batch_size-10-r4-profile-torch"])
+def test_a_trial_and_a_profile_are_no_repeats(repeated: Path, added: str) -> None:
+    point = replace(measured(4, 100).point, point_id=added)
+    write_begin(repeated, point)
+    write_record(repeated, replace(measured(4, 100), point=point))
+    assert list(other_repeats(repeated, point, 5)) == []

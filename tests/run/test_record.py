@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobkit.core.measurements import Energy
 from jobkit.core.records import Batch, Job
-from jobkit.run.record import Measured, Task, Try, percentile, shares, summarise
-from tests.support.builders import point
+from jobkit.run.measure.energy import Reading
+from jobkit.run.measure.sampler import Peaks
+from jobkit.run.record import Measured, Task, Try, percentile, record_of, shares, summarise
+from tests.support.builders import GPU, point
 
 
 def batch(seconds: float, *, items: int = 3, padded: int | None = 200) -> Batch:
@@ -54,6 +57,39 @@ def test_a_share_is_idle_from_its_last_batch_on() -> None:
     state = Try(task, "", workers=[Measured() for _ in range(3)], batches=batches, ends_s=[1.0, 1.5, 4.0])
     found = [(share.batches, share.items, share.work_s, share.idle_s) for share in shares(state)]
     assert found == [(2, 6, 2.0, 0.0), (1, 3, 1.0, 2.5), (0, 0, 0.0, 4.0)]
+
+
+def test_workers_report_the_largest_number_and_each_word_once() -> None:
+    effective: list[dict[str, int | str | None]] = [
+        {"batch_size": 5, "precision": "tf32", "pinned": None},
+        {"batch_size": 7, "precision": "fp32"},
+        {},
+    ]
+    planned = point(params={"batch_size": 7, "precision": "tf32"})
+    task = Task(point=planned, try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    state = Try(task, "", workers=[Measured(effective=one) for one in effective])
+    found = record_of(state, None)
+    assert found.effective == {"batch_size": 7, "precision": "tf32, fp32", "pinned": None}
+    assert (found.inert, found.precision) == (("precision",), "tf32, fp32")
+
+
+def test_the_idle_power_is_that_of_the_gpus_of_all_workers() -> None:
+    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    one, two = (replace(GPU, uuid=uuid) for uuid in ("GPU-1", "GPU-2"))
+    workers = [
+        Measured(gpu=one, opening={"GPU-1": Reading(12, 500), "GPU-2": Reading(12, 700)}),
+        Measured(gpu=one, opening={}),
+        Measured(gpu=two, opening={"GPU-2": Reading(14, 900)}),
+    ]
+    peaks = Peaks(energy=Energy(span_s=10, counter_j=5_000))
+    first = {uuid: Reading(10, 300) for uuid in ("GPU-1", "GPU-2", "GPU-3")}
+    state = Try(task, "", workers=workers, peaks=peaks, idle=first)
+    energy = record_of(state, None).energy
+    assert energy
+    assert (energy.idle_w, energy.idle_s, energy.net_joules) == (300, 2, 2_000)
+    state.idle = {}
+    assert record_of(state, None).energy is peaks.energy
+    assert record_of(replace(state, peaks=None), None).energy is None
 
 
 def test_unknown_is_none_and_never_zero() -> None:

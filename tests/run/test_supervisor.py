@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import signal
@@ -20,10 +21,12 @@ from hypothesis import strategies as st
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, LENGTHS_FILE, RECORD_FILE
+from jobkit.core.measurements import Attribution
 from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record
 from jobkit.planning.sample import sample_text
 from jobkit.run import process, work
 from jobkit.run.failure import CAUGHT_SIGNALS, Signals, TryFailed
+from jobkit.run.measure.energy import in_initial_namespace
 from jobkit.run.measure.need import SEARCHED
 from jobkit.run.measure.sampler import process_tree
 from jobkit.run.paragraphs import Call
@@ -312,6 +315,31 @@ def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(tmp_pa
     assert seen.process_peak_bytes >= 4 * GIB // 4 + BYTES_PER_LOAD * LOAD
 
 
+def test_the_energy_is_that_of_both_gpus_over_the_work(tmp_path: Path) -> None:
+    found = on_cards(tmp_path, ON_CARDS, FAKE_WATTS="300")
+    assert found.energy
+    assert found.summary
+    assert found.sampler
+    assert found.energy.span_s >= found.summary.work_s
+    assert found.energy.counter_j == pytest.approx(600 * found.energy.span_s, abs=30)
+    assert found.energy.power_j == pytest.approx(600 * found.energy.span_s)
+    assert found.sampler.power_mean_w == pytest.approx(600)
+    if found.energy.idle_w is not None:  # on a busy machine the imports take a second
+        assert found.energy.idle_w == pytest.approx(600, rel=0.05)
+    wanted = Attribution.OWN if in_initial_namespace() else Attribution.UNKNOWN
+    assert found.energy.attribution is wanted
+
+
+def test_a_gpu_without_a_counter_has_the_integral_of_its_power(tmp_path: Path) -> None:
+    alone = replace(ON_CARDS, gpus=1, workers=1)
+    found = on_cards(tmp_path, alone, FAKE_OLD="1", CUDA_VISIBLE_DEVICES="0")
+    assert found.outcome is Outcome.OK, found.message
+    energy = found.energy
+    assert energy
+    assert energy.counter_j is None
+    assert energy.joules == pytest.approx(200 * energy.span_s)
+
+
 def test_the_need_is_measured_by_the_worker_of_the_heaviest_batch_when_it_is_alone(tmp_path: Path) -> None:
     found = on_cards(tmp_path, ON_CARDS)
     done = batches(tmp_path)
@@ -359,3 +387,23 @@ def test_a_call_hangs_after_the_larger_of_two_times(longest_s: float, limit_s: f
     with pytest.raises(TryFailed, match=r"worker 3 .* batch of 2 paragraphs for \d+ s") as caught:
         queue.refuse_hang(101.0 + limit_s)
     assert caught.value.outcome is Outcome.TIMEOUT
+
+
+def test_of_several_workers_the_first_is_profiled(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, workload="count", profile="python"))
+    assert (found.outcome, found.point.profile) == (Outcome.OK, "python")
+    text = (tmp_path / "profile.txt").read_text(encoding="utf-8")
+    assert "worker: the first of 2; the calls are its own" in text
+    own = [batch for batch in batches(tmp_path) if batch.worker == 0]
+    assert f"calls: all {len(own)}, " in text
+
+
+def test_scalene_profiles_a_worker_that_it_starts(tmp_path: Path) -> None:
+    pytest.importorskip("scalene")
+    text = "\n\n".join([COUNTED] * 200)
+    found = tried(
+        tmp_path, replace(PLAIN, workload="count", workload_folder=None, profile="scalene", workers=1), text
+    )
+    assert (found.outcome, found.message) == (Outcome.OK, "")
+    assert json.loads((tmp_path / "profile.json").read_text(encoding="utf-8"))["files"]
+    assert "count.py:" in (tmp_path / "profile.txt").read_text(encoding="utf-8")

@@ -146,3 +146,25 @@ def test_on_a_full_disk_there_is_none(tmp_path: Path) -> None:
         fill(small)
         with pytest.raises(OSError, match="No space left"):
             work.reserve_disk(small)
+
+
+@pytest.mark.usefixtures("card")
+def test_a_profiled_point_leaves_its_profile_and_measures_no_need(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, profile="python"))
+    assert (found.outcome, found.needs, found.point.profile) == (Outcome.OK, (), "python")
+    text = (tmp_path / "profile.txt").read_text(encoding="utf-8")
+    assert "calls: all 3, " in text
+    assert "tests/workloads/held.py:" in text
+
+
+@pytest.mark.fault
+def test_a_node_without_the_profiler_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAULT: a point is to be profiled with scalene, and the Python of the job does not have it.
+
+    HOW: a real try; Python finds no such package.
+    REPORTED: `environment`, with the package and the Python; the remedy is the command that installs it.
+    LOST: the try. If the job uses the Python that runs jobkit, jobkit refuses before the submission.
+    """
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    found = tried(tmp_path, replace(PLAIN, profile="scalene"))
+    assert (found.outcome, found.message[:17]) == (Outcome.ENVIRONMENT, "profile: scalene,")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.knobs import declared
-from jobkit.spec.axes import axis_faults, name_faults, settings
+from jobkit.core.knobs import Knob, declared
+from jobkit.spec.axes import axis_faults, name_faults, precision_fault, settings
 
 values = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
 
@@ -48,11 +48,37 @@ def test_without_axes_there_is_one_point() -> None:
         ({"batch_size": [1], "zip": {"batch_size": [1]}}, "sweep.zip.batch_size: an axis of its own too"),
         ({"batch_size": []}, "sweep.batch_size: no values"),
         ({"include": [{"x": 1}]}, "sweep.include.0.x: no such knob"),
+        ({"pinned": ["on"]}, "sweep.pinned: no such knob, of no shipped workload; one of: batch_size, "),
+        (
+            {"precision": ["fp32", "fp64"]},
+            "sweep.precision.1: 'fp64': should be one of fp32, tf32, fp16, bf16",
+        ),
         ({"tokenizer_batch": "auto"}, "sweep.tokenizer_batch: only batch_size may be 'auto'"),
     ],
 )
 def test_faults(axes: dict[str, object], said: str) -> None:
     assert any(said in what for _, what in axis_faults(axes, "stanza-ner"))
+
+
+def test_a_knob_of_another_workload_is_said_to_be_its() -> None:
+    (fault,) = axis_faults({"precision": ["bf16"]}, "count")
+    assert fault[1] == "sweep.precision: no such knob of this workload; stanza-ner has it"
+
+
+@pytest.mark.parametrize(
+    ("value", "words", "said"),
+    [
+        ("bf16", ("fp32", "bf16"), ""),
+        ("fp32", (), ""),
+        ("int8", (), ""),  # is a fault of the type
+        (["bf16"], (), ""),
+        ("bf16", (), "precision: 'bf16': own:Own offers no choice; stanza-ner does"),
+        ("fp16", ("fp32", "bf16"), "precision: 'fp16': own:Own offers fp32, bf16"),
+    ],
+)
+def test_a_precision_must_be_offered(value: object, words: tuple[str, ...], said: str) -> None:
+    known = (Knob(name="batch_size"), *((Knob(name="precision", words=words),) if words else ()))
+    assert precision_fault(value, known, "own:Own") == said
 
 
 @given(

@@ -61,6 +61,12 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("sweep: {order: sideways}", "2:9", "'sideways': should be one of load, text, sorted"),
         ("sweep: {batch_size: [true]}", "2:22", "should be a whole number above 0, or a word"),
         ("workload: a:B\nsweep: {mode: [a b]}", "3:16", "should be a word of letters, digits"),
+        (
+            "workload: count\nprecision: bf16",
+            "3:12",
+            "precision: 'bf16': count offers no choice; stanza-ner does",
+        ),
+        ("precision: half", "2:12", "'half': should be 'fp32', 'tf32', 'fp16' or 'bf16'"),
         ("sweep: {workers: many}", "2:9", "'many': should be a whole number above 0"),
     ],
 )

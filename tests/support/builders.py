@@ -12,10 +12,12 @@ from typing import Any
 from jobkit.core.files import append_line, write_atomically
 from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import to_json
+from jobkit.core.knobs import Value
 from jobkit.core.layout import (
     ACCOUNTING_FILE,
     BATCHES_FILE,
     BEGIN_FILE,
+    ENTITIES_FILE,
     EXIT_FILE,
     JOURNAL_FILE,
     POINTS_FILE,
@@ -24,6 +26,8 @@ from jobkit.core.layout import (
 from jobkit.core.measurements import Gpu, Memory, Need, Summary
 from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record, TextRef
 from jobkit.core.units import GIB
+from jobkit.run.entities import write_entities
+from jobkit.run.workloads.base import Entity
 
 TEXT = TextRef(path="/texts/sample.txt", sha256="5a" * 32, size_bytes=174_693, name="sample")
 MODEL = ModelRef(
@@ -36,7 +40,7 @@ VERSIONS = {"stanza": "1.10.1", "torch": "2.5.0"}
 ITEMS = 881
 
 
-def point(index: int = 1, *, params: Mapping[str, int] | None = None, device: str = "cuda") -> Point:
+def point(index: int = 1, *, params: Mapping[str, Value] | None = None, device: str = "cuda") -> Point:
     """Return a point of run ``demo``."""
     return Point(
         run_id="demo-20260102-101530-3f9a",
@@ -165,6 +169,21 @@ def write_records(run: Path, records: Iterable[Record]) -> Path:
     write_points(run, [record.point for record in records])
     for record in records:
         write_record(run, record)
+    return run
+
+
+def of_precision(index: int, precision: str, batch_size: int = 50, repeat: int = 1) -> Point:
+    """Return a point of a sweep of precisions."""
+    params: dict[str, Value] = {"batch_size": batch_size, "precision": precision}
+    return replace(point(index, params=params), precision=precision, repeat=repeat)
+
+
+def write_tagged(run: Path, found: Iterable[tuple[Point, Iterable[Entity]]]) -> Path:
+    """Write a run whose points succeeded and found these entities."""
+    found = list(found)
+    write_records(run, [record(one) for one, _ in found])
+    for one, entities in found:
+        write_entities(try_folder(run, one) / ENTITIES_FILE, entities)
     return run
 
 

@@ -46,6 +46,7 @@ CASES = {
     "collect": [["collect", RUN]],
     "recommend": [["recommend", RUN, "--corpus", "text.txt"]],
     "verify": [["verify", RUN, "--gpu-memory", "150MiB"], ["verify", RUN, "--gpu-memory", "150MiB"]],
+    "profile": [["profile", RUN, "1"], ["profile", RUN, "1"], ["profile", RUN]],
     "models": [["models", "list"]],
     "lint": [["lint", f"{RUN}/job.sh"]],
     "schema": [["schema"]],

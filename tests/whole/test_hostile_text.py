@@ -32,7 +32,7 @@ scheduler: local
 """
 KEPT = (
     "run_id point_id path sha256 workload device order event role at outcome started_at ended_at "
-    "scheduler kind stdout cluster job_id task_id fingerprint"
+    "scheduler kind stdout cluster job_id task_id fingerprint profile"
 )
 """Keys whose values commands look things up by."""
 
@@ -82,6 +82,7 @@ WORDS: dict[str, list[list[str]]] = {
     "collect": [["runs/run"], *(["runs/run", "--format", name] for name in ("csv", "md", "json")), [HOSTILE]],
     "recommend": [["runs/run"], ["runs/run", "--json"], [HOSTILE]],
     "verify": [["runs/run"], ["runs/run", "--gpu-memory", HOSTILE]],
+    "profile": [["runs/run"], ["runs/run", "1"], ["runs/run", HOSTILE]],
     "models": [["path", HOSTILE], ["list"]],
     "lint": [["job.sh"], ["job.sh", "--json"], [HOSTILE]],
     "schema": [[]],

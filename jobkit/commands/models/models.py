@@ -76,7 +76,7 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
 
 def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: str) -> int:
     from jobkit.planning.resolve import DEFAULT_RUNS_DIR
-    from jobkit.submit.fetch_job import submit_fetch, wait_for_fetch
+    from jobkit.submit.errand import submit_fetch, wait_for_fetch
 
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
     errand = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))

@@ -39,7 +39,7 @@ STDOUT = Path("-")
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.{png,svg,pdf}",
-    help="Also draw memory and speed to this file, with line, bound and knee. Needs jobkit[plot].",
+    help="Also draw memory, speed and energy to this file, with line, bound and knee. Needs jobkit[plot].",
 )
 def collect(
     paths: tuple[Path, ...],
@@ -96,7 +96,7 @@ def collect(
 
         figure.check_plot(plot)
     collected = collect_runs(paths)
-    if not collected.rows:
+    if not collected.rows and not collected.profiled:
         notes = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"nothing to collect{notes}", hint=how_to_begin())
     if plot is not None:

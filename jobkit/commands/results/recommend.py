@@ -30,9 +30,23 @@ PERCENT = 100
     show_default=True,
     help="Share of memory to keep free in addition.",
 )
+@click.option(
+    "--min-f1",
+    type=click.FloatRange(0, 1),
+    metavar="F1",
+    default=1.0,
+    show_default=True,
+    help="Also take a precision whose entities agree with those of fp32 at least so far.",
+)
 @json_option
 def recommend(
-    run: Path | None, gpu_memory: str | None, gpu: str | None, corpus: str | None, margin: str, as_json: bool
+    run: Path | None,
+    gpu_memory: str | None,
+    gpu: str | None,
+    corpus: str | None,
+    margin: str,
+    min_f1: float,
+    as_json: bool,
 ) -> int:
     """Read the folder of one RUN, by default the latest, and recommend how to run your whole corpus.
 
@@ -48,6 +62,7 @@ def recommend(
       jobkit recommend runs/stanza-20260102-101530-3f9a --corpus 2000000
       jobkit recommend runs/stanza-20260102-101530-3f9a --gpu v100-32,mig-2g.10gb
       jobkit recommend runs/stanza-20260102-101530-3f9a --gpu-memory 48GiB --margin 5%
+      jobkit recommend runs/stanza-20260102-101530-3f9a --min-f1 0.999
 
     If something is not known, the output says why. See jobkit help recommend.
     """
@@ -68,6 +83,7 @@ def recommend(
         gpus=gpus,
         corpus=read_corpus(corpus, material.records) if corpus is not None else None,
         margin=share,
+        min_f1=min_f1,
     )
     answer = recommend_for(material, options)
     terminal.say(output.as_json(answer) if as_json else output.as_text(answer, terminal_width()), nl=False)

@@ -21,8 +21,10 @@ from jobkit.fit.loads import loads_of
 from jobkit.fit.observations import others
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.outcome.trials import Trial
+from jobkit.report import energy
 from jobkit.report.plot.memory_data import NOTHING, MemoryPanel, memory_of_log, memory_of_records, together
 from jobkit.report.rows import LOG, Row
+from jobkit.report.sizes import Size
 from jobkit.report.tables import Collected
 
 
@@ -73,12 +75,31 @@ class SpeedPanel:
 
 
 @dataclass(frozen=True, slots=True)
+class EnergySpot:
+    """A setting in words, its paragraphs a second, joules for 1,000 paragraphs, and whether none beats it."""
+
+    setting: str
+    items_per_s: float
+    joules: float
+    front: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyPanel:
+    """Energy against speed: settings in ascending speed; ``net`` if their energy is less idle power."""
+
+    spots: tuple[EnergySpot, ...]
+    net: bool
+
+
+@dataclass(frozen=True, slots=True)
 class GroupPlot:
-    """The two panels of a group: a row of ``Collected.groups``."""
+    """The panels of a group, a row of ``Collected.groups``; ``energy`` is ``None`` if there is none."""
 
     group: int
     memory: MemoryPanel
     speed: SpeedPanel
+    energy: EnergyPanel | None = None
 
 
 def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> list[GroupPlot]:
@@ -101,7 +122,19 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
         memory = _memory_of_log(rows, gpu_memory_bytes)
     else:
         memory = _memory(collected, swept, [row for row in rows if row.trial], gpu_memory_bytes)
-    return GroupPlot(group, memory, _speed(swept, collected.knobs))
+    sizes = [size for size in collected.by_size if size.first.group == group]
+    return GroupPlot(group, memory, _speed(swept, collected.knobs), _energy(sizes))
+
+
+def _energy(sizes: Sequence[Size]) -> EnergyPanel | None:
+    name = energy.per_1000([size.mean for size in sizes])
+    spots = [
+        EnergySpot(format_setting(size.params), speed, joules, size.front is not False)
+        for size in sizes
+        if (speed := size.mean["items_per_s"]) is not None and (joules := size.mean[name]) is not None
+    ]
+    ordered = tuple(sorted(spots, key=attrgetter("items_per_s")))
+    return EnergyPanel(ordered, net=name in energy.NET) if spots else None
 
 
 def _memory(

@@ -9,8 +9,7 @@ from __future__ import annotations
 import io
 import textwrap
 import warnings
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.terminal import printable
 from jobkit.report.plot.data import GroupPlot, group_plots
-from jobkit.report.plot.panels import SMALL, draw_memory, draw_speed
+from jobkit.report.plot.panels import SMALL, draw_energy, draw_memory, draw_speed
 from jobkit.report.sentences import heading
 from jobkit.report.tables import Collected
 
@@ -34,6 +33,8 @@ COLUMN_IN, PAGE_IN = 3.4, 7.0
 """Widths in inches: of a column of a paper, and of its page."""
 STACKED_IN, ROW_IN = 5.4, 3.3
 """Heights in inches: of two panels one below the other, and of two side by side."""
+ENERGY_IN = 2.5
+"""The height that a panel of energy adds."""
 LINE_IN = 0.13
 """Height of a line of the title, inches."""
 CHARACTERS_PER_IN = 17.5
@@ -138,13 +139,16 @@ def figure(collected: Collected, *, gpu_memory_bytes: int | None = None) -> Figu
     single = len(plots) == 1
     width = COLUMN_IN if single else PAGE_IN
     wrapped = [_wrapped(title, width) for title in titles]
-    heights = [(STACKED_IN if single else ROW_IN) + LINE_IN * text.count("\n") for text in wrapped]
+    least = STACKED_IN if single else ROW_IN
+    heights = [
+        least + ENERGY_IN * bool(group.energy) + LINE_IN * text.count("\n")
+        for group, text in zip(plots, wrapped, strict=True)
+    ]
     whole = Figure(figsize=(width, sum(heights)), layout="constrained")
     rows = whole.subfigures(len(plots), 1, squeeze=False, height_ratios=heights)[:, 0]
-    letters = pairwise("abcdefgh")
+    letters = iter("abcdefghijkl")
     for row, group, text in zip(rows, plots, wrapped, strict=True):
-        _row(row, group, text, next(letters), stacked=single)
-        next(letters, None)
+        _row(row, group, text, letters, stacked=single)
     return whole
 
 
@@ -180,11 +184,16 @@ def _wrapped(lines: Sequence[str], width_in: float) -> str:
     return "\n".join(part for line in kept for part in textwrap.wrap(line, characters))
 
 
-def _row(row: SubFigure, group: GroupPlot, title: str, letters: tuple[str, str], *, stacked: bool) -> None:
+def _row(row: SubFigure, group: GroupPlot, title: str, letters: Iterator[str], *, stacked: bool) -> None:
     row.suptitle(title, x=0.02, ha="left")
+    panels = 3 if group.energy else 2
     if stacked:
-        memory, speed = row.subplots(2, 1, height_ratios=(1.25, 1))
+        axes = row.subplots(panels, 1, height_ratios=(1.25, 1, 1)[:panels])
     else:
-        memory, speed = row.subplots(1, 2)
-    draw_memory(memory, group.memory, letters[0])
-    draw_speed(speed, group.speed, letters[1])
+        axes = row.subplots(panels - 1, 2).flatten()
+    draw_memory(axes[0], group.memory, next(letters))
+    draw_speed(axes[1], group.speed, next(letters))
+    if group.energy:
+        draw_energy(axes[2], group.energy, next(letters))
+    for empty in axes[panels:]:
+        empty.remove()

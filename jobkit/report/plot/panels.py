@@ -1,4 +1,4 @@
-"""Draws the two panels of a group: memory against load, speed against batch size.
+"""Draws the panels of a group: memory against load, speed against batch size, energy against speed.
 
 Markers and line styles carry the meaning, so that a grey print shows the same; colour only helps.
 Every artist is labelled with what the legend calls it. matplotlib is the caller's: an ``Axes`` comes in.
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any
 
-from jobkit.core.units import GIB
+from jobkit.core.units import GIB, format_list
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.report.plot import memory_data
-from jobkit.report.plot.data import SpeedPanel, SpeedSeries
+from jobkit.report.plot.data import EnergyPanel, SpeedPanel, SpeedSeries
 from jobkit.report.plot.memory_data import Curve, MemoryPanel
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ MARKS: dict[str, dict[str, Any]] = {
     memory_data.EXCEEDED: {"marker": "x", "markersize": 5, "color": ORANGE, "markeredgewidth": 1.5},
 }
 KNEE = MARKS[memory_data.PREDICTED] | {"marker": "o", "markersize": 9, "linestyle": "none"}
+FRONT: dict[str, Any] = {"marker": "o", "markersize": 4, "color": BLACK, "linestyle": "-", "linewidth": 0.9}
+BEATEN: dict[str, Any] = {**FRONT, "markerfacecolor": "none", "linestyle": "none"}
+MOST_NAMES = 4
+"""Of settings in a legend."""
 SERIES = ("o-", "s--", "^-.", "D:", "v-", "P--")
 
 
@@ -146,6 +150,24 @@ def draw_speed(axes: Axes, panel: SpeedPanel, letter: str) -> None:
     size, mean = panel.knee
     axes.plot([size], [mean], label=f"knee: {size:,}", **KNEE)
     _scale_sizes(axes, sorted({size for line in panel.series for size in line.sizes}))
+    _legend(axes)
+
+
+def draw_energy(axes: Axes, panel: EnergyPanel, letter: str) -> None:
+    """Draw joules for 1,000 paragraphs against paragraphs a second, and join the settings that none beats."""
+    axes.set_title(f"({letter})", loc="left")
+    axes.set_xlabel("paragraphs per second")
+    axes.set_ylabel(f"{'net ' if panel.net else ''}J per 1,000 paragraphs")
+    best, others = ([spot for spot in panel.spots if spot.front is front] for front in (True, False))
+    names = f"none beats {format_list([spot.setting for spot in best], MOST_NAMES)}"
+    for label, spots, style in ((names, best, FRONT), ("other settings", others, BEATEN)):
+        speeds, joules = [spot.items_per_s for spot in spots], [spot.joules for spot in spots]
+        if spots:
+            axes.plot(speeds, joules, label=label, **style)
+    right, top = max(spot.items_per_s for spot in panel.spots), max(spot.joules for spot in panel.spots)
+    axes.set(xlim=(0, 1.08 * right), ylim=(0, 1.08 * top))
+    _ticks(axes.xaxis, logarithmic=False)
+    _ticks(axes.yaxis, logarithmic=False)
     _legend(axes)
 
 

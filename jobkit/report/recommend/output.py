@@ -15,7 +15,8 @@ from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Speed, differ
 from jobkit.outcome.trials import NOT_TRIED
-from jobkit.report.recommend import types
+from jobkit.report.recommend import precision, types
+from jobkit.report.recommend.energy import energy_lines
 from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
 
 EVEN = 0.0005
@@ -46,7 +47,7 @@ def as_json(advice: types.Recommendation) -> str:
 
 def as_text(advice: types.Recommendation, width: int | None = None) -> str:
     """Return it for a person, in GiB, ending with a newline; wrapped if a width is given."""
-    parts = [part(advice) for part in (_heading, _batch, _gpus, _time)]
+    parts = [part(advice) for part in (_heading, _batch, _gpus, _time, _energy)]
     return wrap_sections([*parts, *_requests(advice), _cost(advice)], width)
 
 
@@ -68,6 +69,8 @@ def _batch(advice: types.Recommendation) -> Iterator[str]:
         yield "  It is the fastest that was measured."
     else:
         yield f"  Fastest: {best.setting}, {_rate(best)}: {_difference(advice)}."
+    compared = precision.lines(advice.batch.settings, chosen, advice.batch.precisions)
+    yield from (f"  {line}." for line in compared)
     yield from _smaller(advice)
     yield from _largest(advice)
     if advice.batch.binds:
@@ -127,11 +130,12 @@ def _memory_option(size_bytes: float) -> str:
 def _smaller(advice: types.Recommendation) -> Iterator[str]:
     """Yield what to know of the next smaller setting: scatter alone may have left it out."""
     batch = advice.batch
-    below = batch.settings.index(batch.recommended) - 1
-    if below >= 0 and differ(batch.settings[below], batch.fastest) is False:
-        slower = 1 - batch.settings[below].items_per_s / batch.fastest.items_per_s
+    allowed = precision.without_refused(batch.settings, batch.precisions)
+    below = allowed.index(batch.recommended) - 1
+    if below >= 0 and differ(allowed[below], batch.fastest) is False:
+        slower = 1 - allowed[below].items_per_s / batch.fastest.items_per_s
         by = f"{_percent(slower, 1)} slower than the fastest, which is within the scatter too"
-        yield f"  The next smaller, {batch.settings[below].setting}, is {by}: more repeats would decide it."
+        yield f"  The next smaller, {allowed[below].setting}, is {by}: more repeats would decide it."
 
 
 def _rate(speed: Speed) -> str:
@@ -240,6 +244,11 @@ def _time(advice: types.Recommendation) -> Iterator[str]:
     else:
         between = f"{_clock(time.low_s)} to {_clock(time.high_s)} (t, n={time.repeats})"
         yield f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
+
+
+def _energy(advice: types.Recommendation) -> Iterator[str]:
+    if advice.energy:
+        yield from energy_lines(advice.energy, advice.batch.settings, _corpus(advice.corpus))
 
 
 def _corpus(corpus: Corpus) -> str:

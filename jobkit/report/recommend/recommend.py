@@ -17,7 +17,8 @@ from jobkit.fit.loads import Loads, agreeing, loads_of
 from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
 from jobkit.fit.speed import Corpus, Speed
-from jobkit.report.recommend import types
+from jobkit.report.recommend import precision, types
+from jobkit.report.recommend.energy import energy_answer
 from jobkit.report.recommend.request import request
 from jobkit.report.recommend.types import RecommendOptions, RunData
 from jobkit.spec.sweep_spec import Resources
@@ -44,6 +45,8 @@ def cautions(
     chosen, largest = batch.recommended, batch.largest
     notes = [_unsafe(chosen, largest)] if types.within(chosen, largest) is False else []
     notes += largest.doubts or evidence.remarks
+    if unknown := precision.caution(chosen, material.records, batch.precisions):
+        notes.append(unknown)
     if chosen.repeats == 1:
         notes.append("each setting ran once, so no difference in speed is known to be real")
     if hosts := _hosts(material.records):
@@ -125,7 +128,8 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
         raise JobkitError(
             "these points ran on a CPU, which shows nothing about a GPU", hint="measure on a GPU"
         )
-    batch, own = _choice(speeds, memory, material.records)
+    precisions = precision.of_precisions(speeds, material.records, material.agreements, wishes.min_f1)
+    batch, own = _choice(speeds, memory, material.records, precisions)
     corpus = wishes.corpus or _one_pass(first)
     time = speed.duration(batch.recommended, items=corpus.paragraphs, characters=corpus.characters)
     return types.Recommendation(
@@ -138,6 +142,7 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
         ),
         corpus=corpus,
         time=time,
+        energy=energy_answer(material.records, batch.recommended, corpus),
         request=request(material, _record_of(batch.recommended, material.records), time),
         cost=_cost(material, first),
         margin=wishes.margin,
@@ -213,7 +218,10 @@ def _measured(material: RunData, evidence: MemoryObservations, first: Record) ->
 
 
 def _choice(
-    speeds: tuple[Speed, ...], memory: Mapping[str, _Memory], records: Sequence[Record]
+    speeds: tuple[Speed, ...],
+    memory: Mapping[str, _Memory],
+    records: Sequence[Record],
+    precisions: tuple[precision.OfPrecision, ...],
 ) -> tuple[types.Choice, _Memory]:
     """Return the batch size, and what was measured of memory with its other knobs."""
     others_of = {
@@ -224,12 +232,13 @@ def _choice(
         own = memory.get(others_of[_params(setting.params)])
         return types.within(setting, own.largest) if own else None
 
-    best = speed.fastest(speeds)
+    allowed = precision.without_refused(speeds, precisions)
+    best = speed.fastest(allowed)
     # If no measured setting is safe, it is the smallest, with a caution.
-    chosen = speed.recommended([setting for setting in speeds if safe(setting) is not False] or speeds[:1])
+    chosen = speed.recommended([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
     words = others_of[_params(chosen.params)]
     own = memory.get(words) or next(iter(memory.values()))
-    fit, unsafe = own.evidence.fit, safe(speed.recommended(speeds)) is False
+    fit, unsafe = own.evidence.fit, safe(speed.recommended(allowed)) is False
     choice = types.Choice(
         settings=speeds,
         recommended=chosen,
@@ -241,8 +250,9 @@ def _choice(
             types.Line(others=name, largest=part.largest) for name, part in memory.items() if part is not own
         ),
         leave_largest_out=fit.leave_largest_out if isinstance(fit, Fit) else None,
-        binds=types.MEMORY if unsafe else _binds(chosen, speeds, own.largest),
+        binds=types.MEMORY if unsafe else _binds(chosen, allowed, own.largest),
         most_workers=own.workers_at(chosen),
+        precisions=precisions,
     )
     return choice, own
 

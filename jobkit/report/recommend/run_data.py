@@ -12,6 +12,7 @@ from jobkit.core.records import RESULTS, Batch, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.fit import ledger
 from jobkit.fit.loads import read_lengths
+from jobkit.outcome.agreement import agreements
 from jobkit.outcome.results import PointResult, read_run
 from jobkit.outcome.timing import worker_s
 from jobkit.outcome.trials import describe_trials, settled_trials, trials
@@ -43,7 +44,7 @@ def read_material(folder: Path) -> RunData:
     run = read_run(folder)
     spec, notes = _spec(folder)
     site, more = _site(spec)
-    sweep = [point for point in run.points if not point.point.trial]
+    sweep = [point for point in run.points if point.point.swept]
     records = [point.record for point in sweep if point.record]
     tried = settled_trials(
         trials(folder),
@@ -70,6 +71,7 @@ def read_material(folder: Path) -> RunData:
         trials=describe_trials(tried),
         too_large=tuple(trial for trial in tried if trial.too_large),
         ledger=_ledger(records),
+        agreements=agreements(sweep),
     )
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jobkit.core.records import Batch, Record
 from jobkit.fit.gpus import GpuKind
 from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.speed import Corpus, Duration, Ratio, Speed
+from jobkit.outcome.agreement import Agreement
 from jobkit.outcome.trials import Trial
+from jobkit.report.recommend.energy import EnergyAnswer
+from jobkit.report.recommend.precision import OfPrecision
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources
 
@@ -56,6 +59,8 @@ class RunData:
         Those of them that did not fit: the largest safe batch is below them.
     ledger
         The results of the user's predictions in other runs with this workload, model, GPU and versions.
+    agreements
+        By the point's index, if the run sweeps the precision: how its entities agree with those of fp32.
     """
 
     run: str
@@ -72,6 +77,7 @@ class RunData:
     trials: tuple[str, ...] = ()
     too_large: tuple[Trial, ...] = ()
     ledger: str | None = None
+    agreements: Mapping[int, Agreement] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +92,14 @@ class RecommendOptions:
         The corpus to estimate the time for; ``None`` for one pass of the measured text.
     margin
         Share of the memory to keep free besides what the bound keeps.
+    min_f1
+        The least agreement with the entities of fp32 that a precision must have to be recommended.
     """
 
     gpus: Sequence[GpuKind] | None = None
     corpus: Corpus | None = None
     margin: float = 0.0
+    min_f1: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +234,7 @@ class Choice:
     settings
         All that succeeded, the smallest first.
     recommended, fastest
-        Of these.
+        Of these, less those whose precision is not accepted.
     times
         How many times as fast as the recommended setting the fastest is; ``None`` if they are the same.
     others
@@ -241,6 +250,8 @@ class Choice:
         if nothing is predicted.
     most_workers
         How many workers the GPU holds with the recommended setting, by the bound; ``None`` if unknown.
+    precisions
+        For each setting of another precision than fp32, how its entities agree with those of fp32.
     """
 
     settings: tuple[Speed, ...]
@@ -253,6 +264,7 @@ class Choice:
     leave_largest_out: float | None
     binds: str | None
     most_workers: int | None = None
+    precisions: tuple[OfPrecision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,12 +273,14 @@ class Recommendation:
 
     Attributes
     ----------
-    measured, batch, cards, corpus, time, cost
+    measured, batch, cards, corpus, time, energy, cost
         The answers.
     beware
         Sentences without a full stop.
     request
         ``None`` if the spec could not be read.
+    energy
+        ``None`` if none was measured.
     margin
         As asked for.
     trials, ledger
@@ -279,6 +293,7 @@ class Recommendation:
     cards: tuple[OnGpu, ...]
     corpus: Corpus
     time: Duration
+    energy: EnergyAnswer | None
     request: Request | None
     cost: Cost
     margin: float

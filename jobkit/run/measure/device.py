@@ -98,14 +98,25 @@ def open_device(name: str) -> Device:
     """
     if name != "cuda":
         return Device(name)
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError as error:
-        raise TryFailed(Outcome.ENVIRONMENT, f"device cuda needs torch: {error}") from error
+    torch = import_torch()
     if not torch.cuda.is_available():
         raise TryFailed(Outcome.NO_GPU, f"the point requests CUDA, but {_unavailable_reason(torch)}")
     torch.zeros(1, device="cuda")
     return Device(name, torch)
+
+
+def import_torch() -> Any:  # noqa: ANN401 - torch is untyped here
+    """Return torch, which opens no device when it is imported.
+
+    Raises
+    ------
+    TryFailed
+        ``environment`` if it cannot be imported.
+    """
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise TryFailed(Outcome.ENVIRONMENT, f"device cuda needs torch: {error}") from error
 
 
 def _unavailable_reason(torch: Any) -> str:  # noqa: ANN401 - torch is untyped here

@@ -95,6 +95,15 @@ class GpuHandle:
         """Return the power draw of the whole GPU."""
         return answer(lambda: float(pynvml.nvmlDeviceGetPowerUsage(self.handle)) / 1000)
 
+    def energy_j(self) -> float | None:
+        """Return the energy of the whole GPU since the driver was loaded; ``None`` before Volta."""
+        return answer(lambda: float(pynvml.nvmlDeviceGetTotalEnergyConsumption(self.handle)) / 1000)
+
+    def has_mig(self) -> bool:
+        """Return whether it is a MIG instance, or a GPU in MIG mode."""
+        mig = answer(lambda: pynvml.nvmlDeviceGetMigMode(self.handle)[0])
+        return self.uuid.startswith("MIG-") or bool(mig == pynvml.NVML_DEVICE_MIG_ENABLE)
+
     def accounting(self) -> bool | None:
         """Return whether the driver keeps accounting of processes that have ended.
 
@@ -105,8 +114,7 @@ class GpuHandle:
 
     def forbids_mps(self) -> str:
         """Return which mode of the GPU forbids MPS, in words; empty if none does."""
-        mig = answer(lambda: pynvml.nvmlDeviceGetMigMode(self.handle)[0])
-        if mig == pynvml.NVML_DEVICE_MIG_ENABLE:
+        if self.has_mig():
             return f"{self.uuid} is in MIG mode"
         mode = answer(lambda: pynvml.nvmlDeviceGetComputeMode(self.handle))
         prohibited = mode == pynvml.NVML_COMPUTEMODE_PROHIBITED
@@ -144,8 +152,6 @@ def list_gpus() -> tuple[GpuState, ...]:
     with nvml() as available:
         if not available:
             return ()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        gpus = [GpuHandle(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
         return tuple(
             GpuState(
                 name=gpu.name(),
@@ -157,8 +163,14 @@ def list_gpus() -> tuple[GpuState, ...]:
                 accounting=gpu.accounting(),
                 forbids_mps=gpu.forbids_mps(),
             )
-            for gpu in gpus
+            for gpu in list_handles()
         )
+
+
+def list_handles() -> list[GpuHandle]:
+    """Return every GPU that NVML lists; NVML must be open."""
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+    return [GpuHandle(handle, str(pynvml.nvmlDeviceGetUUID(handle))) for handle in handles]
 
 
 def used_bytes(uuids: Iterable[str]) -> dict[str, int | None]:

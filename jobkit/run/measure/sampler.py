@@ -1,43 +1,54 @@
-"""Sample the memory of GPUs and of a process tree, in a separate process.
+"""Sample the memory and the power of GPUs and the memory of a process tree, in a separate process.
 
 A thread would starve next to Python code (one sample in 0.4 s was seen). The parent holds this
-process's standard input. The sampler answers each line ``peaks`` with one line of JSON, resets its
-averages on a line ``mark``, and exits at end of file, so also when the parent dies.
+process's standard input. The sampler answers each line with one line of JSON. At a line ``mark`` the work
+begins, of which it has averages and the energy; at a line ``stop`` the work ends. It exits at end of file,
+so also when the parent dies.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import select
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from jobkit.core import json_codec
+from jobkit.core.errors import JobkitError
+from jobkit.core.measurements import Energy
+from jobkit.run.measure.energy import Meter, Owners, in_initial_namespace
 from jobkit.run.measure.nvml import GpuHandle, nvml, open_gpu
 
 PERIOD_S = 0.01
 """Target time between two memory samples."""
+POWER_PERIOD_S = 0.1
+"""The same of the power: the sensor of an A100 or H100 has a new value as often (arXiv 2312.02741)."""
 SLOW_PERIOD_S = 1.0
+"""The same of the utilisation, and of the list of processes."""
 STATM_BYTES = 256
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(slots=True)
 class Peaks:
-    """The peaks so far; ``None`` if a value could not be read.
+    """The peaks so far, and averages of the work so far; ``None`` if a value could not be read.
 
     Attributes
     ----------
     device_bytes, process_bytes, rss_bytes
         The largest sample: NVML of all devices, NVML of the processes of the tree, their resident memory.
-    period_s
-        Mean time between two samples since the last mark.
+    samples, period_s
+        Number of samples of the work, and the mean time between two.
+    power_max_w
+        Of all devices together.
+    energy
+        Of all devices; ``None`` without one, and before the work.
     """
 
     device_bytes: int | None = None
@@ -47,31 +58,55 @@ class Peaks:
     samples: int = 0
     period_s: float | None = None
     utilisation_percent: list[float] = field(default_factory=list)
-    power_w: list[float] = field(default_factory=list)
+    power_max_w: float | None = None
+    energy: Energy | None = None
 
 
 class Follower:
-    """Samples one process tree and the given GPUs."""
+    """Samples one process tree and the given GPUs.
 
-    def __init__(self, pid: int, gpus: Sequence[GpuHandle]) -> None:
+    Parameters
+    ----------
+    sees_all
+        As in `Owners`.
+    """
+
+    def __init__(self, pid: int, gpus: Sequence[GpuHandle], *, sees_all: bool) -> None:
         self._pid = pid
         self._gpus = gpus
         self._tree = [pid]
+        self._own = {pid}  # all that have been in the tree
+        self._sees_all = sees_all
         self.peaks = Peaks()
-        self._since = time.monotonic()
+        self._began_s: float | None = None  # during the work
+        self._owners = Owners(gpus, sees_all=sees_all)
+        self._meter: Meter | None = None
 
     def mark(self) -> None:
-        """Reset the averages and the achieved period; keep the peaks."""
+        """Begin the averages and the energy of the work; keep the peaks."""
         self.peaks.samples = 0
         self.peaks.utilisation_percent.clear()
-        self.peaks.power_w.clear()
-        self._since = time.monotonic()
+        self._owners = Owners(self._gpus, sees_all=self._sees_all)
+        self._began_s = time.monotonic()
+        self._meter = Meter(self._gpus, self._began_s) if self._gpus else None
+
+    def stop(self) -> None:
+        """End the averages and the energy of the work; go on with the peaks."""
+        self.read_energy()
+        self._began_s = None
+
+    def read_energy(self) -> None:
+        """Read the energy of the work until now; keep what it is if the work has ended."""
+        if self._meter and self._began_s is not None:
+            self.peaks.energy = self._meter.energy(time.monotonic(), *self._owners.attribution())
+            self.peaks.power_max_w = self._meter.power_max_w
 
     def sample_memory(self) -> None:
         """Sample memory."""
         peaks = self.peaks
-        peaks.samples += 1
-        peaks.period_s = (time.monotonic() - self._since) / peaks.samples
+        if self._began_s is not None:
+            peaks.samples += 1
+            peaks.period_s = (time.monotonic() - self._began_s) / peaks.samples
         rss = sum(rss_bytes(pid) or 0 for pid in self._tree)
         peaks.rss_bytes = _max(peaks.rss_bytes, rss or None)
         if self._gpus:
@@ -83,21 +118,27 @@ class Follower:
     def _process_bytes(self) -> int | None:
         """Return what the processes of the tree hold on the GPUs; ``None`` if NVML reports none of them."""
         running = [gpu.processes() or {} for gpu in self._gpus]
+        if self._owners.strangers(running, self._own):
+            self._list_tree()
+            self._owners.confirm(running, self._own)
         return sum(processes.get(pid) or 0 for processes in running for pid in self._tree) or None
 
     def sample_power(self) -> None:
-        """Sample power and utilisation, and list the process's children again."""
+        """Sample the power during the work."""
+        if self._meter and self._began_s is not None:
+            self._meter.sample_power(time.monotonic())
+
+    def sample_utilisation(self) -> None:
+        """Sample the mean utilisation of the GPUs during the work, and list the process's children again."""
+        self._list_tree()
+        busy = [gpu.utilisation_percent() for gpu in self._gpus] if self._began_s is not None else []
+        known = [percent for percent in busy if percent is not None]
+        if known and len(known) == len(busy):
+            self.peaks.utilisation_percent.append(sum(known) / len(known))
+
+    def _list_tree(self) -> None:
         self._tree = [pid for pid in process_tree(self._pid) if pid != os.getpid()]
-        busy = [gpu.utilisation_percent() for gpu in self._gpus]
-        _append(self.peaks.utilisation_percent, busy, share=1 / (len(busy) or 1))
-        _append(self.peaks.power_w, [gpu.power_w() for gpu in self._gpus], share=1)
-
-
-def _append(values: list[float], sample: Sequence[float | None], *, share: float) -> None:
-    """Append a share of the sum over the GPUs, if each of them answered."""
-    known = [value for value in sample if value is not None]
-    if known and len(known) == len(sample):
-        values.append(share * sum(known))
+        self._own.update(self._tree)
 
 
 def _max(*values: int | None) -> int | None:
@@ -127,13 +168,18 @@ def process_tree(pid: int) -> list[int]:
 def sample_until_closed(pid: int, uuids: Sequence[str]) -> None:
     """Sample until standard input ends; answer each line on it."""
     with nvml() as available:
-        gpus = [open_gpu(uuid) for uuid in uuids] if available else []
-        follower = Follower(pid, [gpu for gpu in gpus if gpu])
-        due = slow_due = time.monotonic()
+        gpus = [gpu for uuid in uuids if available and (gpu := open_gpu(uuid))]
+        # A sum over some of the GPUs would be wrong.
+        gpus = gpus if len(gpus) == len(uuids) else []
+        follower = Follower(pid, gpus, sees_all=in_initial_namespace())
+        due = power_due = slow_due = time.monotonic()
         while True:
             if (now := time.monotonic()) >= slow_due:
-                follower.sample_power()
+                follower.sample_utilisation()
                 slow_due = now + SLOW_PERIOD_S
+            if now >= power_due:
+                follower.sample_power()
+                power_due = now + POWER_PERIOD_S
             follower.sample_memory()
             due = max(due + PERIOD_S, time.monotonic())
             while select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
@@ -144,10 +190,13 @@ def sample_until_closed(pid: int, uuids: Sequence[str]) -> None:
 
 
 def _answer(word: str, follower: Follower) -> None:
+    if word == "stop":
+        follower.stop()
+    follower.sample_memory()
+    follower.read_energy()
     if word == "mark":
         follower.mark()
-    follower.sample_memory()
-    sys.stdout.write(json.dumps(asdict(follower.peaks)) + "\n")
+    sys.stdout.write(json_codec.to_json(follower.peaks) + "\n")
     sys.stdout.flush()
 
 
@@ -158,13 +207,13 @@ class Sampling:
         self._process = process
 
     def ask(self, word: str) -> Peaks | None:
-        """Send ``peaks`` or ``mark``; return the peaks, or ``None`` if the sampler has died."""
+        """Send ``peaks``, ``mark`` or ``stop``; return the peaks, or ``None`` if the sampler has died."""
         if not self._process.stdin or not self._process.stdout:
             return None
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with contextlib.suppress(OSError, ValueError, JobkitError):
             self._process.stdin.write(word + "\n")
             self._process.stdin.flush()
-            return Peaks(**json.loads(self._process.stdout.readline()))
+            return json_codec.from_json(Peaks, self._process.stdout.readline(), where="the sampler")
         return None
 
 

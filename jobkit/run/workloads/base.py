@@ -90,7 +90,7 @@ class Workload(Protocol):
         """Process these paragraphs."""
         ...
 
-    def effective(self) -> Mapping[str, int | None]:
+    def effective(self) -> Mapping[str, Value | None]:
         """Return the effective value of every knob so far, as seen inside the framework."""
         ...
 
@@ -102,6 +102,11 @@ class Workload(Protocol):
 def knobs(name: str) -> tuple[Knob, ...] | None:
     """Return the knobs of a shipped workload without importing its framework; ``None`` for any other."""
     return (*declared(workload_class(name).KNOBS), *RUN_KNOBS) if name in SHIPPED else None
+
+
+def offered_by(knob: str) -> list[str]:
+    """Return the shipped workloads that have a knob."""
+    return [name for name in SHIPPED if knob in [own.name for own in knobs(name) or ()]]
 
 
 def workload_class(name: str, folder: str | None = None) -> type[Workload]:

@@ -66,7 +66,7 @@ class Count:
         del model
         return [[len(paragraph)] for paragraph in paragraphs]
 
-    def effective(self) -> Mapping[str, int | None]:
+    def effective(self) -> Mapping[str, Value | None]:
         """Return the largest number of paragraphs in a call; ``None`` before the first."""
         return {BATCH_SIZE: self._largest_call}
 

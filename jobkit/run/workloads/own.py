@@ -28,6 +28,10 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_effective(value: object) -> bool:
+    return value is None or isinstance(value, str) or _is_count(value)
+
+
 def _is_result(value: object) -> bool:
     if not isinstance(value, Result) or not _is_count(value.load) or not isinstance(value.entities, tuple):
         return False
@@ -41,8 +45,8 @@ ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         _is_result,
     ),
     "effective": (
-        "a mapping of knobs to whole numbers or None",
-        lambda value: isinstance(value, Mapping) and all(v is None or _is_count(v) for v in value.values()),
+        "a mapping of knobs to whole numbers, words or None",
+        lambda value: isinstance(value, Mapping) and all(map(_is_effective, value.values())),
     ),
     "versions": (
         "a mapping of names to texts",

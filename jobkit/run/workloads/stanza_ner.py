@@ -10,6 +10,8 @@ batch, and of the tokenizer's batches. ``tokenizer_batch`` is the tokenizer's ba
 tokenizer reads it from the arguments of the saved model: the pipeline's ``tokenize_batch_size`` has no
 effect, so this module sets it on the trainer.
 
+``precision`` is the format of numbers of the tagger (`jobkit.run.workloads.stanza_precision`).
+
 Results do not depend on the batch sizes, except for rounding: in another batch a sentence is padded
 differently, kernels add in another order, and two tags with scores equal to the last digit of a 32-bit
 float may swap.
@@ -25,8 +27,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, SORTED, Knob, Value, numbers
+from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, PRECISION, SORTED, Knob, Value, numbers
 from jobkit.core.records import ModelRef
+from jobkit.run.workloads import stanza_precision
 from jobkit.run.workloads.base import Entity, Heavy, Result
 from jobkit.run.workloads.stanza_cut import SentenceCut
 from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING, columns_of, sentence_lengths
@@ -49,12 +52,13 @@ _TOO_LONG = "<UNK>"
 class StanzaNer:
     """Tag named entities with a Stanza pipeline; the module's docstring explains the knobs."""
 
-    KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE, *_CUTS, _BUDGET)
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE, *_CUTS, _BUDGET, stanza_precision.KNOB)
     NEEDS_MODEL: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._cut = SentenceCut()
         self._params: Mapping[str, int] = {}  # those that are whole numbers
+        self._precision: dict[str, Value] = {}  # what takes effect; empty if it is torch's own
         self._pipeline: Any = None
         self._shapes: list[tuple[int, int]] = []  # of the NER batches of a call: sentences, characters
         self._largest: dict[str, int] = {}  # by knob
@@ -72,7 +76,7 @@ class StanzaNer:
             ``cpu`` or ``cuda``.
         params
             Values of `KNOBS`; ``batch_size`` stands for ``paragraphs_per_call`` and
-            ``sentences_per_ner_batch`` if these are not given.
+            ``sentences_per_ner_batch`` if these are not given. Without ``precision`` torch keeps its own.
         threads
             For torch on the CPU.
 
@@ -89,6 +93,8 @@ class StanzaNer:
 
         torch.set_num_threads(threads)
         self._params = numbers(params)
+        if precision := str(params.get(PRECISION, "")):
+            self._precision = {PRECISION: stanza_precision.set_tf32(precision, device)}
         self._cut = SentenceCut(
             size=self._knob("sentences_per_ner_batch"),
             padded_chars=self._params.get(PADDED_CHARS),
@@ -103,6 +109,7 @@ class StanzaNer:
             verbose=False,
             ner_batch_size=self._knob("sentences_per_ner_batch"),
         )
+        stanza_precision.convert(self._pipeline.processors["ner"], precision)
         self._set_up_trainers()
 
     def items_per_call(self) -> int:
@@ -184,16 +191,18 @@ class StanzaNer:
         """Return a function that runs only the tagger, on tokenised sentences."""
         return again(self._pipeline.processors["ner"], sentences)
 
-    def effective(self) -> Mapping[str, int | None]:
-        """Return the largest batches that entered the models; ``None`` before the first call.
+    def effective(self) -> Mapping[str, Value | None]:
+        """Return the largest batches that entered the models, and the precision if one was asked for.
 
-        The value of ``batch_size`` is the smaller of the two knobs that it stands for.
+        A batch is ``None`` before the first call. The value of ``batch_size`` is the smaller of the two
+        knobs that it stands for.
         """
         largest = {name: self._largest.get(name) for name in _CUTS}
         if BATCH_SIZE not in self._params:
-            return largest
+            return {**largest, **self._precision}
         values = [largest[name] for name in _BATCH_SIZE_IS if name not in self._params]
-        return {BATCH_SIZE: min((value for value in values if value is not None), default=None)} | largest
+        smaller = min((value for value in values if value is not None), default=None)
+        return {BATCH_SIZE: smaller, **largest, **self._precision}
 
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:

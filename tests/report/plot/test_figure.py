@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from jobkit.commands.results.collect import collect as command
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import TRIALS_FILE
-from jobkit.core.measurements import Gpu
+from jobkit.core.measurements import Energy, Gpu
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.outcome.trials import Trial
@@ -327,6 +328,49 @@ def test_a_stand_in_model_is_named_in_the_title(tmp_path: Path) -> None:
     assert "torch" not in title, "the versions are in the table"
 
 
+JOULES = {50: 300.0, 100: 260.0, 150: 270.0, 200: 240.0, 300: 280.0}
+"""By batch size, over 10 s."""
+
+
+def with_energy(folder: Path, *, idle_w: float | None = None, run_id: str = "demo", gpu: Gpu = CARD) -> Path:
+    """Make a run of points that measured energy: the larger the batch, the faster."""
+    points = [replace(one, run_id=run_id) for one in grid(SIZES)]
+    made = [measured(one, work_s=8 + 200 / one.numbers["batch_size"], gpu=gpu) for one in points]
+    energies = [Energy(span_s=10, counter_j=joules, idle_w=idle_w) for joules in JOULES.values()]
+    return write_records(
+        folder, [replace(one, energy=energy) for one, energy in zip(made, energies, strict=True)]
+    )
+
+
+def test_energy_is_drawn_against_speed_and_the_best_are_joined(tmp_path: Path) -> None:
+    *_, energy = panels(drawn(with_energy(tmp_path / "run")))
+    speeds = {size: 881 / (8 + 200 / size) for size in SIZES}
+    shown = lines(energy)
+    best, others = [200, 300], [50, 100, 150]
+    name = "none beats batch_size 200, batch_size 300"
+    assert shown[name] == [(pytest.approx(speeds[n]), pytest.approx(JOULES[n] / 0.881)) for n in best]
+    assert [x for x, _ in shown["other settings"]] == pytest.approx([speeds[n] for n in others])
+    assert energy.get_xlabel() == "paragraphs per second"
+    assert energy.get_ylabel() == "J per 1,000 paragraphs"
+
+
+def test_energy_less_idle_power_is_called_net_as_in_the_table(tmp_path: Path) -> None:
+    *_, energy = panels(drawn(with_energy(tmp_path / "run", idle_w=10)))
+    assert energy.get_ylabel() == "net J per 1,000 paragraphs"
+    assert lines(energy)["none beats batch_size 200, batch_size 300"][0][1] == pytest.approx(140 / 0.881)
+
+
+def test_energy_of_several_groups_is_below_each(tmp_path: Path) -> None:
+    first = with_energy(tmp_path / "one")
+    second = with_energy(tmp_path / "two", run_id="other", gpu=replace(CARD, driver="2", uuid="GPU-3"))
+    third = a_run(tmp_path / "three", gpu=replace(CARD, driver="3", uuid="GPU-4"))
+    found = drawn(first, second, third)
+    letters = [axes.get_title(loc="left") for axes in panels(found)]
+    assert letters == [f"({letter})" for letter in "abcdefgh"]
+    assert [len(row.axes) for row in found.subfigs] == [3, 3, 2]
+    assert outside(found) == []
+
+
 def test_groups_are_never_mixed_but_drawn_in_rows(tmp_path: Path) -> None:
     first = a_run(tmp_path / "one")
     points = [replace(one, run_id="other") for one in grid(SIZES)]
@@ -385,13 +429,15 @@ def outside(found: Figure) -> list[str]:
     ]
 
 
-@pytest.fixture(params=["sweep", "trials", "committed", "log", "few"])
+@pytest.fixture(params=["sweep", "trials", "committed", "log", "few", "energy"])
 def picture(request: pytest.FixtureRequest, tmp_path: Path) -> Figure:
     """Return a picture of every kind."""
     if request.param == "committed":
         return drawn(COMMITTED / "stanza-20261121-034922-0192")
     if request.param == "log":
         return drawn(OLD_LOG)
+    if request.param == "energy":
+        return drawn(with_energy(tmp_path / "run"))
     run = a_run(tmp_path / "run", sizes=SIZES[:3] if request.param == "few" else SIZES)
     return drawn(with_trials(run) if request.param == "trials" else run)
 
@@ -401,11 +447,10 @@ def test_a_picture_fits_a_column_and_can_be_read(picture: Figure) -> None:
     assert min(float(text.get_fontsize()) for text in texts(picture)) >= SMALL == 7
     assert {text.get_fontname() for text in texts(picture)} == {"DejaVu Sans"}
     assert outside(picture) == []
-    memory, speed = (axes.get_tightbbox() for axes in panels(picture))
-    assert memory is not None
-    assert speed is not None
-    assert memory.y0 >= speed.y1 - 1, "the panels do not overlap"
-    assert all(axes.bbox.height > picture.bbox.height / 6 for axes in panels(picture)), "the axes keep room"
+    boxes = [box for axes in panels(picture) if (box := axes.get_tightbbox())]
+    assert len(boxes) == len(panels(picture)) >= 2
+    assert all(above.y0 >= below.y1 - 1 for above, below in pairwise(boxes)), "the panels do not overlap"
+    assert all(axes.bbox.height > picture.bbox.height / 7 for axes in panels(picture)), "the axes keep room"
 
 
 def test_grey_says_the_same() -> None:

@@ -10,6 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
 
+import pytest
+
+from jobkit.core.measurements import Attribution, Energy
 from jobkit.run.measure import sampler
 from jobkit.run.measure.nvml import GpuHandle
 from jobkit.run.measure.sampler import Follower, Peaks, sampling
@@ -65,15 +68,22 @@ def test_a_process_that_has_gone_has_no_memory() -> None:
     assert sampler.rss_bytes(2**22 + 1) is None
 
 
-def test_peaks_never_fall_and_marks_start_averages_anew() -> None:
-    follower = Follower(os.getpid(), [])
-    follower.sample_power()
-    follower.peaks = Peaks(rss_bytes=2**50, samples=7, power_w=[3.0])
-    follower.sample_memory()
+def test_peaks_never_fall_and_averages_are_of_the_work() -> None:
+    follower = Follower(os.getpid(), cast("list[GpuHandle]", [Card(None, {}, 3.0)]), sees_all=True)
+    follower.peaks = Peaks(rss_bytes=2**50)
+
+    def sample() -> tuple[int, list[float]]:
+        follower.sample_utilisation()
+        follower.sample_memory()
+        return follower.peaks.samples, follower.peaks.utilisation_percent
+
+    assert sample() == (0, [])
+    for _ in range(2):
+        follower.mark()
+        assert sample() == (1, [3.0])
+    follower.stop()
+    assert sample() == (1, [3.0])
     assert follower.peaks.rss_bytes == 2**50
-    assert follower.peaks.samples == 8
-    follower.mark()
-    assert (follower.peaks.samples, follower.peaks.power_w) == (0, [])
 
 
 class Card:
@@ -94,12 +104,21 @@ class Card:
     def power_w(self) -> float | None:
         return 100.0
 
+    def energy_j(self) -> float | None:
+        return None if self.used is None else 100 * time.monotonic()
 
-def followed(*cards: Card) -> Peaks:
-    """Return one sample of this process on these GPUs."""
-    follower = Follower(os.getpid(), cast("list[GpuHandle]", cards))
+    def has_mig(self) -> bool:
+        return False
+
+
+def followed(*cards: Card, sees_all: bool = True) -> Peaks:
+    """Return one sample of this process on these GPUs, while it works."""
+    follower = Follower(os.getpid(), cast("list[GpuHandle]", cards), sees_all=sees_all)
+    follower.mark()
+    follower.sample_utilisation()
     follower.sample_power()
     follower.sample_memory()
+    follower.stop()
     return follower.peaks
 
 
@@ -109,7 +128,47 @@ def test_of_several_gpus_memory_and_power_are_sums_and_utilisation_is_the_mean()
         first, second = {one.pid: 3, two.pid: 4, 1: 50}, {one.pid: 5, two.pid: None}
         peaks = followed(Card(60, first, 20.0), Card(7, second, 90.0))
     assert (peaks.device_bytes, peaks.process_bytes, peaks.memory_query) == (67, 12, "v2")
-    assert (peaks.utilisation_percent, peaks.power_w) == ([55.0], [200.0])
+    assert (peaks.utilisation_percent, peaks.power_max_w) == ([55.0], 200.0)
+
+
+def test_the_energy_is_the_sum_of_all_gpus_by_both_instruments() -> None:
+    energy = followed(Card(1, {}, None), Card(2, {}, None)).energy
+    assert energy
+    assert energy.power_j == pytest.approx(200 * energy.span_s)
+    assert energy.counter_j == pytest.approx(200 * energy.span_s, abs=1)
+    assert energy.power_samples == 3
+    old = followed(Card(1, {}, None), Card(None, {}, None)).energy
+    assert old
+    assert (old.counter_j, old.joules) == (None, old.power_j)
+
+
+def test_a_process_that_is_neither_this_nor_its_child_is_foreign() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        own, foreign = {child.pid: 1}, {child.pid: 1, 1: 2}
+        words = [followed(Card(1, held, None)).energy for held in (own, foreign, {1: 2}, {})]
+    assert [energy and energy.attribution for energy in words] == [
+        Attribution.OWN,
+        Attribution.NOT_ATTRIBUTABLE,
+        Attribution.UNKNOWN,
+        Attribution.UNKNOWN,
+    ]
+
+
+def test_there_is_no_energy_before_the_work_and_the_energy_until_now_in_it() -> None:
+    follower = Follower(os.getpid(), cast("list[GpuHandle]", [Card(1, {}, None)]), sees_all=True)
+
+    def read() -> Energy | None:
+        follower.read_energy()
+        return follower.peaks.energy
+
+    assert read() is None
+    follower.mark()
+    first, second = read(), read()
+    assert first
+    assert second
+    assert first.span_s < second.span_s
+    follower.stop()
+    assert read() is read()
 
 
 def test_what_one_of_several_gpus_does_not_answer_is_unknown() -> None:

@@ -65,6 +65,7 @@ def test_what_is_installed_comes_before_the_specs_folder(tmp_path: Path) -> None
             "a jobkit.run.workloads.base.Result",
         ),
         ("effective(self)", "[1]", "a mapping of knobs"),
+        ("effective(self)", "{'pinned': 1.5}", "a mapping of knobs to whole numbers, words or None"),
         ("versions(self)", "{'toy': 2}", "a mapping of names to texts"),
     ],
 )

@@ -154,7 +154,7 @@ def test_figures_are_those_of_the_padded_batches(load: Load, sample: Sample) -> 
     assert cut.load < cut.padded_chars < whole.padded_chars
 
 
-def effective_after(workload: StanzaNer, paragraphs: Sequence[str]) -> Mapping[str, int | None]:
+def effective_after(workload: StanzaNer, paragraphs: Sequence[str]) -> Mapping[str, int | str | None]:
     run(workload, paragraphs)
     return workload.effective()
 

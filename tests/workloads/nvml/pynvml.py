@@ -1,12 +1,14 @@
 """An NVML for jobs on machines that have no GPU: first on a job's PYTHONPATH.
 
-``FAKE_CARD`` is the name of its GPUs, ``FAKE_CARDS`` their number (1). In the folder ``FAKE_HELD`` a process
+``FAKE_CARD`` is the name of its GPUs, ``FAKE_CARDS`` their number (1), ``FAKE_WATTS`` what each of them draws
+(200); with ``FAKE_OLD`` they have no energy counter. In the folder ``FAKE_HELD`` a process
 may tell what it holds of a GPU, in a file ``UUID.PID`` (see `tests/workloads/card`).
 """
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -94,8 +96,16 @@ def nvmlDeviceGetUtilizationRates(handle: str) -> SimpleNamespace:  # noqa: N802
 
 
 def nvmlDeviceGetPowerUsage(handle: str) -> int:  # noqa: N802
-    """Return none."""
-    raise NVMLError(handle)
+    """Return the power in mW."""
+    del handle
+    return 1000 * int(os.environ.get("FAKE_WATTS", "200"))
+
+
+def nvmlDeviceGetTotalEnergyConsumption(handle: str) -> int:  # noqa: N802
+    """Return the energy in mJ since the machine was started."""
+    if "FAKE_OLD" in os.environ:
+        raise NVMLError(handle)
+    return int(nvmlDeviceGetPowerUsage(handle) * time.monotonic())
 
 
 def nvmlDeviceGetAccountingMode(handle: str) -> int:  # noqa: N802

@@ -1,0 +1,108 @@
+"""What the recommended setting and a corpus take of energy, as data and in sentences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jobkit.core.measurements import Attribution
+from jobkit.core.records import Outcome, Record
+from jobkit.core.student import half_width
+from jobkit.core.units import format_energy, format_setting
+from jobkit.fit.energy import EnergyUse, attributed, uses
+from jobkit.fit.overlaps import overlaps, span_of
+from jobkit.fit.speed import Corpus, Speed
+
+EVEN = 0.005
+"""A share that would be printed as 0 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyAnswer:
+    """The energy of the GPUs over the work.
+
+    Attributes
+    ----------
+    recommended
+        Of the recommended setting; ``None`` if it is not attributable.
+    least
+        Of the setting that takes the least for an item.
+    corpus_j
+        For the corpus, with the recommended setting.
+    attribution, reason
+        The worst of all points that succeeded.
+    """
+
+    recommended: EnergyUse | None
+    least: EnergyUse | None
+    corpus_j: float | None
+    attribution: Attribution
+    reason: str
+
+
+def energy_answer(records: Sequence[Record], chosen: Speed, corpus: Corpus) -> EnergyAnswer | None:
+    """Return the energy of a setting and of a corpus; ``None`` if no point has measured any."""
+    numbers = overlaps([span_of(record) for record in records])
+    pairs = [
+        (record, number)
+        for record, number in zip(records, numbers, strict=True)
+        if record.outcome is Outcome.OK and record.energy
+    ]
+    whose = [attributed(record.energy, number) for record, number in pairs if record.energy]
+    if not whose:
+        return None
+    settings = uses(pairs)
+    own = next((use for use in settings if use.params == chosen.params), None)
+    order = list(Attribution)
+    attribution, reason = max(whose, key=lambda found: order.index(found[0]))
+    return EnergyAnswer(
+        recommended=own,
+        least=min(settings, key=lambda use: use.per_1000_j, default=None),
+        corpus_j=own.of(corpus.paragraphs, corpus.characters) if own else None,
+        attribution=attribution,
+        reason=reason,
+    )
+
+
+def energy_lines(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -> Iterator[str]:
+    """Yield the sentences.
+
+    Parameters
+    ----------
+    answer
+        What they say.
+    settings
+        The speeds of all settings.
+    corpus
+        In words.
+    """
+    own, least = answer.recommended, answer.least
+    if own and answer.corpus_j is not None:
+        yield f"Energy for {corpus}, with {format_setting(own.params)}: {format_energy(answer.corpus_j)}."
+        yield f"  {_per_1000(own)}. Loading, the CPU and the rest of the machine are not in it."
+    else:
+        yield "Energy: not known for the recommended setting."
+    if own and least and least is not own:
+        yield f"  Least energy: {format_setting(least.params)}, {_compared(least, own, settings)}."
+    if answer.attribution is Attribution.NOT_ATTRIBUTABLE:
+        yield f"  Points whose energy is not attributable are left out: {answer.reason}."
+    elif answer.attribution is Attribution.UNKNOWN:
+        yield f"  It may be of other processes too: {answer.reason}."
+
+
+def _per_1000(use: EnergyUse) -> str:
+    half = half_width(use.per_1000_j_sd, use.repeats)
+    interval = "" if half is None else f" ± {format_energy(half)}"
+    net = "" if use.net_per_1000_j is None else f", {format_energy(use.net_per_1000_j)} of it above idle"
+    source = "by the energy counter" if use.counted else "by the sampled power"
+    each = f"It is {format_energy(use.per_1000_j)}{interval} for 1,000 paragraphs"
+    return f"{each} {source} (n={use.repeats}){net}"
+
+
+def _compared(least: EnergyUse, own: EnergyUse, settings: Sequence[Speed]) -> str:
+    less = 1 - least.per_1000_j / own.per_1000_j
+    rates = {format_setting(setting.params): setting.items_per_s for setting in settings}
+    faster = rates[format_setting(least.params)] / rates[format_setting(own.params)] - 1
+    words = "slower" if faster < 0 else "faster"
+    rate = f"{100 * abs(faster):.0f} % {words}" if abs(faster) >= EVEN else "as fast"
+    return f"{format_energy(least.per_1000_j)} for 1,000 paragraphs, {100 * less:.0f} % less; it is {rate}"

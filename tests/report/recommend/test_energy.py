@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from jobkit.core.measurements import Attribution, Energy
+from jobkit.core.records import Outcome, Record
+from jobkit.fit.speed import Corpus
+from jobkit.report.recommend.output import as_text
+from jobkit.report.recommend.recommend import recommend
+from jobkit.report.recommend.types import Recommendation, RecommendOptions
+from tests.support.builders import ITEMS
+from tests.support.recommendations import material, records
+
+WATTS: Mapping[int, float] = {40: 120, 85: 130, 130: 140, 175: 170, 220: 150}
+"""By batch size: 220 takes less energy than 175, which is recommended."""
+OWN = Attribution.OWN
+
+
+def drawing(one: Record, attribution: Attribution = OWN, **more: object) -> Record:
+    """Return a record with the energy of its seconds."""
+    assert one.summary
+    span_s = one.summary.work_s
+    joules = WATTS[one.point.numbers["batch_size"]] * span_s
+    energy = Energy(span_s=span_s, counter_j=joules, power_j=joules, idle_w=70, attribution=attribution)
+    return replace(one, energy=replace(energy, **more))  # type: ignore[arg-type]  # fields by name
+
+
+def found(*told: Record, corpus: Corpus | None = None) -> Recommendation:
+    return recommend(material(told), RecommendOptions(gpus=(), corpus=corpus))
+
+
+def lines(answer: Recommendation) -> list[str]:
+    """Return the lines on energy."""
+    text = as_text(answer)
+    return [] if "Energy" not in text else text[text.index("Energy") :].partition("\n\n")[0].splitlines()
+
+
+def test_without_energy_nothing_is_said() -> None:
+    answer = found(*records())
+    assert answer.energy is None
+    assert lines(answer) == []
+
+
+def test_the_energy_of_a_corpus_and_of_1000_paragraphs_is_said() -> None:
+    answer = found(*map(drawing, records()), corpus=Corpus(paragraphs=2_000_000))
+    assert answer.energy
+    assert answer.energy.recommended
+    assert answer.energy.recommended.per_1000_j == pytest.approx(170 / 301 * 1000, rel=0.001)
+    assert answer.energy.recommended.net_per_1000_j == pytest.approx(100 / 301 * 1000, rel=0.001)
+    assert answer.energy.corpus_j == pytest.approx(2_000_000 * 170 / 301, rel=0.001)
+    first, second, third = lines(answer)
+    assert first == "Energy for 2,000,000 paragraphs, with batch_size 175: 1.13 MJ (0.31 kWh)."
+    assert second.startswith(
+        "  It is 565 J ± 14.0 J for 1,000 paragraphs by the energy counter (n=3), 332 J of it above idle."
+    )
+    least = "  Least energy: batch_size 220, 490 J for 1,000 paragraphs, 13 % less; it is 2 % faster."
+    assert third == least
+
+
+def test_one_repeat_of_an_old_gpu_without_idle_power() -> None:
+    told = [drawing(one, counter_j=None, idle_w=None) for one in records(repeats=1)]
+    answer = found(*told)
+    assert answer.energy
+    assert answer.energy.corpus_j == pytest.approx(ITEMS * 170 / 298)
+    assert lines(answer)[1].startswith("  It is 570 J for 1,000 paragraphs by the sampled power (n=1). ")
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"), [(301.0, "it is as fast."), (310.0, "it is 3 % faster."), (295.0, "it is 2 % slower.")]
+)
+def test_the_setting_of_least_energy_is_compared(rate: float, words: str) -> None:
+    told = []
+    for one in map(drawing, records(sizes=(85, 130, 175, 220), repeats=1)):
+        assert one.summary
+        speed = rate if one.point.numbers["batch_size"] == 220 else one.summary.items_per_s
+        assert speed
+        if one.point.numbers["batch_size"] == 175:
+            speed = 301.0
+        told.append(replace(one, summary=replace(one.summary, work_s=ITEMS / speed)))
+    assert lines(found(*told))[2].endswith(words)
+
+
+def test_energy_that_is_not_attributable_is_left_out_with_the_reason() -> None:
+    shared = Attribution.NOT_ATTRIBUTABLE
+    told = [
+        drawing(one, shared if one.point.repeat == 1 else OWN, reason="MIG" if one.point.repeat == 1 else "")
+        for one in records()
+    ]
+    answer = found(*told)
+    assert "(n=2)" in lines(answer)[1]
+    assert lines(answer)[-1] == "  Points whose energy is not attributable are left out: MIG."
+    answer = found(*(drawing(one, shared, reason="MIG") for one in records()))
+    assert lines(answer) == [
+        "Energy: not known for the recommended setting.",
+        "  Points whose energy is not attributable are left out: MIG.",
+    ]
+
+
+def test_unknown_attribution_is_said() -> None:
+    answer = found(*(drawing(one, Attribution.UNKNOWN, reason="a container") for one in records()))
+    assert lines(answer)[-1] == "  It may be of other processes too: a container."
+
+
+def test_points_that_failed_count_for_nothing() -> None:
+    first, *others = map(drawing, records(repeats=2))
+    failed = replace(drawing(first, Attribution.UNKNOWN), outcome=Outcome.TIMEOUT)
+    answer = found(failed, *others)
+    assert answer.energy
+    assert answer.energy.attribution is OWN
+
+
+def test_no_other_setting_is_named_if_the_recommended_one_takes_the_least() -> None:
+    answer = found(*map(drawing, records(sizes=(130,))))
+    assert answer.energy
+    assert answer.energy.recommended is answer.energy.least
+    assert "Least energy" not in as_text(answer)

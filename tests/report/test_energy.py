@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.measurements import Attribution, Energy
+from jobkit.core.records import Record
+from jobkit.report.output import render
+from jobkit.report.sentences import front_line
+from jobkit.report.tables import Collected, collect
+from tests.support.builders import ITEMS, grid, record, write_records
+
+ENERGY = Energy(span_s=10, counter_j=881, power_j=890, idle_w=20, idle_s=6, attribution=Attribution.OWN)
+FOREIGN = replace(ENERGY, attribution=Attribution.NOT_ATTRIBUTABLE, reason="another process")
+
+
+def records(*energies: Energy | None, repeats: int = 1) -> list[Record]:
+    """Return the records of batch sizes 50, 100 and so on with these energies, each faster than the last."""
+    points = grid([50 * (number + 1) for number in range(len(energies) // repeats)], repeats)
+    return [
+        replace(record(point, work_s=20.0 / point.index), energy=energy)
+        for point, energy in zip(points, energies, strict=True)
+    ]
+
+
+def collected(folder: Path, *energies: Energy | None, repeats: int = 1) -> Collected:
+    return collect([write_records(folder / "run", records(*energies, repeats=repeats))])
+
+
+def spending(counter_j: float, **more: object) -> Energy:
+    return replace(ENERGY, counter_j=counter_j, **more)  # type: ignore[arg-type]  # fields by name
+
+
+def test_energy_is_of_the_work_and_of_1000_items(tmp_path: Path) -> None:
+    [size] = collected(tmp_path, ENERGY).by_size
+    assert size.mean["energy_j"] == 881
+    assert size.mean["energy_per_1000_j"] == pytest.approx(1000 * 881 / ITEMS)
+    assert size.mean["net_energy_j"] == 881 - 200
+    assert size.mean["net_energy_per_1000_j"] == pytest.approx(1000 * 681 / ITEMS)
+    assert size.front is None, "there is no other setting"
+
+
+@pytest.mark.parametrize(
+    ("last", "shown", "absent"),
+    [
+        (ENERGY, "net J/1,000", "energy J"),
+        (replace(ENERGY, idle_w=None), "energy J/1,000", "net J"),
+        (FOREIGN, "net J/1,000", "energy J"),
+    ],
+    ids=["all have idle power", "one has none", "one is in no table"],
+)
+def test_a_table_is_net_of_idle_if_all_that_it_shows_is(
+    tmp_path: Path, last: Energy, shown: str, absent: str
+) -> None:
+    report = render(collected(tmp_path, ENERGY, last), "md")
+    assert f" {shown} |" in report
+    assert f"| {absent} " not in report
+    assert f"{shown.split(maxsplit=1)[0]}: " in report.lower()
+
+
+def test_what_is_not_attributable_is_in_no_mean_and_in_csv(tmp_path: Path) -> None:
+    found = collected(tmp_path, ENERGY, FOREIGN, repeats=2)
+    [size] = found.by_size
+    assert (size.mean["energy_j"], size.counts["energy_j"]) == (881, 1)
+    _, shared = found.point_records()
+    assert (shared["energy_j"], shared["net_energy_per_1000_j"]) == (None, None)
+    raw = ("energy_counter_j", "energy_power_j", "energy_span_s", "idle_w", "energy_attribution")
+    assert [shared[name] for name in raw] == [881, 890, 10, 20, "not attributable"]
+    (note,) = found.notes
+    assert note == "the energy of 1 point is in no table, because it is not attributable: another process"
+
+
+def test_a_point_that_did_no_item_has_no_energy_for_1000(tmp_path: Path) -> None:
+    [one] = records(ENERGY)
+    found = collect([write_records(tmp_path / "run", [replace(one, summary=None)])])
+    assert (found.rows[0].energy_j, found.rows[0].energy_per_1000_j) == (881, None)
+
+
+def test_energy_of_points_at_the_same_time_is_not_attributable(tmp_path: Path) -> None:
+    first, second = records(ENERGY, ENERGY)
+    together = [first, replace(second, started_at=first.started_at, ended_at=first.ended_at)]
+    found = collect([write_records(tmp_path / "run", together)])
+    assert [row.energy_j for row in found.rows] == [None, None]
+    assert {row.energy_attribution for row in found.rows} == {"not attributable"}
+    assert "front" not in render(found, "md")
+
+
+def test_unknown_attribution_is_in_the_table_with_a_note(tmp_path: Path) -> None:
+    found = collected(tmp_path, replace(ENERGY, attribution=Attribution.UNKNOWN, reason="a container"))
+    assert found.by_size[0].mean["energy_j"] == 881
+    assert found.notes == ("the energy of 1 point may be of other processes too: a container",)
+
+
+def test_sampled_power_stands_in_for_the_counter_and_is_named(tmp_path: Path) -> None:
+    found = collected(tmp_path, replace(ENERGY, counter_j=None))
+    assert found.by_size[0].mean["energy_j"] == 890
+    assert found.notes == (
+        "the energy of 1 point is the integral of the sampled power: the GPU has no energy counter",
+    )
+
+
+def test_instruments_that_disagree_over_a_minute_are_a_note(tmp_path: Path) -> None:
+    apart = replace(ENERGY, span_s=60, counter_j=6_000, power_j=6_600, idle_w=None)
+    found = collected(tmp_path, apart, replace(apart, power_j=6_400), ENERGY)
+    (note,) = found.notes
+    assert "differ by up to 10 % (2 points of at least 60 s)" in note
+
+
+def test_the_front_is_marked_and_said(tmp_path: Path) -> None:
+    found = collected(tmp_path, spending(300), spending(500), spending(400), None)
+    assert [size.front for size in found.by_size] == [True, False, True, None]
+    line = "Time and energy: no other setting beats one of these in both: (batch_size 50), (batch_size 150)."
+    assert front_line(found.by_size) == (line,)
+    report = render(found, width=200)
+    assert line in report
+    assert "front: no other setting beats it in both time and energy" in report
+    sizes = json.loads(render(found, "json"))["sizes"]
+    assert [size["front"] for size in sizes] == [True, False, True, None]
+
+
+def test_one_setting_may_beat_all(tmp_path: Path) -> None:
+    found = collected(tmp_path, spending(500), spending(400))
+    assert front_line(found.by_size) == ("Time and energy: no other setting beats batch_size 100 in either.",)
+
+
+def test_old_records_have_no_columns_of_energy(tmp_path: Path) -> None:
+    found = collected(tmp_path, None, None)
+    report = render(found, "md")
+    assert "energy" not in report
+    assert "front" not in report
+    assert found.rows[0].energy_attribution is None
