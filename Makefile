@@ -44,7 +44,7 @@ lint: setup           ## style, types, import layers
 # module of the kind belongs here; where one is renamed, make stops and names it.
 PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
 	core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
-	fit/energy fit/gpus fit/ledger fit/lengths fit/memory_line fit/observations fit/overlaps \
+	fit/energy fit/gpus fit/ledger fit/lengths fit/loads fit/memory_line fit/observations fit/overlaps \
 	fit/largest_batch fit/speed fit/stats \
 	outcome/accounting outcome/log_outcome outcome/logs outcome/remedies outcome/timing outcome/trials \
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \

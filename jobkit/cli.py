@@ -24,6 +24,7 @@ GROUPS = {
     },
     "run": {
         "sweep": "Run a tagger once per batch size, on a cluster or here.",
+        "tune": "Find the fastest setting by running few, and compare it with the plain loop.",
         "status": "Show the state of every point, and what to type next.",
         "logs": "Print the log of a point, or follow it.",
         "resume": "Submit the points of a run again that failed or are missing.",

@@ -57,6 +57,8 @@ class Knob:
 
 
 WORKERS, THREADS, GPUS, ORDER, WORK_UNIT, MPS = "workers", "threads", "gpus", "order", "work_unit", "mps"
+EVERY = "every"
+"""The knob that takes a part of the text: of every so many paragraphs one."""
 SORTED = "sorted"
 ORDERS = ("load", "text", SORTED)
 OFF, ON, AUTO = "off", "on", "auto"
@@ -72,6 +74,7 @@ RUN_KNOBS = (
     Knob(name=ORDER, words=ORDERS),
     Knob(name=WORK_UNIT),
     Knob(name=MPS, words=(OFF, ON, AUTO), devices=(CUDA,)),
+    Knob(name=EVERY),
 )
 """The knobs that every workload has, because jobkit itself obeys them."""
 

@@ -111,7 +111,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """The GPU that the try ran on, or its first worker.
+    """The GPU that the try ran on; of several the first that has the least memory.
 
     Attributes
     ----------

@@ -11,11 +11,12 @@ Bytes and seconds; a value that could not be read is ``None``, never 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from jobkit.core.json_codec import SCHEMA
-from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, PRECISION, Value, numbers
+from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, PRECISION, RUN_KNOBS, Value, numbers
 from jobkit.core.measurements import Energy, Gpu, Memory, Need, Sampler, Share, Summary
 
 
@@ -116,6 +117,8 @@ class Point:
         Paragraphs that are sorted together; ``None`` for the whole text.
     work_unit
         Paragraphs of one call if ``padded_chars`` caps the load of a batch.
+    every
+        Of so many paragraphs it works on one: the first, and so on; 1 for the whole text.
     allocator
         The value of ``PYTORCH_ALLOC_CONF``, or ``None`` for PyTorch's default.
     threads
@@ -143,6 +146,9 @@ class Point:
     profile
         The profiler of its work: ``torch``, ``python`` or ``scalene``; else ``off``. A point with a
         profiler is not part of the sweep: it is in no table, no mean and no line.
+    phase
+        Of a run of ``jobkit tune``, the part of the search that it belongs to: ``memory``, ``search`` or
+        ``final``; empty in a sweep.
     workload_folder
         The spec's folder, absolute, if the workload is the user's own; ``None`` for a shipped workload.
     """
@@ -160,6 +166,7 @@ class Point:
     order: str
     sort_window: int | None = None
     work_unit: int = DEFAULT_WORK_UNIT
+    every: int = 1
     allocator: str | None
     threads: int
     workers: int = 1
@@ -171,6 +178,7 @@ class Point:
     cap_bytes: int | None = None
     trial: bool = False
     profile: str = OFF
+    phase: str = ""
     workload_folder: str | None = None
 
     @property
@@ -182,6 +190,11 @@ class Point:
     def swept(self) -> bool:
         """Whether it is part of the sweep: it neither tests a prediction nor is profiled."""
         return not self.trial and self.profile == OFF
+
+    def at(self, params: Mapping[str, Value]) -> Point:
+        """Return the point with another setting; the knobs that jobkit obeys have fields of their names."""
+        own: dict[str, Any] = {knob.name: params[knob.name] for knob in RUN_KNOBS if knob.name in params}
+        return replace(self, params=params, **own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +277,8 @@ class Record:
         scheduler's accounting may overrule it.
     message
         The error in one line; empty if the try succeeded.
+    hung
+        Whether the try ended as ``timeout`` because a batch hung, and not because of the walltime.
     signal
         The signal that ended the work (``USR1`` is the walltime warning), else ``None``.
     effective
@@ -300,6 +315,7 @@ class Record:
     outcome: Outcome
     provisional: bool = False
     message: str = ""
+    hung: bool = False
     signal: str | None = None
     job: Job
     host: str

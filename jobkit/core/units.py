@@ -94,6 +94,31 @@ def _duration_s(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+SECONDS_PATTERN = r"^\s*\d+(\.\d+)? ?(ms|s)\s*$"
+
+
+def parse_seconds(text: str) -> float:
+    """Return a short time such as ``2s``, ``0.5s`` or ``500ms`` in seconds.
+
+    Raises
+    ------
+    JobkitError
+        If the text is anything else, or 0.
+    """
+    if not re.fullmatch(SECONDS_PATTERN, text):
+        raise JobkitError(f"time {text!r}: not understood", hint="a number with s or ms; for instance 500ms")
+    number, unit = text.strip().rstrip("ms").strip(), text.strip()
+    seconds = float(number) / (1000 if unit.endswith("ms") else 1)
+    if not seconds:
+        raise JobkitError(f"time {text!r}: must be more than 0", hint="for instance 500ms")
+    return seconds
+
+
+def format_seconds(seconds: float) -> str:
+    """Return seconds as `parse_seconds` reads them back."""
+    return f"{seconds:g}s"
+
+
 def format_walltime(duration_s: float) -> str:
     """Return seconds, rounded up, as ``HH:MM:SS``, the form that every scheduler reads.
 

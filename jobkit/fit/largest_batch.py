@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
 from jobkit.core.units import format_count
-from jobkit.fit.loads import Loads
+from jobkit.fit.loads import Budgets, TextLoads
 from jobkit.fit.memory_line import CURVED, Fit, doubts
 from jobkit.fit.observations import MemoryObservations
 from jobkit.outcome.trials import Trial
@@ -18,6 +18,12 @@ TELLS = 2.0
 
 ALIKE = 0.99
 """A trial that failed counts for capacities up to its own, and for those that differ by rounding."""
+
+TOO_SMALL = {
+    BATCH_SIZE: "not even a batch of 1 fits",
+    PADDED_CHARS: "not even a batch of the longest sentence fits",
+}
+"""Why there is no safe batch, by knob."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +65,7 @@ class Prediction:
 
 
 def predict(
-    evidence: MemoryObservations, capacity_bytes: float, loads: Loads | None, *, margin: float = 0.0
+    evidence: MemoryObservations, capacity_bytes: float, loads: TextLoads | None, *, margin: float = 0.0
 ) -> Prediction:
     """Return how large a batch may be.
 
@@ -101,7 +107,7 @@ def predict(
 
 
 def capped(
-    largest: Prediction, evidence: MemoryObservations, loads: Loads | None, tried: Iterable[Trial]
+    largest: Prediction, evidence: MemoryObservations, loads: TextLoads | None, tried: Iterable[Trial]
 ) -> Prediction:
     """Return a prediction that stays below every batch that was tried and did not fit.
 
@@ -117,15 +123,15 @@ def capped(
     failed = [
         trial for trial in tried if trial.too_large and trial.capacity_bytes >= ALIKE * largest.capacity_bytes
     ]
-    smallest = min(failed, key=lambda trial: trial.batch_size, default=None)
+    smallest = min(failed, key=lambda trial: trial.size, default=None)
     if smallest is None or isinstance(evidence.fit, str):
         return largest
     load = min(largest.safe_load, min(trial.load for trial in failed) - 1)
-    batch = min(_batch(load, evidence, loads), smallest.batch_size - 1)
+    batch = min(_batch(load, evidence, loads), smallest.size - 1)
     if batch >= largest.safe_batch:
         return largest
     at = loads.load(batch) if loads else load
-    why = f"batch_size {smallest.batch_size:,} is not safe: a trial of it did not fit into memory"
+    why = f"{smallest.setting} is not safe: a trial of it did not fit into memory"
     return replace(
         largest,
         safe_load=load,
@@ -137,7 +143,7 @@ def capped(
     )
 
 
-def _batch(load: float, evidence: MemoryObservations, loads: Loads | None) -> int:
+def _batch(load: float, evidence: MemoryObservations, loads: TextLoads | None) -> int:
     if loads is not None:
         return loads.largest_batch(load)
     if evidence.knob == PADDED_CHARS:
@@ -147,7 +153,7 @@ def _batch(load: float, evidence: MemoryObservations, loads: Loads | None) -> in
 
 
 def _of_curve(
-    evidence: MemoryObservations, fit: Fit, safe_load: float, loads: Loads | None
+    evidence: MemoryObservations, fit: Fit, safe_load: float, loads: TextLoads | None
 ) -> tuple[str, ...]:
     """Return that memory grows faster than a line, and which batch size would show how much faster."""
     if not fit.curves:
@@ -160,7 +166,7 @@ def _of_curve(
 
 
 def _doubts(
-    evidence: MemoryObservations, fit: Fit, load: float, loads: Loads | None, *, saturated: bool
+    evidence: MemoryObservations, fit: Fit, load: float, loads: TextLoads | None, *, saturated: bool
 ) -> tuple[str, ...]:
     notes = [*doubts(fit, load), *evidence.remarks]
     if loads is None and evidence.knob == BATCH_SIZE:
@@ -172,7 +178,6 @@ def _doubts(
             else "the lengths are estimated from punctuation"
         )
     if saturated and loads is not None:
-        notes.append(
-            f"the text ends the batch at {format_count(loads.limit, 'paragraph')}: memory would allow more"
-        )
+        unit = "padded character" if isinstance(loads, Budgets) else "paragraph"
+        notes.append(f"the text ends the batch at {format_count(loads.limit, unit)}: memory would allow more")
     return tuple(notes)

@@ -34,8 +34,8 @@ class Entry:
         if there is none.
     allocator, order
         As in the point.
-    batch_size, load
-        What was tried.
+    batch_size, padded_chars, load
+        What was tried; of the first two the other is 0.
     capacity_bytes, expected_bytes, bound_bytes, measured_bytes
         What it had to stay within, what was predicted, and what it needed.
     outcome
@@ -62,6 +62,7 @@ class Entry:
     measured_bytes: int | None
     outcome: str
     held: bool
+    padded_chars: int = 0
 
     @property
     def error(self) -> float | None:

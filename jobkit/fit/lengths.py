@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
 from jobkit.core.knobs import CUT_BY
 from jobkit.core.layout import LENGTHS_FILE
 
@@ -42,6 +44,10 @@ class Lengths:
     def unknown(cls, paragraphs: int) -> Lengths:
         """Return the lengths of a text of which none are known: the load is then the batch size."""
         return cls(paragraphs=((1,),) * paragraphs, source=NONE)
+
+    def every(self, number: int) -> Lengths:
+        """Return the lengths of one of every so many paragraphs, as a point with ``every`` takes them."""
+        return replace(self, paragraphs=self.paragraphs[::number])
 
     def to_json(self) -> str:
         """Return the lengths as one line of compact JSON."""
@@ -78,6 +84,15 @@ def _length(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"{value!r} is no length")
     return value
+
+
+def read_lengths(folder: Path) -> Lengths | None:
+    """Return the lengths that a run folder holds; ``None`` if it holds none that can be read."""
+    path = folder / LENGTHS_FILE
+    try:
+        return Lengths.from_json(read_text(path), where=str(path))
+    except (OSError, JobkitError):
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,19 +1,16 @@
-"""The load of every batch size, from the lengths of a text."""
+"""The load of every batch size and of every budget, from the lengths of a text. Pure."""
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, islice
-from pathlib import Path
 from typing import NamedTuple
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_text
-from jobkit.core.knobs import BATCH_SIZE, SORTED
-from jobkit.core.layout import LENGTHS_FILE
+from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, SORTED
 from jobkit.core.records import Point
 from jobkit.fit.lengths import Cut, Lengths
 from jobkit.run.paragraphs import cut_by_budget, sorted_places
@@ -229,37 +226,83 @@ class Loads:
         return min(self.cut.sentences_per_ner_batch or items, items) * max(self._flat, default=0)
 
 
+@dataclass(frozen=True)
+class Budgets:
+    """The load of every budget, ``padded_chars``, of one text; as `Loads` for batch sizes.
+
+    Attributes
+    ----------
+    text
+        The text, and whether it is sorted.
+    work_unit
+        Paragraphs a call.
+    """
+
+    text: Loads
+    work_unit: int
+
+    @property
+    def lengths(self) -> Lengths:
+        """The lengths of the text's items."""
+        return self.text.lengths
+
+    @cached_property
+    def limit(self) -> int:
+        """The smallest budget with which each call is one batch: a larger one changes nothing."""
+        return max(self.text.under_budget(sys.maxsize, self.work_unit).load, 1)
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(max, filter(None, self.lengths.paragraphs)), default=0)
+
+    def own(self, padded_chars: int) -> int:
+        """Return the largest load of any batch at exactly this budget."""
+        return self.text.under_budget(padded_chars, self.work_unit).load
+
+    def load(self, padded_chars: int) -> int:
+        """Return a load that no batch exceeds at this budget and at all smaller ones.
+
+        An item that is longer than the budget is a batch of its own.
+        """
+        return min(max(padded_chars, self._longest), self.limit)
+
+    def largest_batch(self, load_limit: float) -> int:
+        """Return the largest budget, at most `limit`, whose `load` is within a limit; 0 if none is."""
+        return 0 if load_limit < self._longest else int(min(load_limit, self.limit))
+
+
+TextLoads = Loads | Budgets
+"""The loads of a text by the knob that caps its batches."""
+
 LOAD_TOLERANCE = 0.2
 """Lengths whose loads differ by more than this share from what was measured are of something else."""
 
 
-def read_lengths(folder: Path) -> Lengths | None:
-    """Return the lengths that a run folder holds; ``None`` if it holds none that can be read."""
-    path = folder / LENGTHS_FILE
-    try:
-        return Lengths.from_json(read_text(path), where=str(path))
-    except (OSError, JobkitError):
-        return None
+def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | None:
+    """Return the loads by batch size or by budget, other knobs that cut the text as the points have them.
 
-
-def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> Loads | None:
-    """Return the loads by batch size, other knobs that cut the text as the points have them.
-
-    ``None`` if there are no lengths, or where the batch size is no knob of the points.
+    If points work on different parts of the text (``every``), those of the largest part. ``None`` if
+    there are no lengths, or if the points have neither knob in common.
     """
     points = list(points)
     params = [point.numbers for point in points]
-    if lengths is None or not params or any(BATCH_SIZE not in param for param in params):
+    if lengths is None or not params:
         return None
-    by_length = all(point.order == SORTED for point in points)
-    return Loads(lengths, Cut.largest(params), by_length, points[0].sort_window)
+    part = lengths.every(min(point.every for point in points))
+    by_length, window = all(point.order == SORTED for point in points), points[0].sort_window
+    if all(PADDED_CHARS in param for param in params):
+        unit = max(point.work_unit for point in points)
+        return Budgets(Loads(part, by_length=by_length, window=window), unit)
+    if any(BATCH_SIZE not in param for param in params):
+        return None
+    return Loads(part, Cut.largest(params), by_length, window)
 
 
-def agreeing(loads: Loads | None, load_by_batch: Mapping[int, int]) -> Loads | None:
+def agreeing(loads: TextLoads | None, load_by_batch: Mapping[int, int]) -> TextLoads | None:
     """Return the loads if they are those that were measured, else ``None``.
 
     A workload that reports no lengths, but loads of its own, would otherwise have its loads taken
-    for batch sizes.
+    for batch sizes or budgets.
     """
     if loads is None or all(
         abs(loads.own(batch) - load) <= LOAD_TOLERANCE * load for batch, load in load_by_batch.items()

@@ -55,7 +55,7 @@ class MemoryObservations:
         What comes on top of the allocators on the GPU: the context of each worker, and what the GPU
         held before. 0 on a CPU; ``None`` if NVML does not answer.
     workers, context_bytes
-        Processes that share the GPU, and the context of one.
+        Processes that share the GPU, and the context of one. On a CPU 1: the memory is that of all.
     gpu_bytes
         What CUDA has of the GPU; ``None`` if NVML does not report its memory, and on a CPU.
     gpu
@@ -176,15 +176,16 @@ def measured_bytes(record: Record | None) -> int | None:
     return record.needs[0].passed_bytes if record.needs else record.memory.reserved_peak_bytes
 
 
-def _knob(well: Sequence[Record]) -> str:
-    """Return the knob that caps the batches of these points."""
-    return PADDED_CHARS if PADDED_CHARS in well[0].point.params else BATCH_SIZE
+def swept_knob(params: Mapping[str, Value]) -> str:
+    """Return the knob that caps the batches of a point."""
+    return PADDED_CHARS if PADDED_CHARS in params else BATCH_SIZE
 
 
 def _loads(well: Sequence[Record]) -> dict[int, int]:
     loads: dict[int, int] = {}
+    knob = swept_knob(well[0].point.params)
     for record in well:
-        batch, summary = record.point.numbers.get(_knob(well)), record.summary
+        batch, summary = record.point.numbers.get(knob), record.summary
         if batch and summary and summary.load_max:
             loads[batch] = max(summary.load_max, loads.get(batch, 0))
     return loads
@@ -197,7 +198,7 @@ def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> MemoryObservati
         kind=RAM,
         fit=fit_memory(observations, bounds),
         load_by_batch=_loads(well),
-        knob=_knob(well),
+        knob=swept_knob(well[0].point.params),
         points=len({observation.point for observation in observations}),
         remarks=_left_out(failed, bounds),
     )
@@ -231,7 +232,7 @@ def _of_gpu(
         gpu_bytes=usable_bytes(first.name, first.total_bytes) if first and first.total_bytes else None,
         gpu=first.name if first else None,
         load_by_batch=_loads(well),
-        knob=_knob(well),
+        knob=swept_knob(well[0].point.params),
         points=len({observation.point for observation in observations}),
         remarks=(*_remarks(well, needs=bool(needs)), *_left_out(failed, bounds)),
     )

@@ -1,4 +1,4 @@
-"""Find the largest batch by running it: predict, try, step down if it failed.
+"""Find the largest batch size, or budget, by running it: predict, try, step down if it failed.
 
 Runs in the job that follows a sweep (``python -m jobkit.fit.search RUN`` prints the number of the next
 point to run, or nothing), and after a local sweep. Its goal is in ``find_max.json`` and
@@ -17,7 +17,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, exclusive_lock
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import BATCH_SIZE, CUDA, OFF
+from jobkit.core.knobs import BATCH_SIZE, CUDA, OFF, PADDED_CHARS
 from jobkit.core.layout import (
     POINTS_FILE,
     RESULTS_FOLDER,
@@ -30,9 +30,10 @@ from jobkit.core.layout import (
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.fit import ledger
-from jobkit.fit.largest_batch import Prediction, predict
-from jobkit.fit.loads import Loads, agreeing, loads_of, read_lengths
-from jobkit.fit.observations import RAM, MemoryObservations, measured_bytes, observe_memory
+from jobkit.fit.largest_batch import TOO_SMALL, Prediction, predict
+from jobkit.fit.lengths import read_lengths
+from jobkit.fit.loads import TextLoads, agreeing, loads_of
+from jobkit.fit.observations import RAM, MemoryObservations, measured_bytes, observe_memory, swept_knob
 from jobkit.outcome import trials
 from jobkit.outcome.accounting import read_accounts
 from jobkit.outcome.journal import Role
@@ -88,7 +89,7 @@ def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
     """Return whether an earlier point succeeded with the same batch: what was measured is no prediction."""
     return any(
         result.point.index < trial.index
-        and result.point.params.get(BATCH_SIZE) == trial.batch_size
+        and result.point.params.get(trial.knob) == trial.size
         and result.point.profile == OFF
         and result.verdict.outcome is Outcome.OK
         for result in results
@@ -167,18 +168,21 @@ def _predicted(
     loads = agreeing(loads_of(read_lengths(run_dir), points), evidence.load_by_batch)
     prediction = predict(evidence, capacity, loads)
     paragraphs = max((record.summary.items_total for record in records if record.summary), default=0)
-    batch = min(_batch(prediction, loads, done), loads.limit if loads else paragraphs)
+    by_size = evidence.knob == BATCH_SIZE
+    batch = _batch(prediction, loads, done)
+    batch = min(batch, loads.limit if loads else paragraphs if by_size else batch)
     if isinstance(evidence.fit, str) or not batch:
-        return Trial(capacity_bytes=capacity, message=prediction.reason or "not even a batch of 1 fits")
+        return Trial(capacity_bytes=capacity, message=prediction.reason or TOO_SMALL[evidence.knob])
     load = _load(batch, loads, evidence)
     trial = Trial(
         index=points[-1].index + 1,
-        batch_size=batch,
+        batch_size=batch if by_size else 0,
+        padded_chars=0 if by_size else batch,
         load=load,
         capacity_bytes=capacity,
         expected_bytes=evidence.fit.at(load),
         bound_bytes=evidence.fit.upper(load),
-        memory=trials.memory_of(evidence.kind == RAM, evidence.workers),
+        memory=trials.memory_of(evidence.kind == RAM, points[0].workers),
     )
     return _known(trial, records) or trial
 
@@ -194,34 +198,36 @@ def _tells(record: Record, asked: Container[int]) -> bool:
 
 def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
     """Return a trial as one that is not run, if the run has measured its batch within the capacity."""
-    same = [record for record in records if record.point.numbers[BATCH_SIZE] == trial.batch_size]
+    same = [record for record in records if record.point.numbers[trial.knob] == trial.size]
     needed = max((size for record in same if (size := measured_bytes(record)) is not None), default=None)
     if needed is None or needed > trial.capacity_bytes:
         return None
     sizes = f"it needed {format_memory(needed)}, predicted {format_memory(trial.expected_bytes)}"
-    batch = f"{BATCH_SIZE} {trial.batch_size:,}"
-    why = f"{batch} was measured already: {sizes}, of {format_memory(trial.capacity_bytes)}"
+    why = f"{trial.setting} was measured already: {sizes}, of {format_memory(trial.capacity_bytes)}"
     return Trial(message=why, proved=True, capacity_bytes=trial.capacity_bytes)
 
 
-def _load(batch: int, loads: Loads | None, evidence: MemoryObservations) -> int:
+def _load(batch: int, loads: TextLoads | None, evidence: MemoryObservations) -> int:
     """Return the load that a batch will have; if no lengths are known, at the worst rate measured."""
     if loads is not None:
         return loads.own(batch)
+    if evidence.knob == PADDED_CHARS:
+        return batch
     return round(batch * max(load / size for size, load in evidence.load_by_batch.items()))
 
 
 def _not_one_knob(points: Sequence[Point]) -> str:
-    """Return why the points cannot be extended; empty if only the batch size varies."""
-    fixed = {tuple(sorted((k, v) for k, v in point.params.items() if k != BATCH_SIZE)) for point in points}
-    if any(BATCH_SIZE not in point.params for point in points) or len(fixed) > 1:
-        return f"find_max needs a sweep of {BATCH_SIZE} in which no other knob varies"
+    """Return why the points cannot be extended; empty if only the batch size varies, or the budget."""
+    knob = swept_knob(points[0].params if points else {})
+    fixed = {tuple(sorted((k, v) for k, v in point.params.items() if k != knob)) for point in points}
+    if any(knob not in point.params for point in points) or len(fixed) > 1:
+        return f"find_max needs a sweep of {BATCH_SIZE} or {PADDED_CHARS} in which no other knob varies"
     return ""
 
 
 def _another_gpu(results: Sequence[PointResult]) -> str:
     """Return an error message if this GPU differs from the one the points ran on; else an empty string."""
-    ran = (result.record.gpu for result in results if result.record)
+    ran = (result.record.gpu for result in results if result.record and result.point.gpus == 1)
     on = next((gpu.name for gpu in ran if gpu), None)
     uuid = nvml.visible_uuid(None) if on else None
     here = nvml.read_gpu(uuid, os.getpid()) if uuid else None
@@ -232,19 +238,19 @@ def _another_gpu(results: Sequence[PointResult]) -> str:
 
 def _capacity(wanted: SearchGoal, evidence: MemoryObservations) -> float | None:
     if wanted.memory_bytes is not None:
-        return wanted.memory_bytes if evidence.kind == RAM else wanted.memory_bytes // evidence.workers
+        return wanted.memory_bytes // evidence.workers
     if evidence.kind == RAM:
         return wanted.ram_bytes
     return None if evidence.gpu_bytes is None else evidence.allocator_bytes(evidence.gpu_bytes)
 
 
-def _batch(prediction: Prediction, loads: Loads | None, done: Sequence[Trial]) -> int:
-    """Return the batch size to try: the safe one, or well below one that failed."""
+def _batch(prediction: Prediction, loads: TextLoads | None, done: Sequence[Trial]) -> int:
+    """Return the batch size, or budget, to try: the safe one, or well below one that failed."""
     failed = [trial for trial in done if not trial.held]
     if not failed:
         return prediction.safe_batch
     if loads is None:
-        return min(prediction.safe_batch, int(STEP_DOWN * min(trial.batch_size for trial in failed)))
+        return min(prediction.safe_batch, int(STEP_DOWN * min(trial.size for trial in failed)))
     return loads.largest_batch(min(prediction.safe_load, STEP_DOWN * min(trial.load for trial in failed)))
 
 
@@ -256,8 +262,8 @@ def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchG
     return replace(
         first,
         index=trial.index,
-        point_id=trials.added_id(f"{BATCH_SIZE}-{trial.batch_size}", TRIAL_SUFFIX, taken),
-        params={**first.params, BATCH_SIZE: trial.batch_size},
+        point_id=trials.added_id(f"{trial.knob}-{trial.size}", TRIAL_SUFFIX, taken),
+        params={**first.params, trial.knob: trial.size},
         repeat=1,
         cap_bytes=cap,
         trial=True,

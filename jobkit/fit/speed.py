@@ -16,7 +16,7 @@ from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers, sort_key
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import TWO_SIDED, deviation, half_width, quantile
 from jobkit.core.units import format_setting
-from jobkit.fit.loads import Loads
+from jobkit.fit.loads import TextLoads
 
 SPEED_TOLERANCE = 0.05
 """The smallest setting within this share of the fastest is the one to take."""
@@ -129,13 +129,13 @@ class Corpus:
     paragraphs, characters
         How many; ``None`` for characters that are unknown.
     loads
-        By batch size, if the lengths of its items are known already.
+        By batch size or budget, if the lengths of its items are known already.
     """
 
     name: str = ""
     paragraphs: int
     characters: int | None = None
-    loads: Loads | None = None
+    loads: TextLoads | None = None
 
 
 def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:

@@ -37,12 +37,16 @@ class Role(StrEnum):
 
     POINTS = "points"
     FIND = "find"
+    TUNE = "tune"
     FOLLOW = "follow"
 
 
+SEARCHES = frozenset({Role.FIND, Role.TUNE})
+"""Roles of a job that chooses points itself and runs them."""
 PURPOSES = {
     Role.FOLLOW: "runs points again as the policy says",
     Role.FIND: "tries the largest batch",
+    Role.TUNE: "searches for the fastest setting",
 }
 """What a job that waits for the points does."""
 

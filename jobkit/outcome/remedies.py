@@ -10,6 +10,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.torch_build import cuda_install_command
 from jobkit.run.failure import (
     CPU_BUILD,
+    HANG,
     NO_DRIVER,
     NO_GPU_ASSIGNED,
     NO_GPU_REQUESTED,
@@ -85,18 +86,34 @@ NO_GPU = {
     NO_GPU_ASSIGNED: (LOOK, Step(RESUME, "once `requests.gpus` in the site file asks for one")),
 }
 """The remedies of `Outcome.NO_GPU` by what its message holds."""
-LACKS = {
-    NO_MPS: (
+KEPT = "kept in "
+"""In the message of `Outcome.STAGE_OUT` if the node's scratch still holds the results."""
+BY_MESSAGE = {
+    (Outcome.STAGE_OUT, KEPT): (
+        Step(
+            "jobkit status {run} {point}",
+            "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it",
+            Kind.LOOK,
+        ),
+    ),
+    (Outcome.ENVIRONMENT, NO_MPS): (
         Step(
             f"{RESUME} --set resources.queue=NAME", "on nodes that can; or `mps: auto` in a new run", Kind.FIX
         ),
     ),
-    NO_PROFILER: (
+    (Outcome.ENVIRONMENT, NO_PROFILER): (
         Step("pip install 'jobkit[profile]'", "in the environment of the job", Kind.FIX),
         Step(RESUME, "then run it again"),
     ),
+    (Outcome.TIMEOUT, HANG): (
+        LOG,
+        Step(
+            f"{RESUME} {{point}}",
+            "if its node was at fault; if a batch takes so long, start a new run with a larger `hang_s`",
+        ),
+    ),
 }
-"""The remedies of `Outcome.ENVIRONMENT` by how its message begins."""
+"""The remedies of an outcome if its message holds these words."""
 
 
 def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool = False) -> tuple[Step, ...]:
@@ -117,27 +134,15 @@ def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool 
     return tuple(replace(step, command=command.format(run=run, point=point)) for step, command in pairs)
 
 
-KEPT = "kept in "
-"""In the message of `Outcome.STAGE_OUT` if the node's scratch still holds the results."""
-FETCH = Step(
-    "jobkit status {run} {point}",
-    "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it",
-    Kind.LOOK,
-)
-
-
 def _of_point(command: str) -> str:
     """Return a command for one point, if it would run all points that failed."""
     return command if "{point}" in command else command.replace(RESUME, f"{RESUME} {{point}}")
 
 
 def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:
-    if outcome is Outcome.STAGE_OUT and KEPT in message:
-        return (FETCH,)
-    if outcome is Outcome.ENVIRONMENT:
-        return next((steps for words, steps in LACKS.items() if message.startswith(words)), REMEDIES[outcome])
     if outcome is not Outcome.NO_GPU:
-        return REMEDIES[outcome]
+        found = (steps for (of, words), steps in BY_MESSAGE.items() if of is outcome and words in message)
+        return next(found, REMEDIES[outcome])
     if build := CPU_BUILD.search(message):
         new_torch = Step(_plain(cuda_install_command(build["python"])), "install a torch for CUDA", Kind.FIX)
         return (new_torch, Step(RESUME, "then run it again"))

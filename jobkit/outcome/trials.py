@@ -1,4 +1,4 @@
-"""Trials of predicted batch sizes, and the files that hold them.
+"""Trials of predicted batch sizes or budgets, and the files that hold them.
 
 Standard library only.
 """
@@ -14,7 +14,8 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
-from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE, read_points
+from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
+from jobkit.core.layout import SEARCH_GOAL_FILE, SETTING_FILE, TRIALS_FILE, TUNE_GOAL_FILE, read_points
 from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.units import format_memory
 
@@ -68,8 +69,8 @@ class Trial:
     ----------
     index
         Of its point; 0 if nothing could be tried.
-    batch_size, load
-        What was tried.
+    batch_size, padded_chars, load
+        What was tried; of the first two the other is 0.
     capacity_bytes
         What it had to stay within: of the allocator on a GPU, of the process on a CPU.
     expected_bytes, bound_bytes
@@ -90,6 +91,7 @@ class Trial:
 
     index: int = 0
     batch_size: int = 0
+    padded_chars: int = 0
     load: int = 0
     capacity_bytes: float = 0.0
     expected_bytes: float = 0.0
@@ -100,6 +102,21 @@ class Trial:
     message: str = ""
     killed: bool = False
     proved: bool = False
+
+    @property
+    def knob(self) -> str:
+        """The knob that was tried."""
+        return PADDED_CHARS if self.padded_chars else BATCH_SIZE
+
+    @property
+    def size(self) -> int:
+        """The value of the knob that was tried."""
+        return self.padded_chars or self.batch_size
+
+    @property
+    def setting(self) -> str:
+        """The knob and its value, in words."""
+        return f"{self.knob} {self.size:,}"
 
     @property
     def under_way(self) -> bool:
@@ -203,7 +220,7 @@ def describe_trials(tried: Sequence[Trial]) -> tuple[str, ...]:
 def _describe(trial: Trial) -> str:
     if not trial.index:
         return f"{NOT_TRIED}: {trial.message}"
-    batch, memory = f"batch_size {trial.batch_size:,}", trial.memory
+    batch, memory = trial.setting, trial.memory
     for pattern, shown in _SHOWN:
         memory = pattern.sub(shown, memory)
     limit = f"{format_memory(trial.capacity_bytes)} {memory}"
@@ -223,11 +240,18 @@ def _describe(trial: Trial) -> str:
 
 
 def finished(run_dir: Path) -> bool:
-    """Return whether the last trial has ended and no other will follow; false without ``find_max.json``."""
+    """Return whether a run's search has ended: no trial, or no setting, will follow; false without one."""
+    if (run_dir / SETTING_FILE).is_file():
+        return True
     if not (run_dir / SEARCH_GOAL_FILE).is_file():
         return False
     done = trials(run_dir)[read_goal(run_dir).after :]
     return bool(done) and not done[-1].under_way and not goes_on(done)
+
+
+def tunes(run_dir: Path) -> bool:
+    """Return whether a run is one of ``jobkit tune`` that has not found its setting yet."""
+    return (run_dir / TUNE_GOAL_FILE).is_file() and not (run_dir / SETTING_FILE).is_file()
 
 
 def read_goal(run_dir: Path) -> SearchGoal:

@@ -41,11 +41,14 @@ class Verdict:
         What it follows from, in a line for a person.
     provisional
         Whether the accounting may still overrule it.
+    hung
+        Whether a batch hung, as in `Record`.
     """
 
     outcome: Outcome | None
     evidence: str
     provisional: bool = False
+    hung: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +198,7 @@ def _by_record(record: Record, exit_: Exit | None) -> Verdict:
     signal = f"signal {record.signal}" if record.signal else ""
     kept = f"files kept in {exit_.kept}" if exit_ and exit_.scratch else ""
     evidence = "; ".join(filter(None, (record.message, signal, kept))) or "by its record"
-    return Verdict(outcome=record.outcome, evidence=evidence, provisional=record.provisional)
+    return Verdict(record.outcome, evidence, provisional=record.provisional, hung=record.hung)
 
 
 def _overruled(verdict: Verdict, accounted: Accounted | None) -> Verdict:

@@ -1,4 +1,4 @@
-"""Choose the values of ``batch_size: auto``, and say in a line what was chosen and why. Pure."""
+"""Choose the values of ``batch_size: auto``, and describe the choice and its reason in a line. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
     BATCH_SIZE,
     CUT_BY,
+    EVERY,
     ORDER,
     PRECISION,
     RUN_KNOBS,
@@ -32,13 +33,13 @@ from jobkit.spec.sweep_spec import Axes, SweepSpec
 MIN_LOAD = 4_000
 """Padded characters below which fixed costs bend the line of memory over load (measured with Stanza)."""
 TOP_LOAD_SHARE = 0.25
-"""The largest size worth measuring takes this much of what the GPU, or else the text, could."""
+"""The largest size worth measuring uses this part of the GPU, or else of the text."""
 SIZES = 5
 ROUNDING_TOLERANCE = 0.1
-"""A rounder batch size is taken where its load is this near the wanted one, in gaps between loads."""
+"""A rounder batch size is used if its load is this near the wanted one, in gaps between loads."""
 
 UNITS = {TOKENIZER: "padded characters", PUNCTUATION: "padded characters", NONE: "paragraphs"}
-"""What a load counts, by where the lengths are from."""
+"""What a load counts, by the source of the lengths."""
 SAID = {
     TOKENIZER: "lengths as the workload finds them",
     PUNCTUATION: "lengths ESTIMATED from punctuation",
@@ -75,15 +76,15 @@ class Chosen:
     Attributes
     ----------
     sizes
-        Themselves, and why they are few where they are.
+        The batch sizes, and the reason if they are fewer than wanted.
     loads
         Of the text.
     largest_load
-        What the GPU would take by `TYPICAL`; ``None`` if nothing is known of it.
+        The largest load that the GPU holds by `TYPICAL`; ``None`` if it is unknown.
     gpu
         The GPU in words; empty if nothing is known.
     share
-        What the largest size takes of the GPU, or else of the text.
+        The part of the GPU, or else of the text, that the largest size uses.
     """
 
     sizes: Sizes
@@ -123,11 +124,11 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, gpu_bytes: int
     spec
         Its workload, and its device: on a CPU there is no GPU to fill, unless one is named.
     model
-        For which there may be a line of earlier runs.
+        The model; there may be a line of earlier runs for it.
     loads
         Of the text.
     gpu_bytes
-        What the GPU holds if it is known.
+        The memory of the GPU, if it is known.
     """
     line = None if spec.device == "cpu" and gpu_bytes is None else typical(spec.workload, model)
     if line is None:
@@ -197,6 +198,8 @@ def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
     """
     values = {**spec.sweep.zip, **spec.sweep.product}
     by_length = set(values.get(ORDER, [spec.order])) == {SORTED}
+    parts = [value for value in values.get(EVERY, [spec.every]) if isinstance(value, int)]
+    lengths = lengths.every(min(parts))
     if BATCH_SIZE not in values:
         return Loads(lengths, by_length=by_length, window=spec.sort_window)
     fixed = [{name: value} for name in CUT_BY for value in values.get(name, ()) if isinstance(value, int)]
@@ -205,7 +208,8 @@ def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
 
 def settings_of(spec: SweepSpec) -> tuple[dict[str, Value], ...]:
     """Return the settings that a spec sweeps, each once, less the knobs that leave the load as it is."""
-    axes, without = spec.sweep, {PRECISION, *(knob.name for knob in RUN_KNOBS)} - {ORDER, WORK_UNIT}
+    axes = spec.sweep
+    without = {PRECISION, *(knob.name for knob in RUN_KNOBS)} - {ORDER, WORK_UNIT, EVERY}
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
     bare = [{name: value for name, value in row.items() if name not in without} for row in rows]
     return tuple({tuple(sorted(row.items())): row for row in bare}.values())
@@ -229,23 +233,23 @@ def sizes(
     """Return the batch sizes whose memory makes a line to rely on, at little cost.
 
     Their loads are spread evenly from a small one up to a share of the largest load that
-    matters: the GPU's, or the whole text's in one call where that is less or the GPU is
-    unknown. Only sizes are taken whose own load is larger than that of all smaller ones, so that
-    no two measure the same. Where the share leaves too few above the floor it is doubled until
-    there are enough; where the whole text has too few, those below the floor are taken too.
+    matters: the GPU's, or the whole text's in one call if that is less or the GPU is
+    unknown. Only sizes are used whose own load is larger than that of all smaller ones, so that
+    no two measure the same. If the share leaves too few above the floor, it is doubled until
+    there are enough; if the whole text has too few, those below the floor are used too.
 
     Parameters
     ----------
     loads
         Of the text.
     largest_load
-        What the GPU takes, if that is known; no batch size beyond it is returned.
+        The largest load that the GPU holds, if it is known; no batch size beyond it is returned.
     points
-        How many are wanted.
+        The number of sizes wanted.
     floor
         The load below which the line bends; 0 if the load is the batch size.
     share
-        What the largest size takes of what the GPU, or else the text, could.
+        The part of the GPU, or else of the text, that the largest size uses.
     """
     floor = 0 if loads.lengths.source == NONE else floor
     most = min(math.inf if largest_load is None else largest_load, loads.load(loads.limit))

@@ -1,6 +1,6 @@
 """Run a function in a separate process, which ends before the caller continues.
 
-What opens a GPU, takes much memory or runs code of the user's is done so: the jobkit process never
+Work that opens a GPU, needs much memory or runs the user's code is done so: the jobkit process never
 imports torch, and a point starts on a GPU that is as empty as it was. The child is
 ``python -m jobkit.planning.child_process MODULE:FUNCTION``. It takes its arguments as JSON from stdin, and
 writes a JSON object a line to stdout: its messages, then its result or its error.
@@ -37,7 +37,7 @@ def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: b
     say
         Prints each message of the function, as it comes.
     what
-        What is done, for the message of a failure: ``building the stand-in model``.
+        The work in words, for the message of a failure: ``building the stand-in model``.
     gpus
         Whether the child may use GPUs.
 

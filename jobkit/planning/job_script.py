@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Point
 from jobkit.core.units import format_walltime
+from jobkit.fit.tune_steps import TuneGoal
 from jobkit.planning.points import ALLOCATOR_VARIABLES
 from jobkit.planning.templates import fill
 from jobkit.run.measure.nvml import GPU_COUNT_VARIABLE
@@ -21,13 +23,18 @@ from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.directives import directives
 from jobkit.spec.repeats import Repeats
 from jobkit.spec.site import Site
-from jobkit.spec.sweep_spec import Environment, SweepSpec
+from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
 
 SCRATCH_MARGIN_BYTES = 64 * 2**20
-"""Room asked for on scratch beyond the inputs: results are a few MiB."""
+"""The space required on scratch beyond the inputs: results are a few MiB."""
 
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
+FIND_VALUES = {"body": FIND_BODY, "module": "jobkit.fit.search", "limit_s": 0}
+FIND_PURPOSE = "predicts the largest batch and tests it, with three batches at most."
+TUNE_PURPOSE = "chooses a setting, runs it, and chooses the next."
+TUNE_VALUES = {"body": FIND_BODY, "module": "jobkit.fit.tune"}
+"""Of the jobs that run points that they choose themselves: the module prints the number of the next."""
 FOLLOW_BODY = "follow.sh.j2"
 FOLLOW_RESOURCES = {
     "gpus": 0,
@@ -41,7 +48,7 @@ FOLLOW_RESOURCES = {
 }
 """What the job that follows a sweep requests: it reads records, asks the scheduler and submits."""
 PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
-"""What the job that follows must find as the user does; Grid Engine exports no variables."""
+"""Variables that the job that follows needs from the user's shell; Grid Engine exports none."""
 
 
 def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None = None) -> dict[str, Any]:
@@ -157,7 +164,7 @@ def render_errand(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more:
     body
         The template of what it does.
     more
-        The values that this template takes besides those of `job_values`, or in their place.
+        The values that this template uses in addition to those of `job_values`, or in their place.
     """
     plain = spec.model_copy(update={"template": None, "pack": 1})
     return _filled(plain, site, job_values(plain, site, run_dir) | {"body": body} | more)
@@ -178,8 +185,33 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
         template, unless that template extends the body of a point by name.
     """
     spec = _requesting(spec, point).model_copy(update={"pack": 1})
-    values = job_values(spec, site, run_dir, point) | {"body": FIND_BODY}
+    values = job_values(spec, site, run_dir, point) | FIND_VALUES
+    values["purpose"] = f"Runs after the sweep {spec.name}: {FIND_PURPOSE}"
     return _filled(spec, site, values | {"base": FIND_BODY} if runs_here(site.scheduler) else values)
+
+
+def render_tune(spec: SweepSpec, site: Site, point: Point, run_dir: Path, goal: TuneGoal) -> str:
+    """Return the script of the job that searches for the fastest setting.
+
+    Parameters
+    ----------
+    spec, site, point, run_dir
+        As for `render`.
+    goal
+        What it is to find.
+    """
+    asking = spec.model_copy(update={"resources": tune_resources(spec, point, goal), "pack": 1})
+    values = job_values(asking, site, run_dir, point)
+    values |= TUNE_VALUES | {"limit_s": spec.resources.walltime}
+    values["purpose"] = f"Searches for the fastest setting of {spec.name}: {TUNE_PURPOSE}"
+    return _filled(asking, site, values | {"base": FIND_BODY} if runs_here(site.scheduler) else values)
+
+
+def tune_resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:
+    """Return what the search requests: CPUs for its most workers, its budget and the walltime of a point."""
+    most = replace(point, workers=goal.workers, threads=goal.cpus)
+    walltime_s = round(goal.budget_s) + spec.resources.walltime
+    return spec.resources.of(most).model_copy(update={"walltime": walltime_s})
 
 
 def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
@@ -201,7 +233,7 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
 
 
 def _gate(spec: SweepSpec) -> list[str]:
-    """Return the words by which a task asks whether it is still worth running (`jobkit.run.gate`)."""
+    """Return the arguments of `jobkit.run.gate`, which decides whether a task is still worth running."""
     words = ["--prune"] if spec.policy.gpu_oom == "prune" else []
     words += ["--stop-after", str(spec.policy.bug.stop_after)]
     if isinstance(repeats := spec.repeats, Repeats):

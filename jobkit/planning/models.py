@@ -26,7 +26,7 @@ from jobkit.run.workloads.stanza_ner import PROCESSORS
 
 FULL = "full"
 LANGUAGE = "en"
-"""The one that the stand-in stands in for."""
+"""The model in place of which the stand-in is used."""
 STAND_IN = "stand-in"
 NOT_BUILT = "not-built-yet"
 """The fingerprint of a stand-in that a run would build first."""
@@ -61,7 +61,7 @@ def find_model(
     say
         Prints what takes time.
     build
-        Whether a stand-in is built if it is missing; without, it is described as it would be.
+        Whether a missing stand-in is built; otherwise it is described as it would be.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
 def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) -> ModelRef:
     """Download Stanza's tokenizer and tagger of a language into the cache, whole or not at all.
 
-    Stanza holds every file against its md5. What an interrupted fetch had whole is kept next to
+    Stanza compares every file with its md5. The complete files of an interrupted fetch are kept next to
     the models, in ``.fetch-NAME``, and is not fetched again.
 
     Parameters
@@ -105,7 +105,7 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
     Raises
     ------
     JobkitError
-        If it cannot be had; a model fetched before stays as it was.
+        If it cannot be fetched; a model fetched before stays as it was.
     """
     if not LANGUAGES.fullmatch(name):
         raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
@@ -124,7 +124,7 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
     with exclusive_lock(lock, busy):
         try:
             stanza.download(name, model_dir=str(made), processors=PROCESSORS, verbose=False, **options)
-        except Exception as error:  # Stanza lets through whatever requests, its hub client and zip raise
+        except Exception as error:  # also what requests, the hub client and zip raise
             raise _not_fetched(name, error) from error
         if missing := missing_files(made, name):
             raise _not_fetched(name, missing)
@@ -183,7 +183,7 @@ def _as_is(size: str, cache: Path) -> ModelRef:
 
 
 def _spoilt(folder: Path) -> str:
-    """Return what a stand-in lacks; empty if it is whole."""
+    """Return what a stand-in lacks; empty if it is complete."""
     return missing_files(folder, LANGUAGE) if is_built(folder) else "not built"
 
 
@@ -201,7 +201,7 @@ def _ref(folder: Path, name: str, size: str, *, stand_in: bool) -> ModelRef:
 
 
 def _swap(new: Path, folder: Path, old: Path) -> None:
-    """Put a new folder in the place of one that may be there, or leave that one as it was."""
+    """Replace a folder, which may not exist, by a new one; if this fails, the old one stays as it was."""
     had_one = folder.exists()
     if had_one:
         folder.replace(old)

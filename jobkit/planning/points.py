@@ -13,6 +13,7 @@ from jobkit.core.knobs import (
     BF16,
     CUDA,
     DEFAULT_WORK_UNIT,
+    EVERY,
     FP16,
     GPUS,
     LOAD_KNOBS,
@@ -86,7 +87,7 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     JobkitError
         If nothing is left to run, or ``auto`` is not decided yet.
     """
-    if inputs is None:  # nothing that the spec names has been looked up
+    if inputs is None:  # jobkit has not looked up anything that the spec names
         text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
         inputs = Inputs(run_id=spec.name, text=text, model=None, device=spec.device)
         spec = spec.model_copy(update={PRECISION: offered_precision(spec, knobs(spec.workload) or ())})
@@ -140,6 +141,7 @@ def _defaults(spec: SweepSpec) -> dict[str, Value]:
         ORDER: spec.order,
         MPS: spec.mps,
         **({PRECISION: spec.precision} if spec.precision else {}),
+        EVERY: spec.every,
     }
 
 
@@ -168,6 +170,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         order=str(given[ORDER]),
         sort_window=spec.sort_window,
         work_unit=counts[WORK_UNIT],
+        every=counts[EVERY],
         allocator=_allocator(spec) if inputs.device == CUDA else None,
         threads=counts[THREADS],
         workers=counts[WORKERS],

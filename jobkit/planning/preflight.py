@@ -1,4 +1,4 @@
-"""What can be known of a sweep from its text alone, before any GPU."""
+"""What the text alone shows of a sweep, before any GPU is used."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from jobkit.core.knobs import (
     BATCH_SIZE,
     CUT_BY,
     DEFAULT_WORK_UNIT,
+    EVERY,
     ORDER,
     PADDED_CHARS,
     SORTED,
@@ -32,7 +33,7 @@ from jobkit.spec.sweep_spec import SweepSpec
 LONGEST = 3
 BEGINNING_CHARS = 60
 ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
-"""Batch sizes that are looked at besides those of the spec and those worth measuring."""
+"""Batch sizes that are shown in addition to those of the spec and those worth measuring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Item:
     paragraph, item
         Its place: which paragraph of the text, which item of the paragraph; both from 0.
     beginning
-        How it begins, as far as punctuation tells.
+        How it begins, judged by punctuation.
     """
 
     length: int
@@ -66,7 +67,7 @@ class Size:
     own_load
         The largest at exactly this batch size.
     first_paragraph, from_batch_size
-        The call that makes ``load``: where it begins, from 0, and at which batch size.
+        The call that makes ``load``: its first paragraph, from 0, and its batch size.
     efficiency, efficiency_sorted
         Characters over padded characters, as the text stands and if it were sorted by length;
         ``None`` if no lengths are known.
@@ -113,7 +114,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """All that the text tells.
+    """What the text shows.
 
     Attributes
     ----------
@@ -173,11 +174,11 @@ def preflight(
     overrides
         ``key=value`` of each ``--set``.
     fast
-        Whether to estimate lengths from punctuation where they take a model.
+        Whether to estimate lengths from punctuation if the workload needs a model for them.
     gpu_memory_bytes
-        What the GPU holds if it is known.
+        The memory of the GPU, if it is known.
     say
-        Told in a line what takes time.
+        Prints a line about work that takes time.
 
     Raises
     ------
@@ -233,6 +234,7 @@ def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> 
     """Return what the text shows of a setting."""
     by_length = params.get(ORDER, spec.order) == SORTED
     knobs = numbers(params)
+    lengths = lengths.every(knobs.get(EVERY, spec.every))
     budget, size = knobs.get(PADDED_CHARS), knobs.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
     cut = Cut(**{name: knobs.get(name, size) for name in CUT_BY})
     loads = Loads(lengths, cut, by_length, spec.sort_window)

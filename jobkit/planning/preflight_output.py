@@ -1,4 +1,4 @@
-"""What preflight found, for a person or a program."""
+"""The result of preflight, for a person or a program."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WITHOUT_LENGTHS = (
 
 
 def as_json(report: Preflight) -> str:
-    """Return all that was found, in bytes and characters, as JSON that ends with a newline."""
+    """Return the whole result, in bytes and characters, as JSON that ends with a newline."""
     return terminal.as_json({"schema": 1, **asdict(report)}, indent=2) + "\n"
 
 
 def as_text(report: Preflight, width: int | None = None) -> str:
-    """Return what was found for a person, in GiB, ending with a newline; folded where a width is given."""
+    """Return the result for a person, in GiB, with a newline at the end; folded if a width is given."""
     return wrap_sections(
         [_heading(report), _longest(report), _table(report), _settings(report), _answer(report)], width
     )
@@ -91,7 +91,7 @@ def _cells(size: Size, *, has_lengths: bool, rough: bool) -> list[str]:
 
 
 def _settings(report: Preflight) -> Iterator[str]:
-    """Yield the spec's own settings where the batch size alone does not name them."""
+    """Yield the spec's own settings if the batch size alone does not name them."""
     if all(set(setting.params) == {BATCH_SIZE} for setting in report.settings):
         return
     yield "The spec's own settings:"

@@ -17,11 +17,14 @@ from jobkit.core.records import Point
 from jobkit.core.terminal import Say
 from jobkit.core.units import MAX_SECONDS, format_setting, format_walltime
 from jobkit.fit.lengths import Lengths
+from jobkit.fit.tune import first_point
+from jobkit.fit.tune_steps import TuneGoal
 from jobkit.planning import batch_sizes, resolve
-from jobkit.planning.job_script import render, render_find, render_follow
+from jobkit.planning.job_script import render, render_find, render_follow, render_tune
 from jobkit.planning.points import Inputs, PointGroup, group_points, plan
 from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
+from jobkit.planning.tune_goal import tuned
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -42,16 +45,18 @@ class Prepared:
     inputs
         What its points share, as `jobkit.planning.points.plan` takes it.
     run_dir
-        Where the run folder will be; it does not exist yet.
+        The path of the run folder, which does not exist yet.
     script
         The text of ``job.sh``.
     lengths
-        Of the text's items: what every command goes by, and what a job on a node may read. ``None``
-        for a preview that would have to run a model to find them.
+        Of the text's items, for every command and for the jobs on the nodes. ``None`` for a preview
+        that would have to run a model to find them.
     find_script
         The text of ``find.sh``, if the spec's ``find_max`` requests it.
     follow_script
         The text of ``follow.sh``, if the spec's ``policy`` requests it and there is a scheduler.
+    goal, tune_script
+        Of ``jobkit tune``: what it is to find, and the text of ``tune.sh``.
     """
 
     spec: SweepSpec
@@ -64,6 +69,8 @@ class Prepared:
     lengths: Lengths | None = None
     find_script: str | None = None
     follow_script: str | None = None
+    goal: TuneGoal | None = None
+    tune_script: str | None = None
 
     @property
     def groups(self) -> tuple[PointGroup, ...]:
@@ -76,6 +83,7 @@ def prepare(
     options: Options | None = None,
     *,
     build: bool = False,
+    tune: bool = False,
     say: Say = lambda _: None,
 ) -> Prepared:
     """Return the run that a spec describes.
@@ -89,6 +97,8 @@ def prepare(
     build
         Whether a missing stand-in model is built and a missing text fetched now; not for
         ``--dry-run``, which writes nothing.
+    tune
+        Whether the run searches for the fastest setting; then it has only the first point so far.
     say
         Prints what takes time.
 
@@ -106,7 +116,7 @@ def prepare(
         say=say,
         check=resolve.refuse_unusable_gpu if build else partial(resolve.warn, say),
     )
-    spec, lengths = _sized(named, say, build=build)
+    spec, lengths, goal = _tuned(named, say) if tune else (*_sized(named, say, build=build), None)
     run_dir = options.runs_folder(named.site) / run_id(spec.name)
     inputs = Inputs(
         run_id=run_dir.name,
@@ -119,6 +129,7 @@ def prepare(
     if idle := resolve.idle_gpus(spec, named.site.scheduler, spec.device):
         say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")
     points = plan(spec, inputs)
+    points = (first_point(points[0], goal),) if goal else points
     spec = shared_by(spec, len(points))
     if spec.resources.walltime * spec.pack > MAX_SECONDS:
         each = format_walltime(spec.resources.walltime)
@@ -139,6 +150,8 @@ def prepare(
         lengths=lengths,
         find_script=render_find(spec, named.site, points[0], run_dir) if wanted else None,
         follow_script=render_follow(spec, named.site, points[0], run_dir) if followed else None,
+        goal=goal,
+        tune_script=render_tune(spec, named.site, points[0], run_dir, goal) if goal else None,
     )
 
 
@@ -150,7 +163,7 @@ def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Le
     """
     spec, text, model, folder = named.spec, named.text, named.model, named.workload_folder
     if batch_sizes.is_auto(spec):
-        lengths = text_lengths(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
+        lengths = _lengths(named, say)
         chosen = batch_sizes.choose(
             spec, model, batch_sizes.loads_of(spec, lengths), batch_sizes.named_gpu_bytes(spec)
         )
@@ -159,6 +172,21 @@ def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Le
     if model is not None and not build:
         return spec, cached_lengths(spec.workload, text, model, cache_dir())
     return spec, lengths_or_estimate(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
+
+
+def _tuned(named: ResolvedSpec, say: Say) -> tuple[SweepSpec, Lengths, TuneGoal]:
+    """Return the spec of a search for the fastest setting, the lengths of the text, and the goal."""
+    lengths = _lengths(named, say)
+    spec, goal = tuned(named.spec, named.knobs, lengths)
+    return spec, lengths, goal
+
+
+def _lengths(named: ResolvedSpec, say: Say) -> Lengths:
+    """Return the lengths of the text, found now if they are not in the cache."""
+    spec, cache = named.spec, cache_dir()
+    return text_lengths(
+        spec.workload, named.text, named.model, cache=cache, say=say, folder=named.workload_folder
+    )
 
 
 def shared_by(spec: SweepSpec, points: int) -> SweepSpec:

@@ -27,7 +27,7 @@ from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_precision_fault
 from jobkit.spec.site import Site, find_site, load_site, portable_name
-from jobkit.spec.sweep_spec import SweepSpec, load_spec
+from jobkit.spec.sweep_spec import SweepSpec, load_spec, setting_overrides
 from jobkit.spec.yaml_files import Document
 
 T = TypeVar("T")
@@ -42,6 +42,8 @@ class Options:
     ----------
     overrides
         ``key=value`` of each ``--set``.
+    setting
+        The run of ``jobkit tune``, or its ``setting.yaml``, whose setting goes before ``overrides``.
     scheduler, site
         Override the spec's if they are given.
     runs_dir
@@ -49,6 +51,7 @@ class Options:
     """
 
     overrides: tuple[str, ...] = ()
+    setting: Path | None = None
     scheduler: str | None = None
     site: str | None = None
     runs_dir: Path | None = None
@@ -61,7 +64,8 @@ class Options:
     @property
     def all_overrides(self) -> tuple[str, ...]:
         """Everything that changes the spec, as ``key=value``."""
-        return (*self.overrides, *(f"{key}={value}" for key, value in self.named.items()))
+        found = setting_overrides(self.setting) if self.setting else ()
+        return (*found, *self.overrides, *(f"{key}={value}" for key, value in self.named.items()))
 
     def runs_folder(self, site: Site) -> Path:
         """Return the folder that holds the run folders, absolute."""
@@ -77,8 +81,10 @@ class ResolvedSpec:
     ----------
     spec
         With everything ``auto`` decided except the batch sizes.
-    site, why, text, model, workload_folder, load_knobs
+    site, why, text, model, workload_folder
         As in `Prepared` and its points.
+    knobs
+        Of the workload.
     """
 
     spec: SweepSpec
@@ -87,7 +93,12 @@ class ResolvedSpec:
     text: TextRef
     model: ModelRef | None
     workload_folder: str | None
-    load_knobs: tuple[str, ...]
+    knobs: tuple[Knob, ...]
+
+    @property
+    def load_knobs(self) -> tuple[str, ...]:
+        """The knobs with which the load of a batch grows."""
+        return tuple(knob.name for knob in self.knobs if knob.grows_load)
 
 
 def spec_folder(path: Path) -> str:
@@ -146,7 +157,7 @@ def resolve(
         text=text,
         model=model,
         workload_folder=None if spec.workload in SHIPPED else spec_folder(path),
-        load_knobs=tuple(knob.name for knob in workload.knobs if knob.grows_load),
+        knobs=tuple(workload.knobs),
     )
 
 
@@ -242,14 +253,14 @@ def _found(document: Document, key: str, find: Callable[[], T]) -> T | None:
 
 
 def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
-    """Return in a line which GPUs every point holds and none uses; empty if there are none.
+    """Return in a line the GPUs that every point holds and no point uses; empty if there are none.
 
     Parameters
     ----------
     scheduler
         On this machine no GPU is held.
     device
-        ``cpu`` or ``cuda``: what a point works on.
+        ``cpu`` or ``cuda``: the device of a point.
     """
     gpus = spec.resources.gpus
     if runs_here(scheduler) or not gpus or device == CUDA:
@@ -264,14 +275,14 @@ def needed_gpus(device: str) -> str:
 
 
 def device(spec: SweepSpec, scheduler: str) -> str:
-    """Return ``cpu`` or ``cuda``: for ``auto``, what the job asks the scheduler for.
+    """Return ``cpu`` or ``cuda``; for ``auto`` the device that the job requests.
 
-    Without a scheduler it is what this machine has.
+    Without a scheduler it is the device of this machine.
     """
     if spec.device != "auto":
         return spec.device
     if runs_here(scheduler):
-        from jobkit.run.measure import nvml  # here, for a submission asks no GPU
+        from jobkit.run.measure import nvml  # imported here, because a submission asks no GPU
 
         return "cuda" if spec.resources.gpus and nvml.list_gpus() else "cpu"
     return "cuda" if spec.resources.gpus else "cpu"

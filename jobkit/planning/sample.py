@@ -48,9 +48,9 @@ TINY_CHARS = (14, 30)
 SPEECH_CHARS = 100
 SPEECH_SHARE = 0.5
 INDENTS = ((0.04, (4, 4)), (0.08, (2, 0)), (1.0, (0, 0)))
-"""(cumulative share of paragraphs, (spaces before the first line, before the others))."""
+"""(cumulative share of paragraphs, (spaces before the first line, before each later line))."""
 TRIES = 12
-"""How many sentences are made for the end of a paragraph; the one of the best length stays."""
+"""The number of sentences made for the end of a paragraph; the sentence of the best length is used."""
 
 _GRAMMAR = Path(__file__).with_name("sample_grammar.txt")
 _SLOT = re.compile(r"\{([\w:]+)\}")
@@ -75,7 +75,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A generated text and what is true of it.
+    """A generated text, its entities and its sentences.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ def join_paragraphs(paragraphs: Iterable[str]) -> str:
 
 
 def sample_path(folder: Path, text: str) -> Path:
-    """Return where `write_sample` puts the sample text in a folder."""
+    """Return the path of the sample text in a folder, as `write_sample` writes it."""
     return folder / f"sample-{hashlib.sha256(text.encode()).hexdigest()[:12]}.txt"
 
 
@@ -140,12 +140,12 @@ def generator_version() -> str:
 
 
 def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
-    """Have the sample text in a folder, and its gold entities next to it.
+    """Write the sample text into a folder unless it is there, and its gold entities next to it.
 
     Parameters
     ----------
     folder
-        Made if it is not there.
+        It is made if it does not exist.
     paragraphs
         How many.
 
@@ -190,7 +190,7 @@ def _percentile(table: Sequence[tuple[float, int]], percent: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Author:
-    """One who writes by a grammar and by dice."""
+    """A generator of text from a grammar and random numbers."""
 
     dice: random.Random
     rules: Mapping[str, tuple[str, ...]]
@@ -247,7 +247,7 @@ class _Author:
         return _laid_out(sentences, indent, hanging)
 
     def indents(self) -> tuple[int, int]:
-        """Return the spaces before a paragraph's first line and before its others."""
+        """Return the spaces before a paragraph's first line and before each later line."""
         chance = self.dice.random()
         return next(indents for share, indents in INDENTS if chance < share)
 
@@ -262,7 +262,7 @@ def _concatenate(pieces: Iterable[Piece]) -> Piece:
 
 
 def _capitalised(piece: Piece) -> Piece:
-    """Return a sentence with its first letter, or the first after a quotation mark, raised."""
+    """Return a sentence with its first letter, or the first after a quotation mark, in upper case."""
     at = 1 if piece.text.startswith("“") else 0
     return Piece(piece.text[:at] + piece.text[at].upper() + piece.text[at + 1 :], piece.entities)
 
@@ -285,7 +285,7 @@ def _laid_out(sentences: Sequence[Piece], indent: int, hanging: int) -> Piece:
 
 
 def _moved(sentences: Sequence[Piece], places: Sequence[int], text: str) -> Piece:
-    """Return the laid-out text with every span where its characters are now."""
+    """Return the laid-out text with every span moved to the new place of its characters."""
     entities: list[Span] = []
     spans: list[tuple[int, int]] = []
     at = 0

@@ -1,4 +1,4 @@
-"""Finds templates and fills them in."""
+"""Find templates and fill them in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str,
     own
         The path of the spec's own template, which no folder is searched for.
     values
-        What it may use; ``base`` is the shipped template of the scheduler.
+        The values that it may use; ``base`` is the shipped template of the scheduler.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def find_template(name: str, base: Path) -> str:
 
 
 def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
-    """Return where templates are found, and the set to which each template that is looked for is added.
+    """Return the loader of templates, and the set to which it adds each template that it looks for.
 
     The spec's own is found by its path; then come the user's, then the shipped ones.
     """

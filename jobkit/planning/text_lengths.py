@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from decimal import Decimal
 from importlib import metadata
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
-from jobkit.core.paths import CACHE_VARIABLE, make_folder, share_with_group
-from jobkit.core.records import ModelRef, TextRef
+from jobkit.core.paths import CACHE_VARIABLE, cache_dir, make_folder, share_with_group
+from jobkit.core.records import ModelRef, Record, TextRef
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
 from jobkit.fit.lengths import PUNCTUATION, Lengths
+from jobkit.fit.loads import loads_of
+from jobkit.fit.speed import Corpus
 from jobkit.planning.child_process import run_in_child
 from jobkit.planning.models import NOT_BUILT
 from jobkit.planning.sample import PARAGRAPHS, sample_text
-from jobkit.planning.texts import SAMPLE
+from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import traits
 from jobkit.run.paragraphs import read_paragraphs, split_paragraphs, split_sentences
 from jobkit.run.workloads import own
 from jobkit.run.workloads.base import SHIPPED
 
+MOST_PARAGRAPHS = 10**12
+NUMBERS = "2000000, 2,000,000, 2_000_000 or 2e6"
+_NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", re.ASCII)
+"""A number as people and programs write it; a number out of range is refused as a number, not as a file."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -42,7 +50,7 @@ def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: 
     try:
         return Lengths.from_json(path.read_text(encoding="utf-8"), where=str(path)) if path else None
     except (OSError, UnicodeDecodeError, JobkitError):
-        return None  # not there, or spoilt: it is made again
+        return None  # missing, or damaged: it is made again
 
 
 def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
@@ -57,7 +65,7 @@ def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
 ) -> Lengths:
     """Return the lengths of a text's items, in the units that a workload's framework pads to.
 
-    A workload that does not tell them has none (`Lengths.unknown`). Where they take a model that
+    A workload that does not report them has none (`Lengths.unknown`). If they need a model that
     is not there yet, they are estimated.
 
     Parameters
@@ -65,13 +73,13 @@ def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
     workload, text, model
         As a point names them.
     cache
-        The cache folder: what a shipped workload's model found is kept in its ``lengths/``.
+        The cache folder: the lengths found by a shipped workload's model are kept in its ``lengths/``.
     say
-        Told what takes time.
+        Prints a line about work that takes time.
     fast
         Whether to estimate them rather than to use a model.
     folder
-        Where a workload of the user's own is looked for: the spec's.
+        The folder in which jobkit looks for the user's own workload: the spec's.
 
     Raises
     ------
@@ -127,7 +135,7 @@ def lengths_or_estimate(
 
 
 def estimated_lengths(paragraphs: Sequence[str]) -> Lengths:
-    """Return what punctuation tells of the sentences' lengths: each token and a blank, and one more."""
+    """Return the sentences' lengths judged by punctuation: each token and a blank, and one more."""
     rows = (
         tuple(
             1 + sum(len(token) + 1 for token in _TOKEN.findall(text)) for text in split_sentences(paragraph)
@@ -152,8 +160,63 @@ def _asked(
 
 
 def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Path | None:
-    """Return where lengths are kept; ``None`` if they are quick to find, or the code may change."""
+    """Return the file that keeps lengths; ``None`` if they are quick to find, or the code may change."""
     if workload not in SHIPPED or model is None:
         return None
     parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", "stanza"))]
     return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"
+
+
+# -- the text of `jobkit recommend --corpus`
+
+
+def read_corpus(text: str, records: Sequence[Record]) -> Corpus:
+    """Return what the user wants to work through.
+
+    Parameters
+    ----------
+    text
+        A number of paragraphs, or a file.
+    records
+        Of the run: their workload and model say where lengths may be known already.
+
+    Raises
+    ------
+    JobkitError
+        If it is neither.
+    """
+    if (number := _NUMBER.fullmatch(text)) and not Path(text).exists():
+        return Corpus(paragraphs=_paragraphs(number[0]))
+    try:
+        ref = find_text(text, base=Path(), cache=cache_dir(), write=False)
+    except JobkitError as error:
+        hint = f"a number of paragraphs ({NUMBERS}), a text that is here, or sample"
+        if text.startswith(("http://", "https://")):
+            hint = f"fetch it first, and name the file: curl -LO {shlex.quote(text)}"
+        raise JobkitError(f"--corpus {text}: {error.message}", hint=hint) from error
+    paragraphs = paragraphs_of(ref)
+    point = records[0].point if records else None
+    lengths = cached_lengths(point.workload, ref, point.model, cache_dir()) if point else None
+    return Corpus(
+        name=text,
+        paragraphs=len(paragraphs),
+        characters=sum(map(len, paragraphs)),
+        loads=loads_of(lengths, [replace(record.point, every=1) for record in records]),
+    )
+
+
+def _paragraphs(number: str) -> int:
+    """Return a number of paragraphs as people write it.
+
+    Raises
+    ------
+    JobkitError
+        If no corpus can have that many.
+    """
+    count = Decimal(number.replace(",", "").replace("_", ""))
+    why = "" if 1 <= count <= MOST_PARAGRAPHS else f"is not within 1 and {MOST_PARAGRAPHS:,} paragraphs"
+    if not why and count % 1:
+        why = "is no whole number"
+    if why:
+        raise JobkitError(f"--corpus {number} {why}", hint=f"for instance {NUMBERS}; or name a file")
+    return int(count)

@@ -1,4 +1,4 @@
-"""Find the text that a spec names, and see that a job could read it."""
+"""Find the text that a spec names, and check that a job could read it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
     base
         The folder of the spec.
     cache
-        The cache folder: the sample and downloads lie in its ``texts/``.
+        The cache folder: the sample and downloads are in its ``texts/``.
     write
-        Whether the cache may be written: without, the sample is described as it would be, and
+        Whether the cache may be written: otherwise the sample is described as it would be, and
         an address must have been downloaded before.
 
     Raises
@@ -66,7 +66,7 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
 def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
     """Return the sample text, generated only if the cache does not have it.
 
-    A cache that is there is written for a dry run too, which would else generate it each time.
+    A dry run writes to a cache that exists, too; otherwise it would generate the text each time.
     """
     note = texts / f"sample-{paragraphs}-of-{generator_version()}.sha256"
     data = _kept(texts, note)
@@ -82,7 +82,7 @@ def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
 
 
 def _kept(texts: Path, note: Path) -> bytes | None:
-    """Return the text whose checksum a note holds; ``None`` if it is not there, or not as it was."""
+    """Return the text whose checksum a note holds; ``None`` if it is missing or has changed."""
     try:
         digest = note.read_text(encoding="ascii").strip()
         data = (texts / f"sample-{digest[:12]}.txt").read_bytes()
@@ -142,7 +142,7 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
             f"text {address}: is not downloaded yet",
             hint=f"the sweep itself fetches it; for a dry run: {command}",
         )
-    from urllib.error import HTTPError, URLError  # here, for few texts are fetched
+    from urllib.error import HTTPError, URLError  # imported here, because few texts are fetched
 
     with cache_write_errors(texts):
         make_folder(texts)
@@ -164,12 +164,12 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
 
 
 def _fetch(address: str, into: IO[bytes]) -> None:
-    """Write what an address gives into a file.
+    """Download an address into a file.
 
     Raises
     ------
     OSError
-        If it cannot be had whole.
+        If it cannot be downloaded completely.
     """
     from urllib.request import Request, urlopen  # as above
 

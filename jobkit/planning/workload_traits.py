@@ -1,4 +1,4 @@
-"""What must be known of a workload before it runs. The user's code runs in a separate process."""
+"""What jobkit must know of a workload before it runs. The user's code runs in a separate process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Traits(NamedTuple):
 
 @functools.cache
 def traits(name: str, folder: str | None = None) -> Traits:
-    """Return what must be known of a workload.
+    """Return what jobkit must know of a workload.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from jobkit.core.units import format_count, format_f1
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.agreement import NOT_COMPARED, Agreement, agreements, sweeps_precision
 from jobkit.outcome.driver_lock import is_held, last_driver
-from jobkit.outcome.journal import Role
+from jobkit.outcome.journal import SEARCHES
 from jobkit.outcome.results import PointResult, each_point, runs_below
 from jobkit.outcome.trials import Trial, describe_trials, settled_trials, trials
 from jobkit.report.old_logs import is_gpu_report, parse_log
@@ -176,7 +176,7 @@ def _search_over(folder: Path, accounts: Accounts) -> bool:
     finds = [
         task
         for submission in accounts.journal.submissions
-        if submission.role is Role.FIND
+        if submission.role in SEARCHES
         for task, _ in submission.tasks()
     ]
     if finds:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from jobkit.core.errors import ExitCode
 from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS
 from jobkit.core.units import format_count, format_memory
-from jobkit.fit.lengths import Lengths
-from jobkit.fit.loads import read_lengths
+from jobkit.fit.lengths import Lengths, read_lengths
 from jobkit.fit.overlaps import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import exit_code

@@ -40,6 +40,8 @@ OLD_DRIVER = "cannot use the driver"
 NO_MPS = "mps: on, but"
 NO_PROFILER = "profile:"
 """The beginnings of two messages of `Outcome.ENVIRONMENT`."""
+HANG = "has not finished a batch"
+"""A part of the message of `Outcome.TIMEOUT` if a batch hung; `outcome.remedies` chooses the remedy by it."""
 
 _STOPPED = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
 """Outcome by signal: the walltime warning, an unexplained kill -9; every other is ``cancelled``."""
@@ -65,6 +67,13 @@ class TryFailed(JobkitError):  # noqa: N818 - the name of what happened
     def __init__(self, outcome: Outcome, message: str) -> None:
         super().__init__(message)
         self.outcome = outcome
+
+
+class BatchHung(TryFailed):
+    """A batch of a worker has been running for so long that it will not end."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Outcome.TIMEOUT, message)
 
 
 def describe_error(error: BaseException, folder: str | None = None) -> str:

@@ -40,7 +40,7 @@ def calls(
     *,
     cap: int | None,
     largest_first: bool,
-    places: Sequence[int] | None = None,
+    places: Sequence[int],
 ) -> list[Call]:
     """Return the calls in the order of work.
 
@@ -56,9 +56,8 @@ def calls(
         Whether the largest load comes first, so that a lack of memory shows in seconds and the
         allocator does not grow step by step; else the calls are in order.
     places
-        The numbers of the paragraphs, in the order in which they are cut; ``None`` for text order.
+        The numbers of the paragraphs, in the order in which they are cut.
     """
-    places = range(len(paragraphs)) if places is None else places
     cuts = [places[start : start + items_per_call] for start in range(0, len(places), items_per_call)]
     made = [Call(tuple(cut), tuple(paragraphs[place] for place in cut)) for cut in cuts]
     if largest_first:

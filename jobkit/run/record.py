@@ -17,7 +17,7 @@ from jobkit.core.knobs import OFF, Value
 from jobkit.core.measurements import Share, Summary
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process
-from jobkit.run.failure import Stopped, outcome_of
+from jobkit.run.failure import BatchHung, Stopped, outcome_of
 from jobkit.run.measure import memory
 from jobkit.run.measure.baseline import Wait
 from jobkit.run.measure.energy import Reading, idle_power
@@ -216,6 +216,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         outcome=outcome,
         provisional=isinstance(error, Stopped) or outcome is Outcome.LOST,
         message=message,
+        hung=isinstance(error, BatchHung),
         signal=error.signal if isinstance(error, Stopped) else None,
         job=state.task.job,
         host=platform.node(),
@@ -226,7 +227,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
             knob for knob in point.params if effective.get(knob, point.params[knob]) != point.params[knob]
         ),
         versions={**_own_versions(), **first.versions},
-        gpu=first.gpu,
+        gpu=_smallest_gpu(workers),
         memory=memory.split_memory(
             [worker.readings for worker in workers],
             state.peaks,
@@ -252,6 +253,12 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         mps=state.mps,
         environment=process.variables(),
     )
+
+
+def _smallest_gpu(workers: Iterable[Measured]) -> measurements.Gpu | None:
+    """Return the GPU with the least memory: a batch must fit each of them."""
+    gpus = (worker.gpu for worker in workers if worker.gpu)
+    return min(gpus, key=lambda gpu: gpu.total_bytes or math.inf, default=None)
 
 
 T = TypeVar("T", int, float)

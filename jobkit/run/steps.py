@@ -44,8 +44,9 @@ def read_inputs(state: Try) -> list[str]:
     paragraphs = read_paragraphs(path)
     if point.model:
         check_model(state.task.inputs, point.model)
-    state.items_total = len(paragraphs)
-    state.characters_total = sum(map(len, paragraphs))
+    chosen = paragraphs[:: point.every]
+    state.items_total = len(chosen)
+    state.characters_total = sum(map(len, chosen))
     return paragraphs
 
 
@@ -116,9 +117,10 @@ def cut_calls(state: Try, paragraphs: Sequence[str]) -> list[Call]:
     """Return the calls of the workload, in the order of work."""
     point = state.task.point
     knobs = (point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE))
-    places = None
+    places: Sequence[int] = range(len(paragraphs))
     if point.order == SORTED:
         places = sorted_places(longest_sentences(paragraphs, state.task.lengths), point.sort_window)
+    places = [place for place in places if place % point.every == 0]
     todo = calls(
         paragraphs,
         state.workers[0].items_per_call,

@@ -10,9 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from jobkit.core.knobs import OFF
-from jobkit.core.records import Outcome
 from jobkit.run import mps, pool, steps
-from jobkit.run.failure import Stopped, TryFailed
+from jobkit.run.failure import HANG, BatchHung, Stopped
 from jobkit.run.measure import energy, memory, need, nvml
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.paragraphs import Call
@@ -54,15 +53,14 @@ class Queue:
 
         Raises
         ------
-        TryFailed
-            ``timeout``.
+        BatchHung
+            Its message names the worker.
         """
         limit_s = max(self.hang_s, HANG_FACTOR * self.longest_s)
         for worker, (call, began_s) in self.running.items():
             if now_s - began_s > limit_s:
-                what = f"a batch of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
-                message = f"worker {worker} has not finished {what} (hang_s: {self.hang_s:g})"
-                raise TryFailed(Outcome.TIMEOUT, message)
+                what = f"{HANG} of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
+                raise BatchHung(f"worker {worker} {what} (hang_s: {self.hang_s:g})")
 
 
 def supervise(state: Try, stack: ExitStack) -> None:

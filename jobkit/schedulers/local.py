@@ -48,7 +48,7 @@ def process_of(job: JobId) -> str:
 
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
     """Return the command of the driver that runs the whole run folder."""
-    return (sys.executable, "-m", "jobkit.submit.driver", str(Path(script).parent))
+    return (sys.executable, "-m", "jobkit.submit.resume", str(Path(script).parent))
 
 
 def log_name(name: str, job: str, task: int) -> str:

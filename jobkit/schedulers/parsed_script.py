@@ -31,7 +31,7 @@ class Rule:
 
     Attributes
     ----------
-    told
+    message
         What the scheduler does; words in braces are filled in.
     hint
         What to write instead; words in braces are filled in.

@@ -81,13 +81,13 @@ def seconds_of(text: str) -> float | None:
 
 
 def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
-    """Return the job id out of what a submit command printed, whatever surrounds it.
+    """Return the job id in the output of a submit command, whatever surrounds it.
 
     Parameters
     ----------
     patterns
         Tried in this order, each against the whole of every line from the last one up; the
-        groups ``id`` and, if there is one, ``cluster`` are the answer. Wrappers and hooks
+        groups ``id`` and ``cluster``, which may be missing, are the answer. Wrappers and hooks
         print lines of their own before the id (dask-jobqueue#227, MISO#105).
 
     Raises

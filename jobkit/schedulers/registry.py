@@ -34,7 +34,7 @@ def own_option(scheduler: str, line: str) -> str | None:
 def _words(line: str) -> list[str]:
     try:
         return shlex.split(line, comments=True)
-    except ValueError:  # a quote that is never closed: the scheduler will say so
+    except ValueError:  # a quote that is never closed: the scheduler reports it
         return line.split()
 
 
@@ -66,7 +66,7 @@ def by_name(name: str) -> Scheduler:
 
 
 def choose_scheduler(name: str) -> tuple[str, str]:
-    """Return the scheduler to use, and why in a few words."""
+    """Return the scheduler to use, and the reason in a few words."""
     if name != "auto":
         return name, "as requested"
     looked_for: list[str] = []

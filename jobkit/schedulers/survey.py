@@ -29,13 +29,13 @@ class Nodes:
     Attributes
     ----------
     number
-        How many there are; 0 if unknown.
+        Their number; 0 if unknown.
     names
         Their names, if the scheduler reports them.
     cpus, memory_bytes
-        Of one of them; ``None`` if unknown.
+        Of one node; ``None`` if unknown.
     gpus
-        Of one of them, by type.
+        Of one node, by type.
     """
 
     number: int = 0
@@ -58,7 +58,7 @@ class Nodes:
         return tuple(key for key, asked, have in pairs if have is not None and asked > have)
 
     def __str__(self) -> str:
-        """Return who they are and what one has: ``2 nodes have 8 CPUs, 7.81 GiB, 2 x v100``."""
+        """Return their number and what each has: ``2 nodes have 8 CPUs, 7.81 GiB, 2 x v100``."""
         parts = [format_count(self.cpus, "CPU")] if self.cpus is not None else []
         parts += [format_memory(self.memory_bytes)] if self.memory_bytes is not None else []
         parts += gpu_counts(self.gpus or {})
@@ -79,7 +79,7 @@ class Queue:
     gpus
         The largest number of GPUs on one node, by type; an empty type if unknown.
     nodes
-        How many it has.
+        Their number.
     cpus, memory_bytes
         Of its largest node; ``None`` if unknown.
     kinds
@@ -116,7 +116,7 @@ class RequestedQueues:
     unknown
         The fault of the first name that no queue has, with the nearest name; ``None`` if all exist.
     where
-        All of them, for a person: ``partition 'gpu'``.
+        The names of all, for a person: ``partition 'gpu'``.
     """
 
     queues: tuple[Queue, ...]
@@ -259,7 +259,7 @@ class AccountingStatus:
     works
         ``None`` if unknown.
     said
-        In plain words.
+        The status in plain words.
     """
 
     works: bool | None = None
@@ -281,7 +281,7 @@ class Survey:
     cluster
         The site's own name for itself; empty if it has none.
     queues
-        All that there are.
+        All queues.
     limits
         The scheduler's limits, as `Scheduler.parse_limit` reads them.
     accounts, account
@@ -291,9 +291,9 @@ class Survey:
     resources
         The resources that jobs request by name (Grid Engine).
     gpus
-        The one of them that counts GPUs.
+        The resource that counts GPUs.
     memory
-        Those of them that are memory, the best to ask by first.
+        The resources that are memory; the best one to request comes first.
     resource_option, environment_option
         The options of a header line that ask for a resource and for a parallel environment by name.
     one_node

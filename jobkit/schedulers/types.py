@@ -110,7 +110,7 @@ class Accounted:
     Attributes
     ----------
     outcome
-        ``None`` if the accounting does not report why the task ended (an exit status of its own),
+        ``None`` if the accounting does not report why the task ended (only the script's exit status),
         or if it has not ended.
     ended
         Whether the task has ended for good.

@@ -132,11 +132,13 @@ def _gpus_by_resource(survey: Survey, asking: SiteRequest, queues: RequestedQueu
     if not free:
         message = f"no {gpu.name!r} is left in {queues.where} now, or none is there"
         return warning("GPUs", message, f"see {survey.sources['queues']}")
-    if gpu.counted is Consumable.SLOT and request.slots > 1:
+    if gpu.counted is Consumable.SLOT and request.slots > 1 and asking.site.gpus_per == "job":
         cpus, gpus = format_count(request.cpus, "CPU"), format_count(request.gpus, "GPU")
         took = format_count(request.gpus * request.cpus, "GPU")
         message = f"{gpu.name!r} is counted for each slot: {cpus} and {gpus} would take {took}"
-        return warning("GPUs", message, "set resources.cpus: 1 in the spec")
+        return warning(
+            "GPUs", message, "set gpus_per: slot in the site file, and resources.cpus: 1 in the spec"
+        )
     return fine("GPUs", f"{queues.where}: {gpu.name!r}, {free} on a node now")
 
 

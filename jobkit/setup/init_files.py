@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobkit.core.units import format_bytes_gib, format_count, format_size, format_walltime
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.survey import Consumable, Queue, Survey, gpu_counts
+from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey, gpu_counts
 from jobkit.setup.init_choice import Choice
 from jobkit.spec.site import Site
 
@@ -96,6 +96,11 @@ COUNTED = {
 }
 
 
+def _per(*resources: Resource) -> str:
+    """Return what the scheduler counts a resource for: ``slot`` or ``job``."""
+    return "slot" if any(resource.counted is Consumable.SLOT for resource in resources) else "job"
+
+
 def site_text(survey: Survey, choice: Choice, usual: Site, plan: Plan) -> str:
     """Return the site file.
 
@@ -105,7 +110,8 @@ def site_text(survey: Survey, choice: Choice, usual: Site, plan: Plan) -> str:
         The shipped default of this scheduler, whose spellings are kept.
     """
     product = plain(f"{survey.product} {survey.version}".strip())
-    per = "slot" if any(memory.counted is Consumable.SLOT for memory in survey.memory[:1]) else "job"
+    per = _per(*survey.memory[:1])
+    gpus_per = _per(*filter(None, [survey.gpus]))
     lines = [
         f"# The names that {cluster_of(survey)} uses. Written by jobkit init on {plan.date} from the",
         f"# answers of {product}; yours to change: `jobkit doctor` compares it with the cluster.",
@@ -121,6 +127,7 @@ def site_text(survey: Survey, choice: Choice, usual: Site, plan: Plan) -> str:
         "requests:",
         *_requests(survey, choice, usual),
         line(f"memory_per: {per}", "what memory is counted for"),
+        *([line(f"gpus_per: {gpus_per}", "what GPUs are counted for")] if gpus_per == "slot" else []),
         *([f"options: {json.dumps(usual.options)}"] if usual.options else []),
         "",
         "# If a node's own disk is not at $SLURM_TMPDIR, $TMPDIR or /tmp:",

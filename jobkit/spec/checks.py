@@ -106,14 +106,14 @@ def add_precision_fault(document: Document, known: Sequence[Knob], workload: str
 
 
 def check_find_max(document: Document) -> None:
-    """Add a fault if ``find_max`` is given with a sweep that varies anything but the batch size."""
+    """Add a fault if ``find_max`` is given with a sweep that varies anything but what it finds."""
     axes = document.data.get("sweep")
     if not isinstance(document.data.get("find_max"), dict) or not isinstance(axes, dict):
         return
     for loc, values in knob_values(axes).items():
-        if loc[-1] != BATCH_SIZE and isinstance(values, list) and len(values) > 1:
+        if loc[-1] not in {BATCH_SIZE, PADDED_CHARS} and isinstance(values, list) and len(values) > 1:
             key = ".".join(map(str, ("sweep", *loc)))
-            what = f"{key}: find_max needs a sweep in which only {BATCH_SIZE} varies"
+            what = f"{key}: find_max needs a sweep in which only {BATCH_SIZE} or {PADDED_CHARS} varies"
             document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.units import format_walltime
+from jobkit.core.units import format_count, format_walltime
 from jobkit.schedulers.registry import by_name
 from jobkit.spec.site import Requests, Site
 from jobkit.spec.sweep_spec import Resources
@@ -45,6 +45,7 @@ def _asked(resources: Resources, site: Site) -> dict[str, object]:
     asked: dict[str, object] = {name: getattr(resources, name) or None for name in Requests.model_fields}
     return asked | {
         "queue": resources.queue or site.queue,
+        "gpus": _gpus(resources, site) or None,
         "gpu_type": resources.gpu_type if resources.gpus else None,
         "memory": _memory(resources, site),
         "walltime": format_walltime(resources.walltime),
@@ -68,6 +69,20 @@ def _request(site: Site, name: str, words: Mapping[str, object]) -> str:
             f"site {site.name!r}: requests.{name}: {spelling!r} cannot be filled in: {error}",
             hint=f"the words in braces are {', '.join(words)}; a brace itself is written twice",
         ) from error
+
+
+def _gpus(resources: Resources, site: Site) -> int:
+    """Return the number of GPUs to ask for: of the job, or of each of its slots."""
+    if site.gpus_per == "job":
+        return resources.gpus
+    each, left = divmod(resources.gpus, resources.cpus)
+    if left:
+        cpus, gpus = format_count(resources.cpus, "CPU"), format_count(resources.gpus, "GPU")
+        raise JobkitError(
+            f"site {site.name!r} counts GPUs for each CPU, so a job of {cpus} cannot have {gpus}",
+            hint="a point has resources.cpus CPUs for each worker: lower resources.cpus, workers or threads",
+        )
+    return each
 
 
 def _memory(resources: Resources, site: Site) -> str:

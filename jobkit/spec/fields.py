@@ -30,7 +30,7 @@ STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 """Of every mapping of a spec or a site file: frozen, without unknown keys, each value of exactly its type."""
 
 
-def _parsed(parse: Callable[[str], int], wanted: str) -> Callable[[object], object]:
+def _parsed(parse: Callable[[str], float], wanted: str) -> Callable[[object], object]:
     """Return a validator of text; a bare number is refused, for schedulers disagree on its unit."""
 
     def parsed(value: object) -> object:
@@ -136,6 +136,15 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
 ]
 """Seconds, written as a clock or with a unit."""
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(_parsed(units.parse_seconds, "a time is text with a unit, for instance 2s or 500ms")),
+    PlainSerializer(units.format_seconds),
+    WithJsonSchema({"type": "string", "pattern": units.SECONDS_PATTERN}),
+]
+"""Seconds, also parts of one, written with a unit."""
+PositiveNumber = Annotated[float, Field(gt=0, le=MOST)]
 
 SchedulerName = Annotated[
     str, AfterValidator(known_scheduler), WithJsonSchema({"type": "string", "enum": list(SCHEDULERS)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
@@ -60,7 +60,7 @@ class RamOom(_Part):
 
 
 class Timeout(_Part):
-    """Again with a longer walltime.
+    """Again with a longer walltime; with the same if a batch hung.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class Policy(_Part):
     ram_oom
         Again with more memory.
     timeout
-        Again with a longer walltime.
+        Again with a longer walltime; with the same if a batch hung.
     preempted, node_fail
         Again as it was, unless the scheduler does so by itself; after ``node_fail`` without that node.
     bug
@@ -146,7 +146,20 @@ class Change(BaseModel):
     exclude: tuple[str, ...] = ()
 
 
-def retry(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change | None:
+class Ended(NamedTuple):
+    """How and where a try ended: `outcome` is ``None`` if it has not, `hung` is as in `Record`."""
+
+    outcome: Outcome | None
+    node: str = ""
+    hung: bool = False
+
+    @property
+    def reason(self) -> tuple[Outcome | None, bool]:
+        """What decides whether and how the point runs again."""
+        return self.outcome, self.hung
+
+
+def retry(policy: Policy, ended: Sequence[Ended]) -> Change | None:
     """Return how a point is to be run again, ``None`` if it is not.
 
     Parameters
@@ -154,25 +167,26 @@ def retry(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change
     policy
         The spec's.
     ended
-        Outcome and node of each try so far, the oldest first; the last one decides.
+        The tries so far, the oldest first; the last decides.
     """
-    if not ended or ended[-1][0] is None:
+    if not ended or ended[-1].outcome is None:
         return None
-    outcomes = [outcome for outcome, _ in ended]
-    tries: int = getattr(getattr(policy, str(outcomes[-1]), None), "tries", 0)
-    return growth(policy, ended) if outcomes.count(outcomes[-1]) <= tries else None
+    tries: int = getattr(getattr(policy, str(ended[-1].outcome), None), "tries", 0)
+    times = sum(tried.reason == ended[-1].reason for tried in ended)
+    return growth(policy, ended) if times <= tries else None
 
 
-def growth(policy: Policy, ended: Sequence[tuple[Outcome | None, str]]) -> Change:
+def growth(policy: Policy, ended: Sequence[Ended]) -> Change:
     """Return what a point gets by its tries so far, the oldest first, however often it may run again.
 
-    A request that was too small once is too small, whatever came after it.
+    A request that was too small once is too small, whatever came after it. The walltime of a try in which
+    a batch hung was not.
     """
-    outcomes = [outcome for outcome, _ in ended]
-    nodes = {node: None for outcome, node in ended if outcome is Outcome.NODE_FAIL and node}
+    reasons = [tried.reason for tried in ended]
+    nodes = {tried.node: None for tried in ended if tried.outcome is Outcome.NODE_FAIL and tried.node}
     return Change(
-        memory=policy.ram_oom.memory ** outcomes.count(Outcome.RAM_OOM),
-        walltime=policy.timeout.walltime ** outcomes.count(Outcome.TIMEOUT),
+        memory=policy.ram_oom.memory ** reasons.count((Outcome.RAM_OOM, False)),
+        walltime=policy.timeout.walltime ** reasons.count((Outcome.TIMEOUT, False)),
         exclude=tuple(nodes),
     )
 

@@ -59,6 +59,8 @@ class Site(BaseModel):
         See `Requests`. ``gpu_type`` replaces ``gpus`` where the spec names a type.
     memory_per
         Whether the scheduler counts memory for the job or for each slot (CPU).
+    gpus_per
+        Whether it counts GPUs for the job or for each slot.
     options
         Further header lines for every job.
     scratch
@@ -93,6 +95,7 @@ class Site(BaseModel):
     cpu_queue: Word | None = None
     requests: Requests = Requests()
     memory_per: Literal["job", "slot"] = "job"
+    gpus_per: Literal["job", "slot"] = "job"
     options: list[Line] = []
     scratch: str | None = None
     setup: list[str] = []

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
 from jobkit.core.knobs import AUTO, CUDA, Value
+from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Point
 from jobkit.core.terminal import SCHEDULER_WORDS
 from jobkit.run.workloads.base import SHIPPED
@@ -175,6 +179,45 @@ class FindMax(_Part):
     verify: bool = True
 
 
+class Tune(_Part):
+    """How ``jobkit tune`` searches for the fastest setting.
+
+    Attributes
+    ----------
+    workers
+        The most workers; ``null`` for as many as this machine has CPUs for, on a cluster for 16.
+    repeats
+        How often the finalists and the plain loop run.
+    budget
+        How long the search may hold the GPU, or the CPUs.
+    """
+
+    workers: fields.Positive | None = None
+    repeats: fields.Positive = 3
+    budget: fields.Duration = 1800
+
+
+class Constraints(_Part):
+    """What a setting that ``jobkit tune`` chooses must keep; ``null`` for no constraint.
+
+    Attributes
+    ----------
+    gpu_memory
+        Of the GPU, all workers together.
+    batch_p95
+        Of 20 calls, 19 are shorter.
+    joules_per_1000
+        Energy of the GPU for 1,000 items.
+    cpus
+        CPUs of a job.
+    """
+
+    gpu_memory: fields.Size | None = None
+    batch_p95: fields.Seconds | None = None
+    joules_per_1000: fields.PositiveNumber | None = None
+    cpus: fields.Positive | None = None
+
+
 class SweepSpec(_Part):
     """The whole spec; every key with its default: jobkit help spec.
 
@@ -197,6 +240,8 @@ class SweepSpec(_Part):
         Paragraphs that are sorted together with ``order: sorted``; ``null`` for the whole text.
     work_unit
         Paragraphs of one call if ``padded_chars`` caps the load of a batch; ``null`` for 100.
+    every
+        Of so many paragraphs a point works on one: 4 for a quarter of the text.
     workers
         Processes that share the GPU of a point, or the CPU; each has a copy of the model.
     threads
@@ -236,6 +281,10 @@ class SweepSpec(_Part):
         Find the largest batch by running it, after the sweep; ``null`` for not.
     profile
         The profiler that records where the time of each point goes; such a point is in no table.
+    tune
+        How ``jobkit tune`` searches for the fastest setting; it does not use ``sweep``.
+    constraints
+        What a setting that ``jobkit tune`` chooses must keep.
     """
 
     MEANT: ClassVar = {
@@ -253,6 +302,7 @@ class SweepSpec(_Part):
     order: Literal["load", "text", "sorted"] = "load"
     sort_window: fields.Positive | None = None
     work_unit: fields.Positive | None = None
+    every: fields.Positive = 1
     workers: fields.Positive = 1
     threads: fields.Positive | None = None
     gpus: fields.Positive | None = None
@@ -271,10 +321,37 @@ class SweepSpec(_Part):
     policy: Policy = Policy()
     find_max: FindMax | None = None
     profile: Literal["off", "torch", "python", "scalene"] = "off"
+    tune: Tune = Tune()
+    constraints: Constraints = Constraints()
 
     def as_yaml(self) -> str:
         """Return the spec as YAML with every default written out."""
         return as_yaml(self.model_dump(mode="json"))
+
+
+def setting_overrides(path: Path) -> tuple[str, ...]:
+    """Return the keys of a setting that ``jobkit tune`` found, as ``key=value`` of ``--set``.
+
+    Parameters
+    ----------
+    path
+        Its ``setting.yaml``, or the run folder that has it.
+
+    Raises
+    ------
+    JobkitError
+        If there is none, or the search found no setting.
+    """
+    path = path / SETTING_FILE if path.is_dir() else path
+    if path.parent.joinpath(TUNE_GOAL_FILE).is_file() and not path.is_file():
+        raise JobkitError(f"{path}: not there yet: the search goes on", hint=f"jobkit tune {path.parent}")
+    if path.is_file() and all(line.startswith("#") for line in read_text(path).splitlines()):
+        raise JobkitError(f"{path}: has no setting: the search found none", hint=f"jobkit tune {path.parent}")
+    data = read_document(path).data
+    nested = {key: value for key, value in data.items() if isinstance(value, dict) and key != "sweep"}
+    flat = {key: value for key, value in data.items() if key not in nested}
+    flat |= {f"{key}.{name}": value for key, part in nested.items() for name, value in part.items()}
+    return tuple(f"{key}={json.dumps(value)}" for key, value in flat.items())
 
 
 Semantic = Callable[[Document], None]

@@ -149,6 +149,8 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
     moving = {Standing.RUNNING, Standing.WAITING}
     if moving & (standings | {job.state for job in run.jobs}):
         yield Step(f"jobkit status {typed} --watch", "follows it to its end", Kind.WATCH)
+    if any(point.point.phase for point in run.points):
+        yield Step(f"jobkit tune {typed}", "the answer, or how far the search is", Kind.LOOK)
     if Standing.DONE in standings:
         yield Step(f"jobkit collect {typed}", "the table of what is done", Kind.LOOK)
 

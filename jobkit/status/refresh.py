@@ -15,7 +15,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import format_count, format_moment
 from jobkit.outcome.accounting import RETURNING, Accounts, join_answers
 from jobkit.outcome.driver_lock import Life, life
-from jobkit.outcome.journal import Role, Task
+from jobkit.outcome.journal import SEARCHES, Role, Task
 from jobkit.outcome.results import PointResult, read_result, read_run
 from jobkit.outcome.trials import finished
 from jobkit.schedulers.local import WHOLE
@@ -108,7 +108,7 @@ def task_of(run: OpenRun, index: int) -> Task | None:
     """Return the task that a point was last submitted as; of a further trial the task that added it."""
     if index in run.accounts.submitted:
         return run.accounts.submitted[index]
-    finds = (job for job in run.accounts.journal.submissions if job.role is Role.FIND)
+    finds = (job for job in run.accounts.journal.submissions if job.role in SEARCHES)
     made = run.results[index].latest.task
     return made if any(made == task for find in finds for task, _ in find.tasks()) else None
 
@@ -258,13 +258,13 @@ def _judge_again(run: OpenRun, query: queue.Query) -> None:
 def follower_ends(run: OpenRun) -> dict[Task, str]:
     """Return how each job that waits for the points ended, in words; empty words if that is not known."""
     jobs = [job for job in run.accounts.journal.submissions if job.role is not Role.POINTS]
-    last_find = next((job for job in reversed(jobs) if job.role is Role.FIND), None)
+    last_find = next((job for job in reversed(jobs) if job.role in SEARCHES), None)
     ends = {}
     for job in jobs:
         for task, _ in job.tasks():
             ends[task] = _end(run.accounts, task)
             if job is last_find and not ends[task] and finished(run.folder):
-                ends[task] = "its last trial has ended"
+                ends[task] = "its last trial has ended" if job.role is Role.FIND else "it has found a setting"
     return ends
 
 

@@ -9,7 +9,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.core.units import MIB
 from jobkit.outcome.journal import Task
-from jobkit.spec.policy import Change, Policy, grown, growth, retry
+from jobkit.outcome.verdict import Verdict
+from jobkit.spec.policy import Change, Ended, Policy, grown, growth, retry
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status import standing
 from jobkit.status.standing import PointStanding, RunStanding, Standing
@@ -166,25 +167,25 @@ def merge_overrides(before: Overrides, now: Overrides) -> Overrides:
 
 def comparable_tries(
     point: PointStanding, given_to: Mapping[Task, Overrides], given: Overrides
-) -> list[tuple[Outcome | None, str]]:
-    """Return outcome and node of a point's tries, the oldest first, without those that no longer apply.
+) -> list[Ended]:
+    """Return how a point's tries ended, the oldest first, without those that no longer apply.
 
     A try that ran out of memory applies if it had the memory that a person gave; so with its walltime.
     """
     return [
-        (tried.verdict.outcome, tried.node)
+        Ended(tried.verdict.outcome, tried.node, tried.verdict.hung)
         for tried in standing.history(point)
-        if _about(given_to.get(tried.task, ()) if tried.task else (), tried.verdict.outcome)
-        == _about(given, tried.verdict.outcome)
+        if _about(given_to.get(tried.task, ()) if tried.task else (), tried.verdict)
+        == _about(given, tried.verdict)
     ]
 
 
 _LIMITED_BY = {Outcome.RAM_OOM: "resources.memory", Outcome.TIMEOUT: "resources.walltime"}
 
 
-def _about(given: Overrides, outcome: Outcome | None) -> list[str]:
+def _about(given: Overrides, verdict: Verdict) -> list[str]:
     """Return the given words on which an outcome depends."""
-    key = _LIMITED_BY.get(outcome) if outcome else None
+    key = _LIMITED_BY.get(verdict.outcome) if verdict.outcome and not verdict.hung else None
     return [word for word in given if key and f"{key}.".startswith(f"{_key(word)}.")]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from jobkit.core.errors import ExitCode
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_count, moment
-from jobkit.outcome.journal import Role, Submission, Task
+from jobkit.outcome.journal import SEARCHES, Role, Submission, Task
 from jobkit.outcome.logs import point_named
 from jobkit.outcome.results import PointResult, exit_code
 from jobkit.outcome.timing import elapsed_s, task_s
@@ -276,7 +276,7 @@ class RunStanding:
     def jobs(self) -> list[JobStanding]:
         """The jobs that find the largest batch, and those that run points again as the policy says."""
         jobs = []
-        for submission, queued in (*followers(self, Role.FIND), *followers(self, Role.FOLLOW)):
+        for submission, queued in (*followers(self, *SEARCHES), *followers(self, Role.FOLLOW)):
             if queued is not None:
                 state = _JOB_STATES.get(queued.state, str(Standing.UNSETTLED))
                 why = explain_wait(submission.scheduler, queued, self.now)
@@ -313,9 +313,9 @@ def first_task(submission: Submission) -> Task:
     return Task(submission.scheduler, submission.job.id, submission.first)
 
 
-def followers(run: RunStanding, role: Role) -> list[tuple[Submission, Queued | None]]:
+def followers(run: RunStanding, *roles: Role) -> list[tuple[Submission, Queued | None]]:
     """Return the jobs of a run that wait for others, with what the queue holds of each."""
-    jobs = (submission for submission in run.submissions if submission.role is role)
+    jobs = (submission for submission in run.submissions if submission.role in roles)
     return [(submission, run.queued.get(first_task(submission))) for submission in jobs]
 
 

@@ -13,8 +13,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import for_terminal
 from jobkit.core.units import format_count, pauses
-from jobkit.outcome.journal import Role
-from jobkit.outcome.trials import finished
+from jobkit.outcome.journal import SEARCHES, Role
+from jobkit.outcome.trials import finished, tunes
 from jobkit.schedulers.types import State
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import load_spec
@@ -172,14 +172,15 @@ def is_over(run: RunStanding, policy: Policy) -> bool:
     """Return whether nothing of a run is to come unless a person acts."""
     if any(point.standing in MOVING for point in run.points):
         return False
-    if _is_pending(run, Role.FIND) and not finished(run.folder):
+    if _is_pending(run, *SEARCHES) and not finished(run.folder):
         return False
-    return not (due(run, policy) and _is_pending(run, Role.FOLLOW))
+    again = due(run, policy) or tunes(run.folder)
+    return not (again and _is_pending(run, Role.FOLLOW))
 
 
-def _is_pending(run: RunStanding, role: Role) -> bool:
-    """Return whether the last job of a role has not ended, and will begin without a person."""
-    jobs = followers(run, role)
+def _is_pending(run: RunStanding, *roles: Role) -> bool:
+    """Return whether the last job of some roles has not ended, and will begin without a person."""
+    jobs = followers(run, *roles)
     if not jobs:
         return False
     submission, queued = jobs[-1]

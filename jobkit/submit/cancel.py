@@ -11,7 +11,7 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_list
 from jobkit.outcome.driver_lock import last_driver
-from jobkit.outcome.journal import PURPOSES, Role, Submission, Task, read_journal
+from jobkit.outcome.journal import PURPOSES, SEARCHES, Role, Submission, Task, read_journal
 from jobkit.outcome.trials import finished
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import State
@@ -185,10 +185,10 @@ def _refuse_parts_of_jobs(
 
 def _followers(run: RunStanding) -> Iterator[Part]:
     """Yield the jobs that follow and have not ended."""
-    jobs = [*standing.followers(run, Role.FOLLOW), *standing.followers(run, Role.FIND)[-1:]]
+    jobs = [*standing.followers(run, Role.FOLLOW), *standing.followers(run, *SEARCHES)[-1:]]
     for job, queued in jobs:
         ended = standing.first_task(job) in run.ended
-        if queued is not None or not (ended or (job.role is Role.FIND and finished(run.folder))):
+        if queued is not None or not (ended or (job.role in SEARCHES and finished(run.folder))):
             yield job, (job.first,)
 
 

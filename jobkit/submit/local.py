@@ -114,7 +114,7 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
     span |= {"round": leg.round} | ({} if leg.points is None else {"only": list(leg.points)})
     span |= ({"given": leg.given} if leg.given else {}) | {"job_id": job_id, "cluster": platform.node()}
-    argv = [sys.executable, "-m", "jobkit.submit.driver", str(run_dir)]
+    argv = [sys.executable, "-m", "jobkit.submit.resume", str(run_dir)]
     journal.note(run_dir, "submitting", scheduler=NAME, argv=argv, **span)
     journal.note(run_dir, "submitted", scheduler=NAME, **span)
     try:
@@ -126,19 +126,23 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
             _account(run_dir, point, job_id, "interrupted", 0.0, Outcome.CANCELLED)
         raise
     if leg.round == 1 and (run_dir / SEARCH_GOAL_FILE).is_file():
-        find_largest(run_dir, tick, job_id)
+        search(run_dir, tick, job_id, next_trial)
 
 
-def find_largest(run_dir: Path, tick: Callable[[Point], None], job_id: str) -> None:
-    """Try the largest batch that the run's points predict, and step down if it fails.
+def search(
+    run_dir: Path, tick: Callable[[Point], None], job_id: str, choose: Callable[[Path], Point | None]
+) -> None:
+    """Run the points that a search chooses by the results so far, until it chooses none.
 
     Parameters
     ----------
     run_dir, tick, job_id
         As for `drive`.
+    choose
+        Returns the next point of a run: `jobkit.fit.search.next_trial`, or `jobkit.fit.tune.next_point`.
     """
     run_point = _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id)
-    while point := next_trial(run_dir):
+    while point := choose(run_dir):
         span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
         journal.note(run_dir, "submitted", scheduler=NAME, job_id=job_id, cluster=platform.node(), **span)
         run_point(point)

@@ -1,13 +1,18 @@
-"""What `jobkit resume` does: decide, submit or run here, and report it."""
+"""What `jobkit resume` does: decide, submit or run here, and report it.
+
+``python -m jobkit.submit.resume RUN`` is the driver of a detached local run: it runs all points, and then
+what the policy says.
+"""
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import SPEC_FILE
+from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
@@ -19,7 +24,7 @@ from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import RunStanding, count_by_state, given_to
-from jobkit.submit import local, resubmit
+from jobkit.submit import local, resubmit, tune
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import say, wait_for_points
 from jobkit.submit.recover import declare_machine_gone
@@ -66,9 +71,9 @@ def run_again(
             declare_machine_gone(run_dir, machine_gone)
         run = read_settled(run_dir, by_name(spec.scheduler), say)
         say(f"{run_dir.name}: {count_by_state(run)}")
+        if (run_dir / TUNE_GOAL_FILE).is_file():
+            return tune.go_on(run_dir, spec, run, wait=wait)
         again = _decide(run, spec, only, tuple(overrides))
-        for line in undecided(run):
-            say(f"{line}: not run again now; once that is over, type this again")
         if not again:
             say("nothing to run again")
             return ExitCode.TO_COME if undecided(run) else 0
@@ -107,6 +112,8 @@ def run_follow_up(run_dir: Path) -> int:
         try:
             run = read_settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
             say(f"{run_dir.name}: {count_by_state(run)}")
+            if (run_dir / TUNE_GOAL_FILE).is_file():
+                return tune.go_on(run_dir, spec, run, by_itself=True) or 0
             again = _decide(run, spec, ("failed",), strictly=True)
             done = resubmit.resume(run_dir, spec, run, again, say)
         except JobkitError as error:
@@ -147,6 +154,8 @@ def _decide(
     again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere)
     for group in again:
         say(f"again: {describe_group(group, spec_of(()).resources)}")
+    for line in () if strictly else undecided(run):
+        say(f"{line}: not run again now; once that is over, type this again")
     return again
 
 
@@ -182,3 +191,18 @@ def _here(run: RunStanding, again: Sequence[Group]) -> None:
             leg = local.LocalRound(group.points, group.spec, round_.number, group.given)
             with progress_bars.ProgressBars(run_dir, _points(run, [group]), run) as progress:
                 local.drive(run_dir, progress.tick, job_id, leg)
+
+
+def main() -> int:
+    """Drive the run folder that the command line names; return the exit code."""
+    run_dir = Path(sys.argv[1])
+    try:
+        with local.as_driver(run_dir) as job_id:
+            local.drive(run_dir, lambda _: None, job_id)
+        return run_follow_up(run_dir)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

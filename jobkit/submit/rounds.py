@@ -19,6 +19,8 @@ from jobkit.submit.scheduler_calls import PlannedJob, SubmissionUnconfirmed, Sub
 
 FIND_SCRIPT = "find.sh"
 """The job that follows a sweep and runs the batch that was predicted."""
+TUNE_SCRIPT = "tune.sh"
+"""The job that searches for the fastest setting."""
 FOLLOW_SCRIPT = "follow.sh"
 """The job that follows a sweep and runs points again as the policy says."""
 
@@ -217,6 +219,12 @@ def find_job(points: int) -> PlannedJob:
     return PlannedJob(script=FIND_SCRIPT, array=array, role=Role.FIND)
 
 
+def tune_job(index: int) -> PlannedJob:
+    """Return the job that searches for the fastest setting: its task is the point with which it begins."""
+    array = Array(first=1, last=1, offset=index - 1, throttle=None)
+    return PlannedJob(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
+
+
 def follow_job(round_: int) -> PlannedJob:
     """Return the job that runs points again as the policy says, once a round has ended."""
     return PlannedJob(script=FOLLOW_SCRIPT, array=ONE_TASK, role=Role.FOLLOW, round=round_)
@@ -240,7 +248,7 @@ def submit_jobs(
     """
     taken: list[Submitted] = []
     for job in jobs:
-        arrays = [submitted.job for submitted in taken if submitted.role is Role.POINTS]
+        arrays = [submitted.job for submitted in taken if submitted.role in {Role.POINTS, Role.TUNE}]
         try:
             after = job.waits_for([*before, *arrays])
             taken.append(scheduler_calls.submit_array(scheduler, run_dir, job, after))

@@ -69,6 +69,9 @@ def _write(prepared: Prepared, run_dir: Path) -> None:
     rounds.write_round(run_dir, first_round(prepared))
     if prepared.find_script is not None:
         write_search(search_goal(prepared.spec), run_dir, prepared.find_script)
+    if prepared.goal is not None and prepared.tune_script is not None:
+        files.write_atomically(run_dir / layout.TUNE_GOAL_FILE, json_codec.to_json(prepared.goal) + "\n")
+        files.write_atomically(run_dir / rounds.TUNE_SCRIPT, prepared.tune_script)
     if prepared.follow_script is not None:
         files.write_atomically(run_dir / rounds.FOLLOW_SCRIPT, prepared.follow_script)
     if prepared.lengths is not None:

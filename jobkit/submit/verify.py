@@ -8,7 +8,7 @@ from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_points
 from jobkit.core.terminal import shell_path
-from jobkit.fit.search import foreseen, under_way
+from jobkit.fit.search import foreseen, next_trial, under_way
 from jobkit.outcome.trials import describe_trials, trials
 from jobkit.planning.job_script import render_find
 from jobkit.planning.resolve import warn_again
@@ -60,8 +60,8 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
         terminal.say(f"nothing to try: {next_.message}")
         return 0
     if not runs_here(spec.scheduler) and (trial := under_way(run_dir, goal)):
-        size = trial.batch_size or next_.batch_size
-        what = f"batch_size {size:,}" if size else "the largest batch"
+        named = trial if trial.size else next_
+        what = named.setting if named.size else "the largest batch"
         terminal.say(
             f"{what} is being tested already: jobkit status {shell_path(run_dir)} shows its progress"
         )
@@ -82,7 +82,7 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
 def _here(run_dir: Path, before: int) -> int:
     say("predicting the largest batch and running it here")
     with local.as_driver(run_dir) as job_id:
-        local.find_largest(run_dir, lambda _: None, job_id)
+        local.search(run_dir, lambda _: None, job_id, next_trial)
     tried = trials(run_dir)[before:]
     for line in describe_trials(tried):
         terminal.say(line)

@@ -122,3 +122,41 @@ def test_grid_engine_gives_a_point_its_host(tmp_path: Path) -> None:
     site = ("--site", init_sge(tmp_path), "--set", "resources.exclude=[]")
     with held(tmp_path, "sge", "qdel", "serial.q", "node07", *alone, *site) as job_id:
         assert "exclusive=true" in said("qstat", "-j", job_id)
+
+
+GPUS = """\
+name: shares
+workload: count
+device: cuda
+sweep: {gpus: [1, 2], batch_size: [1]}
+repeats: 1
+resources: {gpus: 1, cpus: 1, memory: 200MiB, walltime: "00:02:00", options: {sge: ["-h"]}}
+policy: {follow_up: false}
+environment: {setup: [":"]}
+"""
+
+
+@pytest.mark.sge
+def test_grid_engine_that_counts_gpus_for_each_slot_gets_the_share_of_a_slot(tmp_path: Path) -> None:
+    """Two GPUs for two workers are two slots with a GPU each; refused if one GPU has two slots."""
+    (tmp_path / "spec.yaml").write_text(GPUS, encoding="utf-8")
+    site = ("--scheduler", "sge", "--site", init_sge(tmp_path))
+    done = jobkit("sweep", "spec.yaml", *site, "--set", "workers=2", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "counts GPUs for each CPU, so a job of 2 CPUs cannot have 1 GPU" in done.stderr
+    done = jobkit("sweep", "spec.yaml", *site, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (journal,) = tmp_path.glob("runs/*/journal.jsonl")
+    jobs = [
+        event["job_id"]
+        for event in map(json.loads, journal.read_text(encoding="utf-8").splitlines())
+        if event["event"] == "submitted"
+    ]
+    try:
+        one, two = (said("qstat", "-j", job) for job in jobs)
+    finally:
+        subprocess.run(["qdel", *jobs], check=True, capture_output=True)
+    assert "ngpus=1" in one
+    assert "parallel environment" not in one or "range: 1" in one
+    assert "ngpus=1" in two
+    assert "range: 2" in two

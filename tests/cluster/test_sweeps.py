@@ -12,12 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import ModelRef
 from jobkit.planning.prepare import Options, prepare
-from jobkit.planning.texts import find_text
-from jobkit.run.entities import write_entities
-from jobkit.run.paragraphs import read_paragraphs
-from jobkit.run.workloads.stanza_ner import StanzaNer
 from jobkit.schedulers.registry import by_name
 from jobkit.submit import scheduler_calls
 from jobkit.submit import sweep as submit
@@ -279,29 +274,3 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
     assert record["signal"] == "USR1"
     assert len(next(lab.run_dir().glob("results/*/try-1/batches.jsonl")).read_text().splitlines()) == 1
     lab.clears_scratch()
-
-
-def test_the_real_tagger_finds_the_same_everywhere(lab: Lab, tiny_model: ModelRef) -> None:
-    text = (ROOT / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
-    text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
-    changes = ("resources.memory=2GiB", "resources.cpus=1", "sweep.batch_size=[150]")
-    done = lab.sweep(lab.spec(text), "--wait", *(word for change in changes for word in ("--set", change)))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "STAND-IN" in done.stdout
-    found = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
-    assert found == {tagged_here(tiny_model, lab.home)}
-    lab.clears_scratch()
-
-
-def tagged_here(model: ModelRef, folder: Path) -> bytes:
-    """Return what the tagger finds with no scheduler, at a batch size of its own."""
-    text = find_text("sample:300", base=folder, cache=folder)
-    paragraphs = read_paragraphs(Path(text.path))
-    tagger = StanzaNer()
-    tagger.load(Path(model.path), "cpu", {"batch_size": 77}, 1)
-    rows = []
-    for first in range(0, len(paragraphs), 77):
-        entities = tagger.process(paragraphs[first : first + 77]).entities
-        rows += [row._replace(paragraph=row.paragraph + first) for row in entities]
-    write_entities(folder / "here.tsv", rows)
-    return (folder / "here.tsv").read_bytes()

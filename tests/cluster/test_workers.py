@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import ModelRef, Outcome
+from jobkit.core.json_codec import from_json
+from jobkit.core.records import ModelRef, Outcome, Record
+from jobkit.planning.texts import find_text
+from jobkit.run.entities import write_entities
+from jobkit.run.paragraphs import read_paragraphs
+from jobkit.run.workloads.stanza_ner import StanzaNer
 from jobkit.status.standing import Standing
 from tests.cluster.halted import batches, begun, home, record, seen
 from tests.cluster.test_killed import why
-from tests.cluster.test_sweeps import WORKLOADS, Lab, Wait, tagged_here
+from tests.cluster.test_sweeps import WORKLOADS, Lab, Wait
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.processes import parent_of, with_variable
 from tests.workloads.told import WAIT
@@ -35,35 +41,6 @@ CPUS_VARIABLE = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
 JOB_VARIABLE = {"slurm": "SLURM_ARRAY_JOB_ID", "sge": "JOB_ID"}
 
 
-@pytest.mark.fault
-@pytest.mark.parametrize("victim", ["worker", "supervisor", "script"])
-def test_kill_9_on_a_node(lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, victim: str) -> None:
-    """FAULT: a worker of several, their supervisor or their job script is killed outright.
-
-    HOW: real: kill -9, Slurm and Grid Engine.
-    REPORTED: `lost`: of a worker "worker 1 was killed by SIGKILL", else as with one worker.
-    LOST: at most one sync interval; no process of the job is left on the node.
-    """
-    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
-    (lab.home / "text.txt").write_text("\n\n".join([*(f"Number {n}." for n in range(6)), WAIT, WAIT]))
-    done = lab.sweep(lab.spec(SPEC % (WORKLOADS, lab.home)))
-    assert done.returncode == 0, done.stdout + done.stderr
-    run = lab.run_dir()
-    wait_until(lambda: len(list(lab.home.glob("waits-*"))) == 2, 60)
-    wait_until(lambda: (home(run) / "batches.jsonl").exists() and batches(run) == 6, 30)
-    worker = int(next(lab.home.glob("waits-*")).name.partition("-")[2])
-    victims = {"worker": worker, "supervisor": parent_of(worker), "script": begun(run).pid or 0}
-    mark = f"{JOB_VARIABLE[lab.scheduler]}={begun(run).job}"
-    assert with_variable(mark)
-    os.kill(victims[victim], signal.SIGKILL)
-    wait_until(lambda: with_variable(mark) == [], 60)
-    wait_until(lambda: stands(run) == (Standing.FAILED, Outcome.LOST), 90)
-    assert batches(run) == 6
-    if victim == "worker":
-        assert record(run).message in {f"worker {number} was killed by SIGKILL" for number in (0, 1)}
-    assert why(run)
-
-
 MPS = """\
 device: cuda
 mps: on
@@ -80,36 +57,55 @@ environment:
 """
 
 
-@pytest.mark.fault
-@pytest.mark.parametrize("victim", ["supervisor", "script"])
-def test_kill_9_of_a_job_with_a_daemon(
-    lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, victim: str
-) -> None:
-    """FAULT: the supervisor or the job script of workers that share a GPU through MPS is killed outright.
-
-    HOW: real: kill -9, Slurm and Grid Engine; fake: the GPU, and NVIDIA's control daemon.
-    REPORTED: `lost`, as without MPS.
-    LOST: at most one sync interval; no daemon, and no folder of it, is left on the node.
-    """
-    tests = WORKLOADS.parent
-    path = ":".join(map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, tests.parent)))
-    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
-    (lab.home / "text.txt").write_text("\n\n".join([*(f"Number {n}." for n in range(6)), WAIT, WAIT]))
-    head = SPEC.partition("environment:")[0].replace("told:Told", "oncard:ToldOnCard")
-    with tempfile.TemporaryDirectory(prefix="mps") as scratch:  # of a short path, for sockets
+@pytest.fixture
+def short(lab: Lab) -> Iterator[Path]:
+    """Return the scratch of the cluster's site, with a path so short that sockets can be below it."""
+    with tempfile.TemporaryDirectory(prefix="mps") as scratch:
         site = lab.home / "lab.yaml"
         site.write_text(site.read_text().replace(str(lab.scratch), scratch))
-        done = lab.sweep(lab.spec(head + MPS % (path, lab.home, scratch, tests / "fakes" / "mps")))
-        assert done.returncode == 0, done.stdout + done.stderr
-        run = lab.run_dir()
-        wait_until(lambda: len(list(lab.home.glob("waits-*"))) == 2, 60)
-        worker = int(next(lab.home.glob("waits-*")).name.partition("-")[2])
-        victims = {"supervisor": parent_of(worker), "script": begun(run).pid or 0}
-        assert list(Path(scratch).rglob("mps-*/pipe/control"))
-        os.kill(victims[victim], signal.SIGKILL)
-        wait_until(lambda: with_variable(f"TOLD={lab.home}") == [], 60)
-        wait_until(lambda: stands(run) == (Standing.FAILED, Outcome.LOST), 90)
-        wait_until(lambda: not list(Path(scratch).rglob("mps-*")), 30)
+        yield Path(scratch)
+
+
+def shares_a_gpu(lab: Lab, scratch: Path) -> str:
+    """Return the spec of workers that share a GPU through MPS; neither is there."""
+    tests = WORKLOADS.parent
+    path = ":".join(map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, tests.parent)))
+    head = SPEC.partition("environment:")[0].replace("told:Told", "oncard:ToldOnCard")
+    return head + MPS % (path, lab.home, scratch, tests / "fakes" / "mps")
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("victim", ["worker", "supervisor", "script"])
+def test_kill_9_on_a_node(
+    lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, short: Path, victim: str
+) -> None:
+    """FAULT: a worker of several, their supervisor or their job script is killed outright, on a real cluster.
+
+    HOW: real: kill -9, Slurm and Grid Engine; fake, for supervisor and script: a GPU shared through MPS.
+    REPORTED: `lost`: of a worker "worker 1 was killed by SIGKILL", else as with one worker.
+    LOST: at most one sync interval; no process of the job, no daemon and no folder of it is left on the node.
+    """
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    (lab.home / "text.txt").write_text("\n\n".join([*(f"Number {n}." for n in range(6)), WAIT, WAIT]))
+    plain = SPEC % (WORKLOADS, lab.home)
+    done = lab.sweep(lab.spec(plain if victim == "worker" else shares_a_gpu(lab, short)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = lab.run_dir()
+    wait_until(lambda: len(list(lab.home.glob("waits-*"))) == 2, 60)
+    wait_until(lambda: (home(run) / "batches.jsonl").exists() and batches(run) == 6, 30)
+    worker = int(next(lab.home.glob("waits-*")).name.partition("-")[2])
+    victims = {"worker": worker, "supervisor": parent_of(worker), "script": begun(run).pid or 0}
+    mark = f"{JOB_VARIABLE[lab.scheduler]}={begun(run).job}"
+    assert with_variable(mark)
+    assert victim == "worker" or list(short.rglob("mps-*/pipe/control"))
+    os.kill(victims[victim], signal.SIGKILL)
+    wait_until(lambda: with_variable(mark) == [] and with_variable(f"TOLD={lab.home}") == [], 60)
+    wait_until(lambda: stands(run) == (Standing.FAILED, Outcome.LOST), 90)
+    assert batches(run) == 6
+    if victim == "worker":
+        assert record(run).message in {f"worker {number} was killed by SIGKILL" for number in (0, 1)}
+    assert why(run)
+    wait_until(lambda: not list(short.rglob("mps-*")), 30)
 
 
 def stands(run: Path) -> tuple[Standing, Outcome | None]:
@@ -117,17 +113,85 @@ def stands(run: Path) -> tuple[Standing, Outcome | None]:
     return one.standing, one.outcome
 
 
+TEXT = "sample:60"
+
+
 def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(lab: Lab, tiny_model: ModelRef) -> None:
     text = (Path(__file__).parents[2] / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
     text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
-    changes = ("resources.memory=4GiB", "resources.cpus=1", "sweep.batch_size=[20]", "workers=2")
+    changes = (
+        "resources.memory=4GiB",
+        "resources.cpus=1",
+        "sweep.batch_size=[10]",
+        "workers=2",
+        f"text={TEXT}",
+    )
     done = lab.sweep(lab.spec(text), "--wait", *(word for change in changes for word in ("--set", change)))
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "STAND-IN" in done.stdout
     (path,) = lab.run_dir().glob("results/*/try-1/entities.tsv")
     assert path.read_bytes() == tagged_here(tiny_model, lab.home)
-    one = record(lab.run_dir(), 20)
+    assert len(path.read_bytes().splitlines()) > 10
+    one = record(lab.run_dir(), 10)
     shares = one.workers
     assert all(share.batches for share in shares)
     assert len(shares) == 2
     assert one.environment[CPUS_VARIABLE[lab.scheduler]] == "2"
     lab.clears_scratch()
+
+
+def tagged_here(model: ModelRef, folder: Path) -> bytes:
+    """Return what the tagger finds here without a scheduler, at another batch size."""
+    text = find_text(TEXT, base=folder, cache=folder)
+    paragraphs = read_paragraphs(Path(text.path))
+    tagger = StanzaNer()
+    tagger.load(Path(model.path), "cpu", {"batch_size": 7}, 1)
+    rows = []
+    for first in range(0, len(paragraphs), 7):
+        entities = tagger.process(paragraphs[first : first + 7]).entities
+        rows += [row._replace(paragraph=row.paragraph + first) for row in entities]
+    write_entities(folder / "here.tsv", rows)
+    return (folder / "here.tsv").read_bytes()
+
+
+ON_GPUS = """\
+name: gpus
+workload: oncard:OnCard
+device: cuda
+model: {name: en, size: tiny, fallback: stand-in}
+text: text.txt
+sweep: {gpus: [1, 2], batch_size: [1]}
+repeats: 1
+resources: {gpus: 1, cpus: 1, memory: 1GiB, walltime: "00:02:00"}
+policy: {follow_up: false}
+environment:
+  setup: ['export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES:-$(%s)}"']
+  variables: {PYTHONPATH: '%s', FAKE_HELD: '%s', FAKE_CARD: T4, FAKE_CARDS: "2"}
+"""
+LIKE_A_PROLOG = "seq -s, 0 $(($(qstat -j $JOB_ID | grep -o ngpus=[0-9]* | cut -d= -f2) - 1))"
+"""Prints the GPUs of a job of Grid Engine by its request, as the prolog of a site does; Slurm sets them."""
+
+
+def test_each_number_of_gpus_is_a_request_of_its_own(
+    lab: Lab, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GPUs are not there; the schedulers, and what they give each job, are real."""
+    assert tiny_model.stand_in
+    site = lab.home / "lab.yaml"  # the GPUs of this Grid Engine are counted for each slot
+    site.write_text(site.read_text().replace("-pe smp {cpus}", "-l ncpus={cpus}"))
+    path = ":".join(map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, WORKLOADS.parents[1])))
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    (lab.home / "text.txt").write_text("\n\n".join(f"Number {n}." for n in range(9)))
+    held = lab.home / "held"
+    held.mkdir()
+    done = lab.sweep(lab.spec(ON_GPUS % (LIKE_A_PROLOG, path, held)), "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    one, two = (
+        from_json(Record, path.read_text(), where="record")
+        for path in sorted(lab.run_dir().glob("results/*/try-1/record.json"))
+    )
+    assert (one.point.gpus, two.point.gpus) == (1, 2)
+    assert one.job.job_id != two.job.job_id, "each request is an array job"
+    assert one.environment["CUDA_VISIBLE_DEVICES"] in {"0", "1"}
+    assert two.environment["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert [share.gpu_uuid for share in two.workers] == ["GPU-0", "GPU-1"]

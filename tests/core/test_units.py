@@ -156,3 +156,15 @@ def test_pauses_grow_to_the_slowest() -> None:
     first = list(itertools.islice(units.pauses(0.2, 2.0), 20))
     assert first[:4] == pytest.approx([0.2, 0.26, 0.338, 0.4394])
     assert first[-1] == 2.0
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("2s", 2.0), ("0.5 s", 0.5), ("500ms", 0.5), (" 1ms ", 0.001)])
+def test_short_times_are_read_and_written_back(text: str, seconds: float) -> None:
+    assert units.parse_seconds(text) == seconds
+    assert units.parse_seconds(units.format_seconds(seconds)) == seconds
+
+
+@pytest.mark.parametrize("text", ["2", "2m", "s", "-1s", "0s", "0ms"])
+def test_what_is_no_short_time_is_refused(text: str) -> None:
+    with pytest.raises(JobkitError, match="time"):
+        units.parse_seconds(text)

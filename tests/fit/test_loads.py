@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import LENGTHS_FILE
-from jobkit.fit.lengths import NONE, PUNCTUATION, Cut, Lengths
-from jobkit.fit.loads import Loads, agreeing, loads_of, read_lengths
+from jobkit.fit.lengths import NONE, PUNCTUATION, Cut, Lengths, read_lengths
+from jobkit.fit.loads import Budgets, Loads, agreeing, loads_of
 from tests.support.builders import point
 
 PARAGRAPHS = st.lists(st.lists(st.integers(1, 60), max_size=5), min_size=1, max_size=14)
@@ -231,11 +232,47 @@ def test_other_knobs_cut_the_text_as_the_points_have_them() -> None:
         {"batch_size": 2, "paragraphs_per_call": 3, "sentences_per_ner_batch": 4},
     )
     found = loads_of(LENGTHS, [point(params=plain)])
-    assert found is not None
+    assert isinstance(found, Loads)
     assert found.cut == Cut()
     found = loads_of(LENGTHS, [point(params=plain), point(params=cut)])
-    assert found is not None
+    assert isinstance(found, Loads)
     assert found.cut == Cut(paragraphs_per_call=3, sentences_per_ner_batch=4)
+
+
+def test_sorted_items_are_padded_less() -> None:
+    loads = Loads(lengths([[9], [1], [9], [1]]))
+    assert loads.efficiency(2) == pytest.approx(20 / 36)
+    assert loads.efficiency_sorted(2) == 1
+
+
+BUDGETS = st.builds(
+    lambda rows, unit, by_length: Budgets(Loads(lengths(rows), by_length=by_length), unit),
+    PARAGRAPHS,
+    st.integers(1, 6),
+    st.booleans(),
+)
+
+
+@given(BUDGETS, st.integers(1, 400))
+def test_no_budget_up_to_the_largest_makes_a_larger_load(loads: Budgets, limit: int) -> None:
+    largest = loads.largest_batch(limit)
+    assert largest <= loads.limit
+    assert all(loads.own(budget) <= loads.load(budget) <= limit for budget in range(1, largest + 1))
+    assert largest in {0, limit, loads.limit}
+    if largest == 0:
+        assert loads.own(1) > limit, "the longest item alone does not fit"
+
+
+@given(BUDGETS)
+def test_beyond_its_limit_a_budget_changes_nothing(loads: Budgets) -> None:
+    assert loads.own(loads.limit) == loads.own(10 * loads.limit)
+    assert loads.limit == 1 or loads.own(loads.limit) == loads.limit
+
+
+def test_points_with_a_budget_have_loads_by_budget() -> None:
+    points = [replace(point(params={"padded_chars": size}), work_unit=2, order="sorted") for size in (9, 14)]
+    assert loads_of(LENGTHS, points) == Budgets(Loads(LENGTHS, by_length=True), 2)
+    assert loads_of(LENGTHS, [*points, point()]) is None
 
 
 @pytest.mark.parametrize("params", [{"tokenizer_batch": 2}, None])
@@ -251,3 +288,11 @@ def test_lengths_of_something_else_are_not_taken() -> None:
     assert agreeing(loads, {}) is loads
     assert agreeing(loads, {2: 40}) is None
     assert agreeing(None, {2: 40}) is None
+
+
+def test_points_on_a_part_of_the_text_have_the_loads_of_that_part() -> None:
+    of_all = Lengths(paragraphs=((3,), (100,), (5,), (90,)))
+    points = [replace(point(params={"batch_size": 1}), every=every) for every in (4, 2)]
+    found = loads_of(of_all, points)
+    assert found is not None
+    assert found.load(1) == 5

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,10 @@ from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.fit import ledger, search
 from jobkit.fit.lengths import Lengths
+from jobkit.fit.observations import MemoryObservations, observe_memory
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import read_run
-from jobkit.outcome.trials import ALLOCATOR, PROCESS, SearchGoal, finished, trials
+from jobkit.outcome.trials import ALLOCATOR, PROCESS, SearchGoal, describe_trials, finished, trials
 from jobkit.report.sources import read_sources
 from jobkit.run.measure import nvml
 from tests.support.builders import (
@@ -47,13 +49,14 @@ def ram(size: int) -> int:
 
 
 def measured(point: Point) -> Record:
-    """Return a record of the line, a hair off it, so that the bound lies above the line."""
-    told = record(point)
+    """Return a record slightly off the line, so that the bound is above it; each worker needs as much."""
+    size = point.numbers.get("batch_size") or round(point.numbers["padded_chars"] / 900)
+    whole = replace(record(replace(point, params={"batch_size": size})), point=point)
     off = 2**16 if point.index % 2 else -(2**16)
-    size = point.numbers["batch_size"]
     if point.device == "cpu":
-        return replace(told, memory=Memory(maxrss_bytes=ram(size) + off))
-    return replace(told, needs=(need(900 * size, ram(size) + off),))
+        each = ram(size) + off
+        return replace(whole, memory=Memory(maxrss_bytes=each, rss_peak_bytes=point.workers * each))
+    return replace(whole, needs=(need(900 * size, ram(size) + off),))
 
 
 def want(run: Path, memory_bytes: int | None, after: int = 0) -> None:
@@ -68,11 +71,15 @@ def run_of(
     *,
     sizes: Sequence[int] = SIZES,
     memory_bytes: int | None = GIB,
-    device: str = "cpu",
     lengths: bool = True,
+    knob: str = "batch_size",
+    **of: Any,
 ) -> Path:
-    """Return a run folder whose points went well, and where the largest batch is wanted."""
-    run = write_records(folder / "run", map(measured, grid(sizes, device=device)))
+    """Return a run folder whose points succeeded, and whose largest batch is wanted."""
+    points = [replace(point, **{"device": "cpu", **of}) for point in grid(sizes)]
+    if knob == "padded_chars":
+        points = [replace(point, params={knob: 900 * point.numbers["batch_size"]}) for point in points]
+    run = write_records(folder / "run", map(measured, points))
     if lengths:
         write_atomically(run / LENGTHS_FILE, Lengths(paragraphs=((900,),) * ITEMS).to_json())
     want(run, memory_bytes)
@@ -286,6 +293,123 @@ def test_a_gpu_is_capped_and_judged_by_need(tmp_path: Path, monkeypatch: pytest.
     assert last.measured_bytes == measured(second).needs[0].passed_bytes
     (_, entry) = ledger.entries(tmp_path / "ledger.jsonl")
     assert (entry.model, entry.gpu, entry.torch) == ("f1" * 8, GPU.name, "2.5.0")
+
+
+@pytest.mark.parametrize("lengths", [True, False], ids=["lengths", "no lengths"])
+def test_the_largest_budget_is_found_in_the_same_way(tmp_path: Path, *, lengths: bool) -> None:
+    run = run_of(tmp_path, knob="padded_chars", memory_bytes=GIB // 2, lengths=lengths)
+    point = planned(run)
+    (trial,) = trials(run)
+    assert (trial.knob, trial.batch_size, trial.setting) == (
+        "padded_chars",
+        0,
+        f"padded_chars {trial.size:,}",
+    )
+    assert (point.point_id, point.params) == (
+        f"padded_chars-{trial.size}-verify",
+        {"padded_chars": trial.size},
+    )
+    assert trial.load <= trial.size < trial.load + 900, "a budget caps the load"
+    assert trial.expected_bytes < trial.bound_bytes <= trial.capacity_bytes == GIB // 2
+    assert BYTES_PER_LOAD * (trial.size + 900) > GIB // 2
+    ends(run, point, Outcome.RAM_OOM)
+    second = planned(run)
+    assert trials(run)[-1].load <= 0.95 * trial.load
+    ends(run, second, Outcome.OK)
+    assert search.next_trial(run) is None
+    last = trials(run)[-1]
+    assert last.held
+    assert describe_trials([last])[0].startswith(
+        f"{last.setting} fits in 512.0 MiB of process memory: needed"
+    )
+    assert [entry.padded_chars for entry in ledger.entries(tmp_path / "ledger.jsonl")] == [
+        trial.size,
+        last.size,
+    ]
+    want(run, GIB // 2, after=2)
+    again = planned(run)
+    assert again.params == point.params, "what failed before does not bind a new search"
+
+
+def test_a_budget_ends_where_the_text_or_the_memory_does(tmp_path: Path) -> None:
+    run = run_of(tmp_path, knob="padded_chars", memory_bytes=1000 * GIB)
+    assert planned(run).params == {"padded_chars": 100 * 900}, "a call of 100 paragraphs is one batch"
+    run = run_of(tmp_path / "small", knob="padded_chars", memory_bytes=2**20)
+    assert search.next_trial(run) is None
+    assert trials(run)[0].message == "not even a batch of the longest sentence fits"
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_share_the_memory_of_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """Each is capped at an equal part, and its need is compared with that part."""
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
+    run = run_of(tmp_path, device="cuda", workers=workers)
+    point = planned(run)
+    (trial,) = trials(run)
+    assert (point.workers, point.cap_bytes) == (workers, GIB // workers)
+    assert trial.capacity_bytes == GIB // workers
+    assert trial.expected_bytes < trial.bound_bytes <= GIB // workers
+    write_record(run, measured(point))
+    assert search.next_trial(run) is None
+    last = trials(run)[-1]
+    assert (last.held, last.measured_bytes) == (True, measured(point).needs[0].passed_bytes)
+    (said,) = describe_trials([last])
+    assert f" of allocator memory of each of {workers} workers (plus the CUDA contexts)" in said
+    alone = run_of(tmp_path / "alone", device="cuda", memory_bytes=GIB // workers)
+    assert planned(alone).params == point.params, "as if it had the part for itself"
+
+
+def test_a_batch_that_one_of_several_workers_cannot_hold_is_followed_by_a_smaller_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
+    run = run_of(tmp_path, device="cuda", workers=2)
+    point = planned(run)
+    (first,) = trials(run)
+    write_record(
+        run, replace(measured(point), outcome=Outcome.GPU_OOM, needs=(), failed_load=first.load - 900)
+    )
+    second = planned(run)
+    assert second.cap_bytes == GIB // 2
+    assert trials(run)[-1].load < min(0.95 * first.load, first.load - 900), "the line has learned of it"
+
+
+def test_workers_share_all_of_a_gpu_less_their_contexts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most N workers fit a GPU: with N the batch is safe, with N + 1 it is not."""
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
+    most = observe_memory([measured(point) for point in grid(SIZES)])
+    assert isinstance(most, MemoryObservations)
+    assert most.gpu_bytes is not None
+    workers = most.most_workers(most.gpu_bytes, 900 * 881)
+    assert workers is not None
+    for number, fits in ((workers, True), (workers + 1, False)):
+        run = run_of(tmp_path / str(number), device="cuda", memory_bytes=None, workers=number)
+        point = planned(run)
+        (trial,) = trials(run)
+        contexts = number * 3 * GIB // 4
+        assert point.cap_bytes is None
+        assert trial.capacity_bytes == pytest.approx((most.gpu_bytes - contexts) / number)
+        assert (trial.batch_size == ITEMS) is fits
+    other = run_of(tmp_path / "none", device="cuda", memory_bytes=None, workers=200)
+    assert search.next_trial(other) is None
+    assert trials(other)[0].message == "not even a batch of 1 fits"
+
+
+def test_workers_on_a_cpu_are_measured_together(tmp_path: Path) -> None:
+    run = run_of(tmp_path, workers=2)
+    point = planned(run)
+    (trial,) = trials(run)
+    assert (point.cap_bytes, trial.capacity_bytes) == (None, GIB)
+    assert trial.expected_bytes == pytest.approx(2 * BYTES_PER_LOAD * trial.load, rel=1e-3)
+    write_record(run, measured(point))
+    assert search.next_trial(run) is None
+    last = trials(run)[-1]
+    assert last.measured_bytes == 2 * (measured(point).memory.maxrss_bytes or 0)
+    assert " of process memory of the 2 workers together: needed " in describe_trials([last])[0]
 
 
 def test_without_a_measured_need_the_reserved_peak_counts(

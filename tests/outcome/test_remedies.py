@@ -237,6 +237,14 @@ def test_a_node_without_mps_is_no_reason_for_another_environment() -> None:
     assert len(remedy(Outcome.ENVIRONMENT, "no module", run="R", point=3)) > 1
 
 
+def test_a_batch_that_hung_does_not_get_more_time() -> None:
+    message = f"worker 1 {failure.HANG} of 4 paragraphs for 61 s (hang_s: 60)"
+    commands = [step.command for step in remedy(Outcome.TIMEOUT, message, run="R", point=3)]
+    assert commands == ["jobkit logs R 3", "jobkit resume R 3"]
+    (step,) = remedy(Outcome.TIMEOUT, "stopped by SIGUSR1", run="R", point=3)
+    assert "resources.walltime" in step.command
+
+
 def test_a_node_without_a_profiler_lacks_a_package() -> None:
     install, again = remedy(Outcome.ENVIRONMENT, f"{failure.NO_PROFILER} no", run="R", point=3)
     assert (install.command, again.command) == ("pip install 'jobkit[profile]'", "jobkit resume R")

@@ -10,7 +10,8 @@ import pytest
 from jobkit.core.units import format_bytes_gib
 from jobkit.fit import memory_line as fit
 from jobkit.fit.largest_batch import Prediction, predict
-from jobkit.fit.loads import loads_of, read_lengths
+from jobkit.fit.lengths import read_lengths
+from jobkit.fit.loads import loads_of
 from jobkit.fit.observations import MemoryObservations, observe_memory
 from jobkit.outcome.results import read_run
 from jobkit.outcome.trials import Trial, describe_trials, trials

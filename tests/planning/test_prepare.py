@@ -9,8 +9,7 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import LENGTHS_FILE
-from jobkit.fit.lengths import NONE, TOKENIZER, Lengths
-from jobkit.fit.loads import read_lengths
+from jobkit.fit.lengths import NONE, TOKENIZER, Lengths, read_lengths
 from jobkit.planning.prepare import Options, prepare
 from jobkit.schedulers.registry import choose_scheduler
 from jobkit.spec.sweep_spec import load_spec

@@ -24,6 +24,7 @@ def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:
     assert told["cpus"] >= 1
 
 
+@pytest.mark.xdist_group("torch")
 def test_torch_is_looked_at_where_the_work_needs_it() -> None:
     import torch
 

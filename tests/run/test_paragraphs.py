@@ -141,7 +141,7 @@ def test_a_sentence_cap_bounds_the_estimate() -> None:
 def test_the_calls_go_by_load_or_as_the_text_stands() -> None:
     paragraphs = ["one", "twelve", "seven"]
     ordered = [
-        [call.first for call in calls(paragraphs, 1, largest_first=first, cap=None)]
+        [call.first for call in calls(paragraphs, 1, largest_first=first, cap=None, places=range(3))]
         for first in (True, False)
     ]
     assert ordered == [[1, 2, 0], [0, 1, 2]]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.measurements import Energy
+from jobkit.core.measurements import Energy, Gpu
 from jobkit.core.records import Batch, Job
 from jobkit.run.measure.energy import Reading
 from jobkit.run.measure.sampler import Peaks
@@ -57,6 +57,14 @@ def test_a_share_is_idle_from_its_last_batch_on() -> None:
     state = Try(task, "", workers=[Measured() for _ in range(3)], batches=batches, ends_s=[1.0, 1.5, 4.0])
     found = [(share.batches, share.items, share.work_s, share.idle_s) for share in shares(state)]
     assert found == [(2, 6, 2.0, 0.0), (1, 3, 1.0, 2.5), (0, 0, 0.0, 4.0)]
+
+
+def test_of_several_gpus_the_record_names_the_first_with_the_least_memory() -> None:
+    sizes = (32, None, 16, 16)
+    gpus = [Gpu(name="T4", uuid=f"GPU-{n}", total_bytes=size) for n, size in enumerate(sizes)]
+    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    found = record_of(Try(task, "", workers=[Measured(gpu=gpu) for gpu in gpus]), None)
+    assert found.gpu == gpus[2]
 
 
 def test_workers_report_the_largest_number_and_each_word_once() -> None:

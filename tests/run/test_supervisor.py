@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, LENGTHS_FILE, RECORD_FILE
 from jobkit.core.measurements import Attribution
-from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record
-from jobkit.planning.sample import sample_text
+from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process, work
 from jobkit.run.failure import CAUGHT_SIGNALS, Signals, TryFailed
 from jobkit.run.measure.energy import in_initial_namespace
@@ -203,7 +202,7 @@ def test_a_worker_that_ends_while_it_loads(
 
 def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None:
     found = tried(tmp_path, replace(PLAIN, hang_s=1), "\n\n".join(["First."] * 5 + [WAIT]))
-    assert (found.outcome, found.provisional) == (Outcome.TIMEOUT, False)
+    assert (found.outcome, found.provisional, found.hung) == (Outcome.TIMEOUT, False, True)
     expected = r"worker [01] has not finished a batch of 1 paragraphs for \d+ s \(hang_s: 1\)"
     assert re.fullmatch(expected, found.message), found.message
     assert len(batches(tmp_path)) == 5
@@ -239,21 +238,11 @@ def test_on_a_full_disk_the_record_is_kept(tmp_path: Path, monkeypatch: pytest.M
         assert 0 < found.summary.items < 2000
 
 
-def test_a_real_tagger_finds_the_same_with_two_workers(tmp_path: Path, tiny_model: ModelRef) -> None:
-    (tmp_path / "model").symlink_to(tiny_model.path)
-    tagger = replace(PLAIN, workload="stanza-ner", model=tiny_model, params={"batch_size": 8}, order="load")
-    assert tried(tmp_path, replace(tagger, workers=1), sample_text(40)).outcome is Outcome.OK
-    alone = (tmp_path / ENTITIES_FILE).read_bytes()
-    files.write_atomically(tmp_path / "point", json_codec.to_json(tagger))
-    found = apart(tmp_path, sample_text(40), "assert not {'torch', 'stanza'} & set(sys.modules)")
-    assert found.outcome is Outcome.OK, found.message
-    assert (tmp_path / ENTITIES_FILE).read_bytes() == alone
-    assert len(alone.splitlines()) > 10
-    assert {"torch", "stanza"} <= set(found.versions)
+def apart(folder: Path, text: str, **env: str) -> Record:
+    """Run one try of the point in a folder by a fresh Python; return its record.
 
-
-def apart(folder: Path, text: str, then: str = "", **env: str) -> Record:
-    """Run one try of the point in a folder by a fresh Python, which then runs a line; return its record."""
+    With several workers that Python must not import torch: it would open the GPU.
+    """
     code = f"""\
         import sys
         from pathlib import Path
@@ -263,7 +252,7 @@ def apart(folder: Path, text: str, then: str = "", **env: str) -> Record:
         folder = Path({str(folder)!r})
         point = json_codec.from_json(Point, (folder / "point").read_text(), where="point")
         tried(folder, point, {text!r})
-        {then}
+        assert point.workers * point.gpus == 1 or "torch" not in sys.modules
     """
     argv = [sys.executable, "-c", textwrap.dedent(code)]
     subprocess.run(argv, env={**os.environ, **env}, check=True, timeout=120)
@@ -296,6 +285,7 @@ def on_cards(folder: Path, of: Point, **env: str) -> Record:
 
 
 def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(tmp_path: Path) -> None:
+    """The need is measured by the worker of the heaviest batch when the others have ended."""
     found = on_cards(tmp_path, ON_CARDS)
     assert (found.outcome, found.message) == (Outcome.OK, "")
     assert [share.gpu_uuid for share in found.workers] == ["GPU-0", "GPU-1"] * 2
@@ -313,6 +303,9 @@ def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(tmp_pa
     assert seen.process_peak_bytes
     assert seen.device_peak_bytes == GIB + seen.process_peak_bytes
     assert seen.process_peak_bytes >= 4 * GIB // 4 + BYTES_PER_LOAD * LOAD
+    assert found.summary
+    assert found.summary.load_max == max(batch.load for batch in batches(tmp_path))
+    assert len(found.needs) == 1, "it would have failed with other processes on the GPU"
 
 
 def test_the_energy_is_that_of_both_gpus_over_the_work(tmp_path: Path) -> None:
@@ -338,14 +331,6 @@ def test_a_gpu_without_a_counter_has_the_integral_of_its_power(tmp_path: Path) -
     assert energy
     assert energy.counter_j is None
     assert energy.joules == pytest.approx(200 * energy.span_s)
-
-
-def test_the_need_is_measured_by_the_worker_of_the_heaviest_batch_when_it_is_alone(tmp_path: Path) -> None:
-    found = on_cards(tmp_path, ON_CARDS)
-    done = batches(tmp_path)
-    assert found.summary
-    assert found.summary.load_max == max(batch.load for batch in done)
-    assert len(found.needs) == 1, "it would have failed with other processes on the GPU"
 
 
 def test_a_signal_while_the_need_is_measured_ends_that_and_not_the_try(tmp_path: Path) -> None:

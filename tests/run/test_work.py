@@ -133,6 +133,18 @@ def test_a_signal_while_it_measures_ends_that_and_not_the_try(
     assert GIB <= card.cap_bytes <= GIB + 1024
 
 
+@pytest.mark.parametrize("order", ["load", "sorted"])
+def test_a_point_may_work_on_a_part_of_the_text(tmp_path: Path, order: str) -> None:
+    record = tried(tmp_path, replace(PLAIN, every=2, order=order))
+    lines = (tmp_path / BATCHES_FILE).read_text().splitlines()
+    batches = [json_codec.from_json(Batch, line, where="batch") for line in lines]
+    chosen = TEXT.split("\n\n")[::2]
+    assert record.summary
+    assert (record.summary.items, record.summary.items_total) == (3, 3)
+    assert sum(batch.characters for batch in batches) == sum(map(len, chosen)) + 2
+    assert all(batch.first_item % 2 == 0 for batch in batches)
+
+
 def test_room_is_taken_for_the_record(tmp_path: Path) -> None:
     work.reserve_disk(tmp_path)
     (path,) = tmp_path.iterdir()

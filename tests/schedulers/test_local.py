@@ -18,7 +18,7 @@ def answer(text: str) -> Completed:
 
 
 def test_a_driver_runs_the_whole_run_folder() -> None:
-    assert local.submit_argv("/runs/r1/job.sh", ARRAY)[-3:] == ("-m", "jobkit.submit.driver", "/runs/r1")
+    assert local.submit_argv("/runs/r1/job.sh", ARRAY)[-3:] == ("-m", "jobkit.submit.resume", "/runs/r1")
     assert local.submit_argv("/runs/r1/find.sh", ARRAY, [JobId("7")])[-1] == "/runs/r1", "it does all itself"
     assert local.queue_argv((JobId("7-a1"), JobId("8-b2")))[-1] == "7,8"
     assert local.cancel_argv(JobId("7-a1")) == ("kill", "-TERM", "7")
@@ -57,7 +57,7 @@ def test_what_is_no_accounting_is_unknown(text: str) -> None:
     [
         (
             0,
-            "  7 /usr/bin/python3 -m jobkit.submit.driver /runs/r1\n 8 python jobkit sweep demo.yaml\n",
+            "  7 /usr/bin/python3 -m jobkit.submit.resume /runs/r1\n 8 python jobkit sweep demo.yaml\n",
             "",
             ["7", "8"],
         ),
@@ -76,7 +76,7 @@ def test_what_ps_says_of_drivers(status: int, text: str, error: str, alive: list
 
 def test_a_process_of_ones_own_is_found_by_the_real_ps() -> None:
     with subprocess.Popen(
-        ["bash", "-c", "exec -a jobkit.submit.driver cat"], stdin=subprocess.PIPE
+        ["bash", "-c", "exec -a jobkit.submit.resume cat"], stdin=subprocess.PIPE
     ) as process:
         jobs = (JobId(str(process.pid)), JobId("4194304"))
         answer = run(local.queue_argv(jobs))

@@ -202,7 +202,7 @@ def test_gpus_that_are_counted_for_each_slot() -> None:
 
     assert found.status is Status.WARNING
     assert "4 CPUs and 1 GPU would take 4 GPUs" in found.said
-    assert found.hint == "set resources.cpus: 1 in the spec"
+    assert found.hint == "set gpus_per: slot in the site file, and resources.cpus: 1 in the spec"
     assert looked(GRID, grid(cpus=4, requests=Requests(gpus=SGE.gpus)))["GPUs"].status is Status.OK
 
 

@@ -129,15 +129,16 @@ def test_grid_engine_with_names_of_its_own(tmp_path: Path) -> None:
     assert site.requests.gpus == "-l gpu={gpus}"
     assert site.requests.cpus == "-pe threads {cpus}"
     assert (site.requests.memory, site.memory_per) == ("-l h_vmem={memory}", "slot")
+    assert site.gpus_per == "job"
     assert "counted for each job; there are also: cuda_arch, gpu_mem" in text
     assert "there are also: whole-node, mpi, mpi-8" in text
     assert spec.resources.account == "nlp"
 
 
 def test_grid_engine_where_gpus_are_counted_for_each_slot(tmp_path: Path) -> None:
-    _, spec, _, said = written(tmp_path, "sge", SURVEYS["sge-lab"])
+    site, spec, _, said = written(tmp_path, "sge", SURVEYS["sge-lab"])
 
-    assert spec.resources.cpus == 1
+    assert (site.gpus_per, spec.resources.cpus) == ("slot", 1)
     assert "ngpus is counted for each slot: 2 CPUs would take 2 GPUs" in said
 
 

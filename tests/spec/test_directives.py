@@ -22,6 +22,20 @@ def test_memory_per_slot_is_the_share_of_a_slot() -> None:
     assert "-l h_vmem=2304M" in lines
 
 
+@pytest.mark.parametrize(("gpus", "cpus", "each"), [(1, 1, 1), (2, 1, 2), (2, 2, 1), (4, 2, 2), (0, 3, 0)])
+def test_gpus_per_slot_are_the_share_of_a_slot(gpus: int, cpus: int, each: int) -> None:
+    site = load_site("sge-default", "sge").model_copy(update={"gpus_per": "slot"})
+    lines = directives(spec(resources={"gpus": gpus, "cpus": cpus}).resources, site)
+    assert [line for line in lines if "ngpus" in line] == ([f"-l ngpus={each}"] if each else [])
+
+
+def test_gpus_that_the_slots_cannot_share_are_refused() -> None:
+    site = load_site("sge-default", "sge").model_copy(update={"gpus_per": "slot"})
+    with pytest.raises(JobkitError, match="so a job of 2 CPUs cannot have 1 GPU") as caught:
+        directives(spec(resources={"gpus": 1, "cpus": 2}).resources, site)
+    assert "lower resources.cpus, workers or threads" in caught.value.hint
+
+
 def test_a_gpu_type_replaces_the_plain_request() -> None:
     lines = directives(spec(resources={"gpu_type": "a100"}).resources, load_site("slurm-default", "slurm"))
     assert "--gres=gpu:a100:1" in lines

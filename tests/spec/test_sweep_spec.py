@@ -7,7 +7,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import shipped_folder
 from jobkit.spec.fields import Auto
-from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec, load_spec
+from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec, load_spec, setting_overrides
 
 BAD = """\
 name: 1st try
@@ -250,3 +250,19 @@ def test_find_max_beside_a_knob_that_stays_the_same_is_fine(tmp_path: Path) -> N
     text = "name: own\nsweep: {batch_size: [1, 2], tokenizer_batch: [3]}\nfind_max: {}\n"
     path.write_text(text, encoding="utf-8")
     assert load_spec(path).find_max is not None
+
+
+def test_a_setting_that_was_found_is_read_as_overrides(tmp_path: Path) -> None:
+    text = "order: sorted\nmps: on\nresources:\n  cpus: 1\nsweep:\n  padded_chars: [20000]\n"
+    (tmp_path / "setting.yaml").write_text(text, encoding="utf-8")
+    found = ('order="sorted"', 'mps="on"', 'sweep={"padded_chars": [20000]}', "resources.cpus=1")
+    assert setting_overrides(tmp_path) == setting_overrides(tmp_path / "setting.yaml") == found
+
+
+def test_a_search_without_a_setting_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tune.json").touch()
+    with pytest.raises(JobkitError, match="not there yet: the search goes on"):
+        setting_overrides(tmp_path)
+    (tmp_path / "setting.yaml").write_text("# none\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match="has no setting: the search found none"):
+        setting_overrides(tmp_path)

@@ -53,8 +53,9 @@ def again(
     return groups(looks, spec_of, {TASK: given_}, now, strictly=strictly, anywhere=anywhere)
 
 
-def tried(outcome: Outcome | None, node: str = "n1", number: int = 1) -> TryResult:
-    return TryResult(TryFiles(number=number), Verdict(outcome=outcome, evidence=""), TASK, node)
+def tried(outcome: Outcome | None, node: str = "n1", number: int = 1, *, hung: bool = False) -> TryResult:
+    verdict = Verdict(outcome=outcome, evidence="", hung=hung)
+    return TryResult(TryFiles(number=number), verdict, TASK, node)
 
 
 def one_look(index: int, standing: Standing, *ended: Outcome | None) -> PointStanding:
@@ -220,6 +221,18 @@ def test_a_walltime_that_a_person_gave_does_not_hide_what_is_known_of_memory() -
         [one_look(1, Standing.FAILED, Outcome.RAM_OOM)], ("resources.walltime=1h",), strictly=False
     )
     assert group.change.memory == 1.5
+
+
+def test_a_hang_counts_whatever_walltime_a_person_gave() -> None:
+    given_ = ("resources.walltime=1h",)
+    earlier, later = Task("slurm", "76", 1), TASK
+    hung = tried(Outcome.TIMEOUT, hung=True)
+    look = one_look(1, Standing.FAILED, Outcome.TIMEOUT)
+    once = replace(look, all_tries=(hung,))
+    (group,) = groups([once], spec_of, {later: given_}, (), strictly=True)
+    assert group.change == Change()
+    twice = replace(look, all_tries=(hung, replace(hung, task=earlier)))
+    assert groups([twice], spec_of, {later: given_}, (), strictly=True) == []
 
 
 @pytest.mark.parametrize(

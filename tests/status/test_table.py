@@ -58,7 +58,7 @@ def test_a_run_on_a_page() -> None:
         "p002   stage_in           node1  no text",
         "p003   running      0:45  node1  2/40 batches, 1 s to go",
         "p004   running      0:45  node1  no batch is home yet",
-        "p005   waiting                   Priority: others are before it",
+        "p005   waiting                   Priority: other jobs are before it",
         "",
         "job 79, which runs points again as the policy says, begins when the points have ended",
         "",

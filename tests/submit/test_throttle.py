@@ -81,7 +81,7 @@ def test_what_is_in_no_queue_cannot_be_throttled(run: Path, programs: Programs) 
 def test_a_run_here_has_one_point_at_a_time(tmp_path: Path, programs: Programs) -> None:
     run = write_points(tmp_path / "here", grid([1, 2]))
     write_submitted(run, "local", "99", first=1, last=2)
-    programs.add("ps", "echo '99 python -m jobkit.submit.driver here'")
+    programs.add("ps", "echo '99 python -m jobkit.submit.resume here'")
     with pytest.raises(JobkitError, match="a run on this machine has one point at a time") as caught:
         throttle(run, 2)
     assert caught.value.hint == f"jobkit cancel {run} stops it"

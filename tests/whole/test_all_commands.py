@@ -37,6 +37,7 @@ CASES = {
     "init": [["init", "elsewhere", "--scheduler", "slurm"]],
     "doctor": [["doctor", "spec.yaml"]],
     "sweep": [["sweep", "spec.yaml", "--dry-run"], ["sweep", "spec.yaml"]],
+    "tune": [["tune", "spec.yaml", "--dry-run"]],
     "preflight": [["preflight", "spec.yaml"]],
     "status": [["status", RUN], ["status", RUN, "1"]],
     "logs": [["logs", RUN, "1"]],

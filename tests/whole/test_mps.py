@@ -142,18 +142,16 @@ def test_kill_9_of_the_daemon(sharing: Sharing) -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "reason"),
+    ("mps", "env", "reason"),
     [
-        ({"PATH": "/usr/bin:/bin"}, "nvidia-cuda-mps-control is not on PATH"),
-        ({"FAKE_MPS": "fails"}, "nvidia-cuda-mps-control does not answer: Failed to create pipe"),
-        ({"FAKE_MIG": "GPU-0"}, "GPU-0 is in MIG mode"),
+        ("on", {"FAKE_MPS": "fails"}, "nvidia-cuda-mps-control does not answer: Failed to create pipe"),
+        ("auto", {"PATH": "/usr/bin:/bin"}, "nvidia-cuda-mps-control is not on PATH"),
     ],
 )
-@pytest.mark.parametrize("mps", ["on", "auto"])
 def test_mps_that_a_node_does_not_have(sharing: Sharing, env: dict[str, str], reason: str, mps: str) -> None:
-    """FAULT: a node cannot run MPS: no command, MIG, or a daemon that does not start.
+    """FAULT: a node cannot run MPS: no command, or a daemon that does not start.
 
-    HOW: real: a PATH without it; fake: NVIDIA's NVML and control daemon.
+    HOW: real: a PATH without it; fake: NVIDIA's control daemon.
     REPORTED: with `mps: on` `environment`, with the reason; with `mps: auto` the point runs without MPS, \
     and the record has the reason.
     LOST: nothing.

@@ -70,7 +70,7 @@ def recommend(
         raise click.UsageError("--gpu-memory and --gpu both name the GPUs: give one of them")
     share = _share(margin)
     from jobkit.core.terminal import terminal_width
-    from jobkit.planning.corpus import read_corpus
+    from jobkit.planning.text_lengths import read_corpus
     from jobkit.report.recommend import output
     from jobkit.report.recommend.recommend import recommend as recommend_for
     from jobkit.report.recommend.run_data import read_material

@@ -14,6 +14,12 @@ from jobkit.core import terminal
 @click.command("sweep", short_help="Run a tagger once per batch size.")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
 @shared.set_option
+@click.option(
+    "--setting",
+    metavar="RUN|FILE",
+    type=click.Path(path_type=Path),
+    help="Use the setting that jobkit tune found in the folder RUN.",
+)
 @shared.scheduler_option
 @shared.site_option
 @shared.runs_dir_option
@@ -24,6 +30,7 @@ from jobkit.core import terminal
 def sweep(
     spec: Path,
     overrides: tuple[str, ...],
+    setting: Path | None,
     scheduler: str | None,
     site: str | None,
     runs_dir: Path | None,
@@ -62,7 +69,7 @@ def sweep(
 
     messages: list[str] = []
     say = partial(_say_and_keep, messages)
-    options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
+    options = Options(overrides=overrides, setting=setting, scheduler=scheduler, site=site, runs_dir=runs_dir)
     prepared = prepare(spec, options, build=not dry_run, say=say)
 
     def check() -> None:

@@ -1,9 +1,9 @@
 """The stand-in model: a Stanza tokenizer and tagger trained on generated text, built on first use.
 
-It stands in where the real model cannot be had. ``tiny`` is for trying things on a CPU; ``full``
-has the English model's dimensions, and so its memory and speed. Its entities mean nothing
-outside text of `jobkit.planning.sample`'s kind. It is trained in a process of its own, the only one here that
-imports torch and stanza: what that takes of a card is free again before anything is measured.
+It is used if the real model is not available. ``tiny`` is for trials on a CPU; ``full`` has the English
+model's dimensions, and so its memory and speed. Its entities mean nothing outside text of the kind of
+`jobkit.planning.sample`. It is trained in a separate process, the only one here that imports torch and
+stanza: the memory of a GPU that this process used is free again before anything is measured.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from jobkit.run.workloads.base import Entity
 from jobkit.run.workloads.stanza_ner import StanzaNer
 
 RECIPE = 1
-"""To be raised when the training changes in a way that its figures below do not show."""
+"""Raise it if the training changes in a way that the figures below do not show."""
 CARD_FILE = "standin.json"
 TRAINING_SEED, HELD_OUT_SEED = 1847, 1911
 TRAINING_PARAGRAPHS = 4000
@@ -61,10 +61,10 @@ SIZES: Mapping[str, parts.Size] = MappingProxyType(
         ),
     }
 )
-"""The stand-ins that there are."""
+"""The sizes of stand-ins."""
 
 SIZE_BYTES: Mapping[str, int] = MappingProxyType({"tiny": 3_600_000, "full": 198_000_000})
-"""About what each takes on disk, for a plan made before it is built."""
+"""The approximate size of each on disk, for a plan that is made before it is built."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,9 @@ class Card:
     f1, precision, recall
         Of entities, span and label exact, on generated text that it was not trained on.
     sentences, gold_sentences
-        How many it found in that text, and how many there are.
+        The number that it found in that text, and the true number.
     device
-        Where it was trained.
+        The device on which it was trained.
     """
 
     size: str
@@ -95,7 +95,7 @@ class Card:
 
 
 def standin_path(size: str, cache: Path) -> Path:
-    """Return where the stand-in of a size is kept; its name changes with how it is made.
+    """Return the folder of the stand-in of a size; its name changes with the training.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def standin_path(size: str, cache: Path) -> Path:
 
 
 def is_built(folder: Path) -> bool:
-    """Return whether a stand-in is whole: its card is written last."""
+    """Return whether a stand-in is complete: its card is written last."""
     return (folder / CARD_FILE).is_file()
 
 
@@ -121,7 +121,7 @@ def read_card(folder: Path) -> Card:
 
 
 def make_standin(size: str, cache: Path, say: Say) -> Card:
-    """Have the stand-in of a size in the cache; built by one process where several ask at once.
+    """Build the stand-in of a size in the cache unless it is there; of several processes one builds it.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
     cache
         The cache folder.
     say
-        Called with a line of progress now and then.
+        Prints a line of progress from time to time.
 
     Raises
     ------

@@ -59,9 +59,9 @@ def _tag(token: re.Match[str], entities: Sequence[Entity]) -> str:
 
 
 def write_labelled(folder: Path, sample: Sample) -> dict[str, str]:
-    """Write a text and its labels into a folder and return where, as Stanza's loader asks for it.
+    """Write a text and its labels into a folder; return the files by the names of Stanza's loader.
 
-    A label stands for a character: 1 where a token ends, 2 where a sentence does, else 0.
+    Each character has a label: 1 if a token ends there, 2 if a sentence does, else 0.
     """
     labels = []
     for text, sentences in zip(sample.paragraphs, sample.sentences, strict=True):

@@ -1,7 +1,7 @@
 """The parts of a stand-in model, made and trained: character models, word vectors, NER, tokenizer.
 
-torch and stanza are imported inside the functions. Every part is written where Stanza looks for
-it: ``<folder>/en/<part>/jobkit.pt``.
+torch and stanza are imported inside the functions. Every part is in the file in which Stanza looks
+for it: ``<folder>/en/<part>/jobkit.pt``.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ TYPES = (
 )
 """The eighteen of OntoNotes: with these the tagger's last layer has the English model's size."""
 RECURRENT_GAIN = 4.0
-"""What the random recurrent weights of the character models are multiplied by, the weights of
-the input by half the root of the width, which makes them of one size for every width. At
-torch's own scale the outputs are so alike that the tagger learns words by heart (F1 0.46)
-instead of by their letters."""
+"""The factor of the random recurrent weights of the character models. The factor of the input's weights is
+half the root of the width, which makes them of one size for every width. At torch's own scale the outputs
+are so similar that the tagger memorises whole words (F1 0.46) instead of learning from their letters."""
 SAVED_BATCH_SIZE = 32
 """Stanza's own default, and what a pipeline uses by default."""
 
@@ -44,8 +43,8 @@ class Size:
     charlm_hidden, ner_hidden, word_dim
         Widths of the character models, of the tagger's LSTM, and of a word vector.
     characters, words
-        Sizes of the vocabularies, filled up where the text has fewer: the character models
-        decode into the one, the other are rows of a table.
+        Sizes of the vocabularies, filled up if the text has fewer: the character models decode
+        into characters, words are rows of a table.
     ner_steps, tokenizer_steps
         Training steps, of 16 sentences and 16 stretches of text.
     ner_rate
@@ -80,7 +79,7 @@ class Order:
 
 
 def part_path(folder: Path, part: str) -> Path:
-    """Return where Stanza looks for a part of the model in a folder."""
+    """Return the file in which Stanza looks for a part of the model in a folder."""
     return folder / LANGUAGE / part / f"{PACKAGE}.pt"
 
 
@@ -97,8 +96,8 @@ def seed(number: int) -> None:
 def make_character_models(order: Order) -> Any:  # noqa: ANN401 - Stanza is untyped
     """Write the two character models and return their vocabulary.
 
-    They are not trained: an LSTM of random weights tells words apart by their letters well
-    enough for the tagger on top, and costs what a trained one costs.
+    They are not trained: an LSTM of random weights distinguishes words by their letters well
+    enough for the tagger on top, and costs as much as a trained LSTM.
     """
     import torch
     from stanza.models.common.char_model import CharacterLanguageModel
@@ -126,7 +125,7 @@ def make_character_models(order: Order) -> Any:  # noqa: ANN401 - Stanza is unty
 
 
 def _characters(order: Order) -> list[str]:
-    """Return the text's characters and ASCII's, filled up with others to the size that is due."""
+    """Return the text's characters and ASCII's, filled up with further ones to the required size."""
     known = {"\n", *map(chr, range(32, 127))}.union(*map(set, order.sample.paragraphs))
     others = (chr(code) for code in range(0xA1, 0x3000) if chr(code).isprintable())
     fill = islice((char for char in others if char not in known), max(0, order.size.characters - len(known)))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from jobkit.core.knobs import BATCH_SIZE
+from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_bytes_gib
 from jobkit.fit.batch_line import BatchLine, estimate, fit_line
-from jobkit.fit.largest_batch import predict
-from jobkit.fit.loads import Loads, agreeing
+from jobkit.fit.largest_batch import TOO_SMALL, predict
+from jobkit.fit.loads import TextLoads, agreeing
 from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import NEED, RAM, MemoryObservations, measured_bytes, observe_memory
 from jobkit.outcome.trials import Trial
@@ -27,6 +27,8 @@ MEASURED, ALLOCATED, PREDICTED, VERIFIED, EXCEEDED = (
     "exceeded",
 )
 """The kinds of marks."""
+WORDS = {BATCH_SIZE: "batch", PADDED_CHARS: "budget"}
+"""What the legend calls a value of a knob."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def memory_of_records(
     measured: Sequence[Record],
     tries: Sequence[Record],
     batches: Mapping[str, Sequence[Batch]],
-    loads: Loads | None,
+    loads: TextLoads | None,
     trials: Sequence[Trial] = (),
     gpu_memory_bytes: int | None = None,
 ) -> MemoryPanel:
@@ -210,13 +212,19 @@ def _spots(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[Spot, ..
     return tuple((load, size_bytes) for load, size_bytes in pairs if load and size_bytes)
 
 
-def _sizes(records: Iterable[Record]) -> str:
-    known = {record.point.params[BATCH_SIZE] for record in records if BATCH_SIZE in record.point.params}
-    return f", batch {', '.join(f'{size:,}' for size in sorted(known))}" if known else ""
+def _sizes(records: Sequence[Record]) -> str:
+    for knob, word in WORDS.items():
+        if known := {size for record in records if (size := record.point.numbers.get(knob))}:
+            return f", {word} {', '.join(f'{size:,}' for size in sorted(known))}"
+    return ""
 
 
 def _with_line(
-    panel: MemoryPanel, evidence: MemoryObservations, fit: Fit, trials: Sequence[Trial], loads: Loads | None
+    panel: MemoryPanel,
+    evidence: MemoryObservations,
+    fit: Fit,
+    trials: Sequence[Trial],
+    loads: TextLoads | None,
 ) -> MemoryPanel:
     slack = f"allocated line x {evidence.slack:.2f} (slack)"
     predicted, notes = _predicted(evidence, fit, panel.limit, trials, loads)
@@ -231,7 +239,11 @@ def _with_line(
 
 
 def _predicted(
-    evidence: MemoryObservations, fit: Fit, limit: Limit | None, trials: Sequence[Trial], loads: Loads | None
+    evidence: MemoryObservations,
+    fit: Fit,
+    limit: Limit | None,
+    trials: Sequence[Trial],
+    loads: TextLoads | None,
 ) -> tuple[list[Marks], tuple[str, ...]]:
     """Return what was predicted for the trials, else the largest safe batch and the weightiest doubt."""
     if trials:
@@ -241,9 +253,10 @@ def _predicted(
         return [], ()
     prediction = predict(evidence, max(0.0, limit.size_bytes), loads)
     if not prediction.safe_batch:
-        return [], ("not even a batch size of 1 fits",)
+        return [], (TOO_SMALL[prediction.knob],)
     load = loads.load(prediction.safe_batch) if loads else prediction.safe_load
-    name = f"predicted, batch {prediction.safe_batch:,}{' (whole text)' if prediction.saturated else ''}"
+    whole = " (whole text)" if prediction.saturated else ""
+    name = f"predicted, {WORDS[prediction.knob]} {prediction.safe_batch:,}{whole}"
     return [Marks(PREDICTED, name, ((load, fit.at(load)),))], prediction.doubts[:1]
 
 

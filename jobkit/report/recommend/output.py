@@ -106,24 +106,37 @@ def _why(advice: types.Recommendation) -> str:
 def _proof(advice: types.Recommendation) -> Iterator[str]:
     """Yield how to prove the largest safe batch, or why that cannot be done."""
     largest, of = advice.batch.largest, advice.measured
-    other = {knob for setting in advice.batch.settings for knob in setting.params} - {BATCH_SIZE}
+    other = {knob for setting in advice.batch.settings for knob in setting.params} - {largest.knob}
     if largest.safe_batch == 0:
         return
     if any(setting.size == largest.safe_batch for setting in advice.batch.settings):
         yield "  This run has measured it: no test is needed."
         return
     if any(len({setting.params.get(knob) for setting in advice.batch.settings}) > 1 for knob in other):
-        yield f"  jobkit verify cannot prove it: this sweep varies another knob than {BATCH_SIZE}."
-    elif largest.safe_batch > of.paragraphs:
+        yield f"  jobkit verify cannot prove it: this sweep varies another knob than {largest.knob}."
+    elif not _fits_text(advice, largest):
         text = format_count(of.paragraphs, "paragraph")
         yield f"  jobkit verify cannot prove it on so short a text ({text})."
     else:
-        memory = _memory_option(largest.capacity_bytes * (1 - advice.margin)) if advice.margin else ""
+        memory = _memory_option(advice, largest.capacity_bytes) if advice.margin else ""
         yield NoWrap(f"  Prove it before you rely on it: jobkit verify {shell_quote(of.run)}{memory}")
 
 
-def _memory_option(size_bytes: float) -> str:
-    """Return the option of ``jobkit verify`` for this much allocator memory, in whole MiB, rounded down."""
+def _fits_text(advice: types.Recommendation, largest: Prediction) -> bool:
+    """Return whether there is a safe batch, and the text that was measured is long enough to test it."""
+    most = advice.measured.paragraphs if largest.knob == BATCH_SIZE else largest.safe_batch
+    return 0 < largest.safe_batch <= most
+
+
+def _memory_option(advice: types.Recommendation, each_bytes: float) -> str:
+    """Return the option of ``jobkit verify`` for the allocators of all workers, in whole MiB, rounded down.
+
+    Parameters
+    ----------
+    each_bytes
+        What one worker's allocator has.
+    """
+    size_bytes = each_bytes * advice.measured.workers * (1 - advice.margin)
     return f" --gpu-memory {math.floor(size_bytes / MIB)}MiB"
 
 
@@ -218,11 +231,13 @@ def _gpus(advice: types.Recommendation) -> Iterator[str]:
     whose = f"contexts of the {workers} workers ({context}) are" if workers > 1 else f"context ({context}) is"
     yield f"  The {whose} taken to be the same on each of them; speed is not."
     for gpu in advice.cards[: len(advice.cards) == 1]:  # more are looked at side by side, one is meant
-        may = gpu.prediction.capacity_bytes * (1 - advice.margin)
-        there = advice.measured.paragraphs
-        if 0 < gpu.prediction.safe_batch <= there and may >= MIB and not advice.batch.others:
+        each = gpu.prediction.capacity_bytes
+        kept = each * (1 - advice.margin) >= MIB
+        if kept and _fits_text(advice, gpu.prediction) and not advice.batch.others:
             yield "  Test its largest batch on the GPU that was measured, if that has as much memory:"
-            yield NoWrap(f"    jobkit verify {shell_quote(advice.measured.run)}{_memory_option(may)}")
+            yield NoWrap(
+                f"    jobkit verify {shell_quote(advice.measured.run)}{_memory_option(advice, each)}"
+            )
 
 
 def _gpu_cells(gpu: types.OnGpu) -> list[str]:

@@ -13,7 +13,7 @@ from jobkit.core.units import format_count
 from jobkit.fit import overlaps, speed
 from jobkit.fit.gpus import GpuKind, common_gpus
 from jobkit.fit.largest_batch import Prediction, capped, predict
-from jobkit.fit.loads import Loads, agreeing, loads_of
+from jobkit.fit.loads import TextLoads, agreeing, loads_of
 from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
 from jobkit.fit.speed import Corpus, Speed
@@ -91,7 +91,7 @@ def _of_corpus(material: RunData, corpus: Corpus | None, chosen: Speed, largest:
     if corpus is None:
         return []
     notes = []
-    batch, name = chosen.size if largest.knob == BATCH_SIZE else 0, corpus.name
+    batch, name = chosen.size, corpus.name
     if corpus.loads is None and name:
         notes.append(f"the longest items of {name} are not known, and they decide the memory: {FIND_THEM}")
     elif corpus.loads is None:
@@ -156,7 +156,7 @@ class _Memory:
     """What was measured of memory with one value of the other knobs, and what follows from it."""
 
     evidence: MemoryObservations
-    loads: Loads | None
+    loads: TextLoads | None
     largest: Prediction
     gpu_bytes: float | None
 
@@ -284,7 +284,7 @@ def _predicted(
     material: RunData,
     evidence: MemoryObservations,
     gpu_bytes: float | None,
-    loads: Loads | None,
+    loads: TextLoads | None,
     margin: float,
 ) -> Prediction:
     if gpu_bytes is None:

@@ -11,7 +11,7 @@ from jobkit.core.paths import ledger_path
 from jobkit.core.records import RESULTS, Batch, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.fit import ledger
-from jobkit.fit.loads import read_lengths
+from jobkit.fit.lengths import read_lengths
 from jobkit.outcome.agreement import agreements
 from jobkit.outcome.results import PointResult, read_run
 from jobkit.outcome.timing import worker_s

@@ -1,4 +1,4 @@
-"""qacct: what Grid Engine remembers of tasks that have left the queue.
+"""qacct: what Grid Engine records of tasks that have left the queue.
 
 qacct(1), accounting(5), sge_status(5) of 8.1.9. Every attempt has a record; the last one counts.
 """
@@ -32,10 +32,10 @@ def accounting_argv(
     """Return the one command that asks the accounting: by the name that all arrays share.
 
     qacct takes one ``-j``: of ``-j 1,2`` it answers the 1 and ignores the 2, with
-    status 0; a job name answers every job that had it (measured). For several names, that is for
-    none, it is asked about all of the owner's jobs since then; it takes one owner (qacct(1), ``-o``),
-    so with several about everybody's. ``-b`` is the time of the start: a start that failed has none,
-    and only the name finds its record (measured).
+    status 0; for a job name it answers every job that had it (measured). For several names jobkit passes
+    none and asks about all of the owner's jobs since then; qacct accepts one owner (qacct(1), ``-o``),
+    so with several owners jobkit asks about the jobs of all users. ``-b`` is the time of the start: a
+    start that failed has none, and only the name finds its record (measured).
     """
     if name:
         return ("qacct", "-j", name)

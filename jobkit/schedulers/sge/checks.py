@@ -57,7 +57,7 @@ def _queue_refusal(request: Request, answer: Completed) -> str | None:
 def _slots_refusal(request: Request, answer: Completed) -> str | None:
     """Refuse more slots than a host of the queues has: ``-w v`` does not report what there is.
 
-    Memory is no reason: what a job asks for may be a limit (``h_vmem``), not room on the host.
+    Memory is no reason: the requested memory may be a limit (``h_vmem``), not space on the host.
     """
     asked = survey.queues_on_hosts(answer.stdout if answer.ok else "", request.queue)
     fault = asked.node_fault(replace(request, cpus=request.slots, gpus=0))
@@ -84,8 +84,8 @@ _LOAD_VALUES = frozenset(
 def _verify_refusal(request: Request, answer: Completed) -> str | None:
     """Read ``qsub -w v``: it prints success on stdout and refusals on stderr (measured).
 
-    It ignores load values (qsub(1)): if a job asks for one, such as ``mem_free``, it reports that no
-    queue is suitable, whatever else is asked for (measured). It refuses unknown names all the same.
+    It ignores load values (qsub(1)): if a job requests a load value, such as ``mem_free``, it reports that
+    no queue is suitable, whatever else is requested (measured). It still refuses unknown names.
     """
     if answer.ok or ("no suitable queues" in answer.said and not _LOAD_VALUES.isdisjoint(request.resources)):
         return None

@@ -18,7 +18,7 @@ from jobkit.schedulers.sge.accounting import accounting_argv
 from jobkit.schedulers.sge.checks import submit_words
 from jobkit.schedulers.types import Array, JobId, Queued, State
 
-# sge_status(5): a state is a string of flags; the first flag of this table that it holds tells.
+# sge_status(5): a state is a string of flags; the first flag of this table that it holds decides.
 _FLAGS: Mapping[str, tuple[State, str]] = {
     "E": (State.ERROR, "in error: `qstat -j ID` says why, `qmod -cj ID` tries again"),
     "d": (State.ENDING, "being deleted"),
@@ -94,7 +94,7 @@ def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
     """Return the command that deletes a job, or only some of its tasks: ``12.7``, ``12.1-5 12.9``.
 
-    qdel ends with 1 and ``denied: job "..." does not exist`` where nothing is left (measured). Its
+    qdel ends with 1 and ``denied: job "..." does not exist`` if nothing is left (measured). Its
     ``-t`` is documented for one range only (qdel(1)).
     """
     return ("qdel", *([f"{job.id}.{part}" for part in task_ranges(tasks)] or [job.id]))

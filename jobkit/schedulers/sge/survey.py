@@ -108,7 +108,7 @@ _ONE_NODE = r"^allocation_rule\s+\$pe_slots\b"
 def queues(text: str) -> dict[str, Queue]:
     """Return the cluster's queues by name, from ``qconf -sq '*'``.
 
-    A value may have others for some hosts, ``00:10:00,[node1=24:00:00]`` (queue_conf(5)): of the
+    A value may differ for some hosts, ``00:10:00,[node1=24:00:00]`` (queue_conf(5)): of the
     walltimes the longest is taken, for any host may be good enough.
     """
     known: dict[str, Queue] = {}

@@ -38,7 +38,7 @@ END_STATES: Mapping[str, Outcome | None] = {
 
 
 def clusters(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
-    """Return the option that asks the clusters where jobs are, none where all are at home."""
+    """Return the option that names the clusters of the jobs; none if all are on the default cluster."""
     names = sorted({job.cluster for job in jobs if job.cluster})
     return ("-M", ",".join(names)) if names else ()
 
@@ -62,8 +62,8 @@ def accounting_argv(
     """Return the one command that asks the accounting.
 
     ``-S`` because sacct otherwise begins at midnight (sacct(1), DEFAULT TIME WINDOW), ``-P``
-    because columns are cut otherwise; with the steps (no ``-X``), for they hold the memory; with
-    ``-D``, for a task that was requeued has a row for each time it ran.
+    because columns are cut otherwise; with the steps (no ``-X``), because they hold the memory; with
+    ``-D``, because a task that was requeued has a row for each time it ran.
     """
     ids = ",".join(job.id for job in jobs)
     return ("sacct", "-n", "-P", "-D", *clusters(jobs), "-S", since, "-j", ids, FORMAT)

@@ -2,8 +2,8 @@
 
 ``sbatch --test-only`` finds most faults, but accepts a walltime that the partition forbids and
 an unknown account or QOS (measured, Slurm 22.05.8 with ``EnforcePartLimits=NO`` and no
-``AccountingStorageEnforce``: such a job waits for ever or is charged nowhere); and what it says
-does not name the value that is wrong. So sinfo and sacctmgr are asked as well.
+``AccountingStorageEnforce``: such a job waits for ever or is charged to no account); and its message
+does not name the wrong value. So sinfo and sacctmgr are asked as well.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def limit_argv() -> tuple[str, ...]:
 
 
 def parse_limit(answer: str) -> int | None:
-    """Return the largest task index: ``MaxArraySize - 1``, or ``max_array_tasks`` where smaller.
+    """Return the largest task index: ``MaxArraySize - 1``, or ``max_array_tasks`` if that is smaller.
 
     slurm.conf(5): ``MaxArraySize`` is one more than the largest index, and 0 (here: 0 too)
     turns arrays off; ``max_array_tasks`` in ``SchedulerParameters`` limits their number.
@@ -112,7 +112,7 @@ def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the one command that lists what the queue still holds, a task a line (``-r``)."""
+    """Return the one command that lists the tasks in the queue, one a line (``-r``)."""
     ids = ",".join(job.id for job in jobs)
     return ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, *clusters(jobs), "-j", ids)
 

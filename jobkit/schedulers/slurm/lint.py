@@ -92,7 +92,7 @@ _finding = partial(scripts.finding, RULES)
 MARK = "#SBATCH"
 _MEANT = re.compile(r"\s*#(?P<gap>[!@\s]*)(?P<word>[A-Za-z]+)[\s:=]*(?P<rest>-{1,2}[A-Za-z].*)")
 _ALIKE = 0.75
-"""How alike a word and SBATCH are to be, by difflib: a letter missing, doubled or out of place."""
+"""How similar a word and SBATCH must be, by difflib: a letter missing, doubled or out of place."""
 _COMMAND = re.compile(r"\s[^-\s]\S*\.(?:sh|bash|slurm|sbatch|job|sub|py)(?:\s|$)|--wrap\b|\\$")
 """What a comment has that shows a command to type: a script, a command in place of one, more lines."""
 _SHORT = {"o": "output", "e": "error", "a": "array", "D": "chdir"}

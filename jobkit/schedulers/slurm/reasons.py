@@ -13,7 +13,7 @@ from jobkit.schedulers.types import JobId, Queued, Remedy, State
 # The first key that a reason begins with counts: hundreds of limits share the beginning of their names.
 _WORDS: Mapping[str, str] = {
     "Resources": "what it needs is in use",
-    "Priority": "others are before it",
+    "Priority": "other jobs are before it",
     "JobArrayTaskLimit": "the limit of tasks at a time is reached",
     "DependencyNeverSatisfied": "its dependency can never be satisfied",
     "Dependency": "waits for another job to end",

@@ -39,7 +39,7 @@ export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
 
-# Each call records the result of the trial before, and prints the number of the next point, or nothing.
+# Each call reads the results so far, and prints the number of the next point, or nothing.
 while [[ -z $signalled ]] && next=$("$python" -m jobkit.fit.search "$run") && [[ $next ]]; do
     forwarding bash "$run/job.sh" --point "$next" || true
 done

@@ -53,7 +53,7 @@ export JOBKIT_GPUS=1
 export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK'
 export NOTE='it'"'"'s quoted'
 
-# Each call records the result of the trial before, and prints the number of the next point, or nothing.
+# Each call reads the results so far, and prints the number of the next point, or nothing.
 while [[ -z $signalled ]] && next=$("$python" -m jobkit.fit.search "$run") && [[ $next ]]; do
     forwarding bash "$run/job.sh" --point "$next" || true
 done

@@ -8,6 +8,8 @@ import pytest
 from jobkit.planning.sample import Sample, generate
 from jobkit.planning.standin.labels import tagged_sentences, word_counts, write_labelled
 
+pytestmark = pytest.mark.xdist_group("torch")  # as the other tests that import it
+
 
 @pytest.fixture(scope="module")
 def sample() -> Sample:

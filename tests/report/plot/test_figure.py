@@ -310,7 +310,7 @@ def test_where_the_card_is_unknown_there_is_no_limit(tmp_path: Path) -> None:
 
 def test_a_card_smaller_than_a_batch_of_1_is_told(tmp_path: Path) -> None:
     memory, _ = panels(drawn(a_run(tmp_path / "run"), gpu_memory_bytes=CONTEXT + GIB // 8))
-    assert "not even a batch size of 1 fits" in legend(memory)
+    assert "not even a batch of 1 fits" in legend(memory)
 
 
 def test_points_that_all_ran_out_of_memory_are_an_empty_panel_with_the_reason(tmp_path: Path) -> None:

@@ -113,6 +113,9 @@ def test_how_many_workers_fit_is_said() -> None:
     said = text(material(shared))
     assert re.search(r"At most \d+ workers fit this GPU", said)
     assert "The contexts of the 4 workers are" in said
+    kept = found(material(shared), RecommendOptions(gpus=(), margin=0.2))
+    together = int(4 * 0.8 * kept.batch.largest.capacity_bytes / 2**20)
+    assert f"jobkit verify runs/demo --gpu-memory {together}MiB" in as_text(kept), "of all workers together"
 
 
 def test_what_binds() -> None:

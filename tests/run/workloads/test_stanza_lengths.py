@@ -13,14 +13,14 @@ from jobkit.planning.sample import SEED, generate
 from jobkit.run.workloads.stanza_lengths import columns
 from jobkit.run.workloads.stanza_ner import StanzaNer
 
-pytestmark = pytest.mark.xdist_group("stanza-lengths")  # one worker, so that the text is read once
+pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, and reads the text once
 
 ODD = ["One.", "\u0085", "A\u00a0b — “½”\n  c…", "x" * 1_200, "No end", "Mr. Smith went. He came back!\n"]
 
 
 @pytest.fixture(scope="module")
 def paragraphs() -> list[str]:
-    return [*generate(SEED).paragraphs[:60], *ODD]
+    return [*generate(SEED).paragraphs[:40], *ODD]
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def test_a_sentence_is_a_start_and_every_token_with_one_more() -> None:
     "params",
     [
         {"batch_size": 7},
-        {"batch_size": 40},
+        {"batch_size": 30},
         {"batch_size": 1_000},
-        {"paragraphs_per_call": 30, "sentences_per_ner_batch": 11},
+        {"paragraphs_per_call": 20, "sentences_per_ner_batch": 11},
     ],
 )
 def test_the_loads_are_those_that_the_tagger_pads(

@@ -1,0 +1,88 @@
+"""``jobkit tune``: find the fastest setting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobkit.commands import shared
+from jobkit.core import terminal
+
+
+@click.command("tune", short_help="Find the fastest setting by running few.")
+@click.argument("spec", metavar="SPEC|RUN", type=click.Path(path_type=Path))
+@shared.set_option
+@shared.scheduler_option
+@shared.site_option
+@shared.runs_dir_option
+@click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
+@click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
+@shared.wait_option
+@shared.json_option
+def tune(
+    spec: Path,
+    overrides: tuple[str, ...],
+    scheduler: str | None,
+    site: str | None,
+    runs_dir: Path | None,
+    dry_run: bool,
+    new: bool,
+    wait: bool,
+    as_json: bool,
+) -> int:
+    """Find the fastest setting of the spec SPEC, or print the answer of the search in the folder RUN.
+
+    jobkit chooses order and batch sizes from the text alone, measures the memory of one worker, doubles
+    the workers that share the GPU until that gains less than 5 % or memory or CPUs are full, and compares
+    the two best settings with the plain loop (one worker, batches of 300 paragraphs in text order). Before
+    it begins it prints how many settings, points and minutes it takes at most. On a cluster the whole
+    search is one job, and a job that goes on with it if it is killed: no one needs to stay logged in.
+
+    \b
+      jobkit tune sweeps/tune.yaml
+      jobkit tune sweeps/tune.yaml --set tune.budget=15m --set constraints.gpu_memory=20GiB
+      jobkit tune runs/tune-20260102-101530-3f9a
+      jobkit sweep sweeps/stanza.yaml --setting runs/tune-20260102-101530-3f9a
+
+    The run folder has every point, and the setting in setting.yaml. See jobkit help tune.
+    """
+    if spec.is_dir():
+        return _print(spec, as_json=as_json)
+    from jobkit.planning.prepare import Options, prepare
+    from jobkit.schedulers.registry import runs_here
+    from jobkit.submit import guards
+    from jobkit.submit import tune as search
+
+    options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
+    prepared = prepare(spec, options, build=not dry_run, tune=True, say=shared.note)
+
+    def check() -> None:
+        if not new:
+            guards.refuse_duplicate_sweep(prepared, dry_run=dry_run)
+
+    check()
+    if dry_run:
+        terminal.say(search.preview(prepared))
+        return 0
+    if runs_here(prepared.spec.scheduler):
+        search.tune_here(prepared, check)
+    elif (code := search.tune_on_cluster(prepared, check, wait=wait)) is not None:
+        return code
+    return _print(prepared.run_dir, as_json=as_json)
+
+
+def _print(run_dir: Path, *, as_json: bool) -> int:
+    """Print the answer of a search; return the exit code."""
+    from jobkit.core.errors import ExitCode
+    from jobkit.core.terminal import terminal_width
+    from jobkit.fit.tune import read_tuning
+    from jobkit.fit.tune_steps import Candidate
+    from jobkit.report import tune as report
+
+    tuning = read_tuning(run_dir.absolute())
+    text = report.to_json(tuning) if as_json else report.as_text(run_dir, tuning, terminal_width())
+    terminal.say(text, nl=False)
+    if isinstance(tuning.next, Candidate):
+        return ExitCode.TO_COME
+    return 0 if tuning.winner else ExitCode.FAILED

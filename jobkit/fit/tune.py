@@ -1,0 +1,258 @@
+"""Search for the fastest setting by running it: ``python -m jobkit.fit.tune RUN``.
+
+It prints the number of the next point to run, or nothing once it has written ``setting.yaml``. All that
+it knows is in the run folder, so a search that was killed goes on where it stood. No package beyond
+jobkit's own and the standard library is imported, for the node may have no more.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line, exclusive_lock, read_text, write_atomically
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.knobs import MPS, ON, PADDED_CHARS, Value
+from jobkit.core.layout import POINTS_FILE, SEARCH_LOCK, SETTING_FILE, TUNE_GOAL_FILE
+from jobkit.core.records import Outcome, Point, Record
+from jobkit.core.units import format_setting
+from jobkit.fit.speed import Ratio, Speed, fastest, ratio, speeds
+from jobkit.fit.tune_steps import (
+    FINAL,
+    OUT_OF_MEMORY,
+    Answer,
+    Candidate,
+    Measured,
+    Search,
+    TuneGoal,
+    follow,
+    whole,
+)
+from jobkit.outcome.results import PointResult, read_run
+from jobkit.outcome.timing import task_s
+
+MOST_TRIES = 3
+"""How often a point is run that ends without a result of its own."""
+FINAL_OUTCOMES = OUT_OF_MEMORY | {Outcome.OK, Outcome.BUG, Outcome.NO_GPU, Outcome.MODEL_MISSING}
+"""Outcomes that another try would not change. A job that is cancelled while it activates its environment
+may end as ``environment``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """A search, as far as it is.
+
+    Attributes
+    ----------
+    results
+        The points, each with its candidate.
+    next
+        What is to be measured next, or the answer.
+    """
+
+    goal: TuneGoal
+    results: tuple[tuple[Candidate, PointResult], ...]
+    next: Candidate | Answer
+    search: Search
+
+    @property
+    def held_s(self) -> float:
+        """The time that its points held their GPU, or their CPUs."""
+        return sum(_held_s(result) for _, result in self.results)
+
+    def point(self, candidate: Candidate) -> Point:
+        """Return the point of a candidate: one that ran before, or a new one behind all others."""
+        before = [result.point for one, result in self.results if one.key == candidate.key]
+        return before[0] if before else _point([result.point for _, result in self.results], candidate)
+
+    def records(self, *phases: str) -> list[Record]:
+        """Return the records of the points of some phases that succeeded."""
+        return [
+            result.record
+            for candidate, result in self.results
+            if candidate.phase in phases and result.record and result.outcome is Outcome.OK
+        ]
+
+    @property
+    def loop(self) -> Speed | None:
+        """The plain loop's speed; ``None`` if it was not measured."""
+        return next((speed for speed in self._finals() if self._is_loop(speed)), None)
+
+    @property
+    def winner(self) -> Speed | None:
+        """The fastest finalist; ``None`` if there is none."""
+        finalists = [speed for speed in self._finals() if not self._is_loop(speed)]
+        return fastest(finalists) if finalists else None
+
+    @property
+    def setting(self) -> dict[str, Value]:
+        """The winner's knobs, ``auto`` as it ran; empty if there is none."""
+        if self.winner is None:
+            return {}
+        params = self.winner.params
+        ran = {record.mps for record in self.records_of(self.winner)}
+        found = {**params, **({MPS: ON} if ran == {ON} else {})} if MPS in params else params
+        names = self.goal.setting(self.goal.sizes[0], 1)
+        return {knob: found[knob] for knob in names if knob in found}
+
+    @property
+    def second(self) -> Speed | None:
+        """The other finalist; ``None`` if there is none."""
+        others = [speed for speed in self._finals() if not self._is_loop(speed) and speed != self.winner]
+        return others[0] if others else None
+
+    def records_of(self, speed: Speed | None) -> list[Record]:
+        """Return the records of a finalist, or of the plain loop."""
+        return [record for record in self.records(FINAL) if speed and record.point.params == speed.params]
+
+    @property
+    def gain(self) -> Ratio | None:
+        """How many times as fast as the plain loop the winner is."""
+        return ratio(self.winner, self.loop) if self.winner and self.loop else None
+
+    def _is_loop(self, speed: Speed) -> bool:
+        return whole(speed.params) == self.goal.loop
+
+    def _finals(self) -> tuple[Speed, ...]:
+        return speeds(self.records(FINAL))
+
+
+def read_goal(run_dir: Path) -> TuneGoal:
+    """Read what a search is to find.
+
+    Raises
+    ------
+    JobkitError
+        If the run folder has no ``tune.json``: it is not one of ``jobkit tune``.
+    """
+    path = run_dir / TUNE_GOAL_FILE
+    try:
+        return from_json(TuneGoal, read_text(path), where=str(path))
+    except OSError as error:
+        raise JobkitError(f"{path}: {error.strerror}", hint="jobkit tune SPEC makes such a run") from error
+
+
+def read_tuning(run_dir: Path) -> Tuning:
+    """Read how far the search of a run is.
+
+    Raises
+    ------
+    JobkitError
+        As `read_goal`.
+    """
+    goal = read_goal(run_dir)
+    results = tuple(_with_candidates(read_run(run_dir).points))
+    measured = {candidate.key: _measured(result) for candidate, result in results}
+    search = Search(goal)
+    return Tuning(
+        goal=goal,
+        results=results,
+        next=follow(search.steps(), lambda candidate: measured.get(candidate.key)),
+        search=search,
+    )
+
+
+def _with_candidates(results: Sequence[PointResult]) -> list[tuple[Candidate, PointResult]]:
+    """Return the points with what each measures: the how-manieth of its setting in its phase."""
+    found: list[tuple[Candidate, PointResult]] = []
+    seen: dict[tuple[object, ...], int] = {}
+    for result in results:
+        first = Candidate(result.point.params, result.point.phase)
+        seen[first.key] = repeat = seen.get(first.key, 0) + 1
+        found.append((replace(first, repeat=repeat), result))
+    return found
+
+
+def _measured(result: PointResult) -> Measured | None:
+    """Return what a point came to; ``None`` if it is to be run, or run again."""
+    if result.outcome not in FINAL_OUTCOMES and len(result.tries) < MOST_TRIES:
+        return None
+    return Measured(result.outcome, result.record, _held_s(result))
+
+
+def _held_s(result: PointResult) -> float:
+    return sum(task_s(tried, shared=True) or 0.0 for tried in result.tries)
+
+
+def next_point(run_dir: Path) -> Point | None:
+    """Return the next point to run, appended to ``points.jsonl`` if it is new; ``None`` if all is done.
+
+    Whoever asks has run the point before to its end: a point without a result was killed, and runs again.
+
+    Raises
+    ------
+    JobkitError
+        As `read_goal`.
+    """
+    with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
+        if (run_dir / SETTING_FILE).is_file():
+            return None
+        tuning = read_tuning(run_dir)
+        if isinstance(tuning.next, Answer):
+            write_atomically(run_dir / SETTING_FILE, setting_text(run_dir.name, tuning))
+            return None
+        point = tuning.point(tuning.next)
+        if point.index > len(tuning.results):
+            append_line(run_dir / POINTS_FILE, to_json(point))
+        return point
+
+
+def first_point(template: Point, goal: TuneGoal) -> Point:
+    """Return the point with which a search begins."""
+    return _point([], next(Search(goal).steps()), template)
+
+
+def _point(points: Sequence[Point], candidate: Candidate, template: Point | None = None) -> Point:
+    """Return a candidate as a point behind those that there are."""
+    first = template or points[0]
+    repeat = 1 + sum(point.params == candidate.params for point in points)
+    name = "-".join([*(f"{knob}-{value}" for knob, value in candidate.params.items()), f"r{repeat}"])
+    return replace(
+        replace(first, every=1).at(candidate.params),
+        index=len(points) + 1,
+        point_id=name,
+        repeat=repeat,
+        phase=candidate.phase,
+    )
+
+
+def setting_text(name: str, tuning: Tuning) -> str:
+    """Return ``setting.yaml``: the winner as a part of a spec, or in a comment why there is none."""
+    answer = tuning.next
+    if tuning.winner is None:
+        why = answer.why if isinstance(answer, Answer) else "the search goes on"
+        return f"# jobkit tune found no setting in {name}: {why}\n"
+    gain = tuning.gain
+    times = f": {gain.mean:.1f} times the plain loop" if gain else ""
+    lines = [f"# Found by jobkit tune in {name}{times}.", *spec_lines(tuning)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def spec_lines(tuning: Tuning) -> list[str]:
+    """Return the lines of a spec that have the setting."""
+    params, goal = tuning.setting, tuning.goal
+    size = params.pop(goal.size_knob)
+    point = next(result.point for _, result in tuning.results)
+    unit = [f"work_unit: {point.work_unit}"] if goal.size_knob == PADDED_CHARS else []
+    keys = [f"{knob}: {value}" for knob, value in params.items()]
+    return [*keys, *unit, "resources:", f"  cpus: {goal.cpus}", "sweep:", f"  {goal.size_knob}: [{size}]"]
+
+
+def main() -> int:
+    """Print the number of the next point to run, or nothing, and on stderr what it is."""
+    try:
+        point = next_point(Path(sys.argv[1]))
+    except (JobkitError, OSError) as error:
+        sys.stderr.write(f"tune: {error}\n")
+        return 1
+    if point:
+        sys.stderr.write(f"tune: point {point.index}, {point.phase}: {format_setting(point.params)}\n")
+        sys.stdout.write(f"{point.index}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,420 @@
+"""Which setting a search for the fastest one tries next, and why it ends. Pure, standard library only.
+
+The order is that in which things depend on each other: the text alone decides order and sizes
+(`jobkit.planning.tune`), one worker at each size gives the line of memory, the number of workers is
+doubled while that helps, and what is left are two finalists next to the plain loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobkit.core.knobs import AUTO, EVERY, MPS, OFF, ON, ORDER, WORKERS, Value, numbers
+from jobkit.core.records import Outcome, Record
+from jobkit.fit.energy import joules
+from jobkit.fit.observations import MemoryObservations, observe_memory
+
+MEMORY, SEARCH, FINAL = "memory", "search", "final"
+"""The phases of a search, as `Point.phase` has them."""
+OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
+SEARCH_SHARE = 0.5
+"""Of the budget, what the search may take before the finalists must begin."""
+BUSY_PERCENT = 90.0
+"""Mean use of a GPU from which on it is called full."""
+IDLE_SHARE = 0.15
+"""Of the work, the mean time without work for a worker from which on the text is called too short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneGoal:
+    """What the search is to find, and what the text alone decided: ``tune.json``.
+
+    Attributes
+    ----------
+    size_knob, sizes, loads
+        ``padded_chars`` or ``batch_size``, its values in ascending order, and the largest load of each.
+    order
+        Of the text's paragraphs and sentences.
+    padding
+        Of the orders that were compared, characters over padded characters at the middle size.
+    loop
+        The knobs of the plain loop: one worker, text order, a fixed batch size.
+    workers, cpus
+        The most workers, and the CPUs of each.
+    limited_by
+        Why there are not more workers: a key of the spec, or the CPUs that there are.
+    mps
+        Whether workers may share a GPU through MPS.
+    memory_every, search_every
+        The part of the text that the points of these phases work on.
+    repeats
+        Of each finalist.
+    gain
+        The share by which twice as many workers must be faster, else the search ends.
+    budget_s
+        The time that the search may take.
+    memory_bytes
+        Of the GPU, or on a CPU of the job; ``None`` for all of the GPU.
+    batch_p95_s, joules_per_1000
+        Constraints of the spec; ``None`` for none.
+    """
+
+    size_knob: str
+    sizes: tuple[int, ...]
+    loads: tuple[int, ...]
+    order: str
+    padding: Mapping[str, float] = field(default_factory=dict)
+    loop: Mapping[str, Value]
+    workers: int
+    cpus: int
+    limited_by: str
+    mps: bool
+    memory_every: int = 1
+    search_every: int = 1
+    repeats: int = 3
+    gain: float = 0.05
+    budget_s: float
+    memory_bytes: int | None = None
+    batch_p95_s: float | None = None
+    joules_per_1000: float | None = None
+
+    def setting(self, size: int, workers: int, *, mps: str = OFF, every: int = 1) -> dict[str, Value]:
+        """Return the knobs of a setting."""
+        shared: dict[str, Value] = {MPS: mps} if self.mps else {}
+        return part({ORDER: self.order, self.size_knob: size, WORKERS: workers, **shared}, every)
+
+    @property
+    def steps(self) -> list[int]:
+        """The numbers of workers that are tried: doubled, and the most."""
+        doubled = [2**power for power in range(1, self.workers.bit_length()) if 2**power < self.workers]
+        return [*doubled, self.workers] if self.workers > 1 else []
+
+    @property
+    def combinations(self) -> int:
+        """How many settings a grid of all values would have."""
+        shared = 2 if self.mps else 1
+        return 2 * len(self.sizes) * (1 + shared * len(self.steps))
+
+    @property
+    def most_settings(self) -> int:
+        """How many settings are measured at most, the plain loop included."""
+        others = self.mps + len(self.sizes) - 1 if self.workers > 1 else 0
+        return 1 + len(self.sizes) + len(self.steps) + others
+
+    @property
+    def most_points(self) -> int:
+        """How many points there are at most, retries not counted."""
+        return self.most_settings - 1 + 3 * self.repeats
+
+
+def part(params: Mapping[str, Value], every: int) -> dict[str, Value]:
+    """Return a setting on one of every so many paragraphs."""
+    return {**whole(params), **({EVERY: every} if every > 1 else {})}
+
+
+def whole(params: Mapping[str, Value]) -> dict[str, Value]:
+    """Return a setting on the whole text."""
+    return {knob: value for knob, value in params.items() if knob != EVERY}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A setting that is to be measured in a phase, for the ``repeat``-th time in it."""
+
+    params: Mapping[str, Value]
+    phase: str
+    repeat: int = 1
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What identifies it among the points of a run."""
+        return self.phase, self.repeat, tuple(sorted(self.params.items()))
+
+    @property
+    def workers(self) -> int:
+        """Its number of workers."""
+        return numbers(self.params)[WORKERS]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a candidate came to.
+
+    Attributes
+    ----------
+    held_s
+        How long it held its GPU, or its CPUs, all tries together.
+    """
+
+    outcome: Outcome | None
+    record: Record | None
+    held_s: float
+
+    @property
+    def speed(self) -> float:
+        """Paragraphs a second; 0 if it did not succeed."""
+        summary = self.record.summary if self.record and self.outcome is Outcome.OK else None
+        return (summary.items_per_s or 0.0) if summary else 0.0
+
+    @property
+    def work_s(self) -> float:
+        """The time of its work alone; 0 if it did not succeed."""
+        summary = self.record.summary if self.record and self.outcome is Outcome.OK else None
+        return summary.work_s if summary else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The end of a search.
+
+    Attributes
+    ----------
+    finalists
+        The settings that were measured on the whole text, the fastest in the search first; empty if
+        nothing could be chosen.
+    limit
+        What keeps the search from a faster setting: ``cores``, ``GPU``, ``memory``, ``text`` or ``time``.
+    why
+        The same in a sentence without a full stop; without finalists why there are none.
+    """
+
+    finalists: tuple[Mapping[str, Value], ...] = ()
+    limit: str = ""
+    why: str
+
+
+Steps = Generator[Candidate, Measured, Answer]
+
+
+def follow(steps: Steps, result_of: Callable[[Candidate], Measured | None]) -> Candidate | Answer:
+    """Return the first candidate without a result, or the answer if there is none."""
+    try:
+        candidate = next(steps)
+        while result := result_of(candidate):
+            candidate = steps.send(result)
+    except StopIteration as end:
+        answer: Answer = end.value
+        return answer
+    return candidate
+
+
+@dataclass(slots=True)
+class Search:
+    """A search while it goes on; `steps` is all of it.
+
+    Attributes
+    ----------
+    results
+        Of each candidate so far, in order.
+    memory
+        What one worker shows about memory, or why it shows nothing.
+    limit, why
+        As in `Answer`.
+    """
+
+    goal: TuneGoal
+    results: list[tuple[Candidate, Measured]] = field(default_factory=list)
+    memory: MemoryObservations | str = ""
+    limit: str = ""
+    why: str = ""
+
+    def steps(self) -> Steps:
+        """Yield each candidate, take its result, and return the answer."""
+        yield from self._measure_memory()
+        alone = self._good(MEMORY)
+        if not alone:
+            return Answer(why=self._failure())
+        self.memory = observe_memory([result.record for _, result in alone if result.record])
+        size = self._first_size(alone)
+        yield from self._add_workers(size)
+        yield from self._compare()
+        finalists = self._finalists()
+        if not finalists:
+            return Answer(why="no setting keeps the constraints")
+        yield from self._prove(finalists)
+        return Answer(finalists=tuple(finalists), limit=self.limit, why=self.why)
+
+    def _try(self, candidate: Candidate) -> Generator[Candidate, Measured, Measured]:
+        result = yield candidate
+        self.results.append((candidate, result))
+        return result
+
+    # -- memory
+
+    def _measure_memory(self) -> Generator[Candidate, Measured, None]:
+        """Measure one worker at each size: memory, and where the doubling begins."""
+        goal = self.goal
+        for size in goal.sizes:
+            result = yield from self._try(Candidate(goal.setting(size, 1, every=goal.memory_every), MEMORY))
+            if result.outcome in OUT_OF_MEMORY:
+                return
+            if result.outcome is not Outcome.OK and not self._good(MEMORY):
+                return
+
+    def _good(self, *phases: str) -> list[tuple[Candidate, Measured]]:
+        """Return the results that have a speed."""
+        return [(one, result) for one, result in self.results if result.speed and one.phase in phases]
+
+    def _failure(self) -> str:
+        """Return why not even one worker has a speed."""
+        candidate, result = self.results[-1]
+        message = result.record.message if result.record else ""
+        size = f"{self.goal.size_knob} {numbers(candidate.params)[self.goal.size_knob]:,}"
+        return f"one worker at {size} ended as {result.outcome}{': ' if message else ''}{message}"
+
+    def most_workers(self, size: int) -> int | None:
+        """Return how many workers memory holds at a size, by the bound of the line; ``None`` if unknown."""
+        line = self.memory
+        if isinstance(line, str):
+            return None
+        capacity = self.goal.memory_bytes or line.gpu_bytes
+        if capacity is None:
+            return None
+        if isinstance(line.fit, str):
+            return self._by_one(size, capacity)
+        return line.most_workers(capacity, self.goal.loads[self.goal.sizes.index(size)])
+
+    def _by_one(self, size: int, capacity_bytes: float) -> int | None:
+        """Return how many workers memory holds if each takes what one took at this size: there is no line."""
+        records = [result.record for one, result in self._good(MEMORY) if self._size(one) == size]
+        peaks = [
+            record.memory.process_peak_bytes or record.memory.ram_peak_bytes for record in records if record
+        ]
+        return int(capacity_bytes // peaks[0]) if peaks and peaks[0] else None
+
+    def _first_size(self, alone: Sequence[tuple[Candidate, Measured]]) -> int:
+        """Return the size with which workers are added: the fastest that memory holds for most workers."""
+        fits = {size: self.most_workers(size) for one, _ in alone for size in [self._size(one)]}
+        most = max((held if held is not None else self.goal.workers) for held in fits.values())
+        enough = min(most, self.goal.workers)
+        usable = [(one, result) for one, result in alone if (fits[self._size(one)] or enough) >= enough]
+        best = max(result.speed for _, result in usable)
+        return next(self._size(one) for one, result in usable if result.speed >= (1 - self.goal.gain) * best)
+
+    def _size(self, candidate: Candidate) -> int:
+        return numbers(candidate.params)[self.goal.size_knob]
+
+    # -- workers
+
+    def _add_workers(self, size: int) -> Generator[Candidate, Measured, None]:
+        """Double the workers until that gains too little, or memory or CPUs end."""
+        goal, held = self.goal, self.most_workers(size)
+        last = next(result.speed for one, result in self._good(MEMORY) if self._size(one) == size)
+        before = 1
+        self._note("cores", f"there is one worker: {goal.limited_by}")
+        for workers in goal.steps:
+            if held is not None and workers > held:
+                self._note("memory", f"memory holds {held} workers at {goal.size_knob} {size:,}")
+                return
+            if self._late():
+                self._note("time", "the budget of time ended the search before more workers were tried")
+                return
+            candidate = Candidate(self._shared(size, workers), SEARCH)
+            result = yield from self._try(candidate)
+            if not result.speed:
+                limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
+                self._note(limit, f"{workers} workers ended as {result.outcome}")
+                return
+            ratio = result.speed / last
+            step = f"{workers} workers are {ratio:.2f} times as fast as {before}"
+            if ratio < 1 + goal.gain:
+                self._note(*_bottleneck(result, step))
+                return
+            self._note("cores", f"{step}, and there are no more: {goal.limited_by}")
+            last, before = result.speed, workers
+
+    def _shared(self, size: int, workers: int, mps: str = AUTO) -> dict[str, Value]:
+        return self.goal.setting(size, workers, mps=mps if workers > 1 else OFF, every=self.goal.search_every)
+
+    def _note(self, limit: str, why: str) -> None:
+        self.limit, self.why = limit, why
+
+    def _late(self) -> bool:
+        return self._left_s() < (1 - SEARCH_SHARE) * self.goal.budget_s
+
+    # -- other values
+
+    def _compare(self) -> Generator[Candidate, Measured, None]:
+        """Try the best number of workers without MPS, and at the other sizes."""
+        good = self._good(SEARCH)
+        if not good:
+            return
+        best, result = max(good, key=lambda pair: pair[1].speed)
+        size, workers = self._size(best), best.workers
+        others = [
+            self._shared(other, workers)
+            for other in (self._size(one) for one, _ in self._good(MEMORY))
+            if other != size and ((held := self.most_workers(other)) is None or workers <= held)
+        ]
+        if result.record and result.record.mps == ON:
+            others.insert(0, self._shared(size, workers, mps=OFF))
+        for params in others:
+            if not self._late():
+                yield from self._try(Candidate(params, SEARCH))
+
+    # -- finalists
+
+    def _finalists(self) -> list[dict[str, Value]]:
+        """Return the two fastest settings that keep the constraints, on the whole text."""
+        pairs = sorted(self._good(SEARCH, MEMORY), key=lambda pair: -pair[1].speed)
+        kept = (whole(one.params) for one, result in pairs if not broken(self.goal, result.record))
+        return list({tuple(sorted(params.items())): params for params in kept}.values())[:2]
+
+    def _prove(self, finalists: Sequence[Mapping[str, Value]]) -> Generator[Candidate, Measured, None]:
+        """Measure the plain loop and the finalists in turn, as often as the budget allows, at least once."""
+        every = self._final_every(finalists)
+        rows = [part(params, every) for params in (self.goal.loop, *finalists)]
+        for repeat in range(1, self.goal.repeats + 1):
+            before = len(self.results)
+            for params in rows:
+                yield from self._try(Candidate(params, FINAL, repeat))
+            if self._left_s() < sum(result.held_s for _, result in self.results[before:]):
+                return
+
+    def _final_every(self, finalists: Sequence[Mapping[str, Value]]) -> int:
+        """Return which part of the text the finalists work on: all of it, unless the budget is too short."""
+        good = self._good(MEMORY, SEARCH)
+        whole_s = {
+            tuple(sorted(whole(one.params).items())): result.work_s * numbers(one.params).get(EVERY, 1)
+            for one, result in good
+        }
+        start_s = sum(result.held_s - result.work_s for _, result in good) / len(good)
+        work_s = max(whole_s.values()) + sum(whole_s[tuple(sorted(row.items()))] for row in finalists)
+        room_s = self._left_s() / self.goal.repeats - (1 + len(finalists)) * start_s
+        return max(1, math.ceil(work_s / room_s)) if room_s > 0 else self.goal.memory_every
+
+    def _left_s(self) -> float:
+        return self.goal.budget_s - sum(result.held_s for _, result in self.results)
+
+
+def broken(goal: TuneGoal, record: Record | None) -> str:
+    """Return which constraint the work of a record breaks, in words; empty if none."""
+    summary = record.summary if record else None
+    p95_s = summary.batch_p95_s if summary else None
+    if goal.batch_p95_s is not None and p95_s is not None and p95_s > goal.batch_p95_s:
+        return f"batch_p95 {p95_s:.2g} s is over {goal.batch_p95_s:g} s"
+    per_1000_j = energy_per_1000(record)
+    if goal.joules_per_1000 is not None and per_1000_j is not None and per_1000_j > goal.joules_per_1000:
+        return f"{per_1000_j:.3g} J for 1,000 items are over {goal.joules_per_1000:g}"
+    return ""
+
+
+def energy_per_1000(record: Record | None) -> float | None:
+    """Return the joules for 1,000 items of a point; ``None`` if they are not known, or not its own."""
+    items = record.summary.items if record and record.summary else 0
+    energy_j = joules(record, 0)[0] if record else None
+    return 1000 * energy_j / items if energy_j is not None and items else None
+
+
+def _bottleneck(result: Measured, step: str) -> tuple[str, str]:
+    """Return what a setting that more workers do not speed up is limited by, and why it is thought so."""
+    record = result.record
+    used = record.sampler.utilisation_mean_percent if record and record.sampler else None
+    if record and record.gpu and used is not None and used >= BUSY_PERCENT:
+        return "GPU", f"{step}: the GPU is {used:.0f} % busy"
+    idle = [share.idle_s for share in record.workers] if record else []
+    if idle and result.work_s and sum(idle) / len(idle) > IDLE_SHARE * result.work_s:
+        return "text", f"{step}: the text has too few calls for so many workers"
+    return "cores", f"{step}: the CPUs are full"

@@ -1,0 +1,172 @@
+"""What a search for the fastest setting begins with: what the text alone decides, and the limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    CPU,
+    CUDA,
+    MPS,
+    OFF,
+    ORDER,
+    PADDED_CHARS,
+    SORTED,
+    THREADS,
+    WORKERS,
+    Knob,
+    Value,
+)
+from jobkit.core.units import format_count
+from jobkit.fit.lengths import NONE, Lengths
+from jobkit.fit.loads import Loads
+from jobkit.fit.tune_steps import TuneGoal
+from jobkit.planning.batch_sizes import MIN_LOAD
+from jobkit.schedulers.registry import runs_here
+from jobkit.spec.sweep_spec import Axes, SweepSpec
+
+CLUSTER_WORKERS = 16
+"""The most workers on a cluster, if the spec names no other number."""
+CALLS_A_WORKER = 8
+"""With fewer calls for each worker, the last ones leave too many workers without work."""
+MIN_WORK_UNIT, MAX_WORK_UNIT = 10, 100
+"""Paragraphs of a call."""
+MEMORY_PARAGRAPHS = 600
+"""The part of the text that is enough to measure the memory of one worker."""
+LOOP_BATCH = 300
+"""The batch size of the plain loop, with which a setting is compared."""
+NO_BUDGET = 2**62
+"""More padded characters than any batch has."""
+SIZE_STEPS = (16, 4, 2, 1)
+"""The largest size over each size: four of them make a line of memory."""
+
+
+def tuned(spec: SweepSpec, knobs: Iterable[Knob], lengths: Lengths) -> tuple[SweepSpec, TuneGoal]:
+    """Return the spec of a search, with what its points share, and the goal.
+
+    Parameters
+    ----------
+    spec
+        With everything ``auto`` decided but the batch sizes; its ``sweep`` is not used.
+    knobs
+        Of the workload.
+    lengths
+        Of the text's items.
+
+    Raises
+    ------
+    JobkitError
+        If a key means nothing in a search, or leaves no worker.
+    """
+    if spec.every > 1:
+        message = f"every: {spec.every}: jobkit tune chooses the part of the text itself"
+        raise JobkitError(message, hint="leave it out; a lower tune.budget makes the search shorter")
+    workers, limited_by = _most_workers(spec)
+    paragraphs = len(lengths.paragraphs)
+    work_unit = spec.work_unit or _within(
+        paragraphs // (CALLS_A_WORKER * workers), MIN_WORK_UNIT, MAX_WORK_UNIT
+    )
+    budgets = lengths.source != NONE and any(knob.name == PADDED_CHARS for knob in knobs)
+    knob = PADDED_CHARS if budgets else BATCH_SIZE
+    padding, order = _order(lengths, spec.sort_window, work_unit)
+    sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers)
+    search_every = max(1, paragraphs // (workers * CALLS_A_WORKER * work_unit))
+    cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
+    shared: dict[str, Value] = {MPS: OFF} if on_gpu else {THREADS: workers * cpus}
+    goal = TuneGoal(
+        size_knob=knob,
+        sizes=tuple(sizes),
+        loads=tuple(sizes.values()),
+        order=order,
+        padding=padding,
+        loop={
+            ORDER: "text",
+            BATCH_SIZE: min(LOOP_BATCH, paragraphs),
+            WORKERS: 1,
+            **shared,
+        },
+        workers=workers,
+        cpus=cpus,
+        limited_by=limited_by,
+        mps=on_gpu,
+        memory_every=max(search_every, paragraphs // MEMORY_PARAGRAPHS),
+        search_every=search_every,
+        repeats=spec.tune.repeats,
+        budget_s=spec.tune.budget,
+        memory_bytes=spec.constraints.gpu_memory if on_gpu else spec.resources.memory,
+        batch_p95_s=spec.constraints.batch_p95,
+        joules_per_1000=spec.constraints.joules_per_1000,
+    )
+    first = Axes.model_validate({name: [value] for name, value in goal.setting(goal.sizes[0], 1).items()})
+    update = {"sweep": first, "repeats": 1, "work_unit": work_unit, "find_max": None, "pack": 1}
+    return spec.model_copy(update=update), goal
+
+
+def _most_workers(spec: SweepSpec) -> tuple[int, str]:
+    """Return the most workers, and what keeps them from being more."""
+    if spec.device == CPU and spec.constraints.gpu_memory:
+        message = "constraints.gpu_memory means nothing with device: cpu"
+        raise JobkitError(message, hint="resources.memory is the limit there")
+    gpus = (spec.gpus or spec.resources.gpus) if spec.device == CUDA else 1
+    cpus = spec.resources.cpus * max(1, gpus)
+    limits = {}
+    if spec.tune.workers:
+        limits[f"tune.workers: {spec.tune.workers}"] = spec.tune.workers
+    if spec.constraints.cpus:
+        limits[f"constraints.cpus: {spec.constraints.cpus}"] = spec.constraints.cpus // cpus
+    if runs_here(spec.scheduler):
+        here = len(os.sched_getaffinity(0))
+        limits[f"the {format_count(here, 'CPU')} of this machine"] = here // cpus
+    elif not limits:
+        limits[f"tune.workers: {CLUSTER_WORKERS} (the default)"] = CLUSTER_WORKERS
+    why = min(limits, key=lambda name: limits[name])
+    if not limits[why]:
+        message = f"resources.cpus: {spec.resources.cpus} is for each worker, and {why} leaves none"
+        raise JobkitError(message, hint="lower resources.cpus: --set resources.cpus=1")
+    return limits[why], why
+
+
+def _within(number: int, least: int, most: int) -> int:
+    return max(least, min(most, number))
+
+
+def _order(lengths: Lengths, window: int | None, work_unit: int) -> tuple[dict[str, float], str]:
+    """Return characters over padded characters by order, and the order with the least padding."""
+    if lengths.source == NONE:
+        return {}, "load"
+    padding = {
+        name: Loads(lengths, by_length=name == SORTED, window=window).chunks(work_unit).efficiency
+        for name in ("text", SORTED)
+    }
+    return padding, SORTED if padding[SORTED] > padding["text"] else "load"
+
+
+def _sizes(
+    lengths: Lengths, window: int | None, order: str, work_unit: int | None, workers: int
+) -> dict[int, int]:
+    """Return the sizes that are tried, ascending, each with its largest load.
+
+    Parameters
+    ----------
+    work_unit
+        Paragraphs of a call, if the size is a budget of padded characters; ``None`` for a batch size.
+    """
+    loads = Loads(lengths, by_length=order == SORTED, window=window)
+    if work_unit is None:
+        calls = max(1, len(lengths.paragraphs) // (CALLS_A_WORKER * workers))
+        most = min(loads.limit, calls, LOOP_BATCH)
+        return {size: loads.load(size) for size in sorted({max(1, most // step) for step in SIZE_STEPS})}
+    whole = loads.under_budget(NO_BUDGET, work_unit).load
+    longest = max((length for row in lengths.paragraphs for length in row), default=1)
+    least = max(longest, MIN_LOAD)
+    sizes = sorted({_rounded(max(least, whole // step)) for step in SIZE_STEPS})
+    return {size: loads.under_budget(size, work_unit).load for size in sizes}
+
+
+def _rounded(number: int) -> int:
+    """Return a number rounded up to two digits."""
+    step = int(10 ** max(0, len(str(number)) - 2))
+    return -(-number // step) * step

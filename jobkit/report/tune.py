@@ -1,0 +1,192 @@
+"""The answer of ``jobkit tune``: what was tried, the setting, what limits it, and the lines to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from jobkit.core.knobs import EVERY, Value
+from jobkit.core.layout import SETTING_FILE
+from jobkit.core.records import Outcome, Record
+from jobkit.core.terminal import Column, NoWrap, as_json, relative_path, shell_path, table, wrap_lines
+from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting
+from jobkit.fit.speed import Ratio, Speed, ratio
+from jobkit.fit.tune import Tuning, spec_lines
+from jobkit.fit.tune_steps import Answer, Candidate, broken, energy_per_1000, whole
+from jobkit.outcome.results import PointResult
+
+HELP = {
+    "cores": "more CPUs for the job would help",
+    "GPU": "a faster GPU, or a second one, would help",
+    "memory": "a GPU with more memory would help",
+    "text": "a longer text would keep more workers busy",
+    "time": "more time would help: --set tune.budget=1h",
+    "failure": "the log of that point has the reason",
+}
+"""What would make a faster setting possible, by what limits the search."""
+
+Row = tuple[Candidate, list[PointResult]]
+
+
+def as_text(run_dir: Path, tuning: Tuning, width: int | None = None) -> str:
+    """Return the answer, or how far the search is, in lines for a person."""
+    answer = tuning.next
+    lines = [headline(run_dir, tuning), "", *_table(tuning), ""]
+    if isinstance(answer, Candidate):
+        run = shell_path(run_dir)
+        lines.append(f"The search has not ended. Next, {answer.phase}: {format_setting(answer.params)}")
+        lines.append(NoWrap(f"  progress     jobkit status {run}"))
+        lines.append(NoWrap(f"  go on        jobkit resume {run}   (if its job was cancelled or killed)"))
+    elif tuning.winner is None:
+        lines.append(f"No setting was found: {answer.why}")
+    else:
+        lines += _found(run_dir, tuning, answer, tuning.winner)
+    return "".join(f"{line}\n" for line in wrap_lines(lines, width))
+
+
+def headline(run_dir: Path, tuning: Tuning) -> str:
+    """Return what was spent on what: settings, points, time, and the GPU or the CPUs."""
+    goal = tuning.goal
+    settings = {tuple(sorted(whole(one.params).items())) for one, _ in tuning.results}
+    records = [result.record for _, result in tuning.results if result.record]
+    gpu = next((record.gpu.name for record in records if record.gpu), None)
+    spent = f"{format_count(len(settings), 'setting')}, {format_count(len(tuning.results), 'point')}"
+    cpus = format_count(goal.workers * goal.cpus, "CPU")
+    where = f"{gpu} and {cpus}" if gpu else cpus
+    return f"{relative_path(run_dir)}: {spent}, {format_about(tuning.held_s)} of {where}"
+
+
+def _rows(tuning: Tuning) -> list[Row]:
+    """Return the settings of each phase with their points."""
+    rows: dict[tuple[object, ...], Row] = {}
+    for candidate, result in tuning.results:
+        key = (candidate.phase, *sorted(candidate.params.items()))
+        rows.setdefault(key, (candidate, []))[1].append(result)
+    return list(rows.values())
+
+
+def _table(tuning: Tuning) -> list[NoWrap]:
+    rows = _rows(tuning)
+    knobs = list(dict.fromkeys(knob for one, _ in rows for knob in one.params))
+    columns = [Column("phase", [one.phase for one, _ in rows], left=True)]
+    columns += [Column(knob, [_value(one.params.get(knob)) for one, _ in rows]) for knob in knobs]
+    columns += [
+        Column("paragraphs/s", [_speed_cell(results) for _, results in rows]),
+        Column("J/1,000", [_energy_cell(results) for _, results in rows]),
+        Column("GPU memory", [_memory_cell(results) for _, results in rows]),
+        Column("", [_remark(tuning, results) for _, results in rows], left=True),
+    ]
+    return table([column for column in columns if any(column.cells)])
+
+
+def _value(value: Value | None) -> str:
+    return f"{value:,}" if isinstance(value, int) else value or ""
+
+
+def _records(results: Sequence[PointResult]) -> list[Record]:
+    return [result.record for result in results if result.record and result.outcome is Outcome.OK]
+
+
+def _speed_cell(results: Sequence[PointResult]) -> str:
+    rates = [record.summary.items_per_s or 0.0 for record in _records(results) if record.summary]
+    return f"{sum(rates) / len(rates):,.1f}" if rates else ""
+
+
+def _energy_cell(results: Sequence[PointResult]) -> str:
+    per_1000 = _energy(_records(results))
+    return "" if per_1000 is None else f"{per_1000:,.1f}"
+
+
+def _energy(records: Sequence[Record]) -> float | None:
+    """Return the mean joules for 1,000 items of some points; ``None`` if one has none."""
+    each = [energy_per_1000(record) for record in records]
+    known = [energy_j for energy_j in each if energy_j is not None]
+    return fmean(known) if known and len(known) == len(each) else None
+
+
+def _memory_cell(results: Sequence[PointResult]) -> str:
+    peaks = [record.memory.device_peak_bytes for record in _records(results)]
+    return format_bytes_gib(max(peak or 0 for peak in peaks)) if any(peaks) else ""
+
+
+def _remark(tuning: Tuning, results: Sequence[PointResult]) -> str:
+    """Return why a setting is out, or how a point of it failed."""
+    kept = _records(results)
+    if not kept:
+        return str(results[-1].outcome or "to come")
+    return broken(tuning.goal, kept[0])
+
+
+def _found(run_dir: Path, tuning: Tuning, answer: Answer, winner: Speed) -> Iterator[str]:
+    yield f"The setting: {format_setting(tuning.setting)}"
+    yield from _gains(tuning, winner)
+    yield f"  limit      {answer.limit}: {answer.why}; {HELP[answer.limit]}"
+    yield f"  not tried  {_not_tried(tuning)}"
+    yield ""
+    yield f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):"
+    yield from (NoWrap(f"  {line}") for line in spec_lines(tuning))
+    yield ""
+    yield NoWrap(f"  jobkit sweep SPEC --setting {shell_path(run_dir)}")
+
+
+def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
+    repeats = f"{format_count(winner.repeats, 'repeat')} each"
+    if tuning.gain:
+        part = winner.params.get(EVERY, 1)
+        text = "the whole text" if part == 1 else f"one of every {part} paragraphs"
+        yield f"  speed      {_times(tuning.gain)} as fast as the plain loop on {text}, {repeats}"
+    own_j, loop_j = _energy(tuning.records_of(winner)), _energy(tuning.records_of(tuning.loop))
+    if own_j is not None and loop_j is not None:
+        yield f"  energy     {own_j:,.1f} J for 1,000 items, the plain loop {loop_j:,.1f} J"
+    second = tuning.second
+    if second:
+        words = format_setting({k: v for k, v in second.params.items() if winner.params.get(k) != v})
+        against = ratio(winner, second)
+        apart = f"the winner is {_times(against)} as fast" if against.differs else "no difference is shown"
+        yield f"  next best  {words}: {apart}"
+
+
+def _times(times: Ratio) -> str:
+    between = "" if times.low is None else f" ({times.low:.2f} to {times.high:.2f} with 95 % confidence)"
+    return f"{times.mean:.2f} times{between}"
+
+
+def _not_tried(tuning: Tuning) -> str:
+    """Return how many combinations were not needed, and why."""
+    goal = tuning.goal
+    settings = {tuple(sorted(whole(one.params).items())) for one, _ in tuning.results}
+    tried = len(settings - {tuple(sorted(goal.loop.items()))})
+    reasons = []
+    if goal.padding:
+        other = min(goal.padding, key=lambda order: goal.padding[order])
+        times = goal.padding[max(goal.padding, key=lambda order: goal.padding[order])] / goal.padding[other]
+        reasons.append(f"{other} order pads {times:.1f} times as much, by the text alone")
+    reasons.append("other sizes at fewer workers, and more workers past the limit, cannot be faster")
+    return f"{goal.combinations - tried} of {goal.combinations} combinations: {'; '.join(reasons)}"
+
+
+def to_json(tuning: Tuning) -> str:
+    """Return the answer for a program."""
+    answer, gain, winner = tuning.next, tuning.gain, tuning.winner
+    return as_json(
+        {
+            "ended": isinstance(answer, Answer),
+            "setting": tuning.setting or None,
+            "items_per_s": winner.items_per_s if winner else None,
+            "times_the_plain_loop": {"mean": gain.mean, "low": gain.low, "high": gain.high} if gain else None,
+            "joules_per_1000": _energy(tuning.records_of(winner)),
+            "limit": answer.limit if isinstance(answer, Answer) else None,
+            "why": answer.why if isinstance(answer, Answer) else None,
+            "held_s": tuning.held_s,
+            "points": [
+                {
+                    "point": result.point.point_id,
+                    "phase": one.phase,
+                    "params": dict(one.params),
+                    "outcome": result.outcome,
+                }
+                for one, result in tuning.results
+            ],
+        }
+    )

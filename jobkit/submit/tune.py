@@ -1,0 +1,205 @@
+"""Search for the fastest setting: here, or as a job; and go on with a search that was cut short."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import SETTING_FILE
+from jobkit.core.records import Outcome, Point
+from jobkit.core.terminal import relative_path, shell_path
+from jobkit.core.units import format_about, format_count, format_setting
+from jobkit.fit.tune import next_point, read_tuning
+from jobkit.fit.tune_steps import Candidate, TuneGoal
+from jobkit.outcome.journal import PURPOSES, Role
+from jobkit.outcome.results import read_run
+from jobkit.planning.job_script import tune_resources
+from jobkit.planning.points import request
+from jobkit.planning.prepare import Prepared
+from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.types import ONE_TASK, JobId
+from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.status.standing import RunStanding, first_task, followers
+from jobkit.submit import local, rounds, scheduler_calls
+from jobkit.submit.launch import say, wait_for_points
+from jobkit.submit.scheduler_calls import PlannedJob
+from jobkit.submit.sweep import Check, write_run
+
+MOST_JOBS = 3
+"""How often jobkit submits the job of a search by itself: two of them may be killed."""
+
+
+def headline(goal: TuneGoal, spec: SweepSpec) -> str:
+    """Return in two lines what a search takes at most, and what the text has decided."""
+    held = (
+        format_count(spec.resources.gpus, "GPU")
+        if goal.mps
+        else format_count(goal.workers * goal.cpus, "CPU")
+    )
+    settings, points = format_count(goal.most_settings, "setting"), format_count(goal.most_points, "point")
+    workers = format_count(goal.workers, "worker")
+    most = f"at most {settings} in {points}, {format_about(goal.budget_s)} of {held}, up to {workers}"
+    sizes = ", ".join(f"{size:,}" for size in goal.sizes)
+    text = f"from the text alone: order {goal.order}, {goal.size_knob} {sizes}"
+    if goal.padding:
+        padded = ", ".join(f"{share:.0%} in {order} order" for order, share in goal.padding.items())
+        text += f" (share of text in the padding: {padded})"
+    return f"{most}\n{text}"
+
+
+def _search_of(prepared: Prepared) -> tuple[TuneGoal, str]:
+    """Return the goal and the script of a run that was prepared for a search."""
+    if prepared.goal is None or prepared.tune_script is None:
+        raise AssertionError
+    return prepared.goal, prepared.tune_script
+
+
+def preview(prepared: Prepared) -> str:
+    """Return the script of the search, and as comments what it takes and the submit commands."""
+    scheduler, spec = by_name(prepared.spec.scheduler), prepared.spec
+    goal, script = _search_of(prepared)
+    jobs = _jobs(1, follow=prepared.follow_script is not None)
+    submits = [
+        scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for([JobId("JOB1")]))
+        for job in jobs
+    ]
+    lines = [
+        script.rstrip("\n"),
+        "",
+        "# Dry run: nothing was submitted.",
+        *(f"# {line}" for line in headline(goal, spec).splitlines()),
+        f"# scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
+    ]
+    if not runs_here(spec.scheduler):
+        lines += [
+            f"# The script would be {prepared.run_dir}/{rounds.TUNE_SCRIPT}, submitted by:",
+            *(f"#   {shlex.join(argv)}" for argv in submits),
+        ]
+    return "\n".join(lines)
+
+
+def _jobs(index: int, *, follow: bool) -> list[PlannedJob]:
+    """Return the job of a search, which begins with a point, and the job that follows it."""
+    return [rounds.tune_job(index), *([rounds.follow_job(1)] if follow else [])]
+
+
+def tune_here(prepared: Prepared, check: Check) -> None:
+    """Search on this machine, with a line for each point."""
+    run_dir, (goal, _) = prepared.run_dir, _search_of(prepared)
+    say(f"{headline(goal, prepared.spec)}\nrun folder: {relative_path(run_dir)}")
+    write_run(prepared, check)
+    _search(run_dir)
+
+
+def _search(run_dir: Path) -> None:
+    """Run the points of a search here; print a line for each that has ended."""
+    ran: list[Point] = []
+
+    def choose(folder: Path) -> Point | None:
+        for before in ran[-1:]:
+            say(_ending(folder, before))
+        point = next_point(folder)
+        ran.extend([point] if point else [])
+        return point
+
+    with local.as_driver(run_dir) as job_id:
+        local.search(run_dir, lambda _: None, job_id, choose)
+
+
+def _ending(run_dir: Path, point: Point) -> str:
+    """Return in a line how a point ended: its speed, or its outcome."""
+    result = next(result for result in read_run(run_dir).points if result.point.index == point.index)
+    summary = result.record.summary if result.record else None
+    speed = summary.items_per_s if summary and result.outcome is Outcome.OK else None
+    end = f"{speed:,.1f} paragraphs/s" if speed else f"{result.outcome}: {result.verdict.evidence}"
+    return f"{point.index:>4}  {point.phase:<6}  {format_setting(point.params)}: {end}"
+
+
+def tune_on_cluster(prepared: Prepared, check: Check, *, wait: bool) -> int | None:
+    """Submit the search and the job that follows it.
+
+    Return an exit code; with ``wait`` ``None``, once the search has ended.
+    """
+    run_dir, spec = prepared.run_dir, prepared.spec
+    say(headline(_search_of(prepared)[0], spec))
+    write_run(prepared, check)
+    try:
+        _check(prepared)
+    except JobkitError:
+        shutil.rmtree(run_dir)
+        raise
+    _submit(run_dir, spec, 1, follow=prepared.follow_script is not None)
+    if wait:
+        return wait_for_points(run_dir, prepared.points, spec.policy)
+    _advise(run_dir)
+    return 0
+
+
+def _check(prepared: Prepared) -> None:
+    """Ask the scheduler whether it would accept the job.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3.
+    """
+    spec = prepared.spec
+    resources = tune_resources(spec, prepared.points[0], _search_of(prepared)[0])
+    asked = request(prepared.run_dir.name, spec, prepared.site, resources)
+    script = str(prepared.run_dir / rounds.TUNE_SCRIPT)
+    for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):
+        say(line)
+
+
+def _submit(run_dir: Path, spec: SweepSpec, index: int, *, follow: bool) -> None:
+    """Submit the jobs of a search, and print their ids."""
+    taken = rounds.submit_jobs(by_name(spec.scheduler), run_dir, _jobs(index, follow=follow))
+    for job in taken.jobs:
+        say(f"submitted: {spec.scheduler} job {job.job} {PURPOSES[job.role]}")
+    if taken.refused:
+        say(f"no job follows the search: {taken.refused}\nso jobkit resume goes on with it if it is killed")
+
+
+def _advise(run_dir: Path) -> None:
+    run = shell_path(run_dir)
+    say(f"  run folder   {relative_path(run_dir)}")
+    say(f"  progress     jobkit status {run}")
+    say(f"  the answer   jobkit tune {run}")
+    say(f"  cancel       jobkit cancel {run}")
+
+
+def go_on(
+    run_dir: Path, spec: SweepSpec, run: RunStanding, *, by_itself: bool = False, wait: bool = False
+) -> int | None:
+    """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
+
+    Parameters
+    ----------
+    by_itself
+        Whether no person asked: then only so many jobs are submitted, `MOST_JOBS`.
+    wait
+        Whether to wait for its end.
+    """
+    if (run_dir / SETTING_FILE).is_file():
+        say(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")
+        return 0
+    if runs_here(spec.scheduler):
+        _search(run_dir)
+        return None
+    searches = followers(run, Role.TUNE)
+    if searches and (searches[-1][1] is not None or first_task(searches[-1][0]) not in run.ended):
+        say(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
+        return ExitCode.TO_COME
+    if by_itself and len(searches) >= MOST_JOBS:
+        say(f"{format_count(len(searches), 'job')} of this search ended early: jobkit resume goes on with it")
+        return 0
+    tuning = read_tuning(run_dir)
+    index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1
+    _submit(run_dir, spec, index, follow=spec.policy.follow_up)
+    if wait:
+        return wait_for_points(run_dir, [point.point for point in run.points], spec.policy, run)
+    if not by_itself:
+        _advise(run_dir)
+    return 0

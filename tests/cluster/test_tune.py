@@ -1,0 +1,99 @@
+"""The search for the fastest setting on the real daemons, with nobody logged in."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import ExitCode
+from jobkit.core.layout import SETTING_FILE, read_points
+from jobkit.fit.tune import Tuning, read_tuning
+from jobkit.fit.tune_steps import Answer
+from tests.cluster.test_sweeps import Lab
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+
+Wait = Callable[[Callable[[], bool], float], None]
+DEADLINE_S = 120
+CPUS = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
+"""The variable with the CPUs that a job was given."""
+SPEC = """\
+name: quick
+workload: count
+text: sample:100
+tune: {workers: 2, repeats: 2, budget: 5m}
+resources: {gpus: 0, cpus: 1, memory: 400MiB, walltime: "00:01:00"}
+"""
+
+
+def tune(lab: Lab, spec: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return lab.jobkit("tune", spec, "--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml", *arguments)
+
+
+def ended(lab: Lab) -> Tuning:
+    tuning = read_tuning(lab.run_dir())
+    assert isinstance(tuning.next, Answer)
+    return tuning
+
+
+def jobs(lab: Lab, role: str) -> list[str]:
+    return [
+        str(event["job_id"])
+        for event in lab.events()
+        if (event["event"], event.get("role")) == ("submitted", role)
+    ]
+
+
+def test_one_submission_finds_the_setting_and_a_sweep_takes_it(lab: Lab) -> None:
+    done = tune(lab, lab.spec(SPEC), "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (job,) = jobs(lab, "tune")
+    assert f"job {job} searches for the fastest setting" in done.stderr
+    assert "The setting: " in done.stdout
+    tuning = ended(lab)
+    records = [result.record for _, result in tuning.results if result.record]
+    assert {(record.job.scheduler, record.job.job_id) for record in records} == {(lab.scheduler, job)}
+    assert {record.environment[CPUS[lab.scheduler]] for record in records} == {"2"}
+    lab.clears_scratch()
+    again = lab.sweep(lab.spec(SPEC, "again.yaml"), "--setting", str(lab.run_dir()), "--dry-run")
+    assert tuning.winner
+    assert again.returncode == 0, again.stderr
+    assert "1 setting" in again.stdout
+
+
+@pytest.mark.fault
+def test_a_search_whose_job_is_killed_goes_on_by_itself(lab: Lab, wait_until: Wait) -> None:
+    """FAULT: the job of `jobkit tune` is killed in the middle of the search.
+
+    HOW: scancel, or qdel, of that job alone, on the real scheduler, once it has chosen its third point.
+    REPORTED: nothing: the job that follows submits the search again.
+    LOST: the time of the point that was running.
+    """
+    done = tune(lab, lab.spec(SPEC))
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = lab.run_dir()
+    (job,) = jobs(lab, "tune")
+    wait_until(lambda: len(read_points(run)[0]) > 2, DEADLINE_S)
+    subprocess.run([{"slurm": "scancel", "sge": "qdel"}[lab.scheduler], job], check=True, timeout=60)
+    wait_until((run / SETTING_FILE).is_file, DEADLINE_S)
+    first, second = jobs(lab, "tune")
+    tuning = ended(lab)
+    assert tuning.winner
+    used = {result.record.job.job_id for _, result in tuning.results if result.record}
+    assert used == {first, second}
+    assert [result.point.index for _, result in tuning.results] == [*range(1, len(tuning.results) + 1)]
+
+
+def test_a_cancelled_search_ends_and_resume_goes_on(lab: Lab, wait_until: Wait) -> None:
+    done = tune(lab, lab.spec(SPEC))
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = lab.run_dir()
+    wait_until(lambda: len(read_points(run)[0]) > 1, DEADLINE_S)
+    assert lab.jobkit("cancel", run).returncode == 0
+    answer = lab.jobkit("tune", run)
+    assert (answer.returncode, "The search has not ended. Next" in answer.stdout) == (ExitCode.TO_COME, True)
+    done = lab.jobkit("resume", run, "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ended(lab).winner

@@ -1,0 +1,108 @@
+"""The job of a search, on run folders whose records a machine of the test makes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.job_files import Exit
+from jobkit.core.layout import SETTING_FILE, read_points
+from jobkit.core.records import Outcome
+from jobkit.fit import tune
+from jobkit.fit.tune import next_point, read_tuning
+from jobkit.fit.tune_steps import FINAL, MEMORY, Answer, Candidate
+from tests.support.builders import point, write_exit, write_record
+from tests.support.machines import GOAL, LOOP, Machine, search
+
+
+def test_points_are_appended_as_they_are_chosen_and_the_setting_is_written_at_the_end(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine())
+    points, notes = read_points(run)
+    assert ([one.index for one in points], notes) == ([*range(1, len(points) + 1)], ())
+    assert len({one.point_id for one in points}) == len(points)
+    assert [one.phase for one in points][:4] == [MEMORY] * 4
+    best = next(one for one in points if one.phase == FINAL and one.params != LOOP)
+    assert (best.workers, best.order, best.mps, best.every) == (16, "sorted", "auto", 1)
+    assert next_point(run) is None
+    assert yaml.safe_load((run / SETTING_FILE).read_text()) == {
+        "order": "sorted",
+        "workers": 16,
+        "mps": True,  # YAML 1.1; jobkit reads `on` as the word
+        "work_unit": 100,
+        "resources": {"cpus": 1},
+        "sweep": {"padded_chars": [16_000]},
+    }
+
+
+def test_the_gain_is_over_the_plain_loop(tmp_path: Path) -> None:
+    tuning = read_tuning(search(tmp_path, Machine()))
+    assert isinstance(tuning.next, Answer)
+    assert tuning.winner
+    assert tuning.gain
+    assert tuning.gain.mean == pytest.approx(16 * 1.1 / 0.8)
+    assert tuning.second
+    assert tuning.second.params["padded_chars"] == 4_000 or tuning.second.params["padded_chars"] == 32_000
+
+
+def test_a_search_says_what_is_next_while_it_goes_on(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(), most=6)
+    tuning = read_tuning(run)
+    assert isinstance(tuning.next, Candidate)
+    assert (tuning.next.workers, tuning.winner, tuning.gain) == (8, None, None)
+    assert not (run / SETTING_FILE).exists()
+
+
+@pytest.mark.parametrize("left", [None, Outcome.CANCELLED])
+def test_a_point_that_was_killed_runs_again_three_times_at_most(tmp_path: Path, left: Outcome | None) -> None:
+    run = search(tmp_path, Machine(), most=0)
+    (first,) = read_points(run)[0]
+    for number in (1, 2, 3):
+        assert next_point(run) == first
+        if left:
+            record = Machine().run(Candidate(first.params, first.phase)).record
+            assert record
+            write_record(run, replace(record, point=first, try_number=number, outcome=left))
+        else:
+            write_exit(run, first, Exit(status=137, stage="run"), number)
+    assert next_point(run) is None
+    assert "found no setting" in (run / SETTING_FILE).read_text()
+
+
+def test_a_failure_that_another_try_would_repeat_ends_the_search(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(), most=0)
+    (first,) = read_points(run)[0]
+    record = Machine().run(Candidate(first.params, first.phase)).record
+    assert record
+    write_record(run, replace(record, point=first, outcome=Outcome.BUG, message="no module torch"))
+    assert next_point(run) is None
+    assert "ended as bug: no module torch" in (run / SETTING_FILE).read_text()
+
+
+def test_another_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match=r"tune\.json: No such file") as caught:
+        read_tuning(tmp_path)
+    assert caught.value.hint == "jobkit tune SPEC makes such a run"
+
+
+def test_the_job_prints_the_number_of_the_next_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = search(tmp_path, Machine(), most=4)
+    monkeypatch.setattr(sys, "argv", ["tune", str(run)])
+    assert tune.main() == 0
+    out, err = capsys.readouterr()
+    assert out == "5\n"
+    assert err.startswith("tune: point 5, search: order sorted, padded_chars 16,000, workers 2")
+    monkeypatch.setattr(sys, "argv", ["tune", str(tmp_path)])
+    assert tune.main() == 1
+    assert capsys.readouterr().err.startswith("tune: ")
+
+
+def test_the_first_point_has_the_first_setting_of_the_memory_line() -> None:
+    first = tune.first_point(point(params={}), GOAL)
+    assert (first.index, first.phase, first.params["padded_chars"]) == (1, MEMORY, 4_000)

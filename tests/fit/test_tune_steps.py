@@ -1,0 +1,174 @@
+"""The search over models of a machine: what it measures, what it answers, and at what cost."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobkit.core.knobs import EVERY, MPS, OFF, ON, PADDED_CHARS, WORKERS
+from jobkit.core.records import Outcome
+from jobkit.core.units import GIB
+from jobkit.fit.tune_steps import (
+    FINAL,
+    MEMORY,
+    SEARCH,
+    Answer,
+    Candidate,
+    Measured,
+    Search,
+    TuneGoal,
+    follow,
+    whole,
+)
+from tests.support.machines import GOAL, LOOP, SIZES, Machine
+
+
+def searched(goal: TuneGoal, machine: Machine) -> tuple[Answer, list[Candidate]]:
+    """Search to the end; return the answer, and what was measured in order."""
+    order: list[Candidate] = []
+
+    def run(candidate: Candidate) -> Measured:
+        assert candidate.key not in {one.key for one in order}
+        order.append(candidate)
+        return machine.run(candidate)
+
+    answer = follow(Search(goal).steps(), run)
+    assert isinstance(answer, Answer)
+    return answer, order
+
+
+def found(goal: TuneGoal, machine: Machine) -> float:
+    """Return the speed of the fastest finalist."""
+    answer, _ = searched(goal, machine)
+    return max(machine.speed(params) for params in answer.finalists)
+
+
+def of_grid(goal: TuneGoal, machine: Machine) -> float:
+    """Return the highest speed of all settings that fit."""
+    grid = itertools.product(goal.sizes, [1, *goal.steps], [OFF, ON] if goal.mps else [OFF])
+    rows = [goal.setting(size, workers, mps=mps) for size, workers, mps in grid]
+    return max(machine.speed(row) for row in rows if machine.run(Candidate(row, FINAL)).outcome is Outcome.OK)
+
+
+def test_memory_then_workers_then_the_other_values_then_the_finalists_in_turn() -> None:
+    answer, order = searched(GOAL, Machine())
+    assert [one.phase for one in order] == [MEMORY] * 4 + [SEARCH] * 8 + [FINAL] * 9
+    assert [one.workers for one in order[4:8]] == [2, 4, 8, 16]
+    assert [one.params[MPS] for one in order[8:12]] == [OFF, "auto", "auto", "auto"]
+    finals = [one.params for one in order[-9:]]
+    assert finals == [LOOP, *answer.finalists] * 3
+    assert answer.finalists[0] == GOAL.setting(16_000, 16, mps="auto")
+    assert (answer.limit, "16 workers are 2.00 times as fast as 8" in answer.why) == ("cores", True)
+
+
+def test_a_search_that_was_cut_short_goes_on_where_it_stood() -> None:
+    machine, (answer, order) = Machine(), searched(GOAL, Machine())
+    for cut in (0, 5, len(order) - 1):
+        done = {one.key: machine.run(one) for one in order[:cut]}
+        assert follow(Search(GOAL).steps(), lambda one, done=done: done.get(one.key)) == order[cut]  # type: ignore[misc]
+    done = {one.key: machine.run(one) for one in order}
+    assert follow(Search(GOAL).steps(), lambda one: done.get(one.key)) == answer
+
+
+def test_it_keeps_to_what_it_announced() -> None:
+    _, order = searched(GOAL, Machine())
+    settings_ = {tuple(sorted(whole(one.params).items())) for one in order}
+    assert len(settings_) <= GOAL.most_settings
+    assert GOAL.most_settings - len(SIZES) <= 12
+    assert GOAL.combinations == 72
+    assert len(order) <= GOAL.most_points
+
+
+MACHINES = st.builds(
+    Machine,
+    cores=st.sampled_from([1, 2, 4, 8, 16, 64]),
+    shared=st.sampled_from([0.6, 0.8, 0.95, 1.0, 1.1]),
+    best=st.sampled_from([2_000, 4_000, 16_000, 64_000, 200_000]),
+    bytes_per_load=st.sampled_from([1_000, 10_000, 100_000, 400_000]),
+    gpu_bytes=st.sampled_from([24 * GIB, 80 * GIB, 140 * GIB]),
+    allows_mps=st.booleans(),
+)
+
+
+@settings(max_examples=100)
+@given(MACHINES, st.sampled_from([1, 2, 3, 6, 12, 16]))
+def test_its_answer_is_within_5_percent_of_the_best_of_all_settings(machine: Machine, workers: int) -> None:
+    goal = replace(GOAL, workers=workers)
+    assert found(goal, machine) >= 0.94 * of_grid(goal, machine)
+
+
+def test_more_workers_than_memory_holds_are_not_tried() -> None:
+    machine = Machine(gpu_bytes=24 * GIB, bytes_per_load=400_000)  # one worker takes 2.5, 7 or 25 GiB
+    answer, order = searched(GOAL, machine)
+    assert all(machine.run(one).outcome is Outcome.OK for one in order if one.phase != MEMORY)
+    assert answer.limit in {"memory", "cores"}
+
+
+def test_a_limit_of_the_memory_is_kept() -> None:
+    goal = replace(GOAL, memory_bytes=8 * GIB)
+    machine = Machine(bytes_per_load=40_000)
+    answer, order = searched(goal, machine)
+    held = [one.workers * (GIB + one.params[PADDED_CHARS] * 40_000) for one in order if one.phase == SEARCH]  # type: ignore[operator]
+    assert max(held) <= 8 * GIB
+    assert (answer.limit, "memory holds" in answer.why) == ("memory", True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({"utilisation": 97.0}, "GPU"),
+        ({"idle_share": 0.4}, "text"),
+        ({}, "cores"),
+    ],
+)
+def test_what_limits_a_search_that_more_workers_do_not_speed_up(changes: dict[str, Any], limit: str) -> None:
+    answer, order = searched(GOAL, Machine(cores=4, **changes))
+    assert answer.limit == limit
+    assert max(one.workers for one in order) == 8
+
+
+def test_a_point_that_runs_out_of_memory_ends_the_doubling() -> None:
+    answer, order = searched(GOAL, Machine(fails={(WORKERS, 8): Outcome.GPU_OOM}))
+    assert (answer.limit, answer.why) == ("memory", "8 workers ended as gpu_oom")
+    assert max(one.workers for one in order if one.phase == FINAL) == 4
+
+
+def test_a_failure_of_the_first_point_is_the_answer() -> None:
+    answer, order = searched(GOAL, Machine(fails={(WORKERS, 1): Outcome.ENVIRONMENT}))
+    assert (len(order), answer.finalists) == (1, ())
+    assert answer.why == "one worker at padded_chars 4,000 ended as environment"
+
+
+def test_the_budget_ends_the_search_and_shortens_the_finals() -> None:
+    slow = Machine(start_s=60.0)
+    goal = replace(GOAL, budget_s=600)
+    answer, order = searched(goal, slow)
+    assert answer.limit == "time"
+    assert answer.finalists
+    assert sum(one.phase == FINAL for one in order) < 9
+    assert order[-1].params[EVERY] > 1  # type: ignore[operator]
+
+
+def test_settings_over_the_constraint_on_a_batch_are_not_finalists() -> None:
+    told = searched(GOAL, Machine())[0]
+    assert told.finalists
+    never = replace(GOAL, batch_p95_s=1e-9)
+    answer, _ = searched(never, Machine())
+    assert (answer.finalists, answer.why) == ((), "no setting keeps the constraints")
+
+
+def test_a_setting_that_takes_too_much_energy_is_no_finalist() -> None:
+    limit = 1_000 * 500 / Machine().speed(GOAL.setting(16_000, 16, mps=ON)) + 0.01
+    answer, _ = searched(replace(GOAL, joules_per_1000=limit), Machine())
+    assert [params[PADDED_CHARS] for params in answer.finalists] == [16_000]
+
+
+def test_without_a_gpu_nothing_is_said_of_mps() -> None:
+    goal = replace(GOAL, mps=False, loop={**LOOP, "threads": 2}, workers=2)
+    _, order = searched(goal, Machine())
+    assert all(MPS not in one.params for one in order if one.phase != FINAL)

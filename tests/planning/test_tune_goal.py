@@ -1,0 +1,88 @@
+"""What a search for the fastest setting begins with."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import Knob
+from jobkit.fit.lengths import Lengths
+from jobkit.planning.tune_goal import tuned
+from jobkit.spec.sweep_spec import SweepSpec
+
+BUDGET = (Knob(name="batch_size", grows_load=True), Knob(name="padded_chars", grows_load=True))
+PLAIN = (Knob(name="batch_size", grows_load=True),)
+
+
+def spec(**keys: Any) -> SweepSpec:
+    resources = {"gpus": 1, "cpus": 1, "memory": "8GiB"} | keys.pop("resources", {})
+    given = {"name": "t", "scheduler": "slurm", "device": "cuda", "resources": resources}
+    return SweepSpec.model_validate(given | keys)
+
+
+def text(paragraphs: int) -> Lengths:
+    """Return the lengths of a text of long and short sentences in turn."""
+    return Lengths(paragraphs=tuple((20 + 300 * (n % 3 == 0), 40) for n in range(paragraphs)))
+
+
+def test_the_text_decides_order_sizes_and_parts() -> None:
+    changed, goal = tuned(spec(), BUDGET, text(100_000))
+    assert (goal.order, goal.size_knob, goal.workers) == ("sorted", "padded_chars", 16)
+    assert goal.padding["sorted"] > 2 * goal.padding["text"]
+    assert len(goal.sizes) == 4
+    assert list(goal.sizes) == sorted(goal.sizes)
+    assert all(load <= size for size, load in zip(goal.sizes, goal.loads, strict=True))
+    assert (goal.search_every, goal.memory_every) == (7, 166)
+    assert (changed.work_unit, changed.repeats, changed.sweep.product["workers"]) == (100, 1, [1])
+    assert goal.loop == {"order": "text", "batch_size": 300, "workers": 1, "mps": "off"}
+
+
+def test_a_short_text_is_read_whole_in_smaller_calls() -> None:
+    changed, goal = tuned(spec(), BUDGET, text(881))
+    assert (goal.search_every, goal.memory_every, changed.work_unit) == (1, 1, 10)
+
+
+def test_a_workload_without_budgets_or_lengths_gets_batch_sizes() -> None:
+    _, goal = tuned(spec(device="cpu", resources={"gpus": 0}), PLAIN, Lengths.unknown(2_000))
+    assert (goal.size_knob, goal.sizes, goal.order, goal.padding) == ("batch_size", (1, 3, 7, 15), "load", {})
+    assert goal.loop["threads"] == 16
+    assert (goal.mps, goal.memory_bytes) == (False, 8 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("keys", "workers", "why"),
+    [
+        ({}, 16, "tune.workers: 16 (the default)"),
+        ({"tune": {"workers": 12}}, 12, "tune.workers: 12"),
+        ({"constraints": {"cpus": 8}}, 8, "constraints.cpus: 8"),
+        ({"constraints": {"cpus": 8}, "resources": {"cpus": 3}}, 2, "constraints.cpus: 8"),
+    ],
+)
+def test_the_most_workers_and_what_limits_them(keys: dict[str, Any], workers: int, why: str) -> None:
+    _, goal = tuned(spec(**keys), BUDGET, text(1_000))
+    assert (goal.workers, goal.limited_by) == (workers, why)
+
+
+def test_here_there_are_no_more_workers_than_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    _, goal = tuned(spec(scheduler="local", tune={"workers": 8}), BUDGET, text(1_000))
+    assert (goal.workers, goal.limited_by) == (3, "the 3 CPUs of this machine")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"every": 2}, "every: 2: jobkit tune chooses the part of the text itself"),
+        ({"device": "cpu", "constraints": {"gpu_memory": "8GiB"}}, "means nothing with device: cpu"),
+        (
+            {"resources": {"cpus": 4}, "constraints": {"cpus": 2}},
+            "worker, and constraints.cpus: 2 leaves none",
+        ),
+    ],
+)
+def test_what_a_search_cannot_keep_is_refused(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobkitError, match=message):
+        tuned(spec(**keys), BUDGET, text(1_000))
