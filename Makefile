@@ -43,16 +43,18 @@ lint: setup           ## style, types, import layers
 # Modules that compute and do no I/O but read a given file: tests take every branch of them. A new
 # module of the kind belongs here; where one is renamed, make stops and names it.
 PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
-	core/filesystems core/job_files core/json_codec core/records core/units fit/batch_line fit/energy fit/gpus \
-	fit/ledger fit/lengths fit/loads fit/memory_line fit/observations fit/largest_batch fit/speed fit/stats \
+	core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
+	fit/energy fit/gpus fit/ledger fit/lengths fit/loads fit/memory_line fit/observations fit/overlaps \
+	fit/largest_batch fit/speed fit/stats \
 	outcome/accounting outcome/log_outcome outcome/logs outcome/remedies outcome/timing outcome/trials \
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
 	planning/sample planning/standin/labels report/columns report/energy report/old_logs report/recommend/energy \
 	report/recommend/output report/recommend/precision \
 	report/recommend/recommend report/recommend/request report/recommend/types report/rows \
-	report/sentences run/measure/memory run/measure/torch_trace schedulers/lint setup/check_node setup/check_site \
+	report/sentences report/sizes run/measure/memory run/measure/torch_trace schedulers/lint setup/check_node \
+	setup/check_site \
 	setup/facts setup/findings setup/init_choice setup/init_files spec/axes spec/checks spec/fields \
-	spec/policy spec/schema spec/site spec/sweep_spec spec/yaml_files status/advice status/progress \
+	spec/policy spec/repeats spec/schema spec/site spec/sweep_spec spec/yaml_files status/advice status/progress \
 	status/retry status/table)
 
 # Folders of which every test starts processes.

@@ -87,8 +87,9 @@ class Exit:
     message
         One line, for a person.
     because
-        Why a point was left out: of ``pruned`` the id of the point that ran out of memory, of
-        ``stopped`` the outcome of the points that failed. Empty in files of earlier versions.
+        Why a point was skipped: of ``pruned`` the id of the point that ran out of memory, or of a
+        repeat of the same setting, of ``stopped`` the outcome of the points that failed. Empty in files
+        of earlier versions.
     scratch
         The scratch folder, if it was kept because results could not be copied home.
     """

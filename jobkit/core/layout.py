@@ -30,6 +30,7 @@ RUN_LOCK = ".lock"
 SEARCH_LOCK = ".find.lock"
 DRIVER_LOCK = ".driver.lock"
 FLAGS_FOLDER = "flags"
+BASELINES_FOLDER = "gpus"
 LOGS_FOLDER = "logs"
 PID_FILE = "logs/running.pid"
 
@@ -53,6 +54,14 @@ def point_folder(run: Path | str, point_id: str) -> str:
 def try_folder(run: Path | str, point_id: str, number: int) -> str:
     """Return the folder of a try."""
     return f"{run}/{RESULTS_FOLDER}/{point_id}/{TRY_PREFIX}{number}"
+
+
+_REPEAT = re.compile(r"r[0-9]+$")
+
+
+def repeat_id(point_id: str, repeat: int) -> str:
+    """Return the id of another repeat of a point's setting."""
+    return _REPEAT.sub(f"r{repeat}", point_id)
 
 
 def is_run_folder(path: Path) -> bool:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+BASELINE_SLACK_BYTES = 16 * 2**20
+"""Less than this above the baseline of a GPU is no memory of an earlier try: a CUDA context is larger."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
@@ -29,6 +32,8 @@ class Memory:
     process_peak_bytes, device_peak_bytes, device_idle_bytes
         Sampled from NVML; ``device_idle_bytes`` before a worker opened the GPU. The sum over all workers,
         and over all GPUs of the point.
+    device_baseline_bytes
+        The least ``device_idle_bytes`` that a try of the run has seen on these GPUs so far.
     rss_peak_bytes
         Largest sampled sum of the resident memory of the worker and its children, or of the supervisor,
         its workers and theirs.
@@ -51,12 +56,21 @@ class Memory:
     process_peak_bytes: int | None = None
     device_peak_bytes: int | None = None
     device_idle_bytes: int | None = None
+    device_baseline_bytes: int | None = None
     rss_peak_bytes: int | None = None
     maxrss_bytes: int | None = None
     rss_before_bytes: int | None = None
     rss_model_bytes: int | None = None
     cgroup_peak_bytes: int | None = None
     disagreement: str = ""
+
+    @property
+    def left_bytes(self) -> int | None:
+        """What was in use above the baseline when the try began; ``None`` if it is little or unknown."""
+        if self.device_idle_bytes is None or self.device_baseline_bytes is None:
+            return None
+        left = self.device_idle_bytes - self.device_baseline_bytes
+        return left if left > BASELINE_SLACK_BYTES else None
 
     @property
     def ram_peak_bytes(self) -> int | None:

@@ -297,6 +297,9 @@ class Record:
     import_s
         Seconds from the start or the fork of the process until the framework was imported, and the seconds
         that the try waited for another process to import it; of several workers the longest.
+    memory_wait_s
+        Seconds that the try waited for the memory of its GPUs to be back at the baseline, before it
+        opened them; ``None`` without a GPU, or if NVML does not report which GPUs it has.
     load_s, warm_up_s
         Seconds to load the model and to warm up; of several workers the longest.
     needs
@@ -336,6 +339,7 @@ class Record:
     summary: Summary | None = None
     forked: bool = False
     import_s: float | None = None
+    memory_wait_s: float | None = None
     load_s: float | None = None
     warm_up_s: float | None = None
     needs: tuple[Need, ...] = ()

@@ -1,29 +1,25 @@
 """How fast each setting was, which one to take, and how long a corpus takes with it. Pure.
 
-A difference within the scatter of the repeats is no difference, so scatter goes with every figure:
-two settings are compared by Welch's test, and a time has a prediction interval, for it is about
-one run to come and not about the mean of many.
+A difference within the scatter of the repeats is no difference, so every figure has an interval: two
+settings are compared by the interval of the ratio of their means, and a time has a prediction interval,
+because it is about one run to come and not about the mean of many.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from statistics import fmean, stdev
+from statistics import fmean
 
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers, sort_key
 from jobkit.core.records import Outcome, Record
-from jobkit.core.units import format_count, format_setting
+from jobkit.core.student import TWO_SIDED, deviation, half_width, quantile
+from jobkit.core.units import format_setting
 from jobkit.fit.loads import TextLoads
-from jobkit.fit.stats import quantile
 
 SPEED_TOLERANCE = 0.05
 """The smallest setting within this share of the fastest is the one to take."""
-TWO_SIDED = 0.975
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,81 +138,6 @@ class Corpus:
     loads: TextLoads | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where and when a point ran: ``place`` is its GPU, or on a CPU its host; times are ISO 8601."""
-
-    place: str
-    started_at: object
-    ended_at: object
-
-    @property
-    def seconds(self) -> tuple[float, float] | None:
-        """From when to when; ``None`` if that is not known."""
-        try:
-            began, ended = (
-                datetime.fromisoformat(str(at)).timestamp() for at in (self.started_at, self.ended_at)
-            )
-        except (ValueError, OverflowError):
-            return None
-        return (began, ended) if began < ended else None
-
-
-def span(uuid: str | None, host: object, started_at: object, ended_at: object) -> Span:
-    """Return where and when a point ran that has a GPU, or on a CPU none."""
-    return Span(f"GPU {uuid}" if uuid else f"host {host}", started_at, ended_at)
-
-
-def span_of(record: Record) -> Span:
-    """Return where and when the point of a record ran."""
-    uuid = record.gpu.uuid if record.gpu else None
-    return span(uuid, record.host, record.started_at, record.ended_at)
-
-
-def overlaps(spans: Sequence[Span]) -> list[int | None]:
-    """Return for each point how many others ran at the same time at the same place.
-
-    Points of one place that follow each other, as those that are packed in one job, do not overlap.
-    ``None`` if the times of a point are not known.
-    """
-    times = [span.seconds for span in spans]
-    began: dict[str, list[float]] = defaultdict(list)
-    ended: dict[str, list[float]] = defaultdict(list)
-    for span, known in zip(spans, times, strict=True):
-        if known:
-            began[span.place].append(known[0])
-            ended[span.place].append(known[1])
-    for moments in (*began.values(), *ended.values()):
-        moments.sort()
-    return [
-        bisect_left(began[span.place], known[1]) - bisect_right(ended[span.place], known[0]) - 1
-        if known
-        else None
-        for span, known in zip(spans, times, strict=True)
-    ]
-
-
-def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
-    """Return a warning if points slowed each other down, without a full stop; empty if none did.
-
-    Parameters
-    ----------
-    spans
-        Of the points.
-    others
-        How many others ran at the same time, as `overlaps` counts them.
-    """
-    places = [span.place for span, number in zip(spans, others, strict=True) if number]
-    if not places:
-        return ""
-    there = sorted(set(places))
-    where = there[0] if len(there) == 1 else f"one of {len(there)} hosts or GPUs"
-    return (
-        f"{len(places)} of {format_count(len(spans), 'point')} ran at the same time as another point on "
-        f"{where}: their speeds may not be comparable; `exclusive: true` in the spec keeps points apart"
-    )
-
-
 def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
     """Return the speed of every setting that succeeded, the smallest first.
 
@@ -249,7 +170,7 @@ def _speed(params: Mapping[str, Value], records: Sequence[Record], import_s: flo
         params=params,
         load=max((summary.load_max for summary in summaries if summary.load_max), default=None),
         items_per_s=fmean(rates),
-        items_per_s_sd=stdev(rates) if len(rates) > 1 else None,
+        items_per_s_sd=deviation(rates),
         seconds_per_item=tuple(summary.work_s / summary.items for summary in summaries),
         seconds_per_character=tuple(
             summary.work_s / summary.characters for summary in summaries if summary.characters
@@ -287,15 +208,16 @@ def ratio_of(first: Sequence[float], other: Sequence[float]) -> Ratio:
     first, other
         Positive values of independent repeats, at least one each.
     """
-    mean = fmean(first) / fmean(other)
-    if min(len(first), len(other)) == 1:
+    means, spreads = [*map(fmean, (first, other))], [*map(deviation, (first, other))]
+    mean, degrees = means[0] / means[1], [len(first) - 1, len(other) - 1]
+    if not all(degrees):
         return Ratio(mean, None, None)
-    variances = [(stdev(values) / fmean(values)) ** 2 / len(values) for values in (first, other)]
+    shares = [(sd or 0.0) / value for sd, value in zip(spreads, means, strict=True)]
+    variances = [share**2 / (free + 1) for share, free in zip(shares, degrees, strict=True)]
     if not (total := sum(variances)):
         return Ratio(mean, mean, mean)
-    parts = zip(variances, (first, other), strict=True)
-    degrees = total**2 / math.fsum(variance**2 / (len(values) - 1) for variance, values in parts)
-    factor = math.exp(quantile(TWO_SIDED, max(1, math.floor(degrees))) * math.sqrt(total))
+    free = total**2 / sum(variance**2 / each for variance, each in zip(variances, degrees, strict=True))
+    factor = math.exp(quantile(TWO_SIDED, max(1, math.floor(free))) * math.sqrt(total))
     return Ratio(mean, mean / factor, mean * factor)
 
 
@@ -323,9 +245,8 @@ def duration(speed: Speed, *, items: int, characters: int | None = None) -> Dura
     each = speed.seconds_per_character if by_character else speed.seconds_per_item
     amount = characters if by_character and characters is not None else items
     whole = [start + amount * rate for start, rate in zip(speed.starts_s, each, strict=True)]
-    expected, half = fmean(whole), None
-    if len(whole) > 1:
-        half = stdev(whole) * quantile(TWO_SIDED, len(whole) - 1) * math.sqrt(1 + 1 / len(whole))
+    expected, half = fmean(whole), half_width(deviation(whole), len(whole))
+    half = None if half is None else half * math.sqrt(len(whole) + 1)  # about one run, not about the mean
     return Duration(
         expected_s=expected,
         low_s=None if half is None else max(min(speed.starts_s), expected - half),

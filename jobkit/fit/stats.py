@@ -1,4 +1,4 @@
-"""A straight line, Student's t quantile, and least squares with a prediction bound."""
+"""A straight line, and least squares with a prediction bound."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from statistics import linear_regression
+
+from jobkit.core.student import quantile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,36 +31,6 @@ class Line:
     def largest(self, capacity_bytes: float) -> float:
         """Return the largest size whose bytes on the line stay within the capacity, at least 0."""
         return max(0.0, (capacity_bytes - self.intercept_bytes) / self.slope_bytes)
-
-
-def distribution(t: float, degrees: int) -> float:
-    """Return the probability of a value up to ``t`` with this number of degrees of freedom, from 1."""
-    angle = math.atan(t / math.sqrt(degrees))
-    cosine_squared = math.cos(angle) ** 2
-    if degrees % 2:
-        term, total = math.cos(angle), 0.0
-        for k in range(3, degrees + 1, 2):
-            total += term
-            term *= cosine_squared * (k - 1) / k
-        central = 2 / math.pi * (angle + math.sin(angle) * total)
-    else:
-        term, total = 1.0, 0.0
-        for k in range(2, degrees + 1, 2):
-            total += term
-            term *= cosine_squared * (k - 1) / k
-        central = math.sin(angle) * total
-    return 0.5 + central / 2
-
-
-@cache
-def quantile(probability: float, degrees: int) -> float:
-    """Return the value that is exceeded with ``1 - probability``, for a probability of at least one half."""
-    low, high = 0.0, 1.0
-    while distribution(high, degrees) < probability:
-        low, high = high, 2 * high
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if distribution(middle, degrees) < probability else (low, middle)
-    return high
 
 
 LINE, CURVE = 2, 3

@@ -21,6 +21,7 @@ from jobkit.run.staged_model import RESOURCES_FILE
 from jobkit.schedulers.lint import refuse_script
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.directives import directives
+from jobkit.spec.repeats import Repeats
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
 
@@ -234,8 +235,11 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
 
 def _gate(spec: SweepSpec) -> list[str]:
     """Return the arguments of `jobkit.run.gate`, which decides whether a task is still worth running."""
-    prune = ["--prune"] if spec.policy.gpu_oom == "prune" else []
-    return [*prune, "--stop-after", str(spec.policy.bug.stop_after)]
+    words = ["--prune"] if spec.policy.gpu_oom == "prune" else []
+    words += ["--stop-after", str(spec.policy.bug.stop_after)]
+    if isinstance(repeats := spec.repeats, Repeats):
+        words += ["--share", f"{repeats.share:g}", "--repeats", str(repeats.least), str(repeats.most)]
+    return words
 
 
 def activation(spec: SweepSpec, site: Site) -> list[str]:

@@ -35,6 +35,7 @@ from jobkit.schedulers.types import Request
 from jobkit.spec.axes import settings
 from jobkit.spec.directives import directives
 from jobkit.spec.fields import Auto
+from jobkit.spec.repeats import most
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 
@@ -100,7 +101,7 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     if not rows:
         raise JobkitError(f"spec {spec.name}: exclude leaves no point to run", hint="see `sweep` in the spec")
     ordered = sorted((_point(spec, inputs, row) for row in _filled(rows, _defaults(spec))), key=_need)
-    pairs = [(point, repeat) for repeat in range(1, spec.repeats + 1) for point in ordered]
+    pairs = [(point, repeat) for repeat in range(1, most(spec.repeats) + 1) for point in ordered]
     return tuple(
         replace(point, index=index, repeat=repeat, point_id=point_id(point.params, repeat))
         for index, (point, repeat) in enumerate(pairs, 1)

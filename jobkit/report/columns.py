@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import Column
 from jobkit.core.units import GIB
+from jobkit.fit.speed import Ratio
 from jobkit.report import energy
-from jobkit.report.tables import Size
+from jobkit.report.sizes import INTERVALS, Size
 
 LEGENDS = {
-    "size": "n: points that succeeded; figures are means over them ± standard deviation",
+    "size": "n: points that succeeded; figures are means over them",
+    "interval": "±: half of the 95 % interval of the mean (Student's t)",
+    "single": "of one repeat there is no interval: it cannot show a difference",
     "part": "(n=1): the mean is over that many points, because the others lack this figure",
     "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
+    "times": "95 % interval: of the speed-up; one that contains 1 shows no difference",
     "batch": "batch mean s: seconds of one call",
     "p95": "batch p95 s: 95 in 100 calls take no longer",
     "gpu": "GPU: total is the peak of the whole run; model is CUDA context and weights",
@@ -27,8 +31,10 @@ LEGENDS = {
     "load": "load: characters of the largest batch once padded; memory follows it",
     "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
-"""A line for each family of columns, shown with its columns; ``part`` if a cell has `PART`."""
-PART = " (n="
+"""A line for each family of columns, shown with its columns or `MARKS`; ``single`` for one point."""
+PART, INTERVAL = " (n=", " ± "
+MARKS = {"part": PART, "interval": INTERVAL}
+"""What the cells contain that a line of `LEGENDS` explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +55,6 @@ class Measure:
         Divides the value into the unit.
     places
         The least decimal places.
-    spread
-        Whether the standard deviation is shown.
     count
         Whether it is a count: no decimal places, unless a mean has some.
     """
@@ -61,14 +65,13 @@ class Measure:
     rank: int
     scale: float = 1.0
     places: int = 0
-    spread: bool = False
     count: bool = False
 
 
 MEASURES = (
-    Measure("items_per_s", "speed\nparagr./s", "speed", 0, spread=True),
+    Measure("items_per_s", "speed\nparagr./s", "speed", 0),
     Measure("speedup", "speed-up\nx", "speed", 1, places=2),
-    Measure("work_s", "total\ns", "speed", 1, spread=True),
+    Measure("work_s", "total\ns", "speed", 2),
     Measure("entities", "entities\nfound", "agreement", 3, count=True),
     Measure("differ", "entities\ndiffer", "agreement", 0, count=True),
     Measure("f1", "F1 with\nfp32", "agreement", 1, places=4),
@@ -88,6 +91,7 @@ MEASURES = (
     Measure("net_energy_per_1000_j", "net\nJ/1,000", "net", 2),
 )
 
+SPEEDUP = "speedup"
 CONTEXT, WEIGHTS, MODEL = "context_bytes", "weights_bytes", "model_bytes"
 
 
@@ -112,7 +116,8 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str]) -> list[SizeColumn
         columns.append(plain("outcomes", "outcome\n", (size.outcomes for size in sizes)))
     columns.append(plain("inert", "no effect\nof", (size.inert for size in sizes), 2))
     hidden = energy.hidden([size.mean for size in sizes])
-    columns += [_column(measure, sizes) for measure in MEASURES if measure.name not in hidden]
+    shown = [measure for measure in MEASURES if measure.name not in hidden]
+    columns += [column for measure in shown for column in _columns(measure, sizes)]
     fronts = ("*" if size.front else "" for size in sizes)
     columns.append(SizeColumn(name="front", head="front\n", cells=tuple(fronts), rank=2, family="front"))
     return [column for column in columns if any(column.cells)]
@@ -124,9 +129,18 @@ def without_repetition(columns: Sequence[SizeColumn]) -> list[SizeColumn]:
     return [column for column in columns if column.name != MODEL or not {CONTEXT, WEIGHTS} <= names]
 
 
+def _columns(measure: Measure, sizes: Sequence[Size]) -> list[SizeColumn]:
+    """Return the column of a measure, and of the speed-up its interval."""
+    column = _column(measure, sizes)
+    if measure.name != SPEEDUP:
+        return [column]
+    ends = tuple(_ends(size.times) for size in sizes)
+    return [column, SizeColumn(name="interval", head="95 %\ninterval", cells=ends, rank=1, family="times")]
+
+
 def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
     name, scale = measure.name, measure.scale
-    means = [size.speedup if name == "speedup" else size.mean[name] for size in sizes]
+    means = [size.speedup if name == SPEEDUP else size.mean[name] for size in sizes]
     known = [abs(mean / scale) for mean in means if mean]
     # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
     decisive = 10 * max(known, default=100.0) if scale == GIB else min(known, default=1000.0)
@@ -143,10 +157,16 @@ def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
 
 
 def _spread(measure: Measure, size: Size, places: int) -> str:
-    """Return the standard deviation, and over how many points a mean is if fewer than the size's ``n``."""
-    deviation, number = size.sd.get(measure.name), size.counts.get(measure.name, size.n)
-    spread = f" ± {deviation / measure.scale:,.{places}f}" if measure.spread and deviation is not None else ""
+    """Return half the interval, and over how many points a mean is if fewer than the size's ``n``."""
+    half = size.half_width(measure.name) if measure.name in INTERVALS else None
+    number = size.counts.get(measure.name, size.n)
+    spread = "" if half is None else f"{INTERVAL}{half / measure.scale:,.{places}f}"
     return spread if number == size.n else f"{spread}{PART}{number:,})"
+
+
+def _ends(times: Ratio | None) -> str:
+    """Return the ends of the interval of a speed-up."""
+    return "" if times is None or times.low is None else f"{times.low:,.2f}-{times.high:,.2f}"
 
 
 def _plain(value: object) -> str:

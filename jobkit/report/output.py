@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from jobkit.core.terminal import as_json, fit_columns, for_csv, for_markdown, table, wrap_lines
-from jobkit.report.columns import LEGENDS, PART, SizeColumn, size_columns, without_repetition
+from jobkit.report.columns import LEGENDS, MARKS, SizeColumn, size_columns, without_repetition
 from jobkit.report.estimates import GroupEstimate, estimates
 from jobkit.report.sentences import (
     base_of,
@@ -127,10 +127,13 @@ def _sections(collected: Collected, per_group: Sequence[GroupEstimate], *, asked
 
 def _legends(columns: Sequence[SizeColumn], base: str) -> list[str]:
     families = {column.family for column in columns}
-    if not any(column.name == "n" for column in columns):
+    cells = [cell for column in columns for cell in column.cells]
+    numbers = next((column.cells for column in columns if column.name == "n"), None)
+    if numbers is None:
         families.discard("size")
-    if any(PART in cell for column in columns for cell in column.cells):
-        families.add("part")
+    if "speed" in families and (numbers is None or "1" in numbers):
+        families.add("single")
+    families |= {name for name, mark in MARKS.items() if any(mark in cell for cell in cells)}
     return [text.format(base=base) for name, text in LEGENDS.items() if name in families]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from math import fsum
 
 from jobkit.core.knobs import BATCH_SIZE, CUDA, MPS, ON, Value, numbers
+from jobkit.core.layout import repeat_id
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
@@ -146,6 +147,13 @@ class Row:
         """What it ran with of MPS, if that is not what its number of workers and the spec mean."""
         as_planned = self.result and (self.mps == ON or self.workers == 1)
         return self.result.point.mps if self.result and as_planned else self.mps
+
+    @property
+    def unneeded(self) -> bool:
+        """Whether it was skipped because other repeats of its setting were enough (`repeats: auto`)."""
+        exit_ = self.result.chosen.exit if self.result and self.result.chosen else None
+        because = exit_.because if exit_ and self.outcome is Outcome.PRUNED else ""
+        return repeat_id(because, self.repeat) == self.point
 
     @property
     def has_figures(self) -> bool:

@@ -16,7 +16,8 @@ from jobkit.outcome.remedies import remedy
 from jobkit.outcome.trials import answers
 from jobkit.report.estimates import GroupEstimate
 from jobkit.report.rows import LOG, Row
-from jobkit.report.tables import Collected, Size
+from jobkit.report.sizes import Size
+from jobkit.report.tables import Collected
 
 MOST_POINTS = 20
 MOST_ON_FRONT = 8
@@ -78,8 +79,10 @@ def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     (_, first), (speedup, best) = well[0], max(well, key=itemgetter(0))
     if best is first:
         return (f"Fastest: {format_setting(best.params)}, the smallest that succeeded.",)
-    than = f"{speedup:.2f} times as fast as {format_setting(first.params)}"
-    line = f"Fastest: {format_setting(best.params)}, {than}: {100 * (1 - 1 / speedup):.0f} % less time."
+    than = f"{speedup:.2f} times as fast as {format_setting(first.params)}{_sure(best)}"
+    real = best.times is None or best.times.differs is not False
+    result = f"{100 * (1 - 1 / speedup):.0f} % less time" if real else "no difference is shown"
+    line = f"Fastest: {format_setting(best.params)}, {than}: {result}."
     return (f"{line} Its entities differ from those of fp32." if best.mean["differ"] else line,)
 
 
@@ -92,6 +95,14 @@ def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:
         return (f"Time and energy: no other setting beats {best[0]} in either.",)
     names = format_list([f"({name})" for name in best], MOST_ON_FRONT)
     return (f"Time and energy: no other setting beats one of these in both: {names}.",)
+
+
+def _sure(size: Size) -> str:
+    """Return the interval of a speed-up in brackets; nothing without one."""
+    times = size.times
+    if times is None or times.low is None:
+        return ""
+    return f" ({times.low:.2f} to {times.high:.2f} with 95 % confidence)"
 
 
 def base_of(sizes: Sequence[Size]) -> str:
@@ -165,12 +176,15 @@ def count_lines(collected: Collected) -> str:
 
 def missing_lines(collected: Collected) -> tuple[str, ...]:
     """Return a line for each point that is not in a table: what is known, and what to type."""
-    # Failed points first: those to come need only time. A note names the trials that were conclusive.
+    # Failed points first: those to come need only time. Notes name the trials that were conclusive, and
+    # count the repeats that were not needed.
     points = sorted(
         (
             row
             for row in collected.rows
-            if row.size is None and not (row.trial and row.outcome and answers(row.outcome, trial=True))
+            if row.size is None
+            and not row.unneeded
+            and not (row.trial and row.outcome and answers(row.outcome, trial=True))
         ),
         key=lambda row: row.outcome is None,
     )

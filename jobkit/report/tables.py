@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import gc
-import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from itertools import chain, groupby
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS, WORKERS, Value, sort_key
-from jobkit.core.records import Outcome
-from jobkit.core.units import format_count
+from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS
+from jobkit.core.units import format_count, format_memory
 from jobkit.fit.lengths import Lengths, read_lengths
-from jobkit.fit.speed import Span, overlap_words, overlaps, span
+from jobkit.fit.overlaps import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import Trial, answers
 from jobkit.report import energy
 from jobkit.report.rows import AGREEMENT, FIXED, LOG, MEASURES, SETTING, Row, add_energy
+from jobkit.report.sizes import INTERVALS, OF_A_SIZE, Size, sizes
 from jobkit.report.sources import read_sources
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
@@ -39,49 +36,6 @@ LOG_REMARK = (
 )
 _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
 """The columns of a frame that hold no numbers; also ``outcomes``."""
-_OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """The repeats of one setting of the knobs within a group.
-
-    Attributes
-    ----------
-    first
-        Its first point.
-    outcomes
-        In words.
-    n
-        How many points succeeded.
-    mean, sd, counts
-        By measure, over the points that succeeded and have it: the mean, the standard deviation
-        (``None`` for fewer than two) and how many there are.
-    speedup
-        Over the smallest size of the group that succeeded.
-    front
-        Whether no other size of the group beats it in both time and energy; ``None`` if not known.
-    items_total, effective, inert, gpu_instrument
-        Of the first point that has it.
-    """
-
-    first: Row
-    outcomes: str
-    n: int
-    mean: Mapping[str, float | None]
-    sd: Mapping[str, float | None]
-    counts: Mapping[str, int]
-    speedup: float | None
-    front: bool | None = None
-    items_total: int | None
-    effective: str | None
-    inert: str | None
-    gpu_instrument: str | None
-
-    @property
-    def params(self) -> Mapping[str, Value]:
-        """The values of the knobs."""
-        return self.first.params
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,19 +122,23 @@ class Collected:
             yield {name: getattr(row, name) for name in fixed} | params | places
 
     def size_records(self) -> Iterator[dict[str, object]]:
-        """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means."""
+        """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means, and the ends of intervals all."""
         measures = self._measures
         for size in self.by_size:
+            times = (size.times.low, size.times.high) if size.times else (None, None)
+            ends = {name: size.ends(name) for name in INTERVALS} | {"speedup": times}
             yield {
                 "size": size.first.size,
                 "group": size.first.group,
                 **{knob: size.params.get(knob) for knob in self.knobs},
-                **{name: getattr(size, name) for name in (*_OF_A_SIZE, "outcomes", "n")},
+                **{name: getattr(size, name) for name in (*OF_A_SIZE, "outcomes", "n")},
                 **{name: size.mean[name] for name in measures},
                 **{f"{name}_sd": size.sd[name] for name in measures},
                 **{f"{name}_n": size.counts[name] for name in measures},
                 "speedup": size.speedup,
                 "front": size.front,
+                **{f"{name}_low": low for name, (low, _) in ends.items()},
+                **{f"{name}_high": high for name, (_, high) in ends.items()},
             }
 
     def group_records(self) -> Iterator[dict[str, object]]:
@@ -197,8 +155,9 @@ class Collected:
         """The sizes as a frame."""
         measures = self._measures
         spreads = [f"{name}_{what}" for what in ("sd", "n") for name in measures]
-        columns = ["size", "group", *self.knobs, *_OF_A_SIZE, "outcomes", "n", *measures, *spreads]
+        columns = ["size", "group", *self.knobs, *OF_A_SIZE, "outcomes", "n", *measures, *spreads]
         columns += ["speedup", "front"]
+        columns += [f"{name}_{end}" for end in ("low", "high") for name in (*INTERVALS, "speedup")]
         return _frame(self.size_records(), columns)
 
     @cached_property
@@ -248,7 +207,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         rows = sources.rows
         knobs = _name_knobs(rows)
         by_group = _number(rows)
-        by_size = _sizes(rows, knobs)
+        by_size = sizes(rows, knobs)
     return Collected(
         rows=rows,
         by_size=by_size,
@@ -333,70 +292,6 @@ def _span(row: Row) -> Span:
     return span(row.gpu_uuid, row.host, row.started_at, row.ended_at)
 
 
-def _sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
-    """Return the sizes of all groups in order, and give the rows their speed-up."""
-    repeats: dict[int, list[Row]] = {}
-    for row in rows:
-        if row.size is not None:
-            repeats.setdefault(row.size, []).append(row)
-    base: dict[int | None, float] = {}
-
-    def order(same: Sequence[Row]) -> tuple[object, ...]:
-        first = same[0]  # fewer workers are smaller, whatever else differs
-        workers = first.numbers.get(WORKERS, 1)
-        return first.group or 0, workers, *(sort_key(first.params.get(knob)) for knob in knobs)
-
-    sizes = [_size(same, base) for same in sorted(repeats.values(), key=order)]
-    groups = [list(same) for _, same in groupby(sizes, key=lambda size: size.first.group)]
-    fronts = (energy.front([size.mean for size in same]) for same in groups)
-    return list(map(_on_front, sizes, chain.from_iterable(fronts)))
-
-
-def _on_front(size: Size, front: bool | None) -> Size:  # noqa: FBT001 - of map
-    return size if front is None else replace(size, front=front)
-
-
-def _size(same: Sequence[Row], base: dict[int | None, float]) -> Size:
-    """Return a size; ``base`` holds the speed of the smallest size by group."""
-    well = [row for row in same if row.outcome is Outcome.OK]
-    figures = {
-        name: [value for row in well if (value := getattr(row, name)) is not None] for name in MEASURES
-    }
-    mean = {name: fmean(values) if values else None for name, values in figures.items()}
-    speed = mean["items_per_s"]
-    slowest = base.setdefault(same[0].group, speed) if speed else None
-    for row in well:
-        row.speedup = row.items_per_s / slowest if row.items_per_s and slowest else None
-    first = {
-        name: next((v for row in same if (v := getattr(row, name)) is not None), None) for name in _OF_A_SIZE
-    }
-    return Size(
-        first=same[0],
-        outcomes=_in_words(row.outcome for row in same),
-        n=len(well),
-        mean=mean,
-        sd={name: _deviation(values) for name, values in figures.items()},
-        counts={name: len(values) for name, values in figures.items()},
-        speedup=speed / slowest if speed and slowest else None,
-        **first,
-    )
-
-
-def _deviation(values: Sequence[float]) -> float | None:
-    """Return the standard deviation: by hand, for `statistics.stdev` computes with fractions."""
-    if len(values) < 2:  # noqa: PLR2004 - one value has none
-        return None
-    mean = fmean(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-
-
-def _in_words(outcomes: Iterable[Outcome | None]) -> str:
-    counts = Counter(map(str, outcomes))
-    if len(counts) == 1:
-        return next(iter(counts))
-    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-
-
 def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     """Yield what a reader must know of the rows, each thing once; trials are no part of the tables."""
     rows = [row for row in rows if not row.trial]
@@ -411,6 +306,18 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     disagreements = Counter(row.disagreement for row in rows if row.disagreement)
     for sentence, number in sorted(disagreements.items()):
         yield f"instruments disagree ({format_count(number, 'point')}): {sentence}"
+    if unneeded := sum(row.unneeded for row in rows):
+        repeats = format_count(unneeded, "repeat")
+        yield f"{repeats} skipped: the interval of the setting was short enough (`repeats` in the spec)"
+    yield from _shared_gpus(rows)
+
+
+def _shared_gpus(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield what else was on the GPUs of the points."""
+    left = [size for row in rows if row.record and (size := row.record.memory.left_bytes)]
+    if left:
+        points = f"{format_count(len(left), 'point')} began with up to {format_memory(max(left))}"
+        yield f"{points} more in use on the GPU than the run has seen before: distrust the memory figures"
     if shared := sum(bool(row.foreign) for row in rows):
         points = format_count(shared, "point")
         yield f"{points} ran next to other processes on the GPU: distrust speed and memory"

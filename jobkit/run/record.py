@@ -19,6 +19,7 @@ from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process
 from jobkit.run.failure import BatchHung, Stopped, outcome_of
 from jobkit.run.measure import memory
+from jobkit.run.measure.baseline import Wait
 from jobkit.run.measure.energy import Reading, idle_power
 from jobkit.run.measure.sampler import Peaks, Sampling
 from jobkit.run.workloads.base import Entity, Workload
@@ -212,6 +213,7 @@ class Try:
     characters_total: int = 0
     peaks: Peaks | None = None
     sampler: Sampling | None = None
+    waited: Wait = field(default_factory=Wait)
     idle: Mapping[str, Reading] = field(default_factory=dict)
     device_idle_bytes: int | None = None
     cgroup_peak_bytes: int | None = None
@@ -249,6 +251,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
             [worker.readings for worker in workers],
             state.peaks,
             device_idle_bytes=state.device_idle_bytes,
+            device_baseline_bytes=state.waited.baseline_bytes,
             cgroup_peak_bytes=state.cgroup_peak_bytes,
         ),
         sampler=_sampler(state.peaks),
@@ -261,6 +264,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         ),
         forked=state.forked,
         import_s=_import_s(state),
+        memory_wait_s=state.waited.seconds,
         load_s=_largest(worker.load_s for worker in workers),
         warm_up_s=_largest(worker.warm_up_s for worker in workers),
         needs=next((worker.needs for worker in workers if worker.needs), ()),

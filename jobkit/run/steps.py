@@ -15,12 +15,12 @@ from typing import TextIO
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, PRECISION, SORTED, Value
-from jobkit.core.layout import BATCHES_FILE
+from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
 from jobkit.run import process
 from jobkit.run.failure import TryFailed, describe_error
-from jobkit.run.measure import energy, memory, need, nvml
+from jobkit.run.measure import baseline, energy, memory, need, nvml
 from jobkit.run.measure.device import Device, cuda_untouched, import_torch, open_device, touched_cuda
 from jobkit.run.measure.profile import Recording
 from jobkit.run.measure.sampler import rss_bytes
@@ -50,6 +50,17 @@ def read_inputs(state: Try) -> list[str]:
     state.items_total = len(chosen)
     state.characters_total = sum(map(len, chosen))
     return paragraphs
+
+
+def wait_for_memory(state: Try) -> None:
+    """Wait until the memory of the GPUs of the try is back at the baseline of the run.
+
+    It comes before a process opens a GPU.
+    """
+    point, lengths = state.task.point, state.task.lengths
+    if point.device == "cuda" and lengths:
+        folder = lengths.with_name(BASELINES_FOLDER)
+        state.waited = baseline.wait(folder, nvml.visible_uuids(point.gpus))
 
 
 def read_idle(state: Try) -> None:

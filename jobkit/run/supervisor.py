@@ -74,6 +74,7 @@ def supervise(state: Try, stack: ExitStack) -> None:
     steps.read_idle(state)
     _preload(state)
     paragraphs = steps.read_inputs(state)
+    steps.wait_for_memory(state)
     gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
     daemon = mps.start_if_wanted(state, stack, gpus.values())
     workers = stack.enter_context(pool.started(state, daemon))

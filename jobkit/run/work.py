@@ -179,6 +179,7 @@ def _work_here(state: Try, stack: ExitStack) -> None:
 def _prepare(state: Try, stack: ExitStack, workload: Workload) -> Device:
     """Open the device, start the sampler, load the workload, and return the device."""
     point, [measured] = state.task.point, state.workers
+    steps.wait_for_memory(state)
     # Before this process opens a GPU and is counted on it.
     idle_bytes = {gpu.uuid: gpu.used_bytes for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
     device = steps.device_of(point, measured, workload)

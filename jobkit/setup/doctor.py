@@ -24,6 +24,7 @@ from jobkit.setup.facts import ANSWER_FILE, EXAMINED_FILE, PROGRAMS, Facts, read
 from jobkit.setup.findings import Finding, Status, fine, missing, warning
 from jobkit.spec.axes import settings
 from jobkit.spec.fields import Auto
+from jobkit.spec.repeats import most
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.submit.scheduler_calls import submission_environment
 
@@ -90,7 +91,7 @@ def _points(spec: SweepSpec) -> int:
     axes = spec.sweep
     if any(isinstance(values, Auto) for values in axes.product.values()):
         return 0
-    return len(settings(axes.product, axes.zip, axes.include, axes.exclude)) * spec.repeats
+    return len(settings(axes.product, axes.zip, axes.include, axes.exclude)) * most(spec.repeats)
 
 
 def _queue_key(case: Case) -> str:

@@ -267,7 +267,7 @@ def spec_text(survey: Survey, choice: Choice, plan: Plan) -> str:
         line("  fallback: stand-in", "built if en is not there"),
         "sweep:",
         line("  batch_size: [5, 20, 60, 150]", "paragraphs a call"),
-        line("repeats: 1", "3 for figures with a spread"),
+        line("repeats: 1", "3 or more for intervals; auto: until they are short"),
         line(f"scheduler: {plan.scheduler.NAME}", plan.why),
         line(f"site: {scalar(plan.site)}", str(plan.site_file or "")),
         "resources:",

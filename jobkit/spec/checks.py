@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from jobkit.core.knobs import BATCH_SIZE, CUT_BY, PADDED_CHARS, PRECISION, Knob
+from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, PADDED_CHARS, PRECISION, Knob
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
 from jobkit.run.workloads.base import SHIPPED, knobs
 from jobkit.schedulers.registry import own_option
 from jobkit.spec.axes import Loc, axis_faults, knob_values, precision_fault
+from jobkit.spec.repeats import ENOUGH, Repeats
 from jobkit.spec.yaml_files import Document
 
+DEFAULTS = Repeats()
 MOST_POINTS = 100_000
 """Of one run: each is a folder, and no scheduler that is known holds more."""
 
@@ -26,11 +28,31 @@ def check_points(document: Document) -> None:
     lists += [column for loc, column in values.items() if len(loc) > 1][:1]
     count = math.prod(len(column) for column in lists if isinstance(column, list))
     count += len(axes["include"]) if isinstance(axes.get("include"), list) else 0
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or count * repeats <= MOST_POINTS:
+    repeats = _most_repeats(repeats)
+    if count * repeats <= MOST_POINTS:
         return
     key = "repeats" if count <= MOST_POINTS else "sweep"
     what = f"{key}: {format_count(count, 'setting')} x {repeats:,} would be {count * repeats:,} points; "
     document.faults.append(document.fault((key,), f"{what}a run has at most {MOST_POINTS:,}"))
+
+
+def _most_repeats(repeats: object) -> int:
+    """Return the number of repeats that are planned; 0 for what is no number and no mapping with one."""
+    given = repeats.get("most", DEFAULTS.most) if isinstance(repeats, dict) else repeats
+    given = DEFAULTS.most if given == AUTO else given
+    return given if isinstance(given, int) and not isinstance(given, bool) else 0
+
+
+def check_repeats(document: Document) -> None:
+    """Add a fault if fewer repeats are planned than must run."""
+    repeats = document.data.get("repeats")
+    if not isinstance(repeats, dict):
+        return
+    least, planned = repeats.get("least", DEFAULTS.least), _most_repeats(repeats)
+    if isinstance(least, int) and ENOUGH <= planned < least:
+        key = "most" if "most" in repeats else "least"
+        what = f"repeats.{key}: {planned} repeats at most, and repeats.least is {least}"
+        document.faults.append(document.fault(("repeats", key), what))
 
 
 def check_workload(document: Document) -> None:
@@ -117,6 +139,7 @@ CHECKS = (
     check_budget,
     check_axes,
     check_points,
+    check_repeats,
     check_workload,
     check_environment,
     check_options,

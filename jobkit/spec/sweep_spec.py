@@ -20,6 +20,7 @@ from jobkit.spec import fields
 from jobkit.spec.axes import AUTO_IS_A_WORD
 from jobkit.spec.checks import CHECKS
 from jobkit.spec.policy import Policy
+from jobkit.spec.repeats import RepeatsOrNumber
 from jobkit.spec.yaml_files import Document, as_yaml, raise_faults, read_document, validated
 
 Setting = dict[str, fields.KnobValue]
@@ -260,7 +261,8 @@ class SweepSpec(_Part):
     sweep
         Knobs and their values; every combination runs.
     repeats
-        How often each setting runs, each time as a point of its own.
+        How often each setting runs, each time as a point of its own; `auto`: until the mean of its
+        speed is known well enough.
     resources
         What one point asks of the scheduler.
     scheduler
@@ -312,7 +314,7 @@ class SweepSpec(_Part):
     fork: bool = True
     hang_s: fields.Positive = 60
     sweep: Axes = Axes()
-    repeats: fields.Positive = 3
+    repeats: RepeatsOrNumber = 3
     resources: Resources = Resources()
     scheduler: fields.SchedulerOrAuto = "auto"
     site: str = "auto"

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jobkit.core.layout import repeat_id
 from jobkit.core.records import Batch, Outcome
 from jobkit.outcome.results import PointResult
 from jobkit.outcome.timing import elapsed_s
@@ -161,14 +162,14 @@ def mean(seconds: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SkippedTime:
-    """Job time that pruning saved.
+    """Job time that skipped points saved.
 
     Attributes
     ----------
     points
         How many pruned points are counted here.
     seconds
-        Of all of them, if each had taken as long as the point that ran out of memory.
+        Of all of them, if each had taken as long as the point that is the reason.
     """
 
     points: int
@@ -180,15 +181,18 @@ def skipped_time(points: Sequence[PointResult]) -> SkippedTime | None:
 
     A ``stopped`` point saves nothing: it is still to be measured.
     """
-    pruned = [point.counts.files.exit for point in points if point.outcome is Outcome.PRUNED]
-    causes = [exit_.because for exit_ in pruned if exit_]
-    took = {point.point.point_id: _failed_s(point) for point in points if point.point.point_id in causes}
-    seconds = [span for cause in causes if (span := took.get(cause)) is not None]
+    by_id = {point.point.point_id: point for point in points}
+    pruned = [point for point in points if point.outcome is Outcome.PRUNED]
+    causes = [(point, by_id.get(exit_.because)) for point in pruned if (exit_ := point.counts.files.exit)]
+    spans = [_would_take_s(point, cause) for point, cause in causes if cause]
+    seconds = [span for span in spans if span is not None]
     return SkippedTime(len(seconds), sum(seconds)) if seconds else None
 
 
-def _failed_s(point: PointResult) -> float | None:
-    """Return the mean time of the tries of a point that did not succeed."""
-    failed = (tried for tried in point.tries if tried.verdict.outcome not in {None, Outcome.OK})
-    spans = [seconds for tried in failed if (seconds := elapsed_s(tried)) is not None]
+def _would_take_s(point: PointResult, cause: PointResult) -> float | None:
+    """Return the mean time of the tries of the cause: of a repeat those that succeeded, else the others."""
+    repeat = repeat_id(cause.point.point_id, point.point.repeat) == point.point.point_id
+    tries = (tried for tried in cause.tries if tried.verdict.outcome)
+    alike = (tried for tried in tries if (tried.verdict.outcome is Outcome.OK) is repeat)
+    spans = [seconds for tried in alike if (seconds := elapsed_s(tried)) is not None]
     return mean(spans) if spans else None

@@ -81,8 +81,8 @@ def _saved(saved: SkippedTime, gpus: int) -> str:
     time = f"{format_about(saved.seconds * (gpus or 1))} of {'GPU' if gpus else 'job'} time"
     points = "1 point was" if saved.points == 1 else f"{saved.points:,} points were"
     return (
-        f"pruning saved about {time}: {points} left out, each counted with the time of the smaller load "
-        "that ran out of memory"
+        f"pruning saved about {time}: {points} skipped, each counted with the time of the smaller load "
+        "that ran out of memory, or of another repeat"
     )
 
 

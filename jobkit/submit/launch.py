@@ -17,6 +17,7 @@ from jobkit.outcome.trials import MOST_TRIALS
 from jobkit.planning.prepare import Prepared
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
+from jobkit.spec.repeats import most
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit import local, rounds, scheduler_calls, sweep
 
@@ -40,8 +41,10 @@ def preview(prepared: Prepared, report: Say = say) -> str:
         Gets what the scheduler would refuse, and what is unknown.
     """
     spec = prepared.spec
-    settings = format_count(len(prepared.points) // spec.repeats, "setting")
-    points, repeats = format_count(len(prepared.points), "point"), format_count(spec.repeats, "repeat")
+    number = most(spec.repeats)
+    settings = format_count(len(prepared.points) // number, "setting")
+    points, repeats = format_count(len(prepared.points), "point"), format_count(number, "repeat")
+    repeats = repeats if spec.repeats == number else f"at most {repeats}"
     lines = [
         prepared.script.rstrip("\n"),
         "",
@@ -99,9 +102,10 @@ def _report_refusal(prepared: Prepared, arrays: Sequence[Array], report: Say) ->
 def headline(prepared: Prepared) -> str:
     """Return a line with what is about to run, where, and why there."""
     spec = prepared.spec
-    settings = len(prepared.points) // spec.repeats
-    points = format_count(len(prepared.points), "point")
-    points += f" ({format_count(settings, 'setting')} x {spec.repeats})"
+    number = most(spec.repeats)
+    settings = format_count(len(prepared.points) // number, "setting")
+    times = number if spec.repeats == number else f"at most {number}"
+    points = f"{format_count(len(prepared.points), 'point')} ({settings} x {times})"
     is_local = runs_here(spec.scheduler)
     where = f"{'this machine' if is_local else spec.scheduler} ({prepared.why})"
     site = "" if is_local else f", site {prepared.site.name}"

@@ -218,3 +218,13 @@ def test_a_template_that_is_the_body_of_a_point_is_not_taken_for_it(scheduler: s
 def test_a_path_that_a_header_cannot_carry_is_refused(scheduler: str, folder: str) -> None:
     with pytest.raises(JobkitError, match=f"{scheduler} cannot write logs to a path with"):
         script(scheduler, f"{scheduler}-default", f"/home/me/{folder}")
+
+
+def test_only_repeats_that_end_by_themselves_ask_the_gate_in_any_case() -> None:
+    fixed, auto = (script("slurm", "slurm-default", repeats=repeats) for repeats in (3, "auto"))
+    changed = set(auto.splitlines()) - set(fixed.splitlines())
+    words = "--prune --stop-after 2 --share 0.03 --repeats 3 10"
+    assert changed == {
+        "if [[ $scheduler != hand ]]; then",
+        f'    answer=$("$python" -m jobkit.run.gate "$run" "$point" "$round" {words}) ||',
+    }

@@ -9,7 +9,8 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.report.columns import LEGENDS, MEASURES, SizeColumn, size_columns, without_repetition
 from jobkit.report.output import render
-from jobkit.report.tables import Size, collect
+from jobkit.report.sizes import Size
+from jobkit.report.tables import collect
 from jobkit.run.workloads.base import Entity
 from tests.support.builders import (
     grid,

@@ -103,3 +103,50 @@ def test_the_fastest_size_is_named_if_two_compare(
     ]
     found = fastest_line(collected(tmp_path, records).by_size)
     assert found == tuple(f"Fastest: {phrase}" for phrase in phrases)
+
+
+def test_repeats_that_were_not_needed_are_counted_and_not_listed(tmp_path: Path) -> None:
+    points = [replace(p, point_id=f"batch_size-50-r{p.repeat}") for p in grid([50], repeats=4)]
+    run = write_points(tmp_path / "run", points)
+    for p in points[:2]:
+        write_record(run, record(p))
+    skipped = Exit(
+        status=0, stage="gate", outcome=Outcome.PRUNED, because="batch_size-50-r2", message="short"
+    )
+    write_exit(run, points[2], skipped)
+    write_exit(run, points[3], replace(skipped, because="batch_size-20-r4"))
+    found = collect([run])
+    (line,) = missing_lines(found)
+    assert line.startswith("batch_size-50-r4 (batch_size 50, repeat 4): pruned: ")
+    assert found.notes == (
+        "1 repeat skipped: the interval of the setting was short enough (`repeats` in the spec)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sentence"),
+    [
+        (
+            {50: (10, 10.1), 100: (9.9, 10.0)},
+            "1.01 times as fast as batch_size 50 (0.92 to 1.11 with 95 % confidence): no difference is shown",
+        ),
+        (
+            {50: (10, 10.01), 100: (5, 5.01)},
+            "2.00 times as fast as batch_size 50 (1.97 to 2.03 with 95 % confidence): 50 % less time",
+        ),
+        (
+            {50: (10,), 100: (5,)},
+            "2.00 times as fast as batch_size 50: 50 % less time",
+        ),
+    ],
+)
+def test_a_difference_is_real_only_if_its_interval_excludes_none(
+    tmp_path: Path, seconds: dict[int, tuple[float, ...]], sentence: str
+) -> None:
+    number = len(seconds[50])
+    records = [
+        record(p, work_s=seconds[p.numbers["batch_size"]][p.repeat - 1])
+        for p in grid(seconds, repeats=number)
+    ]
+    (line,) = fastest_line(collected(tmp_path, records).by_size)
+    assert line == f"Fastest: batch_size 100, {sentence}."

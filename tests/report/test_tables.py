@@ -14,7 +14,7 @@ from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Job, Outcome, Point
-from jobkit.core.units import GIB
+from jobkit.core.units import GIB, MIB
 from jobkit.outcome.agreement import NOT_COMPARED
 from jobkit.report.sentences import heading
 from jobkit.report.tables import Collected, collect
@@ -413,6 +413,17 @@ def test_points_that_ran_at_the_same_time_are_said(tmp_path: Path) -> None:
     assert found.points["overlaps"].tolist() == [1, 1, 2, 0]
     (note,) = found.notes
     assert note.startswith("3 of 4 points ran at the same time as another point on host node1: ")
+
+
+def test_memory_that_the_try_before_left_is_noted(tmp_path: Path) -> None:
+    told = [record(p) for p in grid([50, 100, 200])]
+    idle = [GIB, GIB + 16 * MIB, 3 * GIB]
+    records = [
+        replace(one, memory=replace(one.memory, device_idle_bytes=size, device_baseline_bytes=GIB))
+        for one, size in zip(told, idle, strict=True)
+    ]
+    (note,) = collect([write_records(tmp_path / "run", records)]).notes
+    assert note.startswith("1 point began with up to 2.00 GiB more in use on the GPU than the run has seen")
 
 
 def test_a_run_of_profiles_alone_has_no_table(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core import files, json_codec
-from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
+from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, LENGTHS_FILE, RECORD_FILE
 from jobkit.core.measurements import Attribution
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process, work
@@ -66,7 +66,14 @@ def tried(folder: Path, of: Point, text: str = COUNTED, *, out: Path | None = No
     (folder / "text").write_text(text)
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     ready = replace(of, text=replace(of.text, sha256=sha256))
-    task = Task(point=ready, try_number=1, inputs=folder, out=out or folder, job=Job(scheduler="hand"))
+    task = Task(
+        point=ready,
+        try_number=1,
+        inputs=folder,
+        out=out or folder,
+        job=Job(scheduler="hand"),
+        lengths=folder / LENGTHS_FILE,
+    )
     outcome = work.run(task, Signals(None))
     found = json_codec.from_json(Record, (task.out / RECORD_FILE).read_text(), where="record")
     assert found.outcome is outcome
@@ -292,6 +299,12 @@ def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(
     assert (found.gpu.uuid, found.gpu.foreign_processes) == ("GPU-0", 0)
     seen = found.memory
     assert (seen.context_bytes, seen.device_idle_bytes, seen.weights_bytes) == (GIB // 4, GIB, 1000)
+    assert found.memory_wait_s is not None
+    assert seen.device_baseline_bytes == GIB
+    assert {path.name: int(path.read_text()) for path in (tmp_path / BASELINES_FOLDER).iterdir()} == {
+        "GPU-0": GIB // 2,
+        "GPU-1": GIB // 2,
+    }
     assert seen.process_peak_bytes
     assert seen.device_peak_bytes == GIB + seen.process_peak_bytes
     assert seen.process_peak_bytes >= 4 * GIB // 4 + BYTES_PER_LOAD * LOAD

@@ -61,6 +61,9 @@ def test_a_spec_of_the_page_obeys_it(
         ("scheduler", "slurn"),
         ("workload", "stanza-nre"),
         ("repeats", 0),
+        ("repeats", "some"),
+        ("repeats", {"share": 3}),
+        ("repeats", {"least": 1}),
         ("resources.memory", 8),
         ("resources.memory", "8 gigs"),
         ("resources.walltime", "10:00"),
@@ -92,6 +95,7 @@ def test_what_jobkit_refuses_an_editor_marks(
     [
         *({"resources": {"memory": f"1.5 {unit}"}} for unit in SIZE_UNITS),
         *({"resources": {"walltime": text}} for text in ("90m", "2 h", "00:10:00", "1-12:00:00", "3d")),
+        *({"repeats": part} for part in (3, "auto", {}, {"share": "2.5%", "most": 8})),
         *({"find_max": part} for part in (None, {}, {"memory": "device"}, {"verify": False})),
     ],
 )

@@ -37,7 +37,7 @@ def refused(tmp_path: Path, text: str, *overrides: str) -> list[str]:
 
 def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert refused(tmp_path, BAD, "repeats=none") == [
-        "--set repeats=none: repeats: 'none': should be a valid integer",
+        "--set repeats=none: repeats: 'none': should be a whole number above 0, auto, or a mapping",
         "1:7: name: '1st try': string should match pattern '^[A-Za-z][A-Za-z0-9_-]*$'",
         "2:11: workload: 'stanza-nre': no such workload; did you mean 'stanza-ner'?",
         "5:16: sweep.batch_size.0: 0: should be greater than 0",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from jobkit.core.job_files import Exit
 from jobkit.core.records import Outcome
+from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles
 from jobkit.status.progress import Pace, Progress, SkippedTime, progress_of, skipped_time, to_go
 from jobkit.status.standing import PointStanding, Standing
@@ -134,6 +135,17 @@ def test_a_pruned_point_saves_the_time_of_the_point_that_ran_out_of_memory() -> 
     assert skipped_time(points) is None
     pruned = [left_out(n, Outcome.PRUNED, "p002") for n in (3, 4)]
     assert skipped_time([*points, *pruned]) == SkippedTime(2, 120.0)
+
+
+def test_a_repeat_that_was_not_needed_saves_the_time_of_another_repeat() -> None:
+    def repeat(number: int, *tries: TryResult, outcome: Outcome = Outcome.OK) -> PointStanding:
+        found = a_point(number, Standing.DONE, outcome, tries=list(tries))
+        return replace(found, point=replace(found.point, repeat=number, point_id=f"batch_size-50-r{number}"))
+
+    first = repeat(1, tried(1, Outcome.TIMEOUT), tried(2, Outcome.OK, record=record(point(1))))  # a minute
+    left = left_out(2, Outcome.PRUNED, "batch_size-50-r1")
+    skipped = repeat(2, *left.tries, outcome=Outcome.PRUNED)
+    assert skipped_time([first, skipped]) == SkippedTime(1, 60.0)
 
 
 @pytest.mark.parametrize(

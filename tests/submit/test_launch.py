@@ -66,6 +66,7 @@ def test_here_it_is_a_matter_of_hours(overrides: tuple[str, ...], hours: float) 
 
 def test_the_points_are_counted_with_their_repeats() -> None:
     assert launch.headline(ready()).startswith("15 points (5 settings x 3) of count on slurm (from --sch")
+    assert launch.headline(ready("repeats=auto")).startswith("50 points (5 settings x at most 10) of count")
 
 
 @pytest.fixture

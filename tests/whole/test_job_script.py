@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -346,3 +347,31 @@ def test_a_run_folder_that_was_moved_says_so(tmp_path: Path) -> None:
     done = subprocess.run(["bash", moved / "job.sh", "1"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"the run folder is no longer at {run.dir}" in done.stderr
+
+
+def test_a_repeat_that_is_not_needed_ends_before_anything_is_copied(tmp_path: Path) -> None:
+    run = Run(tmp_path, sweep={"batch_size": [1]}, repeats={"share": "5%", "least": 2, "most": 4})
+
+    def task(point: int) -> int:
+        status, said = run.run("--offset", 0, JOBKIT_TASK=str(point), JOBKIT_JOB="77")
+        assert status == 0, said
+        return status
+
+    def home(repeat: int, number: int = 1) -> Path:
+        return run.dir / "results" / f"batch_size-1-r{repeat}" / f"try-{number}"
+
+    for repeat in (1, 2):
+        task(repeat)
+        path = home(repeat) / "record.json"
+        record = json_codec.from_json(Record, path.read_text(encoding="utf-8"), where=str(path))
+        assert record.summary
+        even = replace(record, summary=replace(record.summary, items_per_s=100.0))
+        path.write_text(json_codec.to_json(even), encoding="utf-8")
+    task(3)
+    ended = read_exit(home(3) / "exit")
+    assert (ended.outcome, ended.stage, ended.because) == (Outcome.PRUNED, "gate", "batch_size-1-r2")
+    assert ended.message == "half the 95 % interval of 2 repeats is 0.0 % of their mean, under 5 %"
+    assert not (home(3) / "record.json").exists()
+    assert not (run.dir / "flags").exists()
+    task(3)  # as `jobkit resume RUN --only batch_size-1-r3` submits it
+    assert (home(3, 2) / "record.json").exists()

@@ -70,8 +70,8 @@ def collect(
     the points measured what a batch needs, jobkit predicts the largest batch that fits a GPU, with a
     bound; otherwise by a straight line, with a warning. `jobkit recommend RUN` has more.
 
-    csv has one row per point; --json has points, sizes (means and standard deviations), groups,
-    estimates and notes.
+    csv has one row per point; --json has points, sizes (means, standard deviations and
+    intervals), groups, estimates and notes.
 
     \b
     Exit status:

@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from statistics import fmean, stdev
+from statistics import fmean
 
 from jobkit.core.knobs import BATCH_SIZE, sort_key
 from jobkit.core.layout import read_batches
 from jobkit.core.records import Batch, Outcome, Record
+from jobkit.core.student import deviation, half_width
 from jobkit.core.units import format_setting
 from jobkit.fit.loads import loads_of
 from jobkit.fit.observations import others
@@ -23,7 +24,8 @@ from jobkit.outcome.trials import Trial
 from jobkit.report import energy
 from jobkit.report.plot.memory_data import NOTHING, MemoryPanel, memory_of_log, memory_of_records, together
 from jobkit.report.rows import LOG, Row
-from jobkit.report.tables import Collected, Size
+from jobkit.report.sizes import Size
+from jobkit.report.tables import Collected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +38,9 @@ class SpeedSeries:
         The other knobs in words; empty if none varies by itself.
     sizes
         Values of the knob, ascending.
-    items_per_s, items_per_s_sd
-        Paragraphs a second, mean and standard deviation over the repeats; ``None`` for the latter
-        of one repeat.
+    items_per_s, half_widths
+        Paragraphs a second: the mean over the repeats, and half of its 95 % interval; ``None`` for the
+        latter of one repeat.
     repeats
         How many there were of each.
     """
@@ -46,7 +48,7 @@ class SpeedSeries:
     name: str
     sizes: tuple[int, ...]
     items_per_s: tuple[float, ...]
-    items_per_s_sd: tuple[float | None, ...]
+    half_widths: tuple[float | None, ...]
     repeats: tuple[int, ...]
 
 
@@ -222,7 +224,7 @@ def _series(name: str, repeats: Mapping[int, Sequence[float]]) -> SpeedSeries:
         name=name,
         sizes=tuple(repeats),
         items_per_s=tuple(fmean(speeds) for speeds in repeats.values()),
-        items_per_s_sd=tuple(stdev(speeds) if len(speeds) > 1 else None for speeds in repeats.values()),
+        half_widths=tuple(half_width(deviation(speeds), len(speeds)) for speeds in repeats.values()),
         repeats=tuple(len(speeds) for speeds in repeats.values()),
     )
 

@@ -174,11 +174,11 @@ def draw_energy(axes: Axes, panel: EnergyPanel, letter: str) -> None:
 def _series(axes: Axes, series: SpeedSeries, style: str) -> None:
     marker, line = style[0], style[1:]
     label = ": ".join(part for part in (series.name, repeats_in_words(series.repeats)) if part)
-    errors = [0.0 if sd is None else sd for sd in series.items_per_s_sd]
+    errors = [0.0 if half is None else half for half in series.half_widths]
     axes.errorbar(
         series.sizes,
         series.items_per_s,
-        yerr=errors if any(sd is not None for sd in series.items_per_s_sd) else None,
+        yerr=errors if any(half is not None for half in series.half_widths) else None,
         label=label,
         color=BLACK,
         marker=marker,
@@ -194,7 +194,7 @@ def repeats_in_words(repeats: Sequence[int]) -> str:
     least, most = min(repeats), max(repeats)
     if most == 1:
         return "n = 1, no error bar"
-    return f"mean ± sd, n = {least}" if least == most else f"mean ± sd, n = {least} to {most}"
+    return f"mean ± 95 %, n = {least}" + (f" to {most}" if least < most else "")
 
 
 def _scale_sizes(axes: Axes, sizes: Sequence[int]) -> None:

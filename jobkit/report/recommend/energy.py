@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from jobkit.core.measurements import Attribution
 from jobkit.core.records import Outcome, Record
+from jobkit.core.student import half_width
 from jobkit.core.units import format_energy, format_setting
-from jobkit.fit import speed
 from jobkit.fit.energy import EnergyUse, attributed, uses
+from jobkit.fit.overlaps import overlaps, span_of
 from jobkit.fit.speed import Corpus, Speed
 
 EVEN = 0.005
@@ -41,10 +42,10 @@ class EnergyAnswer:
 
 def energy_answer(records: Sequence[Record], chosen: Speed, corpus: Corpus) -> EnergyAnswer | None:
     """Return the energy of a setting and of a corpus; ``None`` if no point has measured any."""
-    overlaps = speed.overlaps([speed.span_of(record) for record in records])
+    numbers = overlaps([span_of(record) for record in records])
     pairs = [
         (record, number)
-        for record, number in zip(records, overlaps, strict=True)
+        for record, number in zip(records, numbers, strict=True)
         if record.outcome is Outcome.OK and record.energy
     ]
     whose = [attributed(record.energy, number) for record, number in pairs if record.energy]
@@ -90,10 +91,11 @@ def energy_lines(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -
 
 
 def _per_1000(use: EnergyUse) -> str:
-    spread = "" if use.per_1000_j_sd is None else f" ± {format_energy(use.per_1000_j_sd)}"
+    half = half_width(use.per_1000_j_sd, use.repeats)
+    interval = "" if half is None else f" ± {format_energy(half)}"
     net = "" if use.net_per_1000_j is None else f", {format_energy(use.net_per_1000_j)} of it above idle"
     source = "by the energy counter" if use.counted else "by the sampled power"
-    each = f"It is {format_energy(use.per_1000_j)}{spread} for 1,000 paragraphs"
+    each = f"It is {format_energy(use.per_1000_j)}{interval} for 1,000 paragraphs"
     return f"{each} {source} (n={use.repeats}){net}"
 
 

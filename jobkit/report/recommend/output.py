@@ -8,11 +8,12 @@ from dataclasses import asdict
 
 from jobkit.core import terminal
 from jobkit.core.knobs import BATCH_SIZE
+from jobkit.core.student import TWO_SIDED, half_width
 from jobkit.core.terminal import Column, NoWrap, shell_quote, table, wrap_sections
 from jobkit.core.units import MIB, format_bytes_gib, format_count, format_memory, format_walltime
 from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
-from jobkit.fit.speed import SPEED_TOLERANCE, TWO_SIDED, Corpus, Speed, differ
+from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Speed, differ
 from jobkit.outcome.trials import NOT_TRIED
 from jobkit.report.recommend import precision, types
 from jobkit.report.recommend.energy import energy_lines
@@ -152,8 +153,9 @@ def _smaller(advice: types.Recommendation) -> Iterator[str]:
 
 def _rate(speed: Speed) -> str:
     digits = 0 if speed.items_per_s >= 100 else 1 if speed.items_per_s >= 1 else 4  # noqa: PLR2004 - three digits
-    scatter = "" if speed.items_per_s_sd is None else f" ± {speed.items_per_s_sd:,.{digits}f}"
-    return f"{speed.items_per_s:,.{digits}f}{scatter} paragraphs/s (n={speed.repeats})"
+    half = half_width(speed.items_per_s_sd, speed.repeats)
+    interval = "" if half is None else f" ± {half:,.{digits}f}"
+    return f"{speed.items_per_s:,.{digits}f}{interval} paragraphs/s (n={speed.repeats})"
 
 
 def _percent(share: float, digits: int = 0) -> str:
@@ -161,11 +163,14 @@ def _percent(share: float, digits: int = 0) -> str:
 
 
 def _difference(advice: types.Recommendation) -> str:
-    faster = advice.batch.fastest.items_per_s / advice.batch.recommended.items_per_s - 1
-    words = f"{_percent(faster, 1)} faster" if faster >= EVEN else "just as fast"
-    if advice.batch.apart is None:
+    times = advice.batch.times
+    if times is None:
+        return "just as fast"
+    words = f"{_percent(times.mean - 1, 1)} faster" if times.mean - 1 >= EVEN else "just as fast"
+    if times.low is None or times.high is None:
         return f"{words}; single repeats cannot show whether that is more than scatter"
-    return words if advice.batch.apart else f"{words}, which is within the scatter of the repeats"
+    interval = f"{100 * (times.low - 1):.1f} to {_percent(times.high - 1, 1)} with 95 % confidence"
+    return f"{words} ({interval})" if times.differs else f"{words} ({interval}): no difference is shown"
 
 
 def _largest(advice: types.Recommendation) -> Iterator[str]:

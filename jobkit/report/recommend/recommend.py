@@ -10,7 +10,7 @@ from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
-from jobkit.fit import speed
+from jobkit.fit import overlaps, speed
 from jobkit.fit.gpus import GpuKind, common_gpus
 from jobkit.fit.largest_batch import Prediction, capped, predict
 from jobkit.fit.loads import TextLoads, agreeing, loads_of
@@ -51,8 +51,8 @@ def cautions(
         notes.append("each setting ran once, so no difference in speed is known to be real")
     if hosts := _hosts(material.records):
         notes.append(hosts)
-    spans = [speed.span_of(record) for record in material.records]
-    if shared := speed.overlap_words(spans, speed.overlaps(spans)):
+    spans = [overlaps.span_of(record) for record in material.records]
+    if shared := overlaps.overlap_words(spans, overlaps.overlaps(spans)):
         notes.append(shared)
     there = paragraphs(material.records)
     if largest.knob == BATCH_SIZE and largest.safe_batch > there:
@@ -243,7 +243,7 @@ def _choice(
         settings=speeds,
         recommended=chosen,
         fastest=best,
-        apart=None if chosen is best else speed.differ(chosen, best),
+        times=None if chosen is best else speed.ratio(best, chosen),
         others=words if len(memory) > 1 else "",
         largest=own.largest,
         lines=tuple(

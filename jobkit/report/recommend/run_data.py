@@ -60,6 +60,7 @@ def read_material(folder: Path) -> RunData:
             worker_s(tried.files.record) if tried.files.record else None
             for result in sweep
             for tried in reversed(result.tries)
+            if tried.verdict.outcome is not Outcome.PRUNED
         ),
         resources=spec.resources if spec else None,
         site=site,

@@ -9,7 +9,7 @@ from jobkit.core.records import Batch, Record
 from jobkit.fit.gpus import GpuKind
 from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.lengths import Lengths
-from jobkit.fit.speed import Corpus, Duration, Speed
+from jobkit.fit.speed import Corpus, Duration, Ratio, Speed
 from jobkit.outcome.agreement import Agreement
 from jobkit.outcome.trials import Trial
 from jobkit.report.recommend.energy import EnergyAnswer
@@ -235,9 +235,8 @@ class Choice:
         All that succeeded, the smallest first.
     recommended, fastest
         Of these, less those whose precision is not accepted.
-    apart
-        Whether the two differ by more than their scatter; ``None`` for single repeats, or if they
-        are the same.
+    times
+        How many times as fast as the recommended setting the fastest is; ``None`` if they are the same.
     others
         The values of the other knobs that the recommended setting has, in words; empty if none varies.
     largest
@@ -258,7 +257,7 @@ class Choice:
     settings: tuple[Speed, ...]
     recommended: Speed
     fastest: Speed
-    apart: bool | None
+    times: Ratio | None
     others: str
     largest: Prediction
     lines: tuple[Line, ...]

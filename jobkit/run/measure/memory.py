@@ -31,6 +31,7 @@ def split_memory(
     peaks: Peaks | None,
     *,
     device_idle_bytes: int | None = None,
+    device_baseline_bytes: int | None = None,
     cgroup_peak_bytes: int | None = None,
 ) -> Memory:
     """Split the memory of a try by instrument.
@@ -41,7 +42,7 @@ def split_memory(
         Readings of torch, the kernel and NVML, of each process that works.
     peaks
         Of the sampler process, over the whole try.
-    device_idle_bytes, cgroup_peak_bytes
+    device_idle_bytes, device_baseline_bytes, cgroup_peak_bytes
         As `Memory` has them.
     """
     largest, sums = _over(processes, _largest), _over(processes, total)
@@ -53,6 +54,7 @@ def split_memory(
         process_peak_bytes=process_peak_bytes,
         device_peak_bytes=peaks.device_bytes if peaks else None,
         device_idle_bytes=device_idle_bytes,
+        device_baseline_bytes=device_baseline_bytes,
         rss_peak_bytes=peaks.rss_bytes if peaks else None,
         cgroup_peak_bytes=cgroup_peak_bytes,
         disagreement=disagreement(sums, process_peak_bytes),

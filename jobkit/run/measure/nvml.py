@@ -227,20 +227,35 @@ def visible_uuid(cuda_uuid: str | None) -> str | None:
     Parameters
     ----------
     cuda_uuid
-        The UUID that the framework reports for device 0, if any.
+        The UUID that the framework reports for device 0, if any. A MIG instance has its own UUID, which
+        CUDA does not report; then the entry of CUDA_VISIBLE_DEVICES is the name.
+    """
+    first = _visible_names(1)[0]
+    if cuda_uuid and not first.startswith("MIG-"):
+        return cuda_uuid if cuda_uuid.startswith("GPU-") else f"GPU-{cuda_uuid}"
+    return next(iter(visible_uuids(1)), None)
+
+
+def visible_uuids(number: int) -> list[str]:
+    """Return the UUIDs by which NVML knows the first visible devices; empty if that is not known.
 
     Notes
     -----
-    A MIG instance has its own UUID, which CUDA does not report; then the entry of
-    CUDA_VISIBLE_DEVICES is the name. A bare index is resolved only if there is one GPU:
+    A bare index in CUDA_VISIBLE_DEVICES is resolved only if there are no more GPUs than asked for:
     otherwise it may name another GPU in NVML's order.
     """
-    first = os.environ.get(VISIBLE_VARIABLE, "").split(",")[0].strip()
-    if first.startswith("MIG-"):
-        return first
-    if cuda_uuid:
-        return cuda_uuid if cuda_uuid.startswith("GPU-") else f"GPU-{cuda_uuid}"
-    uuids = [gpu.uuid for gpu in list_gpus()]
-    if first.startswith("GPU-"):
-        return next((uuid for uuid in uuids if uuid.startswith(first)), None)
-    return uuids[0] if len(uuids) == 1 else None
+    names, listed = _visible_names(number), [gpu.uuid for gpu in list_gpus()]
+    if not all(name.startswith(("GPU-", "MIG-")) for name in names):
+        return listed if len(listed) == number else []
+    known = [name if name.startswith("MIG-") else _whole(name, listed) for name in names]
+    return [uuid for uuid in known if uuid] if all(known) else []
+
+
+def _visible_names(number: int) -> list[str]:
+    """Return the first entries of CUDA_VISIBLE_DEVICES; one that is empty if it is not set."""
+    return [name.strip() for name in os.environ.get(VISIBLE_VARIABLE, "").split(",")[:number]]
+
+
+def _whole(name: str, listed: Iterable[str]) -> str | None:
+    """Return the UUID that begins with a name."""
+    return next((uuid for uuid in listed if uuid.startswith(name)), None)

@@ -181,7 +181,7 @@ def error_bars(axes: Axes) -> list[Spots]:
     ]
 
 
-def test_speed_shows_mean_and_sd_of_the_repeats_and_the_knee(tmp_path: Path) -> None:
+def test_speed_shows_the_mean_of_the_repeats_its_interval_and_the_knee(tmp_path: Path) -> None:
     _, speed = panels(drawn(a_run(tmp_path / "run", repeats=3)))
     (series,) = error_bars(speed)
     speeds = {size: [881 / (8 + 200 / size + 0.1 * repeat) for repeat in (1, 2, 3)] for size in SIZES}
@@ -192,8 +192,8 @@ def test_speed_shows_mean_and_sd_of_the_repeats_and_the_knee(tmp_path: Path) -> 
     (bars,) = container.lines[2]
     for path, values in zip(bars.get_paths(), speeds.values(), strict=True):
         (_, low), (_, high) = np.asarray(path.vertices, dtype=float)
-        assert high - low == pytest.approx(2 * stdev(values))
-    assert "mean ± sd, n = 3" in legend(speed)
+        assert high - low == pytest.approx(2 * 4.302653 * stdev(values) / 3**0.5), "t of two degrees"
+    assert "mean ± 95 %, n = 3" in legend(speed)
     fastest = fmean(speeds[300])
     knee = next(size for size in SIZES if fmean(speeds[size]) >= 0.95 * fastest)
     assert lines(speed)[f"knee: {knee}"] == [(knee, pytest.approx(fmean(speeds[knee])))]
@@ -210,7 +210,7 @@ def test_one_repeat_has_no_error_bar(tmp_path: Path) -> None:
 
 
 def test_repeats_that_are_not_all_home_are_told() -> None:
-    assert repeats_in_words((3, 2)) == "mean ± sd, n = 2 to 3"
+    assert repeats_in_words((3, 2)) == "mean ± 95 %, n = 2 to 3"
 
 
 def test_another_knob_makes_series_with_markers_and_lines_of_their_own(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_another_knob_makes_series_with_markers_and_lines_of_their_own(tmp_path:
         for n, (one, batch) in enumerate(((one, b) for b in (32, 64) for one in grid(SIZES, 2)), 1)
     ]
     _, speed = panels(drawn(write_records(tmp_path / "run", map(measured, points))))
-    assert "tokenizer_batch 32: mean ± sd, n = 2 | tokenizer_batch 64: mean" in legend(speed)
+    assert "tokenizer_batch 32: mean ± 95 %, n = 2 | tokenizer_batch 64: mean" in legend(speed)
     drawn_as = [
         container.lines[0] for container in speed.containers if isinstance(container, ErrorbarContainer)
     ]

@@ -54,7 +54,7 @@ def test_the_energy_of_a_corpus_and_of_1000_paragraphs_is_said() -> None:
     first, second, third = lines(answer)
     assert first == "Energy for 2,000,000 paragraphs, with batch_size 175: 1.13 MJ (0.31 kWh)."
     assert second.startswith(
-        "  It is 565 J ± 5.63 J for 1,000 paragraphs by the energy counter (n=3), 332 J of it above idle."
+        "  It is 565 J ± 14.0 J for 1,000 paragraphs by the energy counter (n=3), 332 J of it above idle."
     )
     least = "  Least energy: batch_size 220, 490 J for 1,000 paragraphs, 13 % less; it is 2 % faster."
     assert third == least

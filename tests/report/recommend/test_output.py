@@ -17,7 +17,7 @@ import pytest
 from jobkit.commands.results.recommend import recommend as command
 from jobkit.core.units import GIB
 from jobkit.fit.gpus import GpuKind
-from jobkit.fit.speed import Corpus, Duration
+from jobkit.fit.speed import Corpus, Duration, Ratio
 from jobkit.report.recommend.output import as_json, as_text
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions, RunData
@@ -82,7 +82,7 @@ def test_the_page_has_every_key() -> None:
 
 
 def test_a_difference_may_be_within_the_scatter_or_more_or_unknown() -> None:
-    assert "1.7 % faster, which is within the scatter of the repeats." in text()
+    assert re.search(r"1\.7 % faster \(-.* % with 95 % confidence\): no difference is shown\.\n", text())
     exact = [
         replace(one, summary=replace(one.summary, work_s=one.summary.work_s + one.point.repeat / 1e4))
         for one in records(repeats=3)
@@ -90,7 +90,9 @@ def test_a_difference_may_be_within_the_scatter_or_more_or_unknown() -> None:
         for one in [one, replace(one, point=replace(one.point, repeat=3))]
         if one.summary
     ]
-    assert re.search(r"1\.7 % faster\.$", text(material(exact)), re.MULTILINE)
+    assert re.search(
+        r"1\.7 % faster \(1\.\d to 1\.\d % with 95 % confidence\)\.$", text(material(exact)), re.MULTILINE
+    )
     assert "single repeats cannot show" in text(material(records(repeats=1)))
 
 
@@ -288,6 +290,8 @@ def test_what_was_not_tried_is_not_called_tried() -> None:
 def test_settings_that_are_as_fast_and_one_paragraph() -> None:
     even = [measured(one, 300.0) for one in grid((40, 85, 130, 175), 2)]
     told = found(material(even))
-    equal = replace(told, batch=replace(told.batch, fastest=told.batch.settings[-1], apart=False))
-    assert "just as fast, which is within the scatter of the repeats." in as_text(equal)
+    last = replace(told.batch, fastest=told.batch.settings[-1])
+    equal = as_text(replace(told, batch=replace(last, times=Ratio(1.0, 0.99, 1.01))))
+    assert "just as fast (-1.0 to 1.0 % with 95 % confidence): no difference is shown." in equal
+    assert ": just as fast." in as_text(replace(told, batch=last))
     assert "Time for 1 paragraph, with" in text(wishes=RecommendOptions(gpus=(), corpus=Corpus(paragraphs=1)))

@@ -59,7 +59,8 @@ def test_the_smallest_within_five_percent_is_recommended() -> None:
     found = told()
     assert found.batch.recommended.params == {"batch_size": 175}
     assert found.batch.fastest.params == {"batch_size": 220}
-    assert found.batch.apart is False
+    assert found.batch.times
+    assert found.batch.times.differs is False
     assert found.batch.binds == types.THROUGHPUT
     assert (found.measured.points, len(found.batch.settings), found.measured.kind) == (15, 5, NEED)
     assert found.measured.capacity_bytes == GPUS["h200"].usable_bytes
@@ -119,7 +120,7 @@ def test_the_largest_measured_binds_by_memory_or_by_the_text() -> None:
     assert told(*growing).batch.binds == types.SATURATION
     small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
     found = told(*small)
-    assert (found.batch.binds, found.batch.apart) == (types.SWEEP, None)
+    assert (found.batch.binds, found.batch.times) == (types.SWEEP, None)
     assert found.batch.recommended is found.batch.fastest
 
 

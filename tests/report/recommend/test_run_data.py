@@ -7,6 +7,7 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
+from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import LENGTHS_FILE, TRIALS_FILE
 from jobkit.core.paths import CACHE_VARIABLE
@@ -16,7 +17,7 @@ from jobkit.fit import ledger
 from jobkit.outcome.trials import Trial
 from jobkit.report.recommend.run_data import read_material
 from tests.fit.test_ledger import ENTRY
-from tests.support.builders import batch, try_folder, write_batches, write_record
+from tests.support.builders import batch, try_folder, write_batches, write_exit, write_record
 from tests.support.recommendations import LENGTHS, SPEC, records, write_run
 
 OLD_LOG = Path(__file__).parents[2] / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
@@ -51,6 +52,14 @@ def test_every_try_is_counted_also_one_without_a_record(tmp_path: Path) -> None:
     try_folder(folder, told[1].point, 2)
     (folder / "results" / "stray.txt").touch()
     assert read_material(folder).seconds == (60.0, 60.0, 60.0, None, 60.0, 60.0, 60.0)
+
+
+def test_a_skipped_point_costs_nothing(tmp_path: Path) -> None:
+    told = records(repeats=1)
+    folder = write_run(tmp_path / "demo", told)
+    (try_folder(folder, told[0].point) / "record.json").unlink()
+    write_exit(folder, told[0].point, Exit(status=0, stage="gate", outcome=Outcome.PRUNED))
+    assert read_material(folder).seconds == (60.0, 60.0, 60.0, 60.0)
 
 
 def test_points_to_come_and_points_that_failed_are_counted(tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""Student's t: its quantiles, and the 95 % interval of a mean. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from statistics import fmean
+
+TWO_SIDED = 0.975
+"""The probability of the quantile that ends an interval of 95 % confidence."""
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """Return the standard deviation: by hand, for `statistics.stdev` computes with fractions."""
+    if len(values) < 2:  # noqa: PLR2004 - one value has none
+        return None
+    mean = fmean(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def half_width(sd: float | None, number: int) -> float | None:
+    """Return half the 95 % interval of the mean of normal values; ``None`` of fewer than two.
+
+    Parameters
+    ----------
+    sd
+        Their standard deviation.
+    number
+        How many there are.
+    """
+    if sd is None or number < 2:  # noqa: PLR2004 - as in `deviation`
+        return None
+    return quantile(TWO_SIDED, number - 1) * sd / math.sqrt(number)
+
+
+def distribution(t: float, degrees: int) -> float:
+    """Return the probability of a value up to ``t`` with this number of degrees of freedom, from 1."""
+    angle = math.atan(t / math.sqrt(degrees))
+    cosine_squared = math.cos(angle) ** 2
+    if degrees % 2:
+        term, total = math.cos(angle), 0.0
+        for k in range(3, degrees + 1, 2):
+            total += term
+            term *= cosine_squared * (k - 1) / k
+        central = 2 / math.pi * (angle + math.sin(angle) * total)
+    else:
+        term, total = 1.0, 0.0
+        for k in range(2, degrees + 1, 2):
+            total += term
+            term *= cosine_squared * (k - 1) / k
+        central = math.sin(angle) * total
+    return 0.5 + central / 2
+
+
+@cache
+def quantile(probability: float, degrees: int) -> float:
+    """Return the value that is exceeded with ``1 - probability``, for a probability of at least one half."""
+    low, high = 0.0, 1.0
+    while distribution(high, degrees) < probability:
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if distribution(middle, degrees) < probability else (low, middle)
+    return high
