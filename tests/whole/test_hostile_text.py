@@ -82,6 +82,7 @@ WORDS: dict[str, list[list[str]]] = {
     "collect": [["runs/run"], *(["runs/run", "--format", name] for name in ("csv", "md", "json")), [HOSTILE]],
     "recommend": [["runs/run"], ["runs/run", "--json"], [HOSTILE]],
     "verify": [["runs/run"], ["runs/run", "--gpu-memory", HOSTILE]],
+    "tune": [["runs/run"], ["runs/run", "--json"], ["spec.yaml", "--set", f"tune.budget={HOSTILE}"]],
     "profile": [["runs/run"], ["runs/run", "1"], ["runs/run", HOSTILE]],
     "models": [["path", HOSTILE], ["list"]],
     "lint": [["job.sh"], ["job.sh", "--json"], [HOSTILE]],
