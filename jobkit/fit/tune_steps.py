@@ -337,22 +337,19 @@ class Search:
     # -- other values
 
     def _compare(self) -> Generator[Candidate, Measured, None]:
-        """Try the best number of workers without MPS, and at the other sizes."""
+        """Try the best number of workers without MPS, and then at the other sizes."""
         good = self._good(SEARCH)
         if not good:
             return
         best, result = max(good, key=lambda pair: pair[1].speed)
-        size, workers = self._size(best), best.workers
-        others = [
-            self._shared(other, workers)
-            for other in (self._size(one) for one, _ in self._good(MEMORY))
-            if other != size and ((held := self.most_workers(other)) is None or workers <= held)
-        ]
-        if result.record and result.record.mps == ON:
-            others.insert(0, self._shared(size, workers, mps=OFF))
-        for params in others:
-            if not self._late():
-                yield from self._try(Candidate(params, SEARCH))
+        size, workers, mps = self._size(best), best.workers, AUTO
+        if result.record and result.record.mps == ON and not self._late():
+            alone = yield from self._try(Candidate(self._shared(size, workers, mps=OFF), SEARCH))
+            mps = OFF if alone.speed > result.speed else AUTO
+        for other in [self._size(one) for one, _ in self._good(MEMORY)]:
+            held = self.most_workers(other)
+            if other != size and (held is None or workers <= held) and not self._late():
+                yield from self._try(Candidate(self._shared(other, workers, mps=mps), SEARCH))
 
     # -- finalists
 

@@ -36,7 +36,7 @@ from jobkit.schedulers.local import NAME, log_name
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
-POLL_S = 0.2
+POLL_S = 0.1
 END_GRACE_S = 30.0
 """How long a stopped point may take to bring its results home."""
 

@@ -95,7 +95,7 @@ MACHINES = st.builds(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(MACHINES, st.sampled_from([1, 2, 3, 6, 12, 16]))
 def test_its_answer_is_within_5_percent_of_the_best_of_all_settings(machine: Machine, workers: int) -> None:
     goal = replace(GOAL, workers=workers)

@@ -111,7 +111,7 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
 
 def test_a_point_that_is_over_its_walltime_ends_as_timeout(home: Path) -> None:
     slow(home)
-    words = (*ONE_POINT, "--set", "resources.walltime=4s")
+    words = (*ONE_POINT, "--set", "resources.walltime=4s", "--set", "policy.timeout.tries=0")
     done = jobkit(home, "sweep", "spec.yaml", *words, PYTHONPATH=str(WORKLOADS))
     assert done.returncode == 4, done.stderr
     record = json.loads(next(home.glob("runs/*/results/*/try-1/record.json")).read_text())

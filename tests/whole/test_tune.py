@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("whole-tune")
 SPEC = """\
 name: quick
 workload: count
-text: sample:60
+text: sample:24
 tune: {workers: 1, repeats: 1, budget: 5m}
 resources: {gpus: 0, cpus: 1, memory: 400MiB, walltime: "00:01:00"}
 scheduler: local
@@ -42,7 +42,7 @@ def run_of(home: Path) -> Path:
 def test_one_command_finds_the_setting_and_another_search_is_refused(home: Path) -> None:
     done = jobkit("tune", "tune.yaml", cwd=home)
     assert done.returncode == 0, done.stderr
-    assert "at most 4 settings in 6 points" in done.stderr
+    assert "at most 3 settings in 5 points" in done.stderr
     run = run_of(home)
     tuning = read_tuning(run)
     assert [one.phase for one, _ in tuning.results][-3:] == [FINAL] * 3
@@ -51,9 +51,9 @@ def test_one_command_finds_the_setting_and_another_search_is_refused(home: Path)
     assert (again.returncode, "has a run already" in again.stderr) == (2, True)
     shown = jobkit("tune", run, "--json", cwd=home)
     assert json.loads(shown.stdout)["setting"] == tuning.setting
-    swept = jobkit("sweep", "tune.yaml", "--setting", run, "--set", "repeats=1", "--new", cwd=home)
+    swept = jobkit("sweep", "tune.yaml", "--setting", run, "--dry-run", cwd=home)
     assert swept.returncode == 0, swept.stderr
-    assert "1 point (1 setting x 1)" in swept.stderr
+    assert "3 points: 1 setting, 3 repeats" in swept.stdout
 
 
 @pytest.mark.fault
