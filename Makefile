@@ -60,11 +60,11 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 # Folders of which every test starts processes.
 SLOW := tests/cluster tests/fakes tests/whole
 
-# Three workers on two cores, for many tests wait for a process. Coverage measures what tests without
+# Four workers on two cores, for many tests wait for a process. Coverage measures what tests without
 # processes cover: tests/conftest.py ends its tracing in the others.
 .PHONY: unit cluster
 unit: model $(PURE)
-	$(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster --cov --cov-report=
+	$(BIN)/python -m pytest tests -n 4 --dist loadgroup --ignore tests/cluster --cov --cov-report=
 	$(BIN)/coverage report --include=$$(echo $(PURE) | tr ' ' ,) --fail-under=100
 
 cluster: setup
