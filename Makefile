@@ -45,7 +45,7 @@ lint: setup           ## style, types, import layers
 PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
 	core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
 	fit/energy fit/gpus fit/ledger fit/lengths fit/loads fit/memory_line fit/observations fit/overlaps \
-	fit/largest_batch fit/speed fit/stats \
+	fit/largest_batch fit/speed fit/stats fit/tune_steps \
 	outcome/accounting outcome/log_outcome outcome/logs outcome/remedies outcome/timing outcome/trials \
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
 	planning/sample planning/standin/labels report/columns report/energy report/old_logs report/recommend/energy \
@@ -60,11 +60,11 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 # Folders of which every test starts processes.
 SLOW := tests/cluster tests/fakes tests/whole
 
-# Four workers on two cores, for many tests wait for a process. Coverage measures what tests without
+# Three workers on two cores, for many tests wait for a process. Coverage measures what tests without
 # processes cover: tests/conftest.py ends its tracing in the others.
 .PHONY: unit cluster
 unit: model $(PURE)
-	$(BIN)/python -m pytest tests -n 4 --dist loadgroup --ignore tests/cluster --cov --cov-report=
+	$(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster --cov --cov-report=
 	$(BIN)/coverage report --include=$$(echo $(PURE) | tr ' ' ,) --fail-under=100
 
 cluster: setup

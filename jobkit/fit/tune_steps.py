@@ -269,12 +269,12 @@ class Search:
         line = self.memory
         if isinstance(line, str):
             return None
-        capacity = self.goal.memory_bytes or line.gpu_bytes
-        if capacity is None:
+        limits = [limit for limit in (self.goal.memory_bytes, line.gpu_bytes) if limit is not None]
+        if not limits:
             return None
         if isinstance(line.fit, str):
-            return self._by_one(size, capacity)
-        return line.most_workers(capacity, self.goal.loads[self.goal.sizes.index(size)])
+            return self._by_one(size, min(limits))
+        return line.most_workers(min(limits), self.goal.loads[self.goal.sizes.index(size)])
 
     def _by_one(self, size: int, capacity_bytes: float) -> int | None:
         """Return how many workers memory holds if each takes what one took at this size: there is no line."""
@@ -289,7 +289,11 @@ class Search:
         fits = {size: self.most_workers(size) for one, _ in alone for size in [self._size(one)]}
         most = max((held if held is not None else self.goal.workers) for held in fits.values())
         enough = min(most, self.goal.workers)
-        usable = [(one, result) for one, result in alone if (fits[self._size(one)] or enough) >= enough]
+        usable = [
+            (one, result)
+            for one, result in alone
+            if (held := fits[self._size(one)]) is None or held >= enough
+        ]
         best = max(result.speed for _, result in usable)
         return next(self._size(one) for one, result in usable if result.speed >= (1 - self.goal.gain) * best)
 
@@ -301,13 +305,11 @@ class Search:
     def _add_workers(self, size: int) -> Generator[Candidate, Measured, None]:
         """Double the workers until that gains too little, or memory or CPUs end."""
         goal, held = self.goal, self.most_workers(size)
+        fitting = goal.workers if held is None else held
         last = next(result.speed for one, result in self._good(MEMORY) if self._size(one) == size)
         before = 1
         self._note("cores", f"there is one worker: {goal.limited_by}")
-        for workers in goal.steps:
-            if held is not None and workers > held:
-                self._note("memory", f"memory holds {held} workers at {goal.size_knob} {size:,}")
-                return
+        for workers in dict.fromkeys(min(workers, fitting) for workers in goal.steps if fitting > 1):
             if self._late():
                 self._note("time", "the budget of time ended the search before more workers were tried")
                 return
@@ -324,6 +326,8 @@ class Search:
                 return
             self._note("cores", f"{step}, and there are no more: {goal.limited_by}")
             last, before = result.speed, workers
+        if fitting < goal.workers:
+            self._note("memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}")
 
     def _shared(self, size: int, workers: int, mps: str = AUTO) -> dict[str, Value]:
         return self.goal.setting(size, workers, mps=mps if workers > 1 else OFF, every=self.goal.search_every)

@@ -18,7 +18,8 @@ from jobkit.core.units import format_count
 from jobkit.outcome import journal
 from jobkit.outcome.accounting import GONE_AFTER
 from jobkit.outcome.driver_lock import elsewhere
-from jobkit.outcome.journal import read_journal
+from jobkit.outcome.journal import Role, read_journal
+from jobkit.outcome.trials import tunes
 from jobkit.planning.job_script import render
 from jobkit.planning.points import group_points
 from jobkit.planning.prepare import shared_by
@@ -28,7 +29,7 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group
-from jobkit.status.standing import IN_QUEUE, RunStanding, Standing
+from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, first_task, followers
 from jobkit.submit import rounds
 from jobkit.submit.recover import reconcile_submission, refuse_stray_jobs
 from jobkit.submit.rounds import Round
@@ -177,7 +178,16 @@ def undecided(run: RunStanding) -> list[str]:
         "left the queue without a trace": run.counts[Standing.UNSETTLED],
         "cancelled, and not over yet": ending,
     }
-    return [f"{format_count(number, 'point')} {words}" for words, number in numbers.items() if number]
+    lines = [f"{format_count(number, 'point')} {words}" for words, number in numbers.items() if number]
+    queued = [queued for _, queued in followers(run, Role.TUNE)[-1:]]
+    if tunes(run.folder) and queued == [None] and not has_ended(run):
+        lines.append("the job of the search left the queue without a trace")
+    return lines
+
+
+def has_ended(run: RunStanding) -> bool:
+    """Return whether the last job of a search for the fastest setting is known to have ended."""
+    return all(first_task(submission) in run.ended for submission, _ in followers(run, Role.TUNE)[-1:])
 
 
 def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Group], say: Say) -> Resumed:

@@ -21,9 +21,10 @@ from jobkit.planning.prepare import Prepared
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.status.standing import RunStanding, first_task, followers
+from jobkit.status.standing import RunStanding, followers
 from jobkit.submit import local, rounds, scheduler_calls
 from jobkit.submit.launch import say, wait_for_points
+from jobkit.submit.resubmit import has_ended
 from jobkit.submit.scheduler_calls import PlannedJob
 from jobkit.submit.sweep import Check, write_run
 
@@ -189,7 +190,8 @@ def go_on(
         _search(run_dir)
         return None
     searches = followers(run, Role.TUNE)
-    if searches and (searches[-1][1] is not None or first_task(searches[-1][0]) not in run.ended):
+    # The job that follows starts once the search has ended, often before the accounting knows that.
+    if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run))):
         say(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
         return ExitCode.TO_COME
     if by_itself and len(searches) >= MOST_JOBS:

@@ -22,8 +22,8 @@ CPUS = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
 SPEC = """\
 name: quick
 workload: count
-text: sample:100
-tune: {workers: 2, repeats: 2, budget: 5m}
+text: sample:32
+tune: {workers: 2, repeats: 1, budget: 5m}
 resources: {gpus: 0, cpus: 1, memory: 400MiB, walltime: "00:01:00"}
 """
 

@@ -16,6 +16,7 @@ from jobkit.core.records import Outcome
 from jobkit.fit import tune
 from jobkit.fit.tune import next_point, read_tuning
 from jobkit.fit.tune_steps import FINAL, MEMORY, Answer, Candidate
+from jobkit.outcome.trials import finished, tunes
 from tests.support.builders import point, write_exit, write_record
 from tests.support.machines import GOAL, LOOP, Machine, search
 
@@ -29,6 +30,7 @@ def test_points_are_appended_as_they_are_chosen_and_the_setting_is_written_at_th
     best = next(one for one in points if one.phase == FINAL and one.params != LOOP)
     assert (best.workers, best.order, best.mps, best.every) == (16, "sorted", "auto", 1)
     assert next_point(run) is None
+    assert (finished(run), tunes(run)) == (True, False)
     assert yaml.safe_load((run / SETTING_FILE).read_text()) == {
         "order": "sorted",
         "workers": 16,
@@ -55,6 +57,7 @@ def test_a_search_says_what_is_next_while_it_goes_on(tmp_path: Path) -> None:
     assert isinstance(tuning.next, Candidate)
     assert (tuning.next.workers, tuning.winner, tuning.gain) == (8, None, None)
     assert not (run / SETTING_FILE).exists()
+    assert (finished(run), tunes(run)) == (False, True)
 
 
 @pytest.mark.parametrize("left", [None, Outcome.CANCELLED])

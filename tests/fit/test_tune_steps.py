@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jobkit.core.knobs import EVERY, MPS, OFF, ON, PADDED_CHARS, WORKERS
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
+from jobkit.fit.observations import NEED, MemoryObservations
 from jobkit.fit.tune_steps import (
     FINAL,
     MEMORY,
@@ -109,12 +110,19 @@ def test_more_workers_than_memory_holds_are_not_tried() -> None:
     assert answer.limit in {"memory", "cores"}
 
 
+def test_without_a_measurement_of_memory_no_number_of_workers_is_ruled_out() -> None:
+    nothing = MemoryObservations(kind=NEED, fit="no line", load_by_batch={}, points=0)
+    for memory in ("no point has succeeded yet", nothing):
+        assert Search(GOAL, memory=memory).most_workers(4_000) is None
+
+
 def test_a_limit_of_the_memory_is_kept() -> None:
     goal = replace(GOAL, memory_bytes=8 * GIB)
     machine = Machine(bytes_per_load=40_000)
     answer, order = searched(goal, machine)
     held = [one.workers * (GIB + one.params[PADDED_CHARS] * 40_000) for one in order if one.phase == SEARCH]  # type: ignore[operator]
     assert max(held) <= 8 * GIB
+    assert [one.workers for one in order if one.phase == SEARCH][:3] == [2, 4, 6]
     assert (answer.limit, "memory holds" in answer.why) == ("memory", True)
 
 
