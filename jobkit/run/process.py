@@ -106,7 +106,7 @@ def close_files(*kept: int) -> None:
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names only
         if int(name) > STANDARD_ERROR and int(name) not in kept:
             with contextlib.suppress(OSError):  # the list has the file by which it was read
-                if not os.readlink(f"/proc/self/fd/{name}").startswith(DRIVER_FILES):
+                if not str(Path(f"/proc/self/fd/{name}").readlink()).startswith(DRIVER_FILES):
                     os.close(int(name))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
