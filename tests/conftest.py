@@ -75,6 +75,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 SLOW_FOLDERS = {"whole", "fakes", "cluster"}
+UNTRACED_FOLDERS = SLOW_FOLDERS | {"commands", "pages", "plot"}
+"""Whose tests alone cover nothing of what coverage measures (PURE in the Makefile); what draws takes twice
+as long when it is traced, for matplotlib is traced too."""
 SLOW_FIXTURES = {"fake_slurm", "fake_sge", "tiny_model"}
 
 
@@ -84,8 +87,13 @@ def is_slow(item: pytest.Item) -> bool:
     return bool(
         item.get_closest_marker("slow")
         or SLOW_FIXTURES.intersection(fixtures)
-        or SLOW_FOLDERS.intersection(item.path.relative_to(TESTS).parts)
+        or SLOW_FOLDERS.intersection(folders(item))
     )
+
+
+def folders(item: pytest.Item) -> tuple[str, ...]:
+    """Return the folders of a test, and its file."""
+    return item.path.relative_to(TESTS).parts
 
 
 def shares(item: pytest.Item) -> bool:
@@ -111,13 +119,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Watch a test; have coverage look away from the start if it is marked ``untraced``.
+    """Watch a test; have coverage look away from the start where nothing that it measures is tested.
 
     pytest-cov's own mark ``no_cover`` has no effect under pytest-xdist (7.1): its workers measure
     twice, and the mark ends one of the two. Coverage's tracer can be set again.
     """
     tracer = sys.gettrace()
-    if item.get_closest_marker("untraced"):
+    if item.get_closest_marker("untraced") or UNTRACED_FOLDERS.intersection(folders(item)):
         sys.settrace(None)
     WATCH.active, WATCH.reason = True, ""
     try:

@@ -75,7 +75,8 @@ def test_durations(text: str, duration_s: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "10", "10:00", "00:60:00", "00:00:60", "1-24:00:00", "00:00:00", "0m", "-1h", "1.5h", "1w"]
+    "text",
+    ["", "10", "10:00", "00:60:00", "00:00:60", "1-24:00:00", "00:00:00", "0m", "-1h", "1.5h", "1w", "3651d"],
 )
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(JobkitError, match="duration"):

@@ -26,6 +26,6 @@ def test_overlaps_of_a_large_sweep_take_no_time() -> None:
     spans = [
         Span(f"host {n % 50}", f"2026-01-02T10:{n % 60:02}:00", "2026-01-02T12:00:00") for n in range(20_000)
     ]
-    began = time.monotonic()
+    began = time.process_time()
     assert min(overlap or 0 for overlap in overlaps(spans)) > 300
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1

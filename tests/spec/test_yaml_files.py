@@ -107,9 +107,11 @@ def test_what_yaml_1_1_would_change_stays_text(tmp_path: Path, text: str) -> Non
         ("", "not a mapping"),
         ("just text", "not a mapping"),
         ("a: &x [*x]\n", "an alias stands inside its own anchor"),
+        ("a: !!int some\n", "'some' is no !!int"),
+        ("a: !!set {b}\n", "!!set is not used here"),
     ],
 )
-def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_no_mapping_or_no_value_of_its_tag_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(JobkitError, match=said):

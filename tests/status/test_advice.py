@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jobkit.core.records import Outcome
+from jobkit.fit.tune_steps import FINAL
 from jobkit.outcome.journal import Role
 from jobkit.outcome.remedies import Kind
 from jobkit.schedulers.types import State
@@ -72,6 +75,11 @@ def test_what_a_resume_does(points: list[PointStanding], does: str) -> None:
 def test_a_job_that_is_running_can_be_followed() -> None:
     run = with_job(a_run([DONE]), Role.FIND, State.RUNNING)
     assert "jobkit status runs/demo --watch" in commands(run)
+
+
+def test_the_answer_of_a_search_is_named() -> None:
+    found = replace(DONE, point=replace(DONE.point, phase=FINAL))
+    assert commands(a_run([found])) == ["jobkit tune runs/demo", "jobkit collect runs/demo"]
 
 
 def test_a_folder_is_quoted_as_the_shell_needs_it() -> None:

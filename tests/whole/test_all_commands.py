@@ -29,7 +29,7 @@ name: hungry
 workload: hungry:Hungry
 text: text.txt
 sweep: {batch_size: [5, 10, 15, 20]}
-repeats: 2
+repeats: 1
 scheduler: local
 resources: {gpus: 0, cpus: 1, memory: 1GiB, walltime: "00:02:00"}
 """

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.cli import COMMANDS
+from jobkit.planning.prepare import Options, prepare
+from jobkit.submit import sweep
 from tests.support import commands
 from tests.support.builders import events
 from tests.support.commands import JOBKIT
@@ -111,7 +113,7 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
 
 def test_a_point_that_is_over_its_walltime_ends_as_timeout(home: Path) -> None:
     slow(home)
-    words = (*ONE_POINT, "--set", "resources.walltime=4s", "--set", "policy.timeout.tries=0")
+    words = (*ONE_POINT, "--set", "resources.walltime=12s", "--set", "policy.timeout.tries=0")
     done = jobkit(home, "sweep", "spec.yaml", *words, PYTHONPATH=str(WORKLOADS))
     assert done.returncode == 4, done.stderr
     record = json.loads(next(home.glob("runs/*/results/*/try-1/record.json")).read_text())
@@ -145,11 +147,11 @@ def test_bad_usage_ends_with_2_and_no_traceback(home: Path, arguments: list[str]
 
 
 def test_a_run_can_be_run_again_from_its_own_spec(home: Path) -> None:
-    assert jobkit(home, "sweep", "spec.yaml", *ONE_POINT).returncode == 0
-    (run,) = (home / "runs").iterdir()
+    prepared = prepare(home / "spec.yaml", Options(runs_dir=home / "runs"), build=True)
+    sweep.write_run(prepared)
     elsewhere = home / "elsewhere"
     elsewhere.mkdir()
-    done = jobkit(elsewhere, "sweep", str(run / "sweep.yaml"), "--dry-run")
+    done = jobkit(elsewhere, "sweep", str(prepared.run_dir / "sweep.yaml"), "--dry-run")
     assert done.returncode == 0, done.stderr
 
 
