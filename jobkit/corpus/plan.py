@@ -1,0 +1,176 @@
+"""The plan of a corpus: its sources, and the shards with the parts of each. Standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+CORPUS_FILE = "corpus.json"
+PLAN_FILE = "plan.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One file of the corpus.
+
+    Attributes
+    ----------
+    path
+        Absolute, as the nodes see it.
+    name
+        As the user gave it; a text file's document has this id.
+    kind
+        ``text`` or ``jsonl``.
+    compression
+        Empty, ``gz`` or ``zst``.
+    size_bytes, mtime_ns, sha256
+        Of the file as it is on disk.
+    """
+
+    path: str
+    name: str
+    kind: str
+    compression: str = ""
+    size_bytes: int
+    mtime_ns: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bad:
+    """A place in a source that cannot be read.
+
+    Attributes
+    ----------
+    source
+        Its name.
+    line
+        From 1; 0 for the whole file.
+    reason
+        In words.
+    """
+
+    source: str
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """What was read of a corpus: ``corpus.json``.
+
+    Attributes
+    ----------
+    sources
+        In corpus order.
+    text_field, id_field
+        Of JSONL documents.
+    skipped
+        The bad places that the user chose to leave out.
+    documents, paragraphs, characters
+        Of all that is not skipped.
+    """
+
+    sources: tuple[Source, ...]
+    text_field: str = "text"
+    id_field: str = "id"
+    skipped: tuple[Bad, ...] = ()
+    documents: int
+    paragraphs: int
+    characters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Consecutive paragraphs of one source: the smallest part that a shard holds.
+
+    Attributes
+    ----------
+    source
+        Index into `Corpus.sources`.
+    start, end
+        The bytes, of the decompressed source, that hold the paragraphs: of a text file from the first byte of the
+        first paragraph to the end of the last; of JSONL whole lines.
+    skip
+        Paragraphs of the first line (JSONL) that belong to an earlier piece.
+    line
+        Number of the first line of JSONL, from 1; 0 for a text file.
+    first_paragraph, first_character
+        Where in its document the first paragraph is, from 0.
+    paragraphs, characters
+        Its size.
+    longest
+        The characters of its longest paragraph.
+    sha256
+        Of the bytes from ``start`` to ``end``.
+    """
+
+    source: int
+    start: int
+    end: int
+    skip: int = 0
+    line: int = 0
+    first_paragraph: int = 0
+    first_character: int = 0
+    paragraphs: int
+    characters: int
+    longest: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """What one point works through: a line of ``plan.jsonl``; line K is of point K.
+
+    Attributes
+    ----------
+    index
+        Of its point, from 1.
+    pieces
+        In corpus order.
+    load
+        The estimate by which shards are made equal: padded characters.
+    expected_s, low_s, high_s
+        How long the work takes, and the interval of 95 %; ``None`` if it is not known.
+    """
+
+    index: int
+    pieces: tuple[Piece, ...]
+    load: int
+    expected_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+
+    @property
+    def paragraphs(self) -> int:
+        """How many it holds."""
+        return sum(piece.paragraphs for piece in self.pieces)
+
+    @property
+    def characters(self) -> int:
+        """How many it holds."""
+        return sum(piece.characters for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """The try whose rows count for a shard: ``winners/<point>.json``, linked once.
+
+    Attributes
+    ----------
+    index
+        Of the point.
+    try_number
+        Of the try.
+    rows, paragraphs, size_bytes, sha256
+        Of its ``rows.jsonl``; paragraphs are those of the shard, also without a row.
+    columns
+        The names of the fields of a row, after ``document`` and ``paragraph``.
+    """
+
+    index: int
+    try_number: int
+    rows: int
+    paragraphs: int
+    size_bytes: int
+    sha256: str
+    columns: tuple[str, ...] = field(default=())
