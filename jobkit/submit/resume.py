@@ -70,7 +70,7 @@ def run_again(
         if machine_gone:
             declare_machine_gone(run_dir, machine_gone)
         run = read_settled(run_dir, by_name(spec.scheduler), say)
-        say(f"{run_dir.name}: {count_by_state(run)}")
+        say(f"{run.name}: {count_by_state(run)}")
         if (run_dir / TUNE_GOAL_FILE).is_file():
             return tune.go_on(run_dir, spec, run, wait=wait)
         again = _decide(run, spec, only, tuple(overrides))
@@ -111,7 +111,7 @@ def run_follow_up(run_dir: Path) -> int:
         again = []
         try:
             run = read_settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
-            say(f"{run_dir.name}: {count_by_state(run)}")
+            say(f"{run.name}: {count_by_state(run)}")
             if (run_dir / TUNE_GOAL_FILE).is_file():
                 return tune.go_on(run_dir, spec, run, by_itself=True) or 0
             again = _decide(run, spec, ("failed",), strictly=True)

@@ -75,10 +75,12 @@ def recommend(
     from jobkit.report.recommend.recommend import recommend as recommend_for
     from jobkit.report.recommend.run_data import read_material
     from jobkit.report.recommend.types import RecommendOptions
-    from jobkit.status.which_run import run_or_latest
+    from jobkit.status.which_run import refuse_corpus, run_or_latest
 
     gpus = _gpus(gpu, gpu_memory)
-    material = read_material(run if run and run.is_file() else run_or_latest(run))
+    found = run if run and run.is_file() else run_or_latest(run)
+    refuse_corpus(found, "recommend")
+    material = read_material(found)
     options = RecommendOptions(
         gpus=gpus,
         corpus=read_corpus(corpus, material.records) if corpus is not None else None,
