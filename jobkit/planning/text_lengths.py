@@ -17,6 +17,7 @@ from jobkit.core.paths import CACHE_VARIABLE, cache_dir, make_folder, share_with
 from jobkit.core.records import ModelRef, Record, TextRef
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
+from jobkit.corpus.paragraphs import split_paragraphs
 from jobkit.fit.lengths import PUNCTUATION, Lengths
 from jobkit.fit.loads import loads_of
 from jobkit.fit.speed import Corpus
@@ -25,7 +26,7 @@ from jobkit.planning.models import NOT_BUILT
 from jobkit.planning.sample import PARAGRAPHS, sample_text
 from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import traits
-from jobkit.run.paragraphs import read_paragraphs, split_paragraphs, split_sentences
+from jobkit.run.paragraphs import read_paragraphs, split_sentences
 from jobkit.run.workloads import own
 from jobkit.run.workloads.base import SHIPPED
 

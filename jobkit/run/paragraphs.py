@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
+from jobkit.corpus.paragraphs import split_paragraphs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,17 +151,4 @@ def read_paragraphs(path: Path) -> list[str]:
     paragraphs = split_paragraphs(text)
     if not paragraphs:
         raise JobkitError(f"text {path}: holds no paragraph", hint="see `text` in the spec")
-    return paragraphs
-
-
-def split_paragraphs(text: str) -> list[str]:
-    r"""Return the paragraphs of a text with ``\n`` line ends; see `read_paragraphs`."""
-    paragraphs: list[str] = []
-    paragraph = ""
-    for line in chain(io.StringIO(text), [""]):
-        if line.strip():
-            paragraph += line
-        elif paragraph:
-            paragraphs.append(paragraph)
-            paragraph = ""
     return paragraphs
