@@ -59,7 +59,7 @@ def corpus_option(meaning: str) -> Callable[[F], F]:
 
 
 def run_and_corpus(run: Path | None, corpus: tuple[str, ...]) -> tuple[Path | None, tuple[str, ...]]:
-    """Return RUN and the corpus; a run or a spec typed after the paths of ``--corpus`` is RUN all the same."""
+    """Return RUN and the corpus; a run or a spec that is typed behind the paths of ``--corpus`` is RUN."""
     from jobkit.core.layout import is_run_folder
 
     if run is None and len(corpus) > 1 and (is_run_folder(Path(corpus[-1])) or corpus[-1].endswith(".yaml")):
@@ -127,6 +127,27 @@ format_option = click.option(
 wait_option = click.option(
     "--wait", is_flag=True, help="Wait until the last point has ended, then print the table."
 )
+
+
+def shard_options(command: F) -> F:
+    """Add the options that say what the shards of a corpus are to be."""
+    added = (
+        click.option(
+            "--shard-minutes",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="N",
+            help="How long a shard of the corpus may take. Default: 30.",
+        ),
+        click.option(
+            "--shards", type=click.IntRange(min=1), metavar="N", help="Cut N shards, whatever each takes."
+        ),
+        click.option(
+            "--max-parallel", type=click.IntRange(min=1), metavar="N", help="Most shards at a time."
+        ),
+    )
+    for add in reversed(added):
+        command = add(command)
+    return command
 
 
 def scheduler_option(command: F, default: str = "the one in the spec, else the one on this machine") -> F:

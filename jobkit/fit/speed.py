@@ -256,6 +256,15 @@ def duration(speed: Speed, *, items: int, characters: int | None = None) -> Dura
     )
 
 
+def upper(time: Duration, part: float) -> float | None:
+    """Return how long this part of such runs take at most; ``None`` after one repeat."""
+    if time.high_s is None:
+        return None
+    degrees = time.repeats - 1
+    half = time.high_s - time.expected_s
+    return time.expected_s + half * quantile(part, degrees) / quantile(TWO_SIDED, degrees)
+
+
 def total(speed: Speed, parts: Sequence[tuple[int, int]]) -> Duration:
     """Return how long the parts of a corpus take together, each with a start of its own.
 

@@ -130,6 +130,8 @@ class Journal:
         The ids of drivers whose machine is gone, by the word of a person.
     replaced, replacing
         The shards that were planned again, and those that do their work instead.
+    given
+        ``key=value`` of what a person set as they were planned again: the last value of a key counts.
     notes
         Lines that could not be read.
     """
@@ -142,6 +144,7 @@ class Journal:
     buried: frozenset[str] = frozenset()
     replaced: frozenset[int] = frozenset()
     replacing: frozenset[int] = frozenset()
+    given: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def is_void(self, point: Point) -> bool:
@@ -167,6 +170,7 @@ def read_journal(run: Path) -> Journal:
         if kind == "superseded":
             journal.replaced |= _indices(event, "points")
             journal.replacing |= _indices(event, "by")
+            journal.given += tuple(str(word) for word in event.get("given") or ())
         if kind == "left" or (submission is not None and submission.role is Role.POINTS):
             journal.left = event if kind == "left" else None
         if submission is not None:
@@ -180,7 +184,11 @@ def read_journal(run: Path) -> Journal:
 
 def _indices(event: Mapping[str, Any], key: str) -> frozenset[int]:
     found = event.get(key)
-    return frozenset(index for index in found if isinstance(index, int)) if isinstance(found, list) else frozenset()
+    return (
+        frozenset(index for index in found if isinstance(index, int))
+        if isinstance(found, list)
+        else frozenset()
+    )
 
 
 def _number(value: object) -> int:

@@ -173,7 +173,7 @@ def trials(run_dir: Path) -> list[Trial]:
 
 
 def answers(outcome: str, *, trial: bool, shard: bool = False) -> bool:
-    """Return whether an outcome is a result of a point; `ram_oom` is one of a trial, and of a shard only `ok`."""
+    """Return whether an outcome is a result; `ram_oom` is one of a trial, and of a shard only `ok` is."""
     if shard:
         return outcome == Outcome.OK
     return outcome in RESULTS or (trial and outcome == Outcome.RAM_OOM)

@@ -171,6 +171,33 @@ def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) 
 # -- the text of `jobkit recommend --corpus`
 
 
+def read_corpora(texts: Sequence[str], records: Sequence[Record]) -> Corpus:
+    """Return what the user wants to work through: as `read_corpus`, or the paths of ``jobkit apply``.
+
+    Parameters
+    ----------
+    texts
+        A number of paragraphs or a text; or files and folders of any kind that a corpus may have.
+    records
+        As for `read_corpus`.
+
+    Raises
+    ------
+    JobkitError
+        As `read_corpus`; with all that cannot be read.
+    """
+    text, *more = texts
+    plain = not Path(text).is_dir() and not text.endswith((".gz", ".zst", ".jsonl"))
+    if not more and plain:
+        return read_corpus(text, records)
+    from jobkit.corpus.scan import scan  # it brings processes, which a number does not need
+    from jobkit.corpus.sources import find_sources
+
+    read = scan(find_sources(texts)).corpus
+    name = text if not more else f"{text} and {format_count(len(more), 'more path')}"
+    return Corpus(name=name, paragraphs=read.paragraphs, characters=read.characters)
+
+
 def read_corpus(text: str, records: Sequence[Record]) -> Corpus:
     """Return what the user wants to work through.
 

@@ -15,29 +15,23 @@ from jobkit.commands import shared
 @click.option(
     "--out", metavar="DIR", required=True, type=click.Path(path_type=Path), help="The run folder to make."
 )
-@click.option(
-    "--shard-minutes",
-    type=click.FloatRange(min=0, min_open=True),
-    default=30.0,
-    show_default=True,
-    help="How long a shard may take.",
-)
-@click.option("--shards", type=click.IntRange(min=1), metavar="N", help="Cut the corpus into N shards.")
-@click.option("--max-parallel", type=click.IntRange(min=1), metavar="N", help="Most shards at a time.")
+@shared.shard_options
 @shared.set_option
 @shared.text_field_option
 @shared.id_field_option
-@click.option("--skip-bad", is_flag=True, help="Leave out what cannot be read, and list it in provenance.json.")
+@click.option(
+    "--skip-bad", is_flag=True, help="Leave out what cannot be read, and list it in provenance.json."
+)
 @shared.format_option
 @shared.scheduler_option
 @shared.site_option
-@click.option("--dry-run", is_flag=True, help="Print the plan and the job script; write and submit nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
 def apply(
     run: Path | None,
     corpus: tuple[str, ...],
     out: Path,
-    shard_minutes: float,
+    shard_minutes: float | None,
     shards: int | None,
     max_parallel: int | None,
     overrides: tuple[str, ...],
@@ -78,7 +72,7 @@ def apply(
     """
     from jobkit.planning.resolve import Options
     from jobkit.submit.apply import start
-    from jobkit.submit.apply.shards import Wishes
+    from jobkit.submit.apply.shards import MINUTES, Wishes
 
     run, corpus = shared.run_and_corpus(run, corpus)
     if run is None:
@@ -91,7 +85,7 @@ def apply(
         paths=corpus,
         out=out.expanduser().absolute(),
         options=Options(overrides=(*overrides, *more), scheduler=scheduler, site=site),
-        wishes=Wishes(minutes=shard_minutes, number=shards),
+        wishes=Wishes(minutes=shard_minutes or MINUTES, number=shards),
         text_field=text_field,
         id_field=id_field,
         skip_bad=skip_bad,

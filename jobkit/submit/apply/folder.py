@@ -16,12 +16,13 @@ from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_setting
 from jobkit.corpus.plan import PLAN_FILE, WINNERS_FOLDER, Corpus, Shard, Source, read_corpus, write_plan
 from jobkit.planning.prepare import Prepared
+from jobkit.report.provenance import Promise, write_promise
 from jobkit.submit import sweep
 
 MOST_NAMED = 5
 
 
-def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard]) -> None:
+def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], promise: Promise) -> None:
     """Write the run folder under another name, and rename it once it is whole.
 
     Raises
@@ -40,6 +41,7 @@ def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard]) ->
             shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
             sweep.write_run(replace(prepared, run_dir=part))
             (part / WINNERS_FOLDER).mkdir()
+            write_promise(part, promise)
             write_plan(part, corpus, shards)
             part.replace(run_dir)
             files.sync_folder(run_dir.parent)
@@ -63,7 +65,9 @@ def refuse_other_folder(run_dir: Path) -> None:
         empty = False
     if not empty:
         what = "a folder that jobkit apply did not make" if run_dir.is_dir() else "a file"
-        raise JobkitError(f"--out {run_dir}: is there already, {what}", hint="name a folder that is not there")
+        raise JobkitError(
+            f"--out {run_dir}: is there already, {what}", hint="name a folder that is not there"
+        )
 
 
 def read_shards(run_dir: Path) -> Iterator[Shard]:

@@ -1,4 +1,4 @@
-"""The plan of a corpus in words: what is read, with which setting, how long, until when, for which request."""
+"""The plan of a corpus in words: what is read, the setting, how long, until when, what is requested."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Prospect:
     corpus, setting, plan
         What is worked through, how, and in which parts.
     read_s
-        How long it took to read the corpus.
+        How long it took to read the corpus; ``None`` if it was read before.
     now
         When it would begin.
     """
@@ -37,7 +37,7 @@ class Prospect:
     corpus: Corpus
     setting: Setting
     plan: Plan
-    read_s: float
+    read_s: float | None
     now: datetime
 
     @property

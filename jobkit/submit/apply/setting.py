@@ -108,7 +108,7 @@ def find_setting(word: Path, options: Options, *, build: bool, say: Say) -> Sett
     JobkitError
         If it is neither, names no setting or several, or a key may not change.
     """
-    _refuse_keys(options.overrides)
+    refuse_keys(options.overrides)
     if run := find_run(word):
         return _of_run(run, options)
     if word.is_dir():
@@ -118,7 +118,14 @@ def find_setting(word: Path, options: Options, *, build: bool, say: Say) -> Sett
     return _of_spec(word, options, build=build, say=say)
 
 
-def _refuse_keys(overrides: Sequence[str]) -> None:
+def refuse_keys(overrides: Sequence[str]) -> None:
+    """Refuse to change a key that belongs to the setting.
+
+    Raises
+    ------
+    JobkitError
+        With the keys that may change.
+    """
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key.partition(".")[0] not in CHANGEABLE:

@@ -13,15 +13,19 @@ from jobkit.core.records import Point, TextRef
 from jobkit.core.units import MIB
 from jobkit.corpus.plan import Corpus, Piece, Shard
 from jobkit.corpus.shards import cut
-from jobkit.fit.speed import Duration, duration, total
+from jobkit.fit.speed import Duration, duration, total, upper
 from jobkit.report.recommend.request import enough
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit.apply.setting import Setting
 
+MINUTES = 30.0
+"""How long a shard takes if no one says."""
 UNKNOWN_BYTES = 4 * MIB
 """Of a shard if no speed is known."""
 STAGING_S = 60.0
 """For what the job script does before the worker starts and after it has ended, beyond what was measured."""
+SLOW = 0.99
+"""A shard that takes longer than this part of such shards is named."""
 NO_INTERVAL = 2.0
 """What one repeat says of the time may be off by this factor: it has no interval."""
 CHARACTER_BYTES = 4
@@ -45,7 +49,7 @@ class Wishes:
         How many there are; ``None`` for as many as the time of each makes.
     """
 
-    minutes: float = 30.0
+    minutes: float = MINUTES
     number: int | None = None
 
 
@@ -127,7 +131,9 @@ def _shard(index: int, pieces: Sequence[Piece], setting: Setting) -> Shard:
     time = _time(shard, setting)
     if time is None:
         return shard
-    return replace(shard, expected_s=time.expected_s, low_s=time.low_s, high_s=time.high_s)
+    return replace(
+        shard, expected_s=time.expected_s, low_s=time.low_s, high_s=time.high_s, slow_s=upper(time, SLOW)
+    )
 
 
 def _time(shard: Shard, setting: Setting) -> Duration | None:
@@ -145,7 +151,9 @@ def _resources(shards: Sequence[Shard], each: Duration | None, setting: Setting)
         longest_s = high_s + STAGING_S + setting.site.warning_s
     peak = setting.peak_bytes
     if peak is not None:
-        peak = None if given & {"resources.memory", "resources"} else peak + window_bytes(shards, setting.spec)
+        peak = (
+            None if given & {"resources.memory", "resources"} else peak + window_bytes(shards, setting.spec)
+        )
     return enough(asked, peak_bytes=peak, longest_s=longest_s, gpus=asked.gpus)
 
 
@@ -158,7 +166,13 @@ def window_bytes(shards: Sequence[Shard], spec: SweepSpec) -> int:
 
 
 def points_of(
-    shards: Sequence[Shard], template: Point, run_dir: Path, run_id: str, corpus: Corpus, *, plan_number: int = 1
+    shards: Sequence[Shard],
+    template: Point,
+    run_dir: Path,
+    run_id: str,
+    corpus: Corpus,
+    *,
+    plan_number: int = 1,
 ) -> tuple[Point, ...]:
     """Return the points of shards.
 
@@ -184,7 +198,10 @@ def points_of(
             point_id=f"shard-{shard.index:05d}",
             repeat=plan_number,
             text=TextRef(
-                path=path, sha256="", size_bytes=sum(piece.end - piece.start for piece in shard.pieces), name=name
+                path=path,
+                sha256="",
+                size_bytes=sum(piece.end - piece.start for piece in shard.pieces),
+                name=name,
             ),
         )
         for shard in shards

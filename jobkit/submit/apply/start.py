@@ -1,4 +1,4 @@
-"""What `jobkit apply` does: read the corpus, plan it, show the plan, write the folder, and run or submit it."""
+"""What `jobkit apply` does: read the corpus, plan it, show the plan, write the folder, run or submit it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE, is_corpus_folder
-from jobkit.core.terminal import Say, relative_path, shell_path
+from jobkit.core.terminal import relative_path, shell_path
 from jobkit.corpus.plan import Corpus, Piece
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
@@ -20,14 +21,20 @@ from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.planning.job_script import render, render_follow
 from jobkit.planning.prepare import Prepared, refuse_too_many_threads, run_id
 from jobkit.planning.resolve import Options, warn_again
+from jobkit.report.provenance import Promise, finish
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.sweep_spec import load_spec
+from jobkit.status.reader import read_standings
+from jobkit.status.table import render as render_status
 from jobkit.submit import launch, local, resume, sweep
 from jobkit.submit.apply import folder
 from jobkit.submit.apply.lines import Prospect, plan_lines
 from jobkit.submit.apply.setting import Setting, find_setting
-from jobkit.submit.apply.shards import Plan, Wishes, plan_shards, points_of
+from jobkit.submit.apply.shards import Wishes, plan_shards, points_of
 from jobkit.submit.launch import say
+
+MOST_LISTED = 10
+"""Shards that are listed one by one at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,7 @@ class Request:
     paths: tuple[str, ...]
     out: Path
     options: Options
-    wishes: Wishes = Wishes()
+    wishes: Wishes
     text_field: str = "text"
     id_field: str = "id"
     skip_bad: bool = False
@@ -145,8 +152,6 @@ def prepare(
 
 def print_preview(planned: Planned) -> None:
     """Print the plan, and the script with the commands that would submit it."""
-    from jobkit.core import terminal
-
     prepared = planned.prepared
     say(planned.lines)
     lines = [
@@ -164,7 +169,9 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
     """Write the run folder, and run the shards here or submit them."""
     prepared = planned.prepared
     say(planned.lines)
-    write = partial(folder.write_folder, prepared, planned.prospect.corpus, planned.prospect.plan.shards)
+    prospect = planned.prospect
+    promise = _promise(prospect.setting)
+    write = partial(folder.write_folder, prepared, prospect.corpus, prospect.plan.shards, promise)
     if runs_here(prepared.spec.scheduler):
         write()
         say(f"run folder: {relative_path(prepared.run_dir)}")
@@ -184,6 +191,16 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
     return 0
 
 
+def _promise(setting: Setting) -> Promise:
+    return Promise(
+        source=setting.source,
+        speed=setting.speed,
+        energy=setting.energy,
+        peak_bytes=setting.peak_bytes,
+        measured=setting.measured,
+    )
+
+
 def _here(prepared: Prepared) -> None:
     from jobkit.status import progress_bars  # brings rich: a submission returns at once without it
 
@@ -200,9 +217,7 @@ def _advise(run_dir: Path) -> None:
     say(f"  cancel       jobkit cancel {run}")
 
 
-def _go_on(
-    request: Request, setting: Setting, corpus: Corpus, *, dry_run: bool, wait: bool
-) -> int | None:
+def _go_on(request: Request, setting: Setting, corpus: Corpus, *, dry_run: bool, wait: bool) -> int | None:
     """Go on with a folder that is of this corpus and this setting; refuse any other."""
     folder.refuse_differences(request.out, corpus, setting.point)
     say(f"{relative_path(request.out)}: is planned already: going on with it")
@@ -227,5 +242,20 @@ def _changes(request: Request) -> tuple[str, ...]:
 
 
 def _scheduler_word(overrides: Sequence[str]) -> str:
-    found = [word.partition("=")[2].strip() for word in overrides if word.partition("=")[0].strip() == "scheduler"]
+    found = [
+        word.partition("=")[2].strip() for word in overrides if word.partition("=")[0].strip() == "scheduler"
+    ]
     return found[-1] if found else ""
+
+
+def report_end(run_dir: Path) -> int:
+    """Print how a corpus stands whose shards have ended, and what to type next; return the exit code."""
+    run_dir = run_dir.absolute()
+    closing = finish(run_dir)
+    (run,) = read_standings([run_dir])
+    terminal.say(
+        render_status(run, relative_path(run_dir), width=terminal.page_width(), most=MOST_LISTED), nl=False
+    )
+    if closing:
+        terminal.say(f"\n{closing}")
+    return run.exit_code
