@@ -132,6 +132,8 @@ class Journal:
         The shards that were planned again, and those that do their work instead.
     given
         ``key=value`` of what a person set as they were planned again: the last value of a key counts.
+    needs
+        The same of what single shards need beyond the others, by their index.
     notes
         Lines that could not be read.
     """
@@ -145,6 +147,7 @@ class Journal:
     replaced: frozenset[int] = frozenset()
     replacing: frozenset[int] = frozenset()
     given: tuple[str, ...] = ()
+    needs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def is_void(self, point: Point) -> bool:
@@ -167,10 +170,8 @@ def read_journal(run: Path) -> Journal:
             journal.rounds = max(journal.rounds, _number(event.get("round")))
         if kind == "machine_gone" and isinstance(jobs := event.get("job_ids"), list):
             journal.buried |= set(map(str, jobs))
-        if kind == "superseded":
-            journal.replaced |= _indices(event, "points")
-            journal.replacing |= _indices(event, "by")
-            journal.given += tuple(str(word) for word in event.get("given") or ())
+        if kind in {"needs", "superseded"}:
+            _take_plan(journal, event)
         if kind == "left" or (submission is not None and submission.role is Role.POINTS):
             journal.left = event if kind == "left" else None
         if submission is not None:
@@ -180,6 +181,17 @@ def read_journal(run: Path) -> Journal:
                 _cancelled(event, journal.submissions), str(event.get("at", ""))
             )
     return journal
+
+
+def _take_plan(journal: Journal, event: Mapping[str, Any]) -> None:
+    """Add what an event of a corpus reports: what single shards need, or which were planned again."""
+    words = tuple(str(word) for word in event.get("given") or ())
+    if event["event"] == "needs":
+        journal.needs |= dict.fromkeys(_indices(event, "points"), words)
+        return
+    journal.replaced |= _indices(event, "points")
+    journal.replacing |= _indices(event, "by")
+    journal.given += words
 
 
 def _indices(event: Mapping[str, Any], key: str) -> frozenset[int]:

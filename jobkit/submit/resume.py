@@ -159,7 +159,8 @@ def _decide(
     anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
     spec_of = functools.cache(functools.partial(_changed, run.folder, read_journal(run.folder).given))
     points = select_points(run.points, only)
-    again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere)
+    needs = read_journal(run.folder).needs
+    again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere, needs=needs)
     for group in again:
         say(f"again: {describe_group(group, spec_of(()).resources)}")
     for line in () if strictly else undecided(run):

@@ -15,6 +15,7 @@ from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_setting
 from jobkit.corpus.plan import PLAN_FILE, WINNERS_FOLDER, Corpus, Shard, Source, read_corpus, write_plan
+from jobkit.outcome import journal
 from jobkit.planning.prepare import Prepared
 from jobkit.report.provenance import Promise, write_promise
 from jobkit.submit import sweep
@@ -41,6 +42,8 @@ def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], pr
             shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
             sweep.write_run(replace(prepared, run_dir=part))
             (part / WINNERS_FOLDER).mkdir()
+            for index, words in prepared.needs.items():
+                journal.note(part, "needs", points=[index], given=list(words))
             write_promise(part, promise)
             write_plan(part, corpus, shards)
             part.replace(run_dir)

@@ -76,9 +76,11 @@ def _shards(prospect: Prospect) -> str:
     number = f"{len(plan.shards):,}"
     spread = plan.spread
     alike = ""
-    if len(plan.shards) > 1:
+    if plan.even > 1:
         within = max(SMALL_SPREAD, math.ceil(1000 * spread) / 1000)
         alike = f" (loads within {100 * within:.1f} % of each other)"
+    if alone := len(plan.shards) - plan.even:
+        alike += f", {alone:,} of them of a large paragraph"
     if plan.each is None:
         size = format_size(UNKNOWN_BYTES)
         return f"{number}{alike}; speed not known: shards of {size} at most, walltime as in the spec"

@@ -23,6 +23,7 @@ from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.corpus.plan import PLAN_FILE, Piece, Shard, read_corpus, read_plan
 from jobkit.fit.speed import Speed, speeds
 from jobkit.outcome import journal
+from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import each_point
 from jobkit.outcome.shards import live_points, settle
 from jobkit.planning.job_script import render_follow
@@ -85,10 +86,10 @@ def replan(run_dir: Path, wishes: Wishes, overrides: Sequence[str], *, wait: boo
     with run_lock(run_dir, say):
         settle(run_dir)
         rest = _rest(run_dir)
-        if not rest.points:
+        if rest.points:
+            _plan_rest(run_dir, rest, wishes, given)
+        else:
             say(f"every shard is done: jobkit merge {shell_path(run_dir)} joins the results")
-            return None
-        _plan_rest(run_dir, rest, wishes, given)
     return resume.run_again(run_dir, (), (), wait=wait)
 
 
@@ -144,7 +145,8 @@ def _open(run: RunStanding) -> int:
 def _rest(run_dir: Path) -> _Rest:
     """Return what has no winner."""
     winners = settle(run_dir)
-    points = tuple(point for point in live_points(run_dir) if point.index not in winners)
+    own = read_journal(run_dir).needs  # such a shard stays as it is: it is of a large paragraph alone
+    points = tuple(point for point in live_points(run_dir) if point.index not in {*winners, *own})
     wanted = {point.index for point in points}
     pieces = [piece for shard in read_plan(run_dir) if shard.index in wanted for piece in shard.pieces]
     pieces.sort(key=lambda piece: (piece.source, piece.start, piece.skip))

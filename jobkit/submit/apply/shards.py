@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import CORPUS_FILE
 from jobkit.core.records import Point, TextRef
-from jobkit.core.units import MIB
+from jobkit.core.units import MIB, format_size
 from jobkit.corpus.plan import Corpus, Piece, Shard
 from jobkit.corpus.shards import cut
 from jobkit.fit.speed import Duration, duration, total, upper
 from jobkit.report.recommend.request import enough
 from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.submit.apply.heavy import Heavy, memory_of
 from jobkit.submit.apply.setting import Setting
 
 MINUTES = 30.0
@@ -65,21 +66,35 @@ class Plan:
         How long all take, one after the other.
     resources
         What each requests.
+    needs
+        By index the shards that request more, as ``key=value``.
+    even
+        How many shards are of equal load: the others are of a large paragraph each.
     """
 
     shards: tuple[Shard, ...]
     each: Duration | None
     whole: Duration | None
     resources: Resources
+    needs: Mapping[int, tuple[str, ...]]
+    even: int
 
     @property
     def spread(self) -> float:
         """How far the loads differ at most, as a share of the largest."""
-        loads = [shard.load for shard in self.shards]
-        return 1 - min(loads) / max(loads) if max(loads) else 0.0
+        loads = [shard.load for shard in self.shards[: self.even]]
+        largest = max(loads, default=0)
+        return 1 - min(loads) / largest if largest else 0.0
 
 
-def plan_shards(pieces: Sequence[Piece], setting: Setting, wishes: Wishes, *, first: int = 1) -> Plan:
+def plan_shards(
+    pieces: Sequence[Piece],
+    setting: Setting,
+    wishes: Wishes,
+    *,
+    first: int = 1,
+    heavy: Sequence[Heavy] = (),
+) -> Plan:
     """Return a corpus, or the rest of one, cut into shards of equal load.
 
     Parameters
@@ -92,11 +107,17 @@ def plan_shards(pieces: Sequence[Piece], setting: Setting, wishes: Wishes, *, fi
         How long a shard may take, or how many there are to be.
     first
         The index of the first shard.
+    heavy
+        Pieces with a shard of their own, behind the others.
     """
     if not pieces:
         raise JobkitError("the corpus holds no paragraph", hint="name the files with --corpus")
+    alone = [one.piece for one in heavy]
+    pieces = [piece for piece in pieces if piece not in alone] if alone else pieces
     loads = [max(1, piece.characters) for piece in pieces]
-    parts = [part for part in cut(pieces, loads, min(_number(pieces, setting, wishes), len(pieces))) if part]
+    number = min(_number(pieces, setting, wishes), len(pieces))
+    parts = [part for part in cut(pieces, loads, number) if part] if pieces else []
+    parts += [[piece] for piece in alone]
     shards = tuple(_shard(index, part, setting) for index, part in enumerate(parts, first))
     each = max((_time(shard, setting) for shard in shards), key=_expected, default=None)
     sizes = [(shard.paragraphs, shard.characters) for shard in shards]
@@ -104,8 +125,22 @@ def plan_shards(pieces: Sequence[Piece], setting: Setting, wishes: Wishes, *, fi
         shards=shards,
         each=each,
         whole=total(setting.speed, sizes) if setting.speed else None,
-        resources=_resources(shards, each, setting),
+        resources=(resources := _resources(shards, each, setting)),
+        needs=_needs(shards[len(shards) - len(heavy) :], heavy, setting, resources),
+        even=len(shards) - len(heavy),
     )
+
+
+def _needs(
+    shards: Sequence[Shard], heavy: Sequence[Heavy], setting: Setting, resources: Resources
+) -> dict[int, tuple[str, ...]]:
+    """Return what the shards of heavy pieces request beyond the others."""
+    sizes = [memory_of(one, setting, resources.memory) for one in heavy]
+    return {
+        shard.index: (f"resources.memory={format_size(size)}",)
+        for shard, size in zip(shards, sizes, strict=True)
+        if size > resources.memory
+    }
 
 
 def _expected(time: Duration | None) -> float:

@@ -28,6 +28,7 @@ from jobkit.status.reader import read_standings
 from jobkit.status.table import render as render_status
 from jobkit.submit import launch, local, resume, sweep
 from jobkit.submit.apply import folder
+from jobkit.submit.apply.heavy import find_heavy, refuse_too_large
 from jobkit.submit.apply.lines import Prospect, plan_lines
 from jobkit.submit.apply.setting import Setting, find_setting
 from jobkit.submit.apply.shards import Wishes, plan_shards, points_of
@@ -128,7 +129,9 @@ def prepare(
     request: Request, setting: Setting, corpus: Corpus, pieces: Sequence[Piece], read_s: float
 ) -> Planned:
     """Return the run that works through a corpus, as it could be submitted now."""
-    plan = plan_shards(pieces, setting, request.wishes)
+    heavy = find_heavy(corpus, pieces, setting)
+    refuse_too_large(heavy, setting)
+    plan = plan_shards(pieces, setting, request.wishes, heavy=heavy)
     spec = setting.spec.model_copy(update={"resources": plan.resources})
     spec = spec.model_copy(update={"pack": min(spec.pack, len(plan.shards))})
     setting = replace(setting, spec=spec)
@@ -145,6 +148,7 @@ def prepare(
         run_dir=request.out,
         script=render(spec, setting.site, points[0], request.out),
         follow_script=render_follow(spec, setting.site, points[0], request.out) if followed else None,
+        needs={} if runs_here(spec.scheduler) else plan.needs,
     )
     prospect = Prospect(corpus=corpus, setting=setting, plan=plan, read_s=read_s, now=datetime.now(UTC))
     return Planned(prepared=prepared, prospect=prospect)
@@ -185,6 +189,8 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
     if taken.refused:
         say(f"no job follows the shards: {taken.refused}\nso retries wait for you to type jobkit resume")
     say(f"submitted: {prepared.spec.scheduler} job {jobs}")
+    if prepared.needs:  # a round of its own for those that request more
+        return resume.run_again(prepared.run_dir, (), (), wait=wait)
     if wait:
         return launch.wait_for_points(prepared.run_dir, prepared.points, prepared.spec.policy)
     _advise(prepared.run_dir)
