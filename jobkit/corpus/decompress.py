@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from jobkit.core.errors import JobkitError
@@ -15,12 +14,32 @@ from jobkit.core.files import open_regular
 
 GZIP, ZSTD = "gz", "zst"
 _READ_BYTES = 2**18
+_STEP_BYTES = {GZIP: 2**15, ZSTD: 2**12}
+"""What is decompressed at once: a gzip file grows by 1,000 at most, one of zstandard by 32,000."""
 _WINDOW_BYTES = 2**31
 """The largest window of zstandard, as ``zstd --long=31`` writes; the library's own limit is 128 MiB."""
 
 
 class BrokenError(Exception):
     """An archive that cannot be decompressed; its text is the reason."""
+
+
+class _Decoder(Protocol):
+    """One member of a gzip file, or one frame of a zstandard file."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows its end."""
+        ...
+
+    def decompress(self, data: bytes, /) -> bytes:
+        """Return what more can be decompressed."""
+        ...
 
 
 class Stream(Protocol):
@@ -51,8 +70,14 @@ def open_stream(
 
 def _unpacked(raw: Stream | BinaryIO, compression: str) -> Stream:
     if compression == GZIP:
-        return _Gzip(raw)
-    return _zstd(raw) if compression == ZSTD else raw
+        return _Archive(raw, lambda: zlib.decompressobj(wbits=31), zlib.error, _STEP_BYTES[GZIP])
+    if compression == ZSTD:
+        need_zstandard()
+        import zstandard
+
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+        return _Archive(raw, decompressor.decompressobj, zstandard.ZstdError, _STEP_BYTES[ZSTD])
+    return raw
 
 
 class _Seen:
@@ -68,40 +93,63 @@ class _Seen:
         return data
 
 
-class _Gzip:
-    """The members of a gzip file, one after the other; zeros may follow, as tapes have them."""
+class _Archive:
+    """The members of an archive, one after the other; zeros may follow, as tapes have them.
 
-    def __init__(self, raw: Stream | BinaryIO) -> None:
+    zstandard's own ``stream_reader`` takes an archive that was cut short for a whole one.
+    """
+
+    def __init__(
+        self,
+        raw: Stream | BinaryIO,
+        begin: Callable[[], _Decoder],
+        error: type[Exception],
+        step_bytes: int,
+    ) -> None:
         self._raw = raw
-        self._member = zlib.decompressobj(wbits=31)
-        self._begun = False
-        self._waiting = b""
+        self._begin = begin
+        self._error = error
+        self._step_bytes = step_bytes
+        self._member = begin()
+        self._waiting = memoryview(b"")
+        self._ready = memoryview(b"")
 
     def read(self, size: int, /) -> bytes:
-        while True:
+        while not self._ready:
             if self._member.eof and not self._next_member():
                 return b""
-            data = self._waiting or self._raw.read(_READ_BYTES)
-            if not data:
-                raise BrokenError("the archive ends early")
-            self._begun = True
-            try:
-                out = self._member.decompress(data, size)
-            except zlib.error as error:
-                raise BrokenError(f"the archive is broken: {error}") from error
-            self._waiting = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
-            if out:
-                return out
+            self._ready = memoryview(self._more())
+        out = bytes(self._ready[:size])
+        self._ready = self._ready[size:]
+        return out
+
+    def _more(self) -> bytes:
+        if not self._fill():
+            raise BrokenError("the archive ends early")
+        step, self._waiting = self._waiting[: self._step_bytes], self._waiting[self._step_bytes :]
+        try:
+            out = self._member.decompress(step)  # type: ignore[arg-type]  # it takes any buffer
+        except self._error as error:
+            raise BrokenError(f"the archive is broken: {error}") from error
+        if self._member.eof and (rest := self._member.unused_data):
+            self._waiting = memoryview(rest + bytes(self._waiting))
+        return out
+
+    def _fill(self) -> bool:
+        """Return whether there is more of the file."""
+        if not self._waiting:
+            self._waiting = memoryview(self._raw.read(_READ_BYTES))
+        return bool(self._waiting)
 
     def _next_member(self) -> bool:
         """Begin the next member; return whether there is one."""
-        while not (rest := self._waiting.lstrip(b"\0")):
-            if not (data := self._raw.read(_READ_BYTES)):
-                return False
-            self._waiting = data
-        self._waiting = rest
-        self._member = zlib.decompressobj(wbits=31)
-        return True
+        while self._fill():
+            if rest := bytes(self._waiting).lstrip(b"\0"):
+                self._waiting = memoryview(rest)
+                self._member = self._begin()
+                return True
+            self._waiting = memoryview(b"")
+        return False
 
 
 def need_zstandard() -> None:
@@ -114,30 +162,6 @@ def need_zstandard() -> None:
     """
     if find_spec("zstandard") is None:
         raise JobkitError("a .zst file needs zstandard", hint="pip install 'jobkit[zst]'")
-
-
-def _zstd(raw: Stream | BinaryIO) -> Stream:
-    need_zstandard()
-    import zstandard
-
-    reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).stream_reader(
-        raw, read_across_frames=True, closefd=False
-    )
-    return _Zstd(reader, zstandard.ZstdError)
-
-
-class _Zstd:
-    """A zstandard stream, whose errors are `BrokenError`."""
-
-    def __init__(self, reader: Stream, error: type[Exception]) -> None:
-        self._reader = reader
-        self._error = error
-
-    def read(self, size: int, /) -> bytes:
-        try:
-            return self._reader.read(size)
-        except self._error as error:
-            raise BrokenError(f"the archive is broken: {error}") from error
 
 
 def skip(stream: Stream, number: int) -> None:
@@ -153,8 +177,3 @@ def read_exactly(stream: Stream, number: int) -> bytes:
         parts.append(data)
         number -= len(data)
     return b"".join(parts)
-
-
-def size_of(path: str) -> int:
-    """Return the size of a file in bytes."""
-    return Path(path).stat().st_size

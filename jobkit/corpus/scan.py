@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.corpus.decompress import open_stream
-from jobkit.corpus.documents import BadLineError, Fields, parse_line
 from jobkit.corpus.plan import Bad, Corpus, Piece, Source
-from jobkit.corpus.reading import numbered
-from jobkit.corpus.sources import Found
+from jobkit.corpus.scanning.doubled import Read, doubled, hashes_of, lines_before
+from jobkit.corpus.scanning.findings import Findings, refusal
+from jobkit.corpus.scanning.ids import Ids
+from jobkit.corpus.scanning.one_part import scan_part, scan_parts
+from jobkit.corpus.scanning.parts import PieceRow
+from jobkit.corpus.scanning.pool import cores, in_order
+from jobkit.corpus.scanning.tasks import tasks
+from jobkit.corpus.sources import JSONL, Found
+
+_ALONE_BYTES = 2**24
+"""A smaller corpus is read by this process: to start others takes longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +55,7 @@ def scan(
     text_field, id_field
         Of JSONL documents.
     skip_bad
-        Whether to leave out what cannot be read: a text file, or a line of JSONL.
+        Whether to leave out what cannot be read: a text file, an archive, or a line of JSONL.
     processes
         How many read; by default one for each core.
     seen
@@ -58,74 +64,117 @@ def scan(
     Raises
     ------
     JobkitError
-        If something is bad and not to be skipped: the message has all of it. If nothing is left.
+        If something is bad and not to be skipped: the message has all of it. If no paragraph is left.
     """
-    # A first version, slow: the interface is what counts.
-    del processes
-    fields = Fields(text_field, id_field)
-    sources, pieces, documents = [], [], 0
-    for number, one in enumerate(found):
-        raw = Path(one.path).read_bytes()
-        sources.append(Source(**asdict(one), sha256=hashlib.sha256(raw).hexdigest()))
-        parts = []
-        with open_stream(one.path, one.compression) as stream:
-            while block := stream.read(2**20):
-                parts.append(block)
-        data = b"".join(parts)
-        if one.kind == "text":
-            documents += 1
-            given = data.decode()
-            bom = given.startswith("\ufeff")
-            for paragraph in numbered(one.name, given[bom:], 0, int(bom)):
-                end = paragraph.offset + len(paragraph.text) + len(paragraph.returns)
-                bounds = [len(given[:at].encode()) for at in (paragraph.offset, end)]
-                pieces.append(
-                    Piece(
-                        source=number,
-                        start=bounds[0],
-                        end=bounds[1],
-                        first_paragraph=paragraph.number,
-                        first_character=paragraph.offset,
-                        paragraphs=1,
-                        characters=len(paragraph.text),
-                        longest=len(paragraph.text),
-                        sha256=hashlib.sha256(data[slice(*bounds)]).hexdigest(),
-                    )
-                )
-        else:
-            at = 0
-            for place, line in enumerate(data.split(b"\n"), 1):
-                whole = line + b"\n" * (at + len(line) < len(data))
-                if line.strip():
-                    try:
-                        document = parse_line(line, fields)
-                    except BadLineError as error:
-                        raise JobkitError(f"{one.name}:{place}: {error}") from error
-                    documents += 1
-                    lengths = [len(one.text) for one in numbered("", document.text, 0, 0)]
-                    pieces.append(
-                        Piece(
-                            source=number,
-                            start=at,
-                            end=at + len(whole),
-                            line=place,
-                            paragraphs=len(lengths),
-                            characters=sum(lengths),
-                            longest=max(lengths, default=0),
-                            sha256=hashlib.sha256(whole).hexdigest(),
-                        )
-                    )
-                at += len(whole)
-        seen(one.size_bytes)
-    return Scan(
-        corpus=Corpus(
-            sources=tuple(sources),
-            text_field=text_field,
-            id_field=id_field,
-            skipped=(Bad(source="", line=0, reason=""),) * 0 * skip_bad,
-            documents=documents,
-            paragraphs=sum(piece.paragraphs for piece in pieces),
-            characters=sum(piece.characters for piece in pieces),
-        ),
-        pieces=pieces,
+    size = sum(one.size_bytes for one in found)
+    number = processes or (1 if size < _ALONE_BYTES else cores())
+    findings = Findings()
+    findings.add_names(found)
+    with closing(Ids()) as ids:
+        reads = _read(found, (text_field, id_field), findings, ids, number, seen)
+        for place, line, reason in doubled(reads, ids, findings.files):
+            findings.add(place, reads[place][0], [(line, reason)])
+    listed = findings.listed(found, reads)
+    if listed and not skip_bad:
+        raise refusal(listed, found)
+    again = list(findings.parts_again(reads))
+    for (place, part), result in zip(
+        again, in_order(scan_part, [part for _, part in again], number), strict=True
+    ):
+        reads[place] = (part, result)
+    return _result(found, reads, findings, [bad for _, bad in listed], (text_field, id_field))
+
+
+def _read(
+    found: Sequence[Found],
+    fields: tuple[str, str],
+    findings: Findings,
+    ids: Ids,
+    processes: int,
+    seen: Callable[[int], object],
+) -> list[Read]:
+    """Read every part once, and note what is bad."""
+    todo = list(tasks(found, fields, set(findings.files)))
+    reads: list[Read] = []
+    for task, results in zip(todo, in_order(scan_parts, todo, processes), strict=True):
+        for part, result in zip(task, results, strict=True):
+            ids.add(hashes_of(part, result))
+            result.ids.clear()
+            reads.append((part, result))
+            seen(0 if part.digest else (part.stop or part.size_bytes) - part.start)
+    for number, ((part, result), before) in enumerate(zip(reads, lines_before(reads), strict=True)):
+        findings.add(number, part, result.bad, before)
+    return reads
+
+
+def _result(
+    found: Sequence[Found],
+    reads: Sequence[Read],
+    findings: Findings,
+    skipped: Sequence[Bad],
+    fields: tuple[str, str],
+) -> Scan:
+    kept = [number for number in range(len(found)) if number not in findings.files]
+    left = [read for read in reads if read[0].source not in findings.files]
+    digests = {part.source: result.sha256 for part, result in left if result.sha256}
+    sources = tuple(_source(found[number], digests[number]) for number in kept)
+    pieces = list(_pieces(left, {number: place for place, number in enumerate(kept)}))
+    corpus = Corpus(
+        sources=sources,
+        text_field=fields[0],
+        id_field=fields[1],
+        skipped=tuple(skipped),
+        documents=sum(source.kind != JSONL for source in sources)
+        + sum(result.documents for _, result in left),
+        paragraphs=sum(piece.paragraphs for piece in pieces),
+        characters=sum(piece.characters for piece in pieces),
+    )
+    if not pieces:
+        raise JobkitError("the corpus holds no paragraph", hint="see --corpus and --text-field")
+    return Scan(corpus=corpus, pieces=pieces)
+
+
+def _source(one: Found, sha256: str) -> Source:
+    return Source(
+        path=one.path,
+        name=one.name,
+        kind=one.kind,
+        compression=one.compression,
+        size_bytes=one.size_bytes,
+        mtime_ns=one.mtime_ns,
+        sha256=sha256,
+    )
+
+
+def _pieces(reads: Sequence[Read], places: dict[int, int]) -> Iterator[Piece]:
+    """Yield the pieces of all parts; what counted from a part counts from its file."""
+    source = -1
+    lines = paragraphs = given = 0
+    for part, result in reads:
+        if part.source != source:
+            source = part.source
+            lines = paragraphs = given = 0
+        # Of JSONL a piece counts paragraphs and characters from its own document.
+        base = (lines, 0, 0) if part.kind == JSONL else (0, paragraphs, given)
+        for row in result.pieces:
+            yield _piece(row, places[source], base)
+        result.pieces.clear()
+        lines += result.lines
+        paragraphs += result.paragraphs
+        given += result.given
+
+
+def _piece(row: PieceRow, source: int, base: tuple[int, int, int]) -> Piece:
+    return Piece(
+        source=source,
+        start=row.start,
+        end=row.end,
+        skip=row.skip,
+        line=row.line and base[0] + row.line,
+        first_paragraph=base[1] + row.first_paragraph,
+        first_character=base[2] + row.first_character,
+        paragraphs=row.paragraphs,
+        characters=row.characters,
+        longest=row.longest,
+        sha256=row.sha256.hex(),
     )
