@@ -51,7 +51,7 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 	planning/sample planning/standin/labels report/columns report/energy report/old_logs report/recommend/energy \
 	report/recommend/output report/recommend/precision \
 	report/recommend/recommend report/recommend/request report/recommend/types report/rows \
-	report/sentences report/sizes run/measure/memory run/measure/torch_trace schedulers/lint setup/check_node \
+	report/sentences report/sizes run/measure/memory run/measure/tally run/measure/torch_trace schedulers/lint setup/check_node \
 	setup/check_site \
 	setup/facts setup/findings setup/init_choice setup/init_files spec/axes spec/checks spec/fields \
 	spec/policy spec/repeats spec/schema spec/site spec/sweep_spec spec/yaml_files status/advice status/progress \

@@ -195,7 +195,7 @@ class Point:
 
     @property
     def swept(self) -> bool:
-        """Whether it is part of the sweep: no test of a prediction, not profiled, and no shard of a corpus."""
+        """Whether it is part of the sweep: no test of a prediction, not profiled, no shard of a corpus."""
         return not self.trial and self.profile == OFF and not self.shard
 
     def at(self, params: Mapping[str, Value]) -> Point:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.files import append_line, read_lines, read_text, write_atomically
+from jobkit.core.json_codec import from_json, to_json
 
 CORPUS_FILE = "corpus.json"
 PLAN_FILE = "plan.jsonl"
+WINNERS_FOLDER = "winners"
+ROWS_FILE = "rows.jsonl"
+MANIFEST_FILE = "rows.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +97,8 @@ class Piece:
     source
         Index into `Corpus.sources`.
     start, end
-        The bytes, of the decompressed source, that hold the paragraphs: of a text file from the first byte of the
-        first paragraph to the end of the last; of JSONL whole lines.
+        The bytes, of the decompressed source, that hold the paragraphs: of a text file from the first byte
+        of the first paragraph to the end of the last; of JSONL whole lines.
     skip
         Paragraphs of the first line (JSONL) that belong to an earlier piece.
     line
@@ -131,6 +140,8 @@ class Shard:
         The estimate by which shards are made equal: padded characters.
     expected_s, low_s, high_s
         How long the work takes, and the interval of 95 %; ``None`` if it is not known.
+    slow_s
+        Of 100 such shards, 99 take no longer.
     """
 
     index: int
@@ -139,6 +150,7 @@ class Shard:
     expected_s: float | None = None
     low_s: float | None = None
     high_s: float | None = None
+    slow_s: float | None = None
 
     @property
     def paragraphs(self) -> int:
@@ -146,9 +158,41 @@ class Shard:
         return sum(piece.paragraphs for piece in self.pieces)
 
     @property
+    def longest(self) -> int:
+        """The characters of its longest paragraph."""
+        return max((piece.longest for piece in self.pieces), default=0)
+
+    @property
     def characters(self) -> int:
         """How many it holds."""
         return sum(piece.characters for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """What a try wrote: ``rows.json``, next to its ``rows.jsonl``.
+
+    Attributes
+    ----------
+    rows, size_bytes, sha256
+        Of its ``rows.jsonl``.
+    paragraphs
+        Of the shard that it worked through, also those without a row.
+    columns
+        The names of the fields of a row, after ``document`` and ``paragraph``.
+    types
+        For each column the types of its values, as ``int``, ``str`` or ``int null``.
+    pieces
+        For each piece of the shard the bytes of its rows; zeros at the end are left out.
+    """
+
+    rows: int
+    paragraphs: int
+    size_bytes: int
+    sha256: str
+    columns: tuple[str, ...] = field(default=())
+    types: tuple[str, ...] = field(default=())
+    pieces: tuple[int, ...] = field(default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,18 +203,95 @@ class Winner:
     ----------
     index
         Of the point.
+    point_id
+        Of the point.
     try_number
         Of the try.
-    rows, paragraphs, size_bytes, sha256
-        Of its ``rows.jsonl``; paragraphs are those of the shard, also without a row.
-    columns
-        The names of the fields of a row, after ``document`` and ``paragraph``.
+    rows, paragraphs, size_bytes, sha256, columns, types, pieces
+        As in `Rows`.
     """
 
     index: int
+    point_id: str = ""
     try_number: int
     rows: int
     paragraphs: int
     size_bytes: int
     sha256: str
     columns: tuple[str, ...] = field(default=())
+    types: tuple[str, ...] = field(default=())
+    pieces: tuple[int, ...] = field(default=())
+
+
+def write_plan(run: Path, corpus: Corpus, shards: Iterable[Shard]) -> None:
+    """Write ``plan.jsonl`` and then ``corpus.json``, each atomically.
+
+    Raises
+    ------
+    OSError
+        With the name of the file.
+    """
+    write_atomically(run / PLAN_FILE, "".join(f"{to_json(shard)}\n" for shard in shards))
+    write_atomically(run / CORPUS_FILE, to_json(corpus) + "\n")
+
+
+def append_shards(run: Path, shards: Iterable[Shard]) -> None:
+    """Append the shards of another plan; no line changes.
+
+    Raises
+    ------
+    OSError
+        With the name of the file.
+    """
+    for shard in shards:
+        append_line(run / PLAN_FILE, to_json(shard))
+
+
+def read_corpus(run: Path) -> Corpus:
+    """Return what was read of the corpus.
+
+    Raises
+    ------
+    JobkitError
+        If there is none, or it is damaged.
+    """
+    path = run / CORPUS_FILE
+    try:
+        return from_json(Corpus, read_text(path), where=str(path))
+    except OSError as error:
+        raise file_error(error, path, hint="is this the folder of a `jobkit apply`?") from error
+
+
+def read_plan(run: Path) -> Iterator[Shard]:
+    """Yield every shard of the plan, also those that a later plan replaced.
+
+    Raises
+    ------
+    JobkitError
+        If there is no plan, or a line is damaged.
+    """
+    path = run / PLAN_FILE
+    try:
+        for number, line in read_lines(path):
+            yield from_json(Shard, line, where=f"{path}:{number}")
+    except OSError as error:
+        raise file_error(error, path, hint="is this the folder of a `jobkit apply`?") from error
+
+
+def read_planned(run: Path, index: int) -> Shard:
+    """Return the shard of one point.
+
+    Raises
+    ------
+    JobkitError
+        If there is none, or it is damaged.
+    """
+    path = run / PLAN_FILE
+    opening = f'{{"index": {index},'
+    try:
+        for number, line in read_lines(path):
+            if line.startswith(opening):
+                return from_json(Shard, line, where=f"{path}:{number}")
+    except OSError as error:
+        raise file_error(error, path, hint="is this the folder of a `jobkit apply`?") from error
+    raise JobkitError(f"{path}: no shard {index}", hint="shards count from 1")

@@ -17,7 +17,7 @@ from jobkit.planning.points import ALLOCATOR_VARIABLES
 from jobkit.planning.templates import fill
 from jobkit.run.measure.nvml import GPU_COUNT_VARIABLE
 from jobkit.run.process import MORE_VARIABLES
-from jobkit.run.staged_model import RESOURCES_FILE
+from jobkit.run.workloads.stanza_model import RESOURCES_FILE
 from jobkit.schedulers.lint import refuse_script
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.directives import directives

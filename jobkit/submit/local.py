@@ -22,7 +22,14 @@ from types import FrameType
 from typing import Any
 
 from jobkit.core import files, terminal
-from jobkit.core.layout import ACCOUNTING_FILE, PID_FILE, SEARCH_GOAL_FILE, SPEC_FILE, read_points
+from jobkit.core.layout import (
+    ACCOUNTING_FILE,
+    PID_FILE,
+    SEARCH_GOAL_FILE,
+    SPEC_FILE,
+    is_corpus_folder,
+    read_points,
+)
 from jobkit.core.records import Outcome, Point
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import relative_path, shell_path
@@ -85,7 +92,8 @@ def as_driver(run_dir: Path) -> Iterator[str]:
             journal.note(run_dir, "cancelled", job_id=job_id, cluster="", status=0, said="interrupted")
             run = shell_path(run_dir)
             terminal.say(f"what was measured is in {relative_path(run_dir)}", err=True)
-            terminal.say(f"  see it    jobkit collect {run}\n  go on     jobkit resume {run}", err=True)
+            see = "status" if is_corpus_folder(run_dir) else "collect"
+            terminal.say(f"  see it    jobkit {see} {run}\n  go on     jobkit resume {run}", err=True)
             raise
         finally:
             parent.end(job_id)

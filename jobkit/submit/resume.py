@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE
+from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE, is_corpus_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
-from jobkit.outcome.journal import PURPOSES, Role
+from jobkit.outcome.journal import PURPOSES, Role, read_journal
+from jobkit.outcome.shards import settle
 from jobkit.planning.resolve import warn_again
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 from jobkit.status.reader import read_standings
-from jobkit.status.retry import Group, Overrides, groups, select_points
+from jobkit.status.retry import Group, Overrides, groups, merge_overrides, select_points
 from jobkit.status.standing import RunStanding, count_by_state, given_to
 from jobkit.submit import local, resubmit, tune
 from jobkit.submit.guards import refuse_moved_run
@@ -67,10 +68,9 @@ def run_again(
     refuse_moved_run(run_dir)
     spec = prepare_resume(run_dir, overrides)
     with run_lock(run_dir, say):
-        if machine_gone:
-            declare_machine_gone(run_dir, machine_gone)
+        _make_up(run_dir, machine_gone)
         run = read_settled(run_dir, by_name(spec.scheduler), say)
-        say(f"{run_dir.name}: {count_by_state(run)}")
+        say(f"{run.name}: {count_by_state(run)}")
         if (run_dir / TUNE_GOAL_FILE).is_file():
             return tune.go_on(run_dir, spec, run, wait=wait)
         again = _decide(run, spec, only, tuple(overrides))
@@ -94,6 +94,14 @@ def run_again(
     return wait_for_points(run_dir, points, spec.policy, run)
 
 
+def _make_up(run_dir: Path, machine_gone: str) -> None:
+    """Do what a machine that is gone, or a script that was killed, could not do."""
+    if machine_gone:
+        declare_machine_gone(run_dir, machine_gone)
+    if is_corpus_folder(run_dir):
+        settle(run_dir)
+
+
 def run_follow_up(run_dir: Path) -> int:
     """Run points again as the policy says, in the follow-up job or after a sweep here; return the exit code.
 
@@ -111,7 +119,7 @@ def run_follow_up(run_dir: Path) -> int:
         again = []
         try:
             run = read_settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
-            say(f"{run_dir.name}: {count_by_state(run)}")
+            say(f"{run.name}: {count_by_state(run)}")
             if (run_dir / TUNE_GOAL_FILE).is_file():
                 return tune.go_on(run_dir, spec, run, by_itself=True) or 0
             again = _decide(run, spec, ("failed",), strictly=True)
@@ -149,14 +157,20 @@ def _decide(
         As `jobkit.status.retry.select_points`.
     """
     anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
-    spec_of = functools.cache(functools.partial(load_spec, run.folder / SPEC_FILE))
+    spec_of = functools.cache(functools.partial(_changed, run.folder, read_journal(run.folder).given))
     points = select_points(run.points, only)
-    again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere)
+    needs = read_journal(run.folder).needs
+    again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere, needs=needs)
     for group in again:
         say(f"again: {describe_group(group, spec_of(()).resources)}")
     for line in () if strictly else undecided(run):
         say(f"{line}: not run again now; once that is over, type this again")
     return again
+
+
+def _changed(run_dir: Path, before: Overrides, given: Overrides) -> SweepSpec:
+    """Return the spec of a run with what was given to all of it, and then to some points."""
+    return load_spec(run_dir / SPEC_FILE, merge_overrides(before, given))
 
 
 def _points(run: RunStanding, again: Sequence[Group]) -> list[Point]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from jobkit.core import files, json_codec, layout
@@ -80,7 +81,12 @@ def _write(prepared: Prepared, run_dir: Path) -> None:
         (run_dir / name).touch()
 
 
-def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda: None) -> Accepted:
+def submit(
+    prepared: Prepared,
+    say: Say = lambda _: None,
+    check: Check = lambda: None,
+    write: Callable[[], None] | None = None,
+) -> Accepted:
     """Write the run folder and submit the sweep, one array job per array limit, and what follows.
 
     Parameters
@@ -91,6 +97,8 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
         Prints the scheduler's forecast before the submission.
     check
         As for `write_run`.
+    write
+        Writes the run folder; `write_run` by default.
 
     Raises
     ------
@@ -101,7 +109,7 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
     scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
     round_ = first_round(prepared)
     arrays = rounds.plan_arrays(scheduler, round_)
-    write_run(prepared, check)
+    (write or partial(write_run, prepared, check))()
     try:
         for line in check_round(scheduler, round_, str(run_dir / layout.JOB_SCRIPT), arrays):
             say(line)
