@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core import files, json_codec
@@ -40,7 +39,7 @@ def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], pr
             if is_corpus_folder(run_dir):
                 raise JobkitError(f"{run_dir}: another command has just made it", hint="type the same again")
             shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
-            sweep.write_run(replace(prepared, run_dir=part))
+            sweep.write_files(prepared, part)
             (part / WINNERS_FOLDER).mkdir()
             for index, words in prepared.needs.items():
                 journal.note(part, "needs", points=[index], given=list(words))
