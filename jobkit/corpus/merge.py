@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
 from jobkit.corpus.coverage import Coverage, Extent, coverage
 from jobkit.corpus.formats import check_format, write_rows
-from jobkit.corpus.plan import ROWS_FILE, Corpus, Source, Winner, read_corpus, read_plan
+from jobkit.corpus.plan import ROWS_FILE, Corpus, Shard, Source, Winner, read_corpus, read_plan
 from jobkit.corpus.winners import claim_all, digest, read_winners, winner_path
 
 _NAMED = 10
@@ -42,7 +42,7 @@ class Merged:
     paragraphs: int
 
 
-def merge(run_dir: Path, output: Path, form: str = "jsonl") -> Merged:
+def merge(run_dir: Path, output: Path, form: str = "jsonl", *, void: Collection[int] = frozenset()) -> Merged:
     """Write the rows of all shards to one file, in corpus order; all of it or nothing.
 
     Parameters
@@ -53,6 +53,8 @@ def merge(run_dir: Path, output: Path, form: str = "jsonl") -> Merged:
         The file; an older one is replaced at the end.
     form
         One of `jobkit.corpus.formats.FORMATS`.
+    void
+        The shards that count for nothing, also if they have a winner: others do their work.
 
     Raises
     ------
@@ -61,7 +63,7 @@ def merge(run_dir: Path, output: Path, form: str = "jsonl") -> Merged:
         be written, or the file cannot.
     """
     corpus = read_corpus(run_dir)
-    winners, covered = _covered(run_dir, corpus)
+    winners, covered = _covered(run_dir, corpus, void)
     columns, types = _columns(winners.values())
     check_format(form, columns)
     _refuse_input(output, corpus)
@@ -77,14 +79,19 @@ def merge(run_dir: Path, output: Path, form: str = "jsonl") -> Merged:
     )
 
 
-def _covered(run_dir: Path, corpus: Corpus) -> tuple[dict[int, Winner], Coverage]:
+def _covered(run_dir: Path, corpus: Corpus, void: Collection[int]) -> tuple[dict[int, Winner], Coverage]:
     """Return the winners and what they have, which is everything."""
-    winners = read_winners(run_dir)
-    found = coverage(corpus, read_plan(run_dir), winners)
+
+    def plan() -> Iterator[Shard]:
+        return (shard for shard in read_plan(run_dir) if shard.index not in void)
+
+    winners = {index: winner for index, winner in read_winners(run_dir).items() if index not in void}
+    found = coverage(corpus, plan(), winners)
     if found.missing:
         points = [point for point in read_points(run_dir)[0] if point.index in found.open_shards]
-        winners |= claim_all(run_dir, points)
-        found = coverage(corpus, read_plan(run_dir), winners)
+        claimed = claim_all(run_dir, points)
+        winners |= {point.index: claimed[point.index] for point in points if point.index in claimed}
+        found = coverage(corpus, plan(), winners)
     if found.missing:
         names = {point.index: point.point_id for point in points}
         missing = [names.get(index, f"shard {index}") for index in found.open_shards]

@@ -51,7 +51,10 @@ def merge(run: Path, form: str, output: Path | None) -> int:
       2  nothing to merge, or something does not match
       5  some shards are still to come
     """
+    from jobkit.core.layout import is_corpus_folder
     from jobkit.corpus.merge import merge as join
+    from jobkit.outcome.shards import void_shards
+    from jobkit.report.provenance import finish
     from jobkit.status.which_run import run_named
 
     if output == Path("-"):
@@ -60,9 +63,14 @@ def merge(run: Path, form: str, output: Path | None) -> int:
             hint="name a file: --output FILE",
         )
     folder = run_named(run)
-    merged = join(folder.absolute(), output or folder / f"merged.{form}", form)
+    if not is_corpus_folder(folder):
+        raise JobkitError(f"{folder}: not the folder of jobkit apply", hint="jobkit collect prints a sweep")
+    void = void_shards(folder.absolute())
+    merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
     terminal.say(
         f"merged {format_count(merged.rows, 'row')} of {format_count(merged.paragraphs, 'paragraph')} "
         f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
     )
+    if closing := finish(folder.absolute()):
+        terminal.say(closing)
     return 0
