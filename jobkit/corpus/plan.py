@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -265,15 +266,18 @@ def read_corpus(run: Path) -> Corpus:
 def read_plan(run: Path) -> Iterator[Shard]:
     """Yield every shard of the plan, also those that a later plan replaced.
 
+    A line that was cut short is left out: so a plan ends that was killed before it came into force.
+
     Raises
     ------
     JobkitError
-        If there is no plan, or a line is damaged.
+        If there is no plan.
     """
     path = run / PLAN_FILE
     try:
         for number, line in read_lines(path):
-            yield from_json(Shard, line, where=f"{path}:{number}")
+            with suppress(JobkitError):
+                yield from_json(Shard, line, where=f"{path}:{number}")
     except OSError as error:
         raise file_error(error, path, hint="is this the folder of a `jobkit apply`?") from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shlex
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -24,6 +25,8 @@ from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, WINNERS_FOLDER, Rows, W
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EINVAL})
 """Errors of link(2) on a file system without hard links."""
+WITHDRAWN = 0
+"""The number of the try in the file of a shard that is withdrawn; tries count from 1."""
 
 
 def winner_path(run_dir: Path, point_id: str) -> Path:
@@ -47,7 +50,7 @@ def claim(run_dir: Path, point: Point, try_number: int) -> Winner | None:
     """
     path = winner_path(run_dir, point.point_id)
     if path.exists():
-        return _read(path)
+        return _won(path)
     folder = Path(try_folder(run_dir, point.point_id, try_number))
     rows = _complete(folder, read_planned(run_dir, point.index).paragraphs)
     if rows is None:
@@ -55,22 +58,60 @@ def claim(run_dir: Path, point: Point, try_number: int) -> Winner | None:
     values = {one.name: getattr(rows, one.name) for one in fields(Rows)}
     winner = Winner(index=point.index, point_id=point.point_id, try_number=try_number, **values)
     _publish(path, to_json(winner).encode() + b"\n")
-    return _read(path)
+    return _won(path)
+
+
+def withdraw(run_dir: Path, point: Point) -> Winner | None:
+    """Close a shard whose pieces another shard gets, so that no try of it can win any more.
+
+    It is the same link as that of a winner: either a try has won, or the shard is withdrawn, never both,
+    also if a job that was believed dead ends at this moment.
+
+    Returns
+    -------
+    The winner if there is one: then the shard is done and its pieces must not be planned again.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    path = winner_path(run_dir, point.point_id)
+    closed = Winner(
+        index=point.index,
+        point_id=point.point_id,
+        try_number=WITHDRAWN,
+        rows=0,
+        paragraphs=0,
+        size_bytes=0,
+        sha256="",
+    )
+    _publish(path, to_json(closed).encode() + b"\n")
+    return _won(path)
+
+
+def _won(path: Path) -> Winner | None:
+    winner = _read(path)
+    return None if winner.try_number == WITHDRAWN else winner
 
 
 def _complete(folder: Path, paragraphs: int) -> Rows | None:
     """Return the manifest of a try if its rows are those that it names, after syncing them."""
     try:
         rows = from_json(Rows, read_text(folder / MANIFEST_FILE), where=str(folder / MANIFEST_FILE))
-        if rows.paragraphs == paragraphs and digest(folder / ROWS_FILE) == (rows.size_bytes, rows.sha256):
-            return rows
+        found = digest(folder / ROWS_FILE, sync=True)
     except (OSError, JobkitError):
         return None
-    return None
+    return rows if (rows.paragraphs, found) == (paragraphs, (rows.size_bytes, rows.sha256)) else None
 
 
-def digest(path: Path) -> tuple[int, str]:
-    """Return the size and the SHA-256 of a file, once it is on disk.
+def digest(path: Path, *, sync: bool = False) -> tuple[int, str]:
+    """Return the size and the SHA-256 of a file.
+
+    Parameters
+    ----------
+    sync
+        Whether to wait until it is on disk.
 
     Raises
     ------
@@ -80,7 +121,8 @@ def digest(path: Path) -> tuple[int, str]:
     found = hashlib.sha256()
     size = 0
     with os.fdopen(open_regular(path), "rb", buffering=0) as file:
-        os.fsync(file.fileno())
+        if sync:
+            os.fsync(file.fileno())
         while block := file.read(2**20):
             found.update(block)
             size += len(block)
@@ -129,12 +171,12 @@ def _read(path: Path) -> Winner:
     except OSError as error:
         raise file_error(error, path) from error
     except JobkitError as error:
-        hint = f"a job ended while it wrote it: rm {path}, then jobkit resume {path.parents[1]}"
+        hint = f"a job ended while it wrote it: rm {shlex.quote(str(path))}, then resume the run"
         raise JobkitError(error.message, hint=hint) from error
 
 
 def read_winners(run_dir: Path) -> dict[int, Winner]:
-    """Return the winners by the index of their point.
+    """Return the winners by the index of their point, without the shards that are withdrawn.
 
     Raises
     ------
@@ -143,7 +185,7 @@ def read_winners(run_dir: Path) -> dict[int, Winner]:
     """
     folder = run_dir / WINNERS_FOLDER
     found = [_read(folder / name) for name in sorted(names(folder)) if name.endswith(".json")]
-    return {winner.index: winner for winner in found}
+    return {winner.index: winner for winner in found if winner.try_number != WITHDRAWN}
 
 
 def claim_all(run_dir: Path, points: Iterable[Point]) -> dict[int, Winner]:

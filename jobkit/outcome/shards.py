@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobkit.core.layout import BAD_ROWS, EXIT_FILE, point_folder, read_points, try_folder, try_numbers
 from jobkit.core.records import Point
-from jobkit.corpus.plan import Winner
+from jobkit.corpus.plan import Winner, read_plan
 from jobkit.corpus.winners import claim_all
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.tries import has_rows
@@ -19,6 +19,12 @@ def live_points(run_dir: Path) -> list[Point]:
     points, _ = read_points(run_dir)
     journal = read_journal(run_dir)
     return [point for point in points if not journal.is_void(point)]
+
+
+def void_shards(run_dir: Path) -> frozenset[int]:
+    """Return the shards of the plan of which others do the work, or that never came into force."""
+    live = {point.index for point in live_points(run_dir)}
+    return frozenset(shard.index for shard in read_plan(run_dir) if shard.index not in live)
 
 
 def settle(run_dir: Path) -> dict[int, Winner]:

@@ -14,7 +14,6 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.student import deviation, half_width
 from jobkit.core.units import format_about, format_count, format_list
 from jobkit.corpus.plan import PLAN_FILE, read_plan
-from jobkit.outcome.timing import worker_s
 from jobkit.status.standing import PointStanding, RunStanding, Standing
 
 MOST_NAMED = 5
@@ -124,7 +123,12 @@ def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, Part
 
 
 def _took_s(point: PointStanding) -> float | None:
-    return worker_s(point.record) if point.record else None
+    """Return how long what was promised took: the start and the work, without what the job script does."""
+    record = point.record
+    if record is None or record.summary is None:
+        return None
+    start_s = (record.import_s or 0.0) + (record.load_s or 0.0) + (record.warm_up_s or 0.0)
+    return start_s + record.summary.work_s
 
 
 def _far(point: PointStanding, part: Part) -> tuple[int, int]:

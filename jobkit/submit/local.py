@@ -87,6 +87,7 @@ def as_driver(run_dir: Path) -> Iterator[str]:
     """
     with ended_by_signals(), driving(run_dir) as job_id:
         try:
+            _end_orphan(run_dir)
             yield job_id
         except KeyboardInterrupt:
             journal.note(run_dir, "cancelled", job_id=job_id, cluster="", status=0, said="interrupted")
@@ -97,6 +98,34 @@ def as_driver(run_dir: Path) -> Iterator[str]:
             raise
         finally:
             parent.end(job_id)
+
+
+def _end_orphan(run_dir: Path) -> None:
+    """End the point that the driver before left running when it was killed, so that it does not run twice.
+
+    It brings home what it has. If it has just ended well, it is done.
+    """
+    path = run_dir / PID_FILE
+    with contextlib.suppress(OSError, ValueError):
+        pid = int(path.read_text(encoding="ascii"))
+        if not _runs_for(pid, run_dir):
+            return
+        terminal.say(f"process {pid} of a driver that was killed still runs a point: ending it", err=True)
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + END_GRACE_S
+        while _runs_for(pid, run_dir) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        if _runs_for(pid, run_dir):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _runs_for(pid: int, run_dir: Path) -> bool:
+    """Return whether a process runs the script of a run: process ids are reused."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(word.startswith(os.fsencode(run_dir) + b"/job") for word in words)
 
 
 def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalRound | None = None) -> None:

@@ -24,7 +24,7 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides, groups, merge_overrides, select_points
-from jobkit.status.standing import RunStanding, count_by_state, given_to
+from jobkit.status.standing import ENDINGS, RunStanding, count_by_state, given_to
 from jobkit.submit import local, resubmit, tune
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import say, wait_for_points
@@ -76,7 +76,7 @@ def run_again(
         again = _decide(run, spec, only, tuple(overrides))
         if not again:
             say("nothing to run again")
-            return ExitCode.TO_COME if undecided(run) else 0
+            return _nothing(run)
         points = _points(run, again)
         warn_again(say, spec, points, "or name another Python: --set environment.venv=FOLDER")
         if runs_here(spec.scheduler):
@@ -92,6 +92,14 @@ def run_again(
         say(f"  progress     jobkit status {shell_path(run_dir)}")
         return ExitCode.REFUSED if len(done.groups) < len(again) else 0
     return wait_for_points(run_dir, points, spec.policy, run)
+
+
+def _nothing(run: RunStanding) -> int | None:
+    """Return the exit code if no point runs again: of a corpus that has ended it is that of its state."""
+    if undecided(run):
+        return ExitCode.TO_COME
+    over = all(point.standing in ENDINGS for point in run.points)
+    return None if over and is_corpus_folder(run.folder) else 0
 
 
 def _make_up(run_dir: Path, machine_gone: str) -> None:

@@ -56,12 +56,19 @@ def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
         run_dir.parent.mkdir(parents=True, exist_ok=True)
         with folder_lock(run_dir.parent):
             check()
-            _write(prepared, run_dir)
+            write_files(prepared, run_dir)
     except OSError as error:
         raise file_error(error, run_dir, hint="choose another place with --runs-dir") from error
 
 
-def _write(prepared: Prepared, run_dir: Path) -> None:
+def write_files(prepared: Prepared, run_dir: Path) -> None:
+    """Write what every run folder has, into a folder that is not there yet.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
     for folder in (run_dir / "logs", run_dir / layout.RESULTS_FOLDER):
         folder.mkdir(parents=True)
     files.write_atomically(run_dir / layout.SPEC_FILE, prepared.spec.as_yaml())

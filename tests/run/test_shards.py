@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
@@ -19,9 +20,10 @@ import pytest
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
-from jobkit.core.records import Batch, Job, Outcome, Point, Record
+from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record
 from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
 from jobkit.corpus.reading import Paragraph, read_shard
+from jobkit.planning.sample import sample_text
 from jobkit.run import work
 from jobkit.run.failure import CAUGHT_SIGNALS, Signals
 from jobkit.run.measure.sampler import process_tree
@@ -261,6 +263,57 @@ def test_on_a_full_disk_the_record_is_kept_and_no_row(tmp_path: Path) -> None:
         assert not list(small.glob("rows.json*"))
 
 
+def apart(folder: Path, index: int, out: Path) -> Record:
+    """Run one try of a point by a fresh Python; return its record."""
+    words = ["--points", folder / "run" / "points.jsonl", "--point", index, "--inputs", folder, "--out", out]
+    subprocess.run([sys.executable, "-m", "jobkit.run", *map(str, words)], check=True)
+    return json_codec.from_json(Record, (out / RECORD_FILE).read_text(), where="record")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_tagger_finds_in_a_shard_what_it_finds_in_a_text(
+    tmp_path: Path, tiny_model: ModelRef, workers: int
+) -> None:
+    """With the same calls: a text of one window."""
+    text = sample_text(60)
+    (tmp_path / "text").write_text(text, encoding="utf-8")
+    (tmp_path / "model").symlink_to(tiny_model.path)
+    setting = replace(
+        SETTING,
+        workload="stanza-ner",
+        model=tiny_model,
+        params={"batch_size": 20},
+        workers=workers,
+        sort_window=None,
+        fork=True,
+    )
+    (tmp_path / "run").mkdir()
+    [shard] = write_shards(tmp_path / "run", {"a.txt": text}, setting)
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    swept = replace(setting, index=2, text=replace(setting.text, sha256=sha256))
+    files.append_line(tmp_path / "run" / "points.jsonl", json_codec.to_json(swept))
+    for index, name in ((1, "shard"), (2, "swept")):
+        (tmp_path / name).mkdir()
+        assert apart(tmp_path, index, tmp_path / name).outcome is Outcome.OK
+    paragraphs = list(read_shard(tmp_path / "run", shard.index))
+    with (tmp_path / "swept" / ENTITIES_FILE).open(encoding="utf-8", newline="") as stream:
+        expected = [
+            {
+                "document": "a.txt",
+                "paragraph": int(row["paragraph"]),
+                "text": row["text"],
+                "label": row["label"],
+                "start": paragraphs[int(row["paragraph"])].offset + int(row["start"]),
+                "end": paragraphs[int(row["paragraph"])].offset + int(row["end"]),
+            }
+            for row in csv.DictReader(stream, dialect="excel-tab")
+        ]
+    rows = read_rows(tmp_path / "shard")
+    assert rows == expected
+    assert len(rows) > 50
+    assert all(text[row["start"] : row["end"]] == row["text"] for row in rows)
+
+
 # -- memory
 
 
@@ -309,10 +362,7 @@ def test_memory_does_not_grow_with_the_shard(tmp_path: Path) -> None:
         folder = tmp_path / str(count)
         folder.mkdir()
         planned(folder, setting, *(f"Number {n:06} of many." for n in range(count)))
-        words = ["--points", folder / "run" / "points.jsonl", "--point", 1]
-        words += ["--inputs", folder, "--out", folder]
-        subprocess.run([sys.executable, "-m", "jobkit.run", *map(str, words)], check=True)
-        found = json_codec.from_json(Record, (folder / RECORD_FILE).read_text(), where="record")
+        found = apart(folder, 1, folder)
         assert found.summary
         assert found.summary.items == count
         # maxrss_bytes has the memory of the process that started it, too.

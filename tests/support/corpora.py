@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from hypothesis import strategies as st
 
-from jobkit.corpus.plan import Shard, write_plan
+from jobkit.core.json_codec import to_json
+from jobkit.core.layout import POINTS_FILE, try_folder
+from jobkit.core.records import Point
+from jobkit.corpus.plan import ROWS_FILE, Shard, write_plan
 from jobkit.corpus.reading import Paragraph, read_shard
+from jobkit.corpus.rows import RowsWriter
 from jobkit.corpus.scan import Scan
 from jobkit.corpus.shards import cut
+from tests.support.builders import point
 
 WHITE = [chr(code) for code in range(0x3100) if chr(code).isspace()]
 NO_WHITE = [
@@ -76,3 +83,29 @@ def plan(run: Path, scan: Scan, number: int) -> list[Shard]:
 def read_all(run: Path, shards: Sequence[Shard]) -> list[Paragraph]:
     """Return the paragraphs of all shards, in their order."""
     return [paragraph for shard in shards for paragraph in read_shard(run, shard.index)]
+
+
+def points_of(run: Path, shards: Sequence[Shard]) -> list[Point]:
+    """Write ``points.jsonl`` with a point for each shard, and return the points."""
+    points = [
+        replace(point(shard.index), point_id=f"shard-{shard.index:05d}", shard=True) for shard in shards
+    ]
+    (run / POINTS_FILE).write_text("".join(to_json(one) + "\n" for one in points), encoding="utf-8")
+    return points
+
+
+def work(
+    run: Path, index: int, try_number: int = 1, columns: Sequence[str] = ("label", "start", "end")
+) -> Path:
+    """Work through a shard as a try does: a row for each word; return the folder of the try."""
+    folder = Path(try_folder(run, f"shard-{index:05d}", try_number))
+    folder.mkdir(parents=True, exist_ok=True)
+    number = 0
+    with RowsWriter(folder / ROWS_FILE, columns) as writer:
+        for number, paragraph in enumerate(read_shard(run, index), 1):
+            for word in re.finditer(r"\w+", paragraph.text):
+                values = {"label": word[0], "start": word.start(), "end": word.end(), "sentence": 0}
+                values |= {"token": word[0], "tag": "O", "extra": None if len(word[0]) % 2 else len(word[0])}
+                writer.write(paragraph, [values[name] for name in columns])
+        writer.close(number)
+    return folder

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core import files, json_codec
+from jobkit.core import files
 from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.files import folder_lock, read_lines
+from jobkit.core.files import folder_lock
 from jobkit.core.layout import is_corpus_folder, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_setting
-from jobkit.corpus.plan import PLAN_FILE, WINNERS_FOLDER, Corpus, Shard, Source, read_corpus, write_plan
+from jobkit.corpus.plan import WINNERS_FOLDER, Corpus, Shard, Source, read_corpus, write_plan
 from jobkit.outcome import journal
 from jobkit.planning.prepare import Prepared
 from jobkit.report.provenance import Promise, write_promise
@@ -40,7 +39,7 @@ def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], pr
             if is_corpus_folder(run_dir):
                 raise JobkitError(f"{run_dir}: another command has just made it", hint="type the same again")
             shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
-            sweep.write_run(replace(prepared, run_dir=part))
+            sweep.write_files(prepared, part)
             (part / WINNERS_FOLDER).mkdir()
             for index, words in prepared.needs.items():
                 journal.note(part, "needs", points=[index], given=list(words))
@@ -71,19 +70,6 @@ def refuse_other_folder(run_dir: Path) -> None:
         raise JobkitError(
             f"--out {run_dir}: is there already, {what}", hint="name a folder that is not there"
         )
-
-
-def read_shards(run_dir: Path) -> Iterator[Shard]:
-    """Yield the shards of a run that can be read, void ones included.
-
-    A line that was cut short belongs to a plan that never held.
-    """
-    path = run_dir / PLAN_FILE
-    for number, line in read_lines(path):
-        try:
-            yield json_codec.from_json(Shard, line, where=f"{path}:{number}")
-        except JobkitError:
-            continue
 
 
 def refuse_differences(run_dir: Path, corpus: Corpus, point: Point) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import EVERY, OFF, Value
+from jobkit.core.knobs import CUDA, EVERY, OFF, Value
 from jobkit.core.layout import SETTING_FILE, SPEC_FILE, TUNE_GOAL_FILE, is_run_folder, read_points
 from jobkit.core.records import Outcome, Point, Record, TextRef
 from jobkit.core.terminal import Say, relative_path, shell_path
@@ -157,7 +157,7 @@ def _of_run(run: Path, options: Options) -> Setting:
         workload_folder=first.workload_folder,
         load_knobs=first.load_knobs,
     )
-    spec = _alone(spec, params, options, measured=paragraphs(material.records))
+    spec = _alone(spec, params, options, first, paragraphs(material.records))
     (point,) = plan(spec, inputs)
     memory = memory_of(material, alike[0]) if alike else None
     return Setting(
@@ -207,8 +207,9 @@ def _of_spec(path: Path, options: Options, *, build: bool, say: Say) -> Setting:
         workload_folder=named.workload_folder,
         load_knobs=named.load_knobs,
     )
-    params = _one_of([point.params for point in _settings(named.spec, inputs)], path)
-    spec = _alone(named.spec, params, options, measured=0)
+    found = _settings(named.spec, inputs)
+    params = _one_of([point.params for point in found], path)
+    spec = _alone(named.spec, params, options, found[0], 0)
     (point,) = plan(spec, inputs)
     return Setting(
         spec=spec,
@@ -280,13 +281,20 @@ def _placed(spec: SweepSpec, options: Options, before: str) -> tuple[SweepSpec, 
     return spec.model_copy(update=update), site, why
 
 
-def _alone(spec: SweepSpec, params: dict[str, Value], options: Options, *, measured: int) -> SweepSpec:
-    """Return a spec with one setting: knobs that are keys of the spec stand there."""
+def _alone(
+    spec: SweepSpec, params: dict[str, Value], options: Options, like: Point, measured: int
+) -> SweepSpec:
+    """Return a spec with one setting: knobs that are keys of the spec stand there.
+
+    What follows from the resources is fixed as it was in a point like it, whatever is requested now.
+    """
     keys = {name: value for name, value in params.items() if name in SweepSpec.model_fields}
     knobs = {name: [value] for name, value in params.items() if name not in keys and name != EVERY}
     window = spec.sort_window or min(MOST_WINDOW, measured or MOST_WINDOW)
     packed = {} if "pack" in _keys(options) else {"pack": 1}
+    fixed = {"threads": like.threads, **({"gpus": like.gpus} if like.device == CUDA else {})}
     update: dict[str, object] = {
+        **fixed,
         **keys,
         **packed,
         "every": 1,
