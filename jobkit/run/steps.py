@@ -304,7 +304,7 @@ def keep_batch(
     batch, rows = done
     batch = replace(
         batch,
-        index=state.tally.total.batches,
+        index=state.tally.batches,
         worker=worker,
         batches_total=state.batches_total,
         characters_total=state.characters_total,

@@ -237,7 +237,7 @@ def _write_results(state: Try, error: BaseException | None) -> Outcome:
     """Write rows and record; a full disk costs the rows, never the record."""
     out = state.task.out
     if state.workload:
-        worked = bool(state.tally.total.batches)
+        worked = bool(state.tally.batches)
         error = steps.ask_workload(state.workers[0], state.workload, worked=worked, error=error)
     record = record_of(state, error)
     try:

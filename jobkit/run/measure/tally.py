@@ -106,6 +106,11 @@ class Tally:
         return self._by_worker.get(worker, Totals())
 
     @property
+    def batches(self) -> int:
+        """How many have been counted."""
+        return len(self._seconds)
+
+    @property
     def total(self) -> Totals:
         """What all workers did."""
         return reduce(Totals.plus, self._by_worker.values(), Totals())

@@ -157,12 +157,15 @@ def code_folder(name: str, folder: str | None) -> str | None:
     return str(Path(file).parent) if file else folder
 
 
-def traits(name: str, folder: str | None, *, say: Say) -> tuple[bool, bool, list[dict[str, Any]]]:
-    """Return whether a workload needs a model, whether it has ``lengths``, and the fields of its knobs."""
+def traits(
+    name: str, folder: str | None, *, say: Say
+) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...]]:
+    """Return whether a workload needs a model, and has ``lengths``; the fields of its knobs, its columns."""
     del say
     workload = checked_class(name, folder)
     knobs = [asdict(knob) for knob in declared(workload.KNOBS)]
-    return workload.NEEDS_MODEL, callable(getattr(workload, "lengths", None)), knobs
+    has_lengths = callable(getattr(workload, "lengths", None))
+    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload)
 
 
 def lengths(
