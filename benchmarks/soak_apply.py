@@ -238,7 +238,7 @@ def _planned(out: Path) -> int:
 
 def _superseded(out: Path) -> set[int]:
     events = map(json.loads, (out / "journal.jsonl").read_text(encoding="utf-8").splitlines())
-    return {index for event in events if event["event"] == "superseded" for index in event["old"]}
+    return {index for event in events if event["event"] == "superseded" for index in event["points"]}
 
 
 def finish(report: Report, out: Path) -> None:
