@@ -48,6 +48,10 @@ CASES = {
     "collect": [["collect", RUN]],
     "recommend": [["recommend", RUN, "--corpus", "text.txt"]],
     "merge": [["merge", RUN]],
+    "apply": [
+        ["apply", RUN, "--corpus", "text.txt", "--out", "tagged", "--dry-run"],
+        ["apply", RUN, "--corpus", "text.txt", "--out", "tagged", "--shards", "2"],
+    ],
     "verify": [["verify", RUN, "--gpu-memory", "150MiB"], ["verify", RUN, "--gpu-memory", "150MiB"]],
     "profile": [["profile", RUN, "1"], ["profile", RUN, "1"], ["profile", RUN]],
     "models": [["models", "list"]],

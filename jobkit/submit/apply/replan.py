@@ -21,6 +21,7 @@ from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.corpus.plan import PLAN_FILE, Piece, Shard, read_corpus, read_plan
+from jobkit.corpus.winners import withdraw
 from jobkit.fit.speed import Speed, speeds
 from jobkit.outcome import journal
 from jobkit.outcome.journal import read_journal
@@ -186,6 +187,8 @@ def _plan_rest(run_dir: Path, rest: _Rest, wishes: Wishes, given: tuple[str, ...
         given=list(words),
         asked=_keys(given),
     )
+    for point in rest.points:  # so that a job that was believed dead does not work for nothing
+        withdraw(run_dir, point)
 
 
 def _request(plan: Plan, setting: Setting) -> tuple[str, ...]:
