@@ -52,6 +52,13 @@ def test_a_record_without_its_rows_is_no_success(run: Path) -> None:
     assert settle(run) == {}
 
 
+def test_a_winner_is_done_also_without_its_record(run: Path) -> None:
+    folder = end_well(run, 1)
+    settle(run)
+    (folder / "record.json").unlink()
+    assert outcomes(run)[0] is Outcome.OK
+
+
 def test_rows_that_do_not_match_run_again(run: Path) -> None:
     folder = end_well(run, 1)
     text = (folder / ROWS_FILE).read_text()
