@@ -132,6 +132,8 @@ class Journal:
         The shards that were planned again, and those that do their work instead.
     given
         ``key=value`` of what a person set as they were planned again: the last value of a key counts.
+    asked
+        The keys of them that a person named.
     needs
         The same of what single shards need beyond the others, by their index.
     notes
@@ -147,6 +149,7 @@ class Journal:
     replaced: frozenset[int] = frozenset()
     replacing: frozenset[int] = frozenset()
     given: tuple[str, ...] = ()
+    asked: frozenset[str] = frozenset()
     needs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -192,6 +195,7 @@ def _take_plan(journal: Journal, event: Mapping[str, Any]) -> None:
     journal.replaced |= _indices(event, "points")
     journal.replacing |= _indices(event, "by")
     journal.given += words
+    journal.asked |= frozenset(str(key) for key in event.get("asked") or ())
 
 
 def _indices(event: Mapping[str, Any], key: str) -> frozenset[int]:

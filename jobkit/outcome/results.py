@@ -18,7 +18,7 @@ from jobkit.core.layout import (
 )
 from jobkit.core.records import Batch, Outcome, Point, Record
 from jobkit.outcome.accounting import Accounts, read_accounts
-from jobkit.outcome.tries import TryResult, counting, not_started, read_tries
+from jobkit.outcome.tries import TryResult, counting, not_started, read_tries, with_winner
 from jobkit.outcome.verdict import TryFiles, Verdict
 
 
@@ -177,6 +177,7 @@ def read_result(
     if not numbers and begun:
         _listed(home, notes)
     tries = tuple(read_tries(home, point, accounts, numbers)) or (not_started(point, accounts),)
+    tries = tuple(with_winner(home, tries)) if point.shard else tries
     notes += [tried.files.problem for tried in tries if tried.files.problem]
     files = counting(tries).files
     batches: Sequence[Batch] = ()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, parse_object, read_text
 from jobkit.core.job_files import read_begin, read_exit
-from jobkit.core.json_codec import from_dict
+from jobkit.core.json_codec import from_dict, from_json
 from jobkit.core.layout import (
     BAD_ROWS,
     BEGIN_FILE,
@@ -22,7 +22,7 @@ from jobkit.core.layout import (
     TRY_PREFIX,
 )
 from jobkit.core.records import Outcome, Point, Record
-from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, WINNERS_FOLDER
+from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, WINNERS_FOLDER, Winner
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
 from jobkit.outcome.log_outcome import last_words, reported_outcome
@@ -219,6 +219,22 @@ def read_try(home: str, number: int, point: Point) -> TryFiles:
         problem="; ".join(problems),
         folder=folder,
     )
+
+
+def with_winner(home: str, tries: Sequence[TryResult]) -> Iterator[TryResult]:
+    """Yield the tries of a shard; the one whose rows won has succeeded, also if its record is lost."""
+    won = None
+    if not any(tried.verdict.outcome is Outcome.OK for tried in tries):
+        path = f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"
+        won = _read_file(path, lambda path: from_json(Winner, read_text(path), where=path), [])
+    for tried in tries:
+        number = tried.files.number
+        if won and number and number == won.try_number:
+            yield replace(
+                tried, verdict=Verdict(outcome=Outcome.OK, evidence="its rows are those that count")
+            )
+        else:
+            yield tried
 
 
 def has_rows(home: str, folder: str) -> bool:

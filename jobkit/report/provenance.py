@@ -45,6 +45,8 @@ class Promise:
         The most RAM that a try held; ``None`` if unknown.
     measured
         Paragraphs of the text that was measured.
+    given
+        The keys that a person set: they stay as they are in a new plan.
     """
 
     source: str = ""
@@ -52,6 +54,7 @@ class Promise:
     energy: EnergyUse | None = None
     peak_bytes: int | None = None
     measured: int = 0
+    given: tuple[str, ...] = ()
 
 
 def write_promise(run_dir: Path, promise: Promise) -> None:

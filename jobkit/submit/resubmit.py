@@ -84,6 +84,11 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
                 f"--set {override}: {key} belongs to what the points measure, and cannot change within a run",
                 hint=f"resume takes {', '.join(CHANGEABLE)}; for the rest make a new sweep",
             )
+    return spec_of_run(run_dir, overrides)
+
+
+def spec_of_run(run_dir: Path, overrides: Sequence[str] = ()) -> SweepSpec:
+    """Return the spec of a run with what was given to all of it since, and now."""
     return load_spec(run_dir / SPEC_FILE, merge_overrides(read_journal(run_dir).given, tuple(overrides)))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE, is_corpus_folder
+from jobkit.core.layout import TUNE_GOAL_FILE, is_corpus_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
@@ -21,15 +21,15 @@ from jobkit.outcome.shards import settle
 from jobkit.planning.resolve import warn_again
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
-from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
+from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.status.reader import read_standings
-from jobkit.status.retry import Group, Overrides, groups, merge_overrides, select_points
+from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import ENDINGS, RunStanding, count_by_state, given_to
 from jobkit.submit import local, resubmit, tune
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import say, wait_for_points
 from jobkit.submit.recover import declare_machine_gone
-from jobkit.submit.resubmit import note_left, prepare_resume, read_settled, run_lock, undecided
+from jobkit.submit.resubmit import note_left, prepare_resume, read_settled, run_lock, spec_of_run, undecided
 from jobkit.submit.rounds import write_round
 
 JOB_PATIENCE_S = 300.0
@@ -76,7 +76,7 @@ def run_again(
         again = _decide(run, spec, only, tuple(overrides))
         if not again:
             say("nothing to run again")
-            return _nothing(run)
+            return _nothing(run, spec, wait=wait)
         points = _points(run, again)
         warn_again(say, spec, points, "or name another Python: --set environment.venv=FOLDER")
         if runs_here(spec.scheduler):
@@ -94,12 +94,16 @@ def run_again(
     return wait_for_points(run_dir, points, spec.policy, run)
 
 
-def _nothing(run: RunStanding) -> int | None:
+def _nothing(run: RunStanding, spec: SweepSpec, *, wait: bool) -> int | None:
     """Return the exit code if no point runs again: of a corpus that has ended it is that of its state."""
     if undecided(run):
         return ExitCode.TO_COME
-    over = all(point.standing in ENDINGS for point in run.points)
-    return None if over and is_corpus_folder(run.folder) else 0
+    if not is_corpus_folder(run.folder):
+        return 0
+    if all(point.standing in ENDINGS for point in run.points):
+        return None
+    points = [point.point for point in run.points]
+    return wait_for_points(run.folder, points, spec.policy, run) if wait else 0
 
 
 def _make_up(run_dir: Path, machine_gone: str) -> None:
@@ -165,7 +169,7 @@ def _decide(
         As `jobkit.status.retry.select_points`.
     """
     anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
-    spec_of = functools.cache(functools.partial(_changed, run.folder, read_journal(run.folder).given))
+    spec_of = functools.cache(functools.partial(spec_of_run, run.folder))
     points = select_points(run.points, only)
     needs = read_journal(run.folder).needs
     again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere, needs=needs)
@@ -174,11 +178,6 @@ def _decide(
     for line in () if strictly else undecided(run):
         say(f"{line}: not run again now; once that is over, type this again")
     return again
-
-
-def _changed(run_dir: Path, before: Overrides, given: Overrides) -> SweepSpec:
-    """Return the spec of a run with what was given to all of it, and then to some points."""
-    return load_spec(run_dir / SPEC_FILE, merge_overrides(before, given))
 
 
 def _points(run: RunStanding, again: Sequence[Group]) -> list[Point]:

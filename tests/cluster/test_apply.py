@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -53,9 +52,13 @@ class Applied:
         (self.lab.home / "slow.py").write_text(SLOW % seconds, encoding="utf-8")
 
     def apply(self, *more: str, how: Callable[..., Answer] = commands.jobkit, shards: int = 4) -> Answer:
-        words = ("apply", self.spec, "--corpus", "letters.txt", "--out", self.out, "--shards", str(shards))
+        return how(*self.words(shards), *more, cwd=self.lab.home)
+
+    def words(self, shards: int) -> list[str]:
+        """Return what a person types."""
+        words = ("apply", self.spec, "--corpus", "letters.txt", "--out", self.out, "--shards", shards)
         site = ("--scheduler", self.lab.scheduler, "--site", self.lab.home / "lab.yaml")
-        return how(*words, *site, *more, cwd=self.lab.home)
+        return [str(word) for word in (*words, *site)]
 
     def merged(self) -> list[object]:
         done = self.lab.jobkit("merge", self.out)
@@ -98,16 +101,16 @@ def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
     assert "letters.txt: has changed" in refused.stderr
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_a_client_that_is_killed_as_it_submits_is_gone_on_with(
-    applied: Applied, after: bool, monkeypatch: pytest.MonkeyPatch
+    applied: Applied, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        dies(applied.lab, patch, after=after)
+        dies(applied.lab, patch, after=when == "after")
         killed = applied.apply(how=commands.jobkit_process)
         assert killed.returncode == -9, killed.stderr
     event = json.loads((applied.out / "journal.jsonl").read_text().splitlines()[-1])
-    early = event["at"].replace("T", "T")[:10]
+    early = event["at"][:10]
     lines = (applied.out / "journal.jsonl").read_text().replace(early, "2020-01-01")
     (applied.out / "journal.jsonl").write_text(lines)
     done = applied.apply("--wait")
@@ -138,9 +141,7 @@ def test_what_is_left_is_planned_again_and_then_moved_to_this_machine(applied: A
 def test_a_client_that_is_killed_while_it_plans_leaves_nothing_half(applied: Applied) -> None:
     applied.takes(0)
     for pause in (0.5, 1.0, 1.5, 2.0):
-        command = [commands.JOBKIT, "apply", applied.spec, "--corpus", "letters.txt", "--out", applied.out]
-        site = ["--scheduler", applied.lab.scheduler, "--site", applied.lab.home / "lab.yaml"]
-        process = subprocess.Popen([*map(str, command), *map(str, site), "--shards", "4"], cwd=applied.lab.home)
+        process = subprocess.Popen([commands.JOBKIT, *applied.words(4)], cwd=applied.lab.home)
         try:
             process.wait(pause)
         except subprocess.TimeoutExpired:

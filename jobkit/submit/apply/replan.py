@@ -21,6 +21,7 @@ from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.corpus.plan import PLAN_FILE, Piece, Shard, read_corpus, read_plan
+from jobkit.corpus.winners import withdraw
 from jobkit.fit.speed import Speed, speeds
 from jobkit.outcome import journal
 from jobkit.outcome.journal import read_journal
@@ -31,7 +32,6 @@ from jobkit.planning.points import Inputs
 from jobkit.report.provenance import Promise, read_promise
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import find_site, portable_name
-from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status.reader import read_standings
 from jobkit.status.retry import merge_overrides
 from jobkit.status.standing import LIVE, RunStanding
@@ -41,7 +41,7 @@ from jobkit.submit.apply.setting import Setting, refuse_keys
 from jobkit.submit.apply.shards import Plan, Wishes, plan_shards, points_of
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import say
-from jobkit.submit.resubmit import prepare_resume, refuse_silent, run_lock
+from jobkit.submit.resubmit import refuse_silent, run_lock, spec_of_run
 from jobkit.submit.rounds import FOLLOW_SCRIPT
 
 PATIENCE_S = 600.0
@@ -81,7 +81,7 @@ def replan(run_dir: Path, wishes: Wishes, overrides: Sequence[str], *, wait: boo
     refuse_keys(overrides)
     refuse_moved_run(run_dir)
     given = _placed(tuple(overrides))
-    prepare_resume(run_dir, _without_place(given))  # a bad value is refused before anything is cancelled
+    spec_of_run(run_dir, given)  # a bad value is refused before anything is cancelled
     _end_open(run_dir)
     with run_lock(run_dir, say):
         settle(run_dir)
@@ -91,6 +91,10 @@ def replan(run_dir: Path, wishes: Wishes, overrides: Sequence[str], *, wait: boo
         else:
             say(f"every shard is done: jobkit merge {shell_path(run_dir)} joins the results")
     return resume.run_again(run_dir, (), (), wait=wait)
+
+
+def _keys(given: Sequence[str]) -> list[str]:
+    return [word.partition("=")[0].strip() for word in given]
 
 
 def _without_place(given: Sequence[str]) -> list[str]:
@@ -181,7 +185,10 @@ def _plan_rest(run_dir: Path, rest: _Rest, wishes: Wishes, given: tuple[str, ...
         points=[point.index for point in rest.points],
         by=[point.index for point in points],
         given=list(words),
+        asked=_keys(given),
     )
+    for point in rest.points:  # so that a job that was believed dead does not work for nothing
+        withdraw(run_dir, point)
 
 
 def _request(plan: Plan, setting: Setting) -> tuple[str, ...]:
@@ -197,7 +204,7 @@ def _request(plan: Plan, setting: Setting) -> tuple[str, ...]:
 
 def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> Setting:
     """Return the setting of a corpus, with what is known of its speed by now."""
-    spec: SweepSpec = prepare_resume(run_dir, given)
+    spec = spec_of_run(run_dir, given)
     site, _ = find_site(spec.site, spec.scheduler)
     promise = read_promise(run_dir)
     return Setting(
@@ -207,7 +214,7 @@ def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> Setting:
         inputs=Inputs(run_id=point.run_id, text=point.text, model=point.model, device=point.device),
         point=point,
         source=promise.source,
-        given=tuple(word.partition("=")[0].strip() for word in given),
+        given=(*promise.given, *read_journal(run_dir).asked, *_keys(given)),
         speed=_speed(run_dir, promise),
         energy=promise.energy,
         peak_bytes=promise.peak_bytes,

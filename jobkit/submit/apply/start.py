@@ -14,6 +14,7 @@ from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE, is_corpus_folder
 from jobkit.core.terminal import relative_path, shell_path
+from jobkit.corpus.formats import check_format
 from jobkit.corpus.plan import Corpus, Piece
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
@@ -21,6 +22,7 @@ from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.planning.job_script import render, render_follow
 from jobkit.planning.prepare import Prepared, refuse_too_many_threads, run_id
 from jobkit.planning.resolve import Options, warn_again
+from jobkit.planning.workload_traits import traits
 from jobkit.report.provenance import Promise, finish
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.sweep_spec import load_spec
@@ -97,6 +99,7 @@ def apply(request: Request, *, dry_run: bool = False, wait: bool = False) -> int
     """
     folder.refuse_other_folder(request.out)
     setting = find_setting(request.word, request.options, build=not dry_run, say=say)
+    check_format(request.fmt, traits(setting.point.workload, setting.point.workload_folder).columns)
     corpus, pieces, read_s = read(request)
     if is_corpus_folder(request.out):
         return _go_on(request, setting, corpus, dry_run=dry_run, wait=wait)
@@ -174,7 +177,7 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
     prepared = planned.prepared
     say(planned.lines)
     prospect = planned.prospect
-    promise = _promise(prospect.setting)
+    promise = promise_of(prospect.setting)
     write = partial(folder.write_folder, prepared, prospect.corpus, prospect.plan.shards, promise)
     if runs_here(prepared.spec.scheduler):
         write()
@@ -197,13 +200,15 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
     return 0
 
 
-def _promise(setting: Setting) -> Promise:
+def promise_of(setting: Setting) -> Promise:
+    """Return what was measured of a setting, as the run folder keeps it."""
     return Promise(
         source=setting.source,
         speed=setting.speed,
         energy=setting.energy,
         peak_bytes=setting.peak_bytes,
         measured=setting.measured,
+        given=setting.given,
     )
 
 
