@@ -173,7 +173,7 @@ def _after(what: str, found: Counter[Key | None], expected: Counter[Key]) -> Row
 
 def killed_datatrove(folder: Path, expected: Counter[Key], seconds: float) -> list[Row]:
     """Kill datatrove with all its processes halfway, look, and run it again: with as many tasks, and with others."""
-    rows = []
+    rows: list[Row] = []
     for tasks, what in ((FILES, "with as many tasks"), (FILES // 2, "with half as many tasks")):
         place = folder / f"trove-{tasks}-tasks"
         link_corpus(folder, place)

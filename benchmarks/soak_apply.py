@@ -272,11 +272,11 @@ def disk(home: Path) -> Iterator[None]:
     """Mount a small file system for the run folder."""
     place = home / "disk"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", place], check=True)  # noqa: S607
+    subprocess.run(["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", place], check=True)  # noqa: S603, S607
     try:
         yield
     finally:
-        subprocess.run(["umount", "-l", place], check=True)  # noqa: S607
+        subprocess.run(["umount", "-l", place], check=True)  # noqa: S603, S607
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ from datatrove.executor import LocalPipelineExecutor
 from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 
-from jobkit.run.paragraphs import split_paragraphs
+from jobkit.corpus.paragraphs import split_paragraphs
 from jobkit.run.workloads.count import Count
 
 
