@@ -36,6 +36,7 @@ GROUPS = {
     "results": {
         "collect": "Print the scaling table of runs: speed and memory by batch size.",
         "recommend": "Recommend batch size, GPU, time and scheduler request.",
+        "merge": "Join the results of a corpus in one file, each row once.",
     },
     "models": {
         "models": "Fetch, build and list models, so that jobs need no network.",

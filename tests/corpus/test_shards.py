@@ -24,7 +24,7 @@ def test_every_piece_is_in_one_shard(loads: list[int], number: int) -> None:
 
 @pytest.mark.parametrize("number", [1, 2, 8, 37])
 def test_shards_of_small_pieces_are_equal(number: int) -> None:
-    chance = random.Random(1)
+    chance = random.Random(1)  # noqa: S311 - not cryptography
     loads = [float(chance.randint(100, 2000)) for _ in range(100 * number)]
     found = sums(loads, number)
     assert len(found) == number

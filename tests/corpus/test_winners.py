@@ -84,15 +84,11 @@ def test_of_many_claims_at_the_same_time_one_wins(tmp_path: Path, points: list[P
 )
 @pytest.mark.usefixtures("points")
 def test_the_script_gets_a_status(
-    tmp_path: Path,
-    arguments: tuple[object, ...],
-    status: int,
-    reason: str,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, arguments: tuple[object, ...], status: int, reason: str
 ) -> None:
-    words = [str(tmp_path) if word == "RUN" else str(word) for word in arguments]
-    assert winners.main(words) == status
-    assert reason in capsys.readouterr().err
+    process = run(*(tmp_path if word == "RUN" else word for word in arguments))
+    assert reason in process.communicate()[1]
+    assert process.returncode == status
 
 
 def test_claim_all_finds_the_tries_whose_script_was_killed(tmp_path: Path, points: list[Point]) -> None:

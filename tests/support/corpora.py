@@ -100,12 +100,12 @@ def work(
     """Work through a shard as a try does: a row for each word; return the folder of the try."""
     folder = Path(try_folder(run, f"shard-{index:05d}", try_number))
     folder.mkdir(parents=True, exist_ok=True)
-    number = 0
+    paragraphs = list(read_shard(run, index))
     with RowsWriter(folder / ROWS_FILE, columns) as writer:
-        for number, paragraph in enumerate(read_shard(run, index), 1):
+        for paragraph in paragraphs:
             for word in re.finditer(r"\w+", paragraph.text):
                 values = {"label": word[0], "start": word.start(), "end": word.end(), "sentence": 0}
                 values |= {"token": word[0], "tag": "O", "extra": None if len(word[0]) % 2 else len(word[0])}
                 writer.write(paragraph, [values[name] for name in columns])
-        writer.close(number)
+        writer.close(len(paragraphs))
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -20,11 +21,15 @@ _GROWTH = {"": 1, "gz": 4, "zst": 4}
 def piece_bytes(found: Sequence[Found]) -> int:
     """Return how many bytes a piece of a corpus should have.
 
-    The pieces of a small corpus are paragraphs. With its size come 4 KiB a piece, then 60,000 pieces, then
-    512 KiB a piece, then 200,000 pieces.
+    Those of a small corpus are paragraphs. 16 MiB have 4,000 pieces of 4 KiB, 1 GiB has 26,000 of 40 KiB, and
+    100 GiB have 200,000 of half a MiB: more and larger ones, as a larger corpus has more and larger shards.
+    A still larger corpus has larger pieces, not more.
     """
     size = sum(one.size_bytes * _GROWTH[one.compression] for one in found)
-    return max(min(2**12, size // 2**12), min(2**19, size // 60_000), size // MOST_PIECES)
+    small, large = 2**24, MOST_PIECES * 2**19
+    if size < small:
+        return size // 2**12
+    return max(int(2**12 * (size / small) ** (math.log(2**7) / math.log(large / small))), size // MOST_PIECES)
 
 
 def tasks(
@@ -43,19 +48,21 @@ def tasks(
     """
     target = piece_bytes(found)
     task: list[Part] = []
+    size = 0
     for number, one in enumerate(found):
         if number in left_out:
             continue
         if not one.compression and one.size_bytes > 2 * RANGE_BYTES:
             if task:
                 yield task
-            task = []
+            task, size = [], 0
             yield from ([part] for part in _ranges(number, one, fields, target))
             continue
         task.append(_part(number, one, fields, target))
-        if len(task) == TASK_FILES or sum(part.size_bytes for part in task) > TASK_BYTES:
+        size += one.size_bytes
+        if len(task) == TASK_FILES or size > TASK_BYTES:
             yield task
-            task = []
+            task, size = [], 0
     if task:
         yield task
 

@@ -69,9 +69,10 @@ def blocks(stream: Stream) -> Iterator[bytes]:
     """
     rest = b""
     while True:
-        more = _read(stream, max(BLOCK_BYTES, len(rest)))
+        asked = max(BLOCK_BYTES, len(rest))
+        more = _read(stream, asked)
         data = rest + more
-        if not more:
+        if len(more) < asked:  # the end
             if data:
                 yield data
             return
@@ -268,7 +269,7 @@ def _sums(flags: Flags, bounds: Places) -> Places:
     if not bounds.size:
         return np.array([np.count_nonzero(flags)])
     inner = bounds[bounds < len(flags)]
-    sums = np.add.reduceat(flags, inner, dtype=np.int64)
+    sums = np.add.reduceat(flags, inner, dtype=np.int32)  # twice as fast as with int64
     after = np.zeros(len(bounds) - len(inner), np.int64)
     return np.concatenate(([np.count_nonzero(flags[: bounds[0]])], sums, after))
 
