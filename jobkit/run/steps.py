@@ -19,8 +19,8 @@ from jobkit.core.knobs import ORDER, PADDED_CHARS, PRECISION, SORTED, Value
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
-from jobkit.corpus.plan import read_planned
-from jobkit.corpus.reading import read_shard
+from jobkit.corpus.plan import read_corpus, read_planned
+from jobkit.corpus.reading import read_pieces
 from jobkit.run import process
 from jobkit.run.failure import TryFailed, describe_error
 from jobkit.run.measure import baseline, energy, memory, need, nvml
@@ -66,11 +66,12 @@ def _read_shard(state: Try) -> Todo:
     point, run_dir = state.task.point, state.task.run_dir or Path()
     with reading_corpus():
         shard = read_planned(run_dir, point.index)
-        paragraphs = read_shard(run_dir, point.index)
+        corpus = read_corpus(run_dir)
     state.items_total, state.characters_total = shard.paragraphs, shard.characters
-    windows = shard_windows(paragraphs, point.sort_window or SHARD_WINDOW)
+    windows = shard_windows(read_pieces(corpus, shard.pieces), point.sort_window or SHARD_WINDOW)
     if (first := next(windows, None)) is None:
         raise TryFailed(Outcome.STAGE_IN, f"{run_dir}: shard {point.index} of the plan holds no paragraph")
+    gc.freeze()  # a collection in a forked worker would copy the pages of the plan
     return Todo(first, windows)
 
 

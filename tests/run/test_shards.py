@@ -21,8 +21,8 @@ import pytest
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record
-from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
-from jobkit.corpus.reading import Paragraph, read_shard
+from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Corpus, Piece, Rows
+from jobkit.corpus.reading import Paragraph, read_pieces, read_shard
 from jobkit.planning.sample import sample_text
 from jobkit.run import work
 from jobkit.run.failure import CAUGHT_SIGNALS, Signals
@@ -127,6 +127,7 @@ def test_its_record_and_its_progress_are_those_of_a_sweep(tmp_path: Path) -> Non
         {"workers": 3, "fork": True},
         {"sort_window": None},
         {"sort_window": 1},
+        {"sort_window": 1, "workers": 3},
         {"order": "text"},
         {"order": "load", "workers": 2},
         {"params": {"batch_size": 50}},
@@ -341,11 +342,11 @@ def test_at_most_three_windows_are_in_memory(
 ) -> None:
     monkeypatch.setattr(Followed, "most", 0)
 
-    def followed(run: Path, index: int) -> Iterator[Paragraph]:
-        for paragraph in read_shard(run, index):
+    def followed(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:
+        for paragraph in read_pieces(corpus, pieces):
             yield paragraph._replace(text=Followed(paragraph.text))
 
-    monkeypatch.setattr("jobkit.run.steps.read_shard", followed)
+    monkeypatch.setattr("jobkit.run.steps.read_pieces", followed)
     texts = [f"Number {n} of many." for n in range(20_000)]
     setting = replace(SETTING, sort_window=1000, params={"batch_size": 100}, workers=workers)
     [shard] = planned(tmp_path, setting, *texts)
