@@ -61,6 +61,7 @@ class Knobs:
     order: str
     allocator: str | None
     cap_bytes: int | None
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ The records of both are in [benchmarks/workers](benchmarks/workers), without ent
 What MPS saves here is time, not memory: the context of a worker is {context_on:.2f} GiB with it and \
 {context_off:.2f} GiB without.
 
-Not measured yet: several GPUs, and the safe bound under caps with several workers.
+Other texts, energy, precision and two GPUs: [what `jobkit tune` finds](benchmarks-tune.md). Not measured \
+yet: the safe bound under caps with several workers.
 """
 
 

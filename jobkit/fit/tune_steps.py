@@ -48,7 +48,8 @@ class TuneGoal:
     mps
         Whether workers may share a GPU through MPS.
     memory_every, search_every
-        The part of the text that the points of these phases work on.
+        The part of the text that the points of these phases work on; that of the search with the most
+        workers.
     repeats
         Of each finalist.
     gain
@@ -330,7 +331,10 @@ class Search:
             self._note("memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}")
 
     def _shared(self, size: int, workers: int, mps: str = AUTO) -> dict[str, Value]:
-        return self.goal.setting(size, workers, mps=mps if workers > 1 else OFF, every=self.goal.search_every)
+        """Return a setting of the search. Fewer workers get less of the text: as many calls for each."""
+        goal = self.goal
+        every = min(goal.memory_every, goal.search_every * max(1, goal.workers // workers))
+        return goal.setting(size, workers, mps=mps if workers > 1 else OFF, every=every)
 
     def _note(self, limit: str, why: str) -> None:
         self.limit, self.why = limit, why

@@ -31,6 +31,8 @@ BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.
 """The signals that child processes never get: a scheduler may send them to all processes of a job."""
 
 STANDARD_ERROR = 2
+DRIVER_FILES = ("/dev/nvidia", "/proc/driver/nvidia")
+"""How the names of the files of NVIDIA's driver begin."""
 WAIT_S = 0.01
 """Time between two looks at a forked child."""
 
@@ -96,11 +98,16 @@ def age_s() -> float | None:
 
 
 def close_files(*kept: int) -> None:
-    """Close all files but the standard ones and these, and read nothing from standard input."""
+    """Close all files but the standard ones, these and the driver's; read nothing from standard input.
+
+    torch opens NVML and never closes it, and after a fork the library still relies on the files that it
+    has open: without them a worker finds no driver (seen on an H200).
+    """
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names only
         if int(name) > STANDARD_ERROR and int(name) not in kept:
             with contextlib.suppress(OSError):  # the list has the file by which it was read
-                os.close(int(name))
+                if not str(Path(f"/proc/self/fd/{name}").readlink()).startswith(DRIVER_FILES):
+                    os.close(int(name))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

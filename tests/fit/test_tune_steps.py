@@ -67,6 +67,12 @@ def test_memory_then_workers_then_the_other_values_then_the_finalists_in_turn() 
     assert (answer.limit, "16 workers are 2.00 times as fast as 8" in answer.why) == ("cores", True)
 
 
+def test_fewer_workers_get_less_of_the_text_but_no_less_than_one_worker_alone() -> None:
+    _, order = searched(GOAL, Machine())
+    parts = {one.workers: one.params[EVERY] for one in order if one.phase == SEARCH}
+    assert parts == {2: 8, 4: 8, 8: 4, 16: 2}
+
+
 def test_a_search_that_was_cut_short_goes_on_where_it_stood() -> None:
     machine, (answer, order) = Machine(), searched(GOAL, Machine())
     for cut in (0, 5, len(order) - 1):

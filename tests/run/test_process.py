@@ -60,3 +60,22 @@ def test_a_forked_child_is_waited_for_like_another() -> None:
         child.wait(0.0)
     os.kill(pid, signal.SIGTERM)
     assert child.wait() == child.poll() == child.returncode == -signal.SIGTERM
+
+
+CHILD = """
+import os, sys
+from jobkit.run import process
+process.DRIVER_FILES = (sys.argv[1],)
+names = [os.open(path, os.O_CREAT | os.O_RDWR) for path in sys.argv[1:]]
+if (pid := os.fork()) == 0:
+    process.close_files()
+    print([os.path.exists(f"/proc/self/fd/{name}") for name in names], flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+def test_a_child_closes_what_it_inherits_but_not_the_files_of_the_driver(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("nvidiactl", "batches.jsonl")]
+    done = subprocess.run([sys.executable, "-c", CHILD, *files], capture_output=True, text=True, check=True)
+    assert done.stdout == "[True, False]\n"

@@ -34,6 +34,10 @@ SEARCHED = "expandable_segments:True"
 """The allocator setting with which the need follows the load."""
 
 
+SPEED_PHASES = frozenset({"search", "final"})
+"""Phases of `jobkit.fit.tune_steps` that take the memory from an earlier one: a need would cost GPU time."""
+
+
 class MeasuredPoint(Protocol):
     """The fields of a point that the measurement depends on; see `jobkit.core.records.Point`."""
 
@@ -43,6 +47,8 @@ class MeasuredPoint(Protocol):
     def allocator(self) -> str | None: ...  # noqa: D102 - as above
     @property
     def cap_bytes(self) -> int | None: ...  # noqa: D102 - as above
+    @property
+    def phase(self) -> str: ...  # noqa: D102 - as above
 
 
 class Bracket(NamedTuple):
@@ -116,11 +122,13 @@ def measure_needs(device: Device, heavy_batches: Iterable[Heavy], point: Measure
     ----------
     point
         Its cap is restored at the end. In text order nothing is measured, because there the need of
-        a pass is not the need of its heaviest batch.
+        a pass is not the need of its heaviest batch; nor in a phase of ``jobkit tune`` of which only
+        the speed is used.
     """
     needs: list[Need] = []
+    wanted = point.order != "text" and point.phase not in SPEED_PHASES and device.torch
     try:
-        for heavy in heavy_batches if point.order != "text" and device.torch else ():
+        for heavy in heavy_batches if wanted else ():
             needs.append(_need(device, heavy, point))
             if needs[0].reserved_bytes > GRAIN_SHOWS_BYTES:
                 break

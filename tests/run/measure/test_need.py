@@ -108,6 +108,8 @@ def test_nothing_is_measured_in_text_order_or_on_a_cpu(torch: FakeTorch) -> None
         raise AssertionError
 
     assert measure_needs(Device("cuda", torch), [Heavy(9, never)], replace(SEARCHING, order="text")) == ()
+    for phase in ("search", "final"):
+        assert measure_needs(Device("cuda", torch), [Heavy(9, never)], replace(SEARCHING, phase=phase)) == ()
     assert measure_needs(Device("cpu"), [Heavy(9, never)], SEARCHING) == ()
 
 
