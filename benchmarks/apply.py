@@ -1,4 +1,4 @@
-"""``jobkit apply`` next to datatrove's local executor: overhead of a shard, and a kill in the middle of one."""
+"""``jobkit apply`` next to datatrove's local executor: the overhead of a shard, and a kill in one."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _after(what: str, found: Counter[Key | None], expected: Counter[Key]) -> Row
 
 
 def killed_datatrove(folder: Path, expected: Counter[Key], seconds: float) -> list[Row]:
-    """Kill datatrove with all its processes halfway, look, and run it again: with as many tasks, and with others."""
+    """Kill datatrove with all its processes halfway, look, and run it again, also with fewer tasks."""
     rows: list[Row] = []
     for tasks, what in ((FILES, "with as many tasks"), (FILES // 2, "with half as many tasks")):
         place = folder / f"trove-{tasks}-tasks"

@@ -1,11 +1,11 @@
 """A soak of ``jobkit apply``: hundreds of shards through a real scheduler while everything is killed.
 
-``python -m benchmarks.soak_apply slurm 500 [--seed N] [--nodes]`` on a cluster that tests/cluster brought up
-and that nobody else uses. It works through a corpus with the workload ``count``. Meanwhile it kills workers,
-job scripts and the client, fills the disk of the run folder for a while, and with ``--nodes`` breaks nodes and
-(Slurm) slurmdbd. In the middle it plans the rest again, and later moves the rest to this machine. It checks
-that the merged rows are byte for byte those of one process that nothing disturbed. What happened is printed
-as JSON; docs/benchmarks/soak-apply.json has the runs that docs/reliability.md quotes.
+``python -m benchmarks.soak_apply slurm 500 [--seed N] [--nodes]`` on a cluster that tests/cluster brought
+up and that nobody else uses. It works through a corpus with the workload ``count``. Meanwhile it kills
+workers, job scripts and the client, fills the disk of the run folder for a while, and with ``--nodes``
+breaks nodes and (Slurm) slurmdbd. In the middle it plans the rest again, and later moves the rest to this
+machine. It checks that the merged rows are byte for byte those of one process that nothing disturbed. It
+prints a report as JSON; docs/benchmarks/soak-apply.json has the runs that docs/reliability.md quotes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Report:
 
 
 class Chaos(threading.Thread):
-    """Kills the processes of a run, fills its disk and breaks nodes at random moments, until it is stopped."""
+    """Kills processes of a run, fills its disk and breaks nodes at random moments, until it is stopped."""
 
     def __init__(self, home: Path, dice: random.Random, report: Report, *, nodes: bool) -> None:
         super().__init__(daemon=True)

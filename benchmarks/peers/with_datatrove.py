@@ -1,4 +1,4 @@
-"""``python -m benchmarks.peers.with_datatrove run FOLDER TASKS WORKERS``: count the words of a corpus (datatrove).
+"""``python -m benchmarks.peers.with_datatrove run FOLDER TASKS WORKERS``: count words (datatrove).
 
 FOLDER/corpus has the JSONL files, FOLDER/trove gets the rows, one a paragraph: the work of jobkit's
 workload ``count`` when it is applied. datatrove gives whole files to its tasks.
