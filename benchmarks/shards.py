@@ -1,7 +1,6 @@
 """The memory of a worker that goes through a shard: the same for a text that is sixteen times as large.
 
-``python -m benchmarks.shards --mebibytes 1024 --out FILE`` is the same with more text, and
-``--workload stanza-ner`` with the tiny stand-in.
+``python -m benchmarks.shards --mebibytes 1024 --out FILE``; ``--workload stanza-ner`` is the tiny stand-in.
 """
 
 from __future__ import annotations
@@ -48,11 +47,6 @@ class Setting:
 
 Done = tuple[Record, Rows]
 """The record of a try, and the manifest of its rows."""
-
-
-def measure(folder: Path) -> list[Row]:
-    """Return the rows with ``count``, which has no framework."""
-    return compare(Setting(), folder)
 
 
 def compare(setting: Setting, folder: Path) -> list[Row]:

@@ -114,13 +114,15 @@ class Todo:
         newest = self._open[-1].waiting if self._open else None
         return newest.popleft() if newest else None
 
-    def keep(self, first_item: int, rows: Iterable[Row]) -> Iterator[Window]:
-        """Keep the rows of a call that has ended; yield the windows that are done now, in order."""
+    def keep(self, first_item: int, rows: Iterable[Row]) -> list[Window]:
+        """Keep the rows of a call that has ended; return the windows that are done now, in order."""
         [window] = [one for one in self._open if one.first <= first_item < one.first + len(one.texts)]
         window.rows += rows
         window.left -= 1
+        done = []
         while self._open and not self._open[0].left:
-            yield self._open.popleft()
+            done.append(self._open.popleft())
+        return done
 
     def close(self) -> Sequence[Window]:
         """End the reading; return the windows that are not done."""

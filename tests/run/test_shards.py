@@ -127,6 +127,7 @@ def test_its_record_and_its_progress_are_those_of_a_sweep(tmp_path: Path) -> Non
         {"workers": 3, "fork": True},
         {"sort_window": None},
         {"sort_window": 1},
+        {"sort_window": 1, "workers": 3},
         {"order": "text"},
         {"order": "load", "workers": 2},
         {"params": {"batch_size": 50}},

@@ -38,7 +38,7 @@ def handed(todo: Todo) -> list[Call]:
     done = []
     while call := todo.next_call():
         done.append(call)
-        list(todo.keep(call.first, ()))
+        todo.keep(call.first, ())
     return done
 
 
@@ -66,10 +66,10 @@ def test_the_next_window_is_handed_out_while_calls_of_the_one_before_run() -> No
     calls = [todo.next_call() for _ in range(5)]
     assert [call.items[0] // 4 if call else None for call in calls] == [0, 0, 1, 1, None]
     first, second, third, fourth = (call.first for call in calls if call)
-    assert list(todo.keep(third, [(4, "c")])) == []
-    assert list(todo.keep(fourth, [])) == [], "the window before it comes first"
-    assert list(todo.keep(second, [(2, "b")])) == []
-    written = list(todo.keep(first, [(0, "a")]))
+    assert todo.keep(third, [(4, "c")]) == []
+    assert todo.keep(fourth, []) == [], "the window before it comes first"
+    assert todo.keep(second, [(2, "b")]) == []
+    written = todo.keep(first, [(0, "a")])
     assert [(window.first, window.rows) for window in written] == [
         (0, [(2, "b"), (0, "a")]),
         (4, [(4, "c")]),
@@ -130,5 +130,5 @@ def test_a_text_is_one_window_and_no_thread_reads_ahead() -> None:
     assert threading.active_count() == threads
     call = todo.next_call()
     assert call
-    assert list(todo.keep(call.first, [(0, "a")])) == []
+    assert todo.keep(call.first, [(0, "a")]) == []
     assert [window.rows for window in todo.close()] == [[(0, "a")]], "what a failed try has found"
