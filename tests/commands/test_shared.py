@@ -21,6 +21,7 @@ OF_ITS_OWN = {
     "--format": "of a table, or of the rows of a corpus",
     "--scheduler": "init reads no spec",
     "--wait": "profile and apply print no table",
+    "--output": "of a merge there is a default",
     "--corpus": "of recommend it may be a number",
     "--gpu-memory": "one kind of value; its use depends on the command",
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import changed_run
+from jobkit.commands.shared import changed_run, note
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import format_count
@@ -72,5 +72,5 @@ def merge(run: Path, form: str, output: Path | None) -> int:
         f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
     )
     if closing := finish(folder.absolute()):
-        terminal.say(closing)
+        note(closing)
     return 0

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB
 from jobkit.fit.largest_batch import Prediction
+from jobkit.fit.memory_line import Fit
 from jobkit.outcome.journal import read_journal
 from jobkit.planning.resolve import Options
-from jobkit.submit.apply import start
+from jobkit.submit.apply import folder, start
 from jobkit.submit.apply.heavy import find_heavy, longest_item, refuse_too_large
 from jobkit.submit.apply.setting import Setting, find_setting
 from jobkit.submit.apply.shards import Wishes, plan_shards
@@ -44,7 +46,7 @@ def setting(home: Path) -> Setting:
     """Return the setting of 50 paragraphs a batch, with a bound of 5,000 padded characters."""
     found = find_setting(home / "run", Options(), build=False, say=lambda _: None)
     largest = Prediction(capacity_bytes=GIB, safe_load=5000)
-    return replace(found, largest=largest, line=Line())  # type: ignore[arg-type] - what is asked of a line
+    return replace(found, largest=largest, line=cast("Fit", Line()))
 
 
 def test_only_what_is_longer_than_a_batch_may_hold_is_looked_at(home: Path, setting: Setting) -> None:
@@ -70,7 +72,7 @@ def test_on_a_gpu_that_is_too_small_it_is_refused_with_its_place(home: Path, set
     on_gpu = replace(setting, point=replace(setting.point, device="cuda"))
     corpus, pieces, _ = start.read(request(home / "run", ["letters.txt"], home / "tagged"))
     small = replace(on_gpu, largest=Prediction(capacity_bytes=GIB, safe_load=500))
-    with pytest.raises(JobkitError, match="letters.txt, paragraph 21: a sentence of 901 characters"):
+    with pytest.raises(JobkitError, match=r"letters\.txt, paragraph 21: a sentence of 901 characters"):
         refuse_too_large(find_heavy(corpus, pieces, small), small)
 
 
@@ -86,7 +88,7 @@ def test_what_needs_more_is_a_round_of_its_own(
     (group,) = planned.prepared.groups
     assert group.points == tuple(range(1, number))
     prospect = planned.prospect
-    start.folder.write_folder(
+    folder.write_folder(
         planned.prepared, prospect.corpus, prospect.plan.shards, start.promise_of(prospect.setting)
     )
     assert read_journal(asked.out).needs == prospect.plan.needs

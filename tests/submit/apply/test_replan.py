@@ -76,7 +76,7 @@ def test_a_shard_that_ends_after_it_was_replaced_counts_for_nothing(out: Path) -
     old = {point.index: point for point in live_points(out)}
     planned_again(out)
     work(out, 3)
-    assert claim(out, old[3], 1), "a node that was cut off brings its rows"
+    assert claim(out, old[3], 1) is None, "a node that was cut off brings its rows, and they are closed"
     win(out, *range(5, 11))
     assert 3 not in settle(out)
     assert merge(out, out / "merged.jsonl", void=void_shards(out)).shards == 7
