@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from jobkit.corpus.winners import read_winners
 from jobkit.outcome.shards import live_points
 from jobkit.status.reader import read_standings
 from tests.cluster.daemons import until
@@ -74,7 +75,7 @@ class Applied:
         ]
 
     def done(self) -> int:
-        return len([*(self.out / "winners").glob("*.json")])
+        return len(read_winners(self.out))
 
 
 @pytest.fixture
