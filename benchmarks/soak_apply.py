@@ -180,6 +180,15 @@ class Soak:
                 self.report.kill("client")
         return client(self.home, words)
 
+    def insist(self, words: Sequence[object], *, most_s: float = 0) -> None:
+        """Run a command until it succeeds: meanwhile its disk may be full."""
+        for _ in range(10):
+            if self.command(words, most_s=most_s) == 0:
+                return
+            most_s = 0
+            time.sleep(3)
+        raise RuntimeError(f"{words} does not succeed")
+
     def winners(self) -> int:
         """Return how many shards have their rows."""
         folder = self.out / "winners"
@@ -217,13 +226,11 @@ def soak(report: Report, home: Path, *, nodes: bool) -> None:
         site = ["--scheduler", report.scheduler, "--site", home / "soak.yaml"]
         run.command([*words, "--out", run.out, "--shards", report.shards, *site], most_s=2)
         run.wait_for(int(REPLAN * report.shards))
-        run.command(["resume", run.out, "--replan", "--shards", report.shards // 2], most_s=6)
+        run.insist(["resume", run.out, "--replan", "--shards", report.shards // 2], most_s=6)
         run.wait_for(int(MOVE * _planned(run.out)))
-        run.command(["resume", run.out, "--replan", "--set", "scheduler=local"], most_s=8)
+        run.insist(["resume", run.out, "--replan", "--set", "scheduler=local"], most_s=8)
         chaos.stop()
-        for _ in range(5):
-            if run.command(["resume", run.out]) == 0:
-                break
+        run.insist(["resume", run.out])
         run.command(["merge", run.out, "--output", home / "merged.jsonl"])
         finish(report, run.out)
     report.seconds = round(time.monotonic() - begin, 1)
